@@ -1,0 +1,64 @@
+# Every target sets itself up: it makes .venv in this checkout and installs what it needs, once.
+# Needed beforehand: Python 3.11 or newer (another interpreter: make PYTHON=python3.12 test), git and make.
+
+PYTHON ?= python3
+# An interpreter that was named is the one that is used; otherwise newer ones stand in for an old python3.
+ifeq ($(origin PYTHON),file)
+INTERPRETERS := $(PYTHON) python3.14 python3.13 python3.12 python3.11
+else
+INTERPRETERS := $(PYTHON)
+endif
+VENV := .venv
+PY := $(VENV)/bin/python
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types bench power clean distclean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+demo: $(VENV)/.installed-plot  ## see the package at work on made-up data
+	@$(PY) -m kernsift demo
+
+test: lint types  ## lint, types, then all tests and doctests
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q
+
+lint: $(VENV)/.installed-test  ## ruff: rules and formatting
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: $(VENV)/.installed-test  ## mypy on the package
+	@$(PY) -m mypy
+
+bench: $(VENV)/.installed-bench  ## time the package against others
+	@$(PY) benchmarks/bench.py
+
+power: $(VENV)/.installed-bench  ## compare power and error rates with others
+	@$(PY) benchmarks/power.py
+
+clean:  ## remove caches and build output
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage .coverage.*
+	@find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean  ## remove .venv too
+	@rm -rf $(VENV)
+
+# One stamp for each set of extras; it is older than pyproject.toml exactly when the installation may be out of date.
+$(VENV)/.installed-%: pyproject.toml $(PY)
+	@echo "installing kernsift[$*] into $(VENV) ..."
+	@$(PY) -m pip install -qq --editable '.[$*]'
+	@touch $@
+
+# `ensurepip` is asked for because some systems ship `venv` without it, and the environment would come out without pip.
+$(PY):
+	@for candidate in $(INTERPRETERS); do \
+		if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			rm -f $(VENV)/bin/python*; \
+			exec "$$candidate" -m venv $(VENV); \
+		fi; \
+	done; \
+	echo "kernsift needs Python 3.11 or newer with its venv module, and found none as $(INTERPRETERS):" \
+		"install one, or say where it is: make PYTHON=/path/to/python3" >&2; \
+	exit 1

@@ -1,0 +1,410 @@
+"""Any table a user may hold, read into one float array: numbers as they are, categories as codes, missing as NaN.
+
+This file knows the containers (NumPy, SciPy sparse, everything narwhals reads), the column types and what a usable cell
+is. What the columns mean to each other (two samples, a response, groups) is the business of `tables`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NoReturn
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+
+LARGEST_DENSE = 50_000_000
+"""A sparse matrix is made dense up to this many cells (0.4 GB of float64)."""
+
+_PLAIN_NUMBERS = (
+    *(nw.Int8, nw.Int16, nw.Int32, nw.Int64, nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
+    *(nw.Float32, nw.Float64),
+)
+
+# Squared differences must neither overflow nor vanish; float32 data near its own limits is carried on in float64.
+_LARGEST = {np.dtype(np.float64): 1e150, np.dtype(np.float32): 1e15}
+
+
+class InputError(ValueError):
+    """Data or a parameter that cannot be used; the message says which argument, what was needed, and the fix."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table as it was read, before it is checked for missing values or matched with another.
+
+    Attributes
+    ----------
+    names : the p column names; made up from the position where the input has none.
+    values : (n, p) float32 or float64; NaN marks a missing cell.
+    levels : for the position of each categorical column its level names, in the order of its codes.
+    boolean : (p,) whether a numeric column held truth values.
+    named : whether the names are the user's own.
+    flat : whether the input was one-dimensional.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    levels: dict[int, tuple[str, ...]]
+    boolean: np.ndarray
+    named: bool
+    flat: bool
+
+    def take(self, rows: np.ndarray) -> Columns:
+        """The rows of a boolean mask or an index array."""
+        return replace(self, values=self.values[rows])
+
+    def pick(self, positions: Sequence[int]) -> Columns:
+        """The columns at these positions, in this order."""
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in positions),
+            values=np.take(self.values, np.asarray(positions, dtype=np.intp), axis=1),
+            levels={new: self.levels[old] for new, old in enumerate(positions) if old in self.levels},
+            boolean=self.boolean[np.asarray(positions, dtype=np.intp)],
+        )
+
+
+def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
+    """Read a table; `argument` is what error messages call it, `prefix` names the columns of unnamed arrays."""
+    frame = _frame(data, argument, prefix)
+    columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
+    repeated = [name for name, count in Counter(columns.names).items() if count > 1]
+    if repeated:
+        raise InputError(
+            f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once; rename them."
+        )
+    if columns.values.shape[1] == 0:
+        raise InputError(f"{argument}: at least one column is needed, got a table of shape {columns.values.shape}.")
+    return columns
+
+
+def quoted(names: Iterable[Any], most: int = 5) -> str:
+    """At most `most` names in quotes, then how many more there are."""
+    listed = [str(name) for name in names]
+    shown = ", ".join(f"'{name}'" for name in listed[:most])
+    return shown + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+# Containers ----------------------------------------------------------------------------------------------------------
+
+
+def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
+    """Read a data frame or series of any library that narwhals knows; None for everything else."""
+    arrow = nw.dependencies.get_pyarrow()
+    if arrow is not None and isinstance(data, arrow.Array):
+        data = arrow.chunked_array([data])
+    if arrow is not None and isinstance(data, arrow.RecordBatch):
+        data = arrow.Table.from_batches([data])
+    try:
+        native = nw.from_native(data, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        found = " ".join(str(error).split())
+        raise InputError(f"{argument}: column names must be unique; rename the repeated ones ({found}).") from None
+    if isinstance(native, nw.LazyFrame):
+        raise InputError(
+            f"{argument}: a table in memory is needed, got a lazy frame; call .collect() (or .compute()) first."
+        )
+    if isinstance(native, nw.Series):
+        # Unnamed series carry None (pandas) or an empty string (polars, pyarrow).
+        named = native.name is not None and str(native.name) != ""
+        name = str(native.name) if named else f"{prefix}0"
+        return _assemble([_series_column(native, name, argument)], (name,), named, True)
+    return _from_frame(native, argument) if isinstance(native, nw.DataFrame) else None
+
+
+def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
+    """Plain numbers are copied in one go, however many columns they fill; the other columns are read one by one."""
+    names = tuple(str(name) for name in frame.columns)
+    types = list(frame.schema.values())
+    plain = [i for i, kind in enumerate(types) if isinstance(kind, _PLAIN_NUMBERS)]
+    boolean = np.zeros(len(names), dtype=bool)
+    if plain and len(plain) == len(names):
+        dtype = np.float32 if set(types) == {nw.Float32()} else np.float64
+        return Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, boolean, True, False)
+    values = np.empty((len(frame), len(names)))
+    if plain:
+        values[:, plain] = frame[:, plain].to_numpy()
+    levels = {}
+    for i in sorted(set(range(len(names))) - set(plain)):
+        column = _series_column(frame[:, i], names[i], argument)
+        values[:, i], boolean[i] = column.values, column.boolean
+        if column.levels is not None:
+            levels[i] = column.levels
+    return Columns(names, values, levels, boolean, True, False)
+
+
+def _array(data: Any, argument: str) -> np.ndarray:
+    """Anything array-like as a NumPy array of one or two dimensions, with None or NaN in masked cells."""
+    if sparse.issparse(data):
+        if math.prod(data.shape) > LARGEST_DENSE:
+            raise InputError(
+                f"{argument}: a sparse matrix is made dense, which is done up to {LARGEST_DENSE:,} cells, but this one "
+                f"has shape {data.shape}; choose fewer columns or rows first."
+            )
+        data = data.toarray()
+    try:
+        array = data if isinstance(data, np.ma.MaskedArray) else _plain_array(data)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{argument}: a table or a rectangular array in host memory is needed, but this {type(data).__name__} "
+            f"could not be read as one ({error})."
+        ) from None
+    if array.ndim not in (1, 2) or array.dtype.names is not None:
+        kind = "fields" if array.dtype.names is not None else f"shape {array.shape}"
+        raise InputError(
+            f"{argument}: a table with rows and columns is needed, got {type(data).__name__} with {kind}; pass a 2-D "
+            "array or a data frame."
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        return _unmasked(array)
+    return array
+
+
+def _plain_array(data: Any) -> np.ndarray:
+    if isinstance(data, np.ndarray):
+        return np.asarray(data)
+    if isinstance(data, (list, tuple)):
+        # NumPy would turn [[1, "a"]] into strings throughout, so whatever is not plainly numeric stays as it came.
+        try:
+            array = np.asarray(data)
+        except ValueError:
+            raise ValueError("its rows differ in length") from None
+        return array if array.dtype.kind in "biufc" else np.array(data, dtype=object)
+    return np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data)
+
+
+def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
+    mask = np.ma.getmaskarray(array)
+    if not mask.any() or array.dtype.kind == "c":
+        return np.asarray(array.data)
+    if array.dtype.kind in "iuf":
+        out = array.data.astype(np.float32 if array.dtype == np.float32 else np.float64)
+        out[mask] = np.nan
+        return np.asarray(out)
+    values = array.data.astype(object)
+    values[mask] = None
+    return np.asarray(values)
+
+
+def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
+    flat = array.ndim == 1
+    array = array[:, None] if flat else array
+    names = tuple(f"{prefix}{i}" for i in range(array.shape[1]))
+    if array.dtype.kind in "biuf":
+        dtype = np.float32 if array.dtype == np.float32 else np.float64
+        with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite and are refused as such
+            values = np.ascontiguousarray(array, dtype=dtype)
+        return Columns(names, values, {}, np.full(len(names), array.dtype.kind == "b"), False, flat)
+    read = [_array_column(array[:, i], name, argument) for i, name in enumerate(names)]
+    return _assemble(read, names, False, flat)
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Column:
+    values: np.ndarray
+    levels: tuple[str, ...] | None = None
+    boolean: bool = False
+
+
+def _assemble(read: Sequence[_Column], names: tuple[str, ...], named: bool, flat: bool) -> Columns:
+    single = bool(read) and all(one.values.dtype == np.float32 and one.levels is None for one in read)
+    rows = len(read[0].values) if read else 0
+    values = np.empty((rows, len(read)), dtype=np.float32 if single else np.float64)
+    for i, one in enumerate(read):
+        values[:, i] = one.values
+    levels = {i: one.levels for i, one in enumerate(read) if one.levels is not None}
+    return Columns(names, values, levels, np.array([one.boolean for one in read], dtype=bool), named, flat)
+
+
+def _series_column(series: nw.Series[Any], name: str, argument: str) -> _Column:
+    dtype = series.dtype
+    if dtype.is_temporal() or dtype.is_nested() or isinstance(dtype, nw.Binary):
+        _refuse(argument, name, str(dtype))
+    if dtype.is_numeric():
+        single = isinstance(dtype, nw.Float32)
+        # Casting first takes nullable integers, decimals and 128-bit integers the same way.
+        return _Column(np.asarray((series if single else series.cast(nw.Float64)).to_numpy()))
+    if isinstance(dtype, (nw.Categorical, nw.Enum)):
+        # Through a list, because pyarrow's dictionary arrays lose their nulls on the way to NumPy.
+        values = _objects(series.to_list())
+        return _categories(values, _missing(values))
+    return _array_column(np.asarray(series.to_numpy()), name, argument)
+
+
+def _array_column(values: np.ndarray, name: str, argument: str) -> _Column:
+    kind = values.dtype.kind
+    if kind in "biuf":
+        dtype = np.float32 if values.dtype == np.float32 else np.float64
+        return _Column(values.astype(dtype), boolean=kind == "b")
+    if kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    elif kind in "cMmV":
+        _refuse(argument, name, str(values.dtype))
+    return _object_column(values.astype(object), name, argument)
+
+
+def _object_column(values: np.ndarray, name: str, argument: str) -> _Column:
+    """A column of Python objects: all strings are categories, all real numbers are numbers, a mixture is refused."""
+    missing = _missing(values)
+    present = values[~missing]
+    kinds = {type(value) for value in present}
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return _categories(values, missing)
+    numeric = (Real, Decimal, np.bool_)
+    if all(issubclass(kind, numeric) for kind in kinds):
+        out = np.full(len(values), np.nan)
+        try:
+            out[~missing] = [float(value) for value in present]
+        except OverflowError:
+            raise InputError(
+                f"{argument}: column '{name}' holds a number beyond float64; rescale the column."
+            ) from None
+        return _Column(out, boolean=bool(kinds) and kinds <= {bool, np.bool_})
+    expected: Any = str if isinstance(present[0], str) else numeric
+    row = next(i for i, value in enumerate(values) if not missing[i] and not isinstance(value, expected))
+    raise InputError(
+        f"{argument}: column '{name}' must hold only numbers or only strings, but row {row} holds {values[row]!r:.60} "
+        f"of type {type(values[row]).__name__}; convert the column to one of the two."
+    )
+
+
+def _categories(values: np.ndarray, missing: np.ndarray) -> _Column:
+    texts = [str(value) for value in values[~missing]]
+    levels = tuple(sorted(set(texts)))
+    code = {level: i for i, level in enumerate(levels)}
+    out = np.full(len(values), np.nan)
+    out[~missing] = [code[text] for text in texts]
+    return _Column(out, levels)
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _missing(values: np.ndarray) -> np.ndarray:
+    return np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
+
+
+def _is_missing(value: Any) -> bool:
+    # pandas.NA answers every comparison with itself, so it is known by the name of its type.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, (float, np.floating)):
+        return bool(value != value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return value is np.ma.masked
+
+
+def _refuse(argument: str, name: str, kind: str) -> NoReturn:
+    lower = kind.lower()
+    if lower.startswith(("date", "time", "duration")):
+        fix = "turn it into numbers first, such as days since a start date"
+    elif lower.startswith("complex"):
+        fix = "pass its real and imaginary parts as two columns"
+    elif lower.startswith(("list", "array", "struct")):
+        fix = "spread its entries over columns of their own"
+    else:
+        fix = "convert it to numbers or strings first"
+    raise InputError(f"{argument}: column '{name}' has type {kind}, but numbers or categories are needed; {fix}.")
+
+
+# Cells ---------------------------------------------------------------------------------------------------------------
+
+
+def complete_rows(columns: Columns, argument: str, missing: str | None) -> np.ndarray:
+    """(n,) bool: the rows without a missing cell; None for `missing` refuses where dropping is no option."""
+    values = columns.values
+    if len(values) < 2:
+        raise InputError(f"{argument}: at least 2 rows are needed, got {len(values)}; pass more data.")
+    with np.errstate(invalid="ignore"):
+        low, high = values.min(axis=0), values.max(axis=0)
+    # Extremes of a column tell whether it is finite without a mask of the whole table.
+    suspect = np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))
+    keep = np.ones(len(values), dtype=bool)
+    if not suspect.size:
+        return keep
+    infinite = suspect[np.isinf(values[:, suspect]).any(axis=0)]
+    if infinite.size:
+        raise InputError(
+            f"{argument}: infinite values in {quoted(columns.names[i] for i in infinite)}; replace or remove them."
+        )
+    gaps = np.isnan(values[:, suspect])
+    keep &= ~gaps.any(axis=1)
+    if missing == "drop" and keep.sum() >= 2:
+        return keep
+    order = np.argsort(-gaps.sum(axis=0), kind="stable") if missing == "drop" else np.arange(len(suspect))
+    counts = [f"'{columns.names[suspect[i]]}' ({gaps[:, i].sum()})" for i in order]
+    listed = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
+    if missing == "drop":
+        raise InputError(
+            f"{argument}: missing='drop' leaves {keep.sum()} of {len(values)} rows, at least 2 are needed; leave out "
+            f"or fill the columns with most missing values: {listed}."
+        )
+    fix = "fill them in, or leave these rows out" + (" with missing='drop'" if missing == "error" else "")
+    raise InputError(
+        f"{argument}: {(~keep).sum()} of {len(values)} rows have missing values, in columns {listed}; {fix}."
+    )
+
+
+def keep_rows(columns: Columns, keep: np.ndarray, argument: str) -> Columns:
+    """The rows marked in `keep`, of which there must be two."""
+    if keep.all():
+        return columns
+    if keep.sum() < 2:
+        raise InputError(f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed.")
+    return columns.take(keep)
+
+
+def settle(parts: Sequence[Columns], arguments: Sequence[str]) -> list[Columns]:
+    """Check the range of the numbers over all parts, and give all parts the same codes and the same float type."""
+    lows = [part.values.min(axis=0).astype(np.float64) for part in parts]
+    highs = [part.values.max(axis=0).astype(np.float64) for part in parts]
+    for argument, part, low, high in zip(arguments, parts, lows, highs, strict=True):
+        large = np.flatnonzero(np.maximum(-low, high) > _LARGEST[np.dtype(np.float64)])
+        if large.size:
+            raise InputError(
+                f"{argument}: numbers beyond 1e150 in {quoted(part.names[i] for i in large)} cannot be squared; "
+                "rescale these columns."
+            )
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    spread = high - low
+    narrow = np.flatnonzero((spread > 0) & (spread < 1e-150))
+    if narrow.size:
+        raise InputError(
+            f"{arguments[0]}: the values in {quoted(parts[0].names[i] for i in narrow)} differ by less than 1e-150, "
+            "too little to be squared; rescale these columns."
+        )
+    dtype = np.result_type(*(part.values.dtype for part in parts))
+    limit = _LARGEST[dtype]
+    if np.any(np.maximum(-low, high) > limit) or np.any((spread > 0) & (spread < 1 / limit)):
+        dtype = np.dtype(np.float64)
+    parts = _recode(parts)
+    return [replace(part, values=np.ascontiguousarray(part.values, dtype=dtype)) for part in parts]
+
+
+def _recode(parts: Sequence[Columns]) -> Sequence[Columns]:
+    """The same codes in all parts: the levels that occur in any of them, sorted by name."""
+    if not parts[0].levels:
+        return parts
+    values = [part.values.copy() for part in parts]
+    levels = {}
+    for i in parts[0].levels:
+        codes = [part.values[:, i].astype(np.intp) for part in parts]
+        used = {part.levels[i][code] for part, found in zip(parts, codes, strict=True) for code in np.unique(found)}
+        levels[i] = tuple(sorted(used))
+        new = {level: float(code) for code, level in enumerate(levels[i])}
+        for part, old, out in zip(parts, codes, values, strict=True):
+            out[:, i] = np.array([new.get(level, -1.0) for level in part.levels[i]])[old]
+    return [replace(part, values=out, levels=levels) for part, out in zip(parts, values, strict=True)]

@@ -1,0 +1,21 @@
+"""The exact test: condition on no more than "feature i was selected".
+
+Given the nuisance part u, the event {i selected} is a union of intervals for T_i, found from the crossings of d lines
+with the diagonal. The p-value is the normal tail beyond T_i over the normal mass of that union. It is the test the
+multiscale bootstrap approximates, without resampling and without extrapolation; conditioning on u makes it the
+uniformly most powerful unbiased test of its hypothesis in the normal model (Fithian et al. 2014).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernsift.inference.lines import truncated_test
+from kernsift.inference.outcome import Outcome
+from kernsift.scores import Scores
+from kernsift.selection import SelectionRule
+
+
+def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
+    """Exact selective p-values under the minimal conditioning event."""
+    return truncated_test(scores, selected, rule.truncation)

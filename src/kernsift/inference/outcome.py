@@ -1,0 +1,39 @@
+"""What every test returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kernsift.scaling import ScalingFit
+from kernsift.scores import Scores
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Selective p-values of the selected features, in the order of `selected`.
+
+    Attributes
+    ----------
+    log_pvalues : natural logarithms of the p-values, finite for statistics of any size.
+    truncation : for each feature the union of intervals its score was conditioned on; None where a test has none.
+    fit : the fitted scaling law of the multiscale test; None elsewhere.
+    """
+
+    log_pvalues: np.ndarray
+    truncation: tuple[np.ndarray, ...] | None = None
+    fit: ScalingFit | None = None
+
+    @property
+    def pvalues(self) -> np.ndarray:
+        """The p-values, in (0, 1]: what underflows is reported as the smallest normal number, not as 0."""
+        return np.exp(np.clip(self.log_pvalues, np.log(np.finfo(float).tiny), 0.0))
+
+
+def log_tail(scores: Scores, selected: np.ndarray) -> np.ndarray:
+    """Log of the normal tail beyond each selected score, as if nothing had been selected; 0 where nothing varies."""
+    sd = np.sqrt(scores.cov.diagonal()[selected])
+    standard = np.divide(scores.estimate[selected], sd, out=np.full(len(selected), -np.inf), where=sd > 0)
+    return np.asarray(log_ndtr(-standard))

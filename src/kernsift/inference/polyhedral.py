@@ -1,0 +1,53 @@
+"""The polyhedral test (PolyMMD, PolyHSIC): condition on the whole selected set.
+
+The event {the selected set is S} says that every score of S stays above every score outside it. Along the line of
+feature i that is one interval (Lee et al. 2016, theorem 5.2; the paper, section 3). The constraint matrix would have
+k (d - k) rows; what matters of it is where the lowest line of S meets the highest line outside, so that is all that is
+computed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernsift.inference.lines import truncated_test
+from kernsift.inference.outcome import Outcome
+from kernsift.scores import Scores
+from kernsift.selection import Lines, SelectionRule
+
+
+def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
+    """Selective p-values given the whole selected set."""
+
+    def truncation(intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        above, below = rule.sides(intercept, slope, selected)
+        return np.array([[-_first_meeting(_mirror(above), _mirror(below)), _first_meeting(above, below)]])
+
+    return truncated_test(scores, selected, truncation)
+
+
+def _mirror(lines: Lines) -> Lines:
+    return Lines(lines.intercept, -lines.slope)
+
+
+def _first_meeting(above: Lines, below: Lines) -> float:
+    """Where, going right, the lowest line above first meets the highest line below; inf if never.
+
+    The gap, a minimum of straight lines, is concave. Newton's steps from the far right cross one line a time and stop
+    after finitely many, usually two or three, where the dense matrix would cost k (d - k).
+    """
+    if len(above.intercept) == 0 or len(below.intercept) == 0:
+        return np.inf
+    low = np.lexsort((above.intercept, above.slope))[0]
+    high = np.lexsort((-below.intercept, -below.slope))[0]
+    meeting = np.inf
+    while True:
+        closing = below.slope[high] - above.slope[low]
+        if closing <= 0:
+            return meeting
+        step = (above.intercept[low] - below.intercept[high]) / closing
+        if not step < meeting:
+            return meeting
+        meeting = step
+        low = np.argmin(above.intercept + above.slope * meeting)
+        high = np.argmax(below.intercept + below.slope * meeting)

@@ -1,0 +1,170 @@
+"""What a call gives back: a frozen record that prints itself as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernsift.inference import Outcome
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDEST_NAME = 40
+
+
+@dataclass(frozen=True)
+class Result:
+    """The selected features with p-values that stay valid after the selection.
+
+    Attributes
+    ----------
+    question : "compare", "relate" or "screen".
+    selected : positions of the selected features, best first; everything below is in this order.
+    names : their names.
+    pvalues : selective p-values, in (0, 1]. `log_pvalues` are their logarithms, exact where p-values underflow.
+    naive_pvalues : what one would get by forgetting that the features were selected on the same data.
+    adjusted_pvalues : `pvalues` after `correction`; compare these with `alpha`.
+    rejected : whether each feature stands: adjusted p-value at most alpha.
+    effects : effect sizes in [0, 1]; None where the estimator has none.
+    intervals : (k, 2) confidence intervals for `effects`, valid after selection; None where the estimator has none.
+    scores : the scores of all features, in table order; `feature_names` are their names.
+    alpha, correction : the level and the correction behind `rejected`.
+    settings : estimator, test, kernel and the rest, as used.
+    seed : the seed that gives this result again; None if a Generator was passed in.
+    notes : what a reader should know about the data, one sentence each.
+    outcome : the test's own record: truncation intervals, scaling law.
+    """
+
+    question: str
+    selected: np.ndarray
+    names: tuple[str, ...]
+    pvalues: np.ndarray
+    log_pvalues: np.ndarray
+    naive_pvalues: np.ndarray
+    adjusted_pvalues: np.ndarray
+    rejected: np.ndarray
+    effects: np.ndarray | None
+    intervals: np.ndarray | None
+    scores: np.ndarray
+    feature_names: tuple[str, ...]
+    alpha: float
+    correction: str | None
+    settings: Mapping[str, Any]
+    seed: int | None
+    notes: tuple[str, ...]
+    outcome: Outcome
+
+    def columns(self) -> dict[str, Any]:
+        """The table as named columns, one row a selected feature."""
+        table: dict[str, Any] = {
+            "feature": list(self.names),
+            "score": self.scores[self.selected],
+            "pvalue": self.pvalues,
+            "naive_pvalue": self.naive_pvalues,
+            "adjusted_pvalue": self.adjusted_pvalues,
+            "rejected": self.rejected,
+        }
+        if self.effects is not None:
+            table["effect"] = self.effects
+        if self.intervals is not None:
+            table["effect_lower"], table["effect_upper"] = self.intervals.T
+        return table
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """The table as a data frame of `backend`: "pandas", "polars" or "pyarrow"."""
+        import narwhals as nw
+
+        try:
+            return nw.from_dict(self.columns(), backend=backend).to_native()
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}, or use to_dict()."
+            ) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain Python values, ready for JSON."""
+        return {
+            "question": self.question,
+            "features": [dict(zip(self.columns(), row, strict=True)) for row in zip(*self._plain(), strict=True)],
+            "alpha": self.alpha,
+            "correction": self.correction,
+            "settings": dict(self.settings),
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "scores": dict(zip(self.feature_names, self.scores.tolist(), strict=True)),
+        }
+
+    def _plain(self) -> list[list[Any]]:
+        return [np.asarray(column).tolist() for column in self.columns().values()]
+
+    def summary(self) -> str:
+        """One sentence in plain words."""
+        verb = {"compare": "differ between the two samples", "relate": "depend on the response"}.get(
+            self.question, "deviate from the reference"
+        )
+        found, total = int(self.rejected.sum()), len(self.selected)
+        level = f"{self.correction.upper()} at {self.alpha:g}" if self.correction else f"level {self.alpha:g}"
+        naive = int((self.naive_pvalues <= self.alpha).sum())
+        return (
+            f"{found} of the {total} selected features {verb} ({level}); "
+            f"ignoring the selection, {naive} would have passed at {self.alpha:g}."
+        )
+
+    def __str__(self) -> str:
+        width = min(max([len(name) for name in self.names] + [7]), _WIDEST_NAME)
+        effect = "" if self.effects is None else "  effect"
+        interval = "" if self.intervals is None else f"  {f'{1 - self.alpha:.0%} interval':>14}"
+        lines = [f"  {'feature':<{width}}  {'score':>9}{effect}{interval}  {'p':>9}  {'naive p':>9}  {'adjusted':>9}"]
+        for row, name in enumerate(self.names):
+            short = name if len(name) <= width else name[: width - 1] + "…"
+            size = "" if self.effects is None else f"  {self.effects[row]:>6.3f}"
+            ends = ""
+            if self.intervals is not None:
+                low, high = self.intervals[row]
+                ends = f"  [{low:>5.3f}, {high:>5.3f}]"
+            lines.append(
+                f"{'*' if self.rejected[row] else ' '} {short:<{width}}  {self.scores[self.selected[row]]:>9.4g}"
+                f"{size}{ends}  {_p(self.pvalues[row])}  {_p(self.naive_pvalues[row])}"
+                f"  {_p(self.adjusted_pvalues[row])}"
+            )
+        return "\n".join([*lines, "", self.summary(), *self.notes])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns())
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>"
+            for row in zip(*self._plain(), strict=True)
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>{escape(self.summary())}</p>"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """All scores best first, the cut, and which selected features stand. Needs matplotlib."""
+        from kernsift.plots import plot_scores
+
+        return plot_scores(self, ax)
+
+    def plot_pvalues(self, ax: Axes | None = None) -> Axes:
+        """Selective against naive p-values of the selected features. Needs matplotlib."""
+        from kernsift.plots import plot_pvalues
+
+        return plot_pvalues(self, ax)
+
+    def plot_scaling(self, name: str | None = None, ax: Axes | None = None) -> Axes:
+        """The multiscale test's scaling law for one feature (the best by default), read at gamma^2 = 0."""
+        from kernsift.plots import plot_scaling
+
+        return plot_scaling(self, name, ax)
+
+
+def _p(value: float) -> str:
+    return f"{value:>9.3g}" if value >= 1e-99 else f"{'< 1e-99':>9}"
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

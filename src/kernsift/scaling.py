@@ -1,0 +1,160 @@
+"""The scaling law of bootstrap probabilities, fitted and extrapolated.
+
+At scale gamma a region R has bootstrap probability BP = 1 - Phi(psi(gamma^2) / gamma), where psi, the normalised
+z-value, is smooth in gamma^2: psi = beta_0 + beta_1 gamma^2 + ..., with beta_0 the signed distance to the boundary of R
+and beta_1 its mean curvature (Shimodaira 2008; the paper, section 2). psi is fitted at scales that can be simulated and
+read at gamma^2 = 0 or -1, which cannot.
+
+The fit is a binomial likelihood (probit) fit, so that probabilities of exactly 0 or 1 count as what they are; least
+squares on psi would have to drop them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+# The scales of the paper: n' from 0.5 n to 2 n, ten of them in log space; gamma^2 = n / n'.
+SCALES = tuple(1.0 / np.geomspace(0.5, 2.0, 10))
+
+MODELS = ("linear", "constant", "quadratic", "singular", "aic")
+
+_NEWTON_STEPS = 50
+# Curvatures are moderate numbers; a standard normal prior on them keeps fits finite when almost every replicate hits,
+# and is not felt by 10,000 replicates.
+_CURVATURE_PRECISION = 1.0
+
+
+@dataclass(frozen=True)
+class ScalingFit:
+    """Fitted scaling laws of several regions.
+
+    Attributes
+    ----------
+    gamma2 : the scales (s,).
+    psi : observed normalised z-values (regions, s); infinite where a probability was 0 or 1.
+    at_zero, at_minus_one : the fitted psi at gamma^2 = 0 and at -1.
+    model : name of the model behind each region's fit.
+    curve : fitted psi at `gamma2`, (regions, s), for plots.
+    """
+
+    gamma2: np.ndarray
+    psi: np.ndarray
+    at_zero: np.ndarray
+    at_minus_one: np.ndarray
+    model: tuple[str, ...]
+    curve: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One model fitted to all regions."""
+
+    name: str
+    parameters: int
+    log_likelihood: np.ndarray
+    at_zero: np.ndarray
+    at_minus_one: np.ndarray
+    curve: np.ndarray
+
+
+def fit_scaling_law(hits: np.ndarray, replicates: int, gamma2: np.ndarray, model: str = "linear") -> ScalingFit:
+    """Fit psi to hit counts (regions, scales) out of `replicates` each.
+
+    `model` is "linear" (psi = b0 + b1 gamma^2, the paper's choice), "constant" (flat boundary), "quadratic",
+    "singular" (b0 + b1 gamma^2 / (1 + b2 (gamma - 1)), for regions with corners), or "aic": the best of them for each
+    region by Akaike's criterion (Shimodaira 2008, section 5).
+    """
+    hits = np.asarray(hits, float)
+    candidates = [_fit(name, hits, replicates, gamma2) for name in (MODELS[:-1] if model == "aic" else (model,))]
+    criterion = np.array([2.0 * c.parameters - 2.0 * c.log_likelihood for c in candidates])
+    best = np.argmin(criterion, axis=0)
+    rows = np.arange(len(hits))
+    zero = np.array([c.at_zero for c in candidates])[best, rows]
+    minus = np.array([c.at_minus_one for c in candidates])[best, rows]
+    curve = np.array([c.curve for c in candidates])[best, rows]
+    # With every replicate inside (or outside) at every scale there is no slope to fit: the boundary is far away.
+    for extreme, value in ((hits.min(axis=1) == replicates, -np.inf), (hits.max(axis=1) == 0, np.inf)):
+        zero[extreme], minus[extreme] = value, value
+    return ScalingFit(
+        gamma2, _observed_psi(hits, replicates, gamma2), zero, minus, tuple(candidates[b].name for b in best), curve
+    )
+
+
+def _observed_psi(hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> np.ndarray:
+    return -np.sqrt(gamma2) * ndtri(hits / replicates)
+
+
+def _fit(name: str, hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> _Candidate:
+    if name == "singular":
+        return _fit_singular(hits, replicates, gamma2)
+    degree = {"constant": 0, "linear": 1, "quadratic": 2}[name]
+    basis = gamma2[:, None] ** np.arange(degree + 1)
+    beta, log_likelihood = _probit(hits, replicates, np.sqrt(gamma2), basis)
+    at = (-1.0) ** np.arange(degree + 1)
+    return _Candidate(name, degree + 1, log_likelihood, beta[:, 0], beta @ at, beta @ basis.T)
+
+
+def _fit_singular(hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> _Candidate:
+    """b2 on a grid, the rest by probit; psi(-1) by a Taylor polynomial at gamma^2 = 1, as gamma = i has no meaning."""
+    gamma = np.sqrt(gamma2)
+    best: _Candidate | None = None
+    for bend in np.linspace(0.05, 0.95, 10):
+        basis = np.column_stack([np.ones_like(gamma), gamma2 / (1.0 + bend * (gamma - 1.0))])
+        beta, log_likelihood = _probit(hits, replicates, gamma, basis)
+        # g(v) = v / (1 + b (sqrt(v) - 1)) has g = 1, g' = 1 - b/2, g'' = -3b/4 + b^2/2 at v = 1; v = -1 is two steps off.
+        second = -0.75 * bend + 0.5 * bend**2
+        minus = beta[:, 0] + beta[:, 1] * (1.0 - 2.0 * (1.0 - 0.5 * bend) + 2.0 * second)
+        fit = _Candidate("singular", 3, log_likelihood, beta[:, 0], minus, beta @ basis.T)
+        best = fit if best is None else _better(best, fit)
+    assert best is not None
+    return best
+
+
+def _better(a: _Candidate, b: _Candidate) -> _Candidate:
+    wins = b.log_likelihood > a.log_likelihood
+    return _Candidate(
+        a.name,
+        a.parameters,
+        np.where(wins, b.log_likelihood, a.log_likelihood),
+        np.where(wins, b.at_zero, a.at_zero),
+        np.where(wins, b.at_minus_one, a.at_minus_one),
+        np.where(wins[:, None], b.curve, a.curve),
+    )
+
+
+def _probit(hits: np.ndarray, total: int, gamma: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Maximise the binomial likelihood of P(hit) = Phi(-basis @ beta / gamma) for every region at once.
+
+    Newton's method with the exact second derivative: the probit log-likelihood is concave, and in this form nothing
+    overflows when a probability is within rounding of 0 or 1.
+    """
+    design = -basis / gamma[:, None]
+    misses = total - hits
+    size = basis.shape[1]
+    prior = np.diag([1e-9] + [_CURVATURE_PRECISION] * (size - 1))
+    beta = np.linalg.lstsq(design, _start(hits, total).T, rcond=None)[0].T
+    for _ in range(_NEWTON_STEPS):
+        eta = np.clip(beta @ design.T, -37.0, 37.0)
+        up, down = _inverse_mills(eta), _inverse_mills(-eta)
+        gradient = (hits * up - misses * down) @ design - beta @ prior
+        weight = hits * up * (up + eta) + misses * down * (down - eta)
+        hessian = np.einsum("rs,sa,sb->rab", weight, design, design) + prior + 1e-9 * np.eye(size)
+        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+        step *= np.minimum(1.0, 2.0 / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-300))
+        beta = beta + step
+        if np.abs(step).max() < 1e-10:
+            break
+    eta = beta @ design.T
+    return beta, (hits * log_ndtr(eta) + misses * log_ndtr(-eta)).sum(axis=1)
+
+
+def _start(hits: np.ndarray, total: int) -> np.ndarray:
+    return np.asarray(ndtri((hits + 0.5) / (total + 1.0)))
+
+
+def _inverse_mills(eta: np.ndarray) -> np.ndarray:
+    """phi(eta) / Phi(eta)."""
+    return np.exp(-0.5 * eta**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(eta))

@@ -1,0 +1,166 @@
+"""Which features are kept, and along a line: for which t is feature i still kept.
+
+A rule answers three questions. `select`: which features does it keep? `keeps`: for many resampled score vectors, which
+of the named features would it keep? `truncation`: when all scores move along a line `intercept + slope * t` and feature
+i's own score is t, for which t is i kept? The third is the conditioning event of the exact test.
+
+Ties go to the feature that comes first in the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from kernsift.truncated import EVERYWHERE
+
+# Slopes closer than this to 1, and then intercepts closer than this to 0, are the same line (duplicate columns).
+_PARALLEL = 1e-10
+
+
+class Lines(NamedTuple):
+    """Straight lines `intercept + slope * t`."""
+
+    intercept: np.ndarray
+    slope: np.ndarray
+
+
+class SelectionRule(Protocol):
+    """What the tests ask of a way to select features."""
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        """Indices of the kept features, best first."""
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Whether each of `features` is kept in each row of `samples`: (rows, len(features)), boolean."""
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        """The values t of `feature`'s own score for which it is kept, as a union of intervals."""
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        """Lines that stay above and lines that stay below exactly while `selected` is the kept set."""
+
+
+def by_score(estimate: np.ndarray) -> np.ndarray:
+    """All features, best first; ties in table order."""
+    return np.argsort(-estimate, kind="stable")
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Keep all features: nothing was chosen, nothing needs correcting."""
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        return by_score(estimate)
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return np.ones((len(samples), len(features)), dtype=bool)
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        return EVERYWHERE
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        none = Lines(np.empty(0), np.empty(0))
+        return none, none
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Keep every feature whose score reaches `level` of its standard deviations `sd`."""
+
+    level: float
+    sd: np.ndarray
+
+    @property
+    def cuts(self) -> np.ndarray:
+        return self.level * self.sd
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        order = by_score(estimate / np.where(self.sd > 0, self.sd, 1.0))
+        return order[estimate[order] >= self.cuts[order]]
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return samples[:, features] >= self.cuts[features]
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        return np.array([[self.cuts[feature], np.inf]])
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        # Each score against its own level, which is the line through zero after subtracting it.
+        kept = _mask(len(slope), selected)
+        height = intercept - self.cuts
+        above = Lines(np.append(height[kept], 0.0), np.append(slope[kept], 0.0))
+        below = Lines(np.append(height[~kept], 0.0), np.append(slope[~kept], 0.0))
+        return above, below
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Keep the k highest scores."""
+
+    k: int
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        return by_score(estimate)[: self.k]
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        d = samples.shape[1]
+        if self.k >= d:
+            return np.ones((len(samples), len(features)), dtype=bool)
+        kth_largest = np.partition(samples, d - self.k, axis=1)[:, d - self.k]
+        return samples[:, features] >= kth_largest[:, None]
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        gap = 1.0 - slope
+        gap[feature] = 1.0
+        scale = np.max(np.abs(intercept), initial=0.0)
+        parallel = np.abs(gap) < _PARALLEL
+        tied = parallel & (np.abs(intercept) <= _PARALLEL * scale)
+        earlier = np.arange(len(slope)) < feature
+        always_above = parallel & np.where(tied, earlier, intercept > 0)
+        # Feature i is kept where at most `room` of the remaining lines lie above the diagonal.
+        room = self.k - 1 - int(always_above.sum())
+        moving = ~parallel
+        moving[feature] = False
+        crossing = intercept[moving] / gap[moving]
+        falling = gap[moving] > 0  # above the diagonal left of its crossing; the others are above right of it
+        if falling.all():
+            return _right_of_kth_largest(crossing, room)
+        return _where_few_above(crossing, falling, room)
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        kept = _mask(len(slope), selected)
+        return Lines(intercept[kept], slope[kept]), Lines(intercept[~kept], slope[~kept])
+
+
+def _mask(size: int, chosen: np.ndarray) -> np.ndarray:
+    mask = np.zeros(size, dtype=bool)
+    mask[chosen] = True
+    return mask
+
+
+def _right_of_kth_largest(crossing: np.ndarray, room: int) -> np.ndarray:
+    """No line overtakes from below (always so for equal variances): one half-line."""
+    if room < 0:
+        return np.empty((0, 2))
+    if len(crossing) <= room:
+        return EVERYWHERE
+    place = len(crossing) - 1 - room
+    return np.array([[np.partition(crossing, place)[place], np.inf]])
+
+
+def _where_few_above(crossing: np.ndarray, falling: np.ndarray, room: int) -> np.ndarray:
+    """Sweep the crossings from left to right, counting the lines above the diagonal."""
+    order = np.argsort(crossing, kind="stable")
+    edges = np.concatenate([[-np.inf], crossing[order], [np.inf]])
+    above = int(falling.sum()) + np.concatenate([[0], np.cumsum(np.where(falling[order], -1, 1))])
+    kept = (above <= room) & (edges[1:] > edges[:-1])
+    pieces = np.column_stack([edges[:-1][kept], edges[1:][kept]])
+    if len(pieces) < 2:
+        return pieces
+    joined = pieces[1:, 0] == pieces[:-1, 1]
+    starts = pieces[np.concatenate([[True], ~joined]), 0]
+    ends = pieces[np.concatenate([~joined, [True]]), 1]
+    return np.column_stack([starts, ends])

@@ -1,0 +1,218 @@
+"""The shape of the package: who may import whom, what a bare import costs, and nothing that ties it to one machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "kernsift"
+
+# The line of data flow. Each module imports only from those before it; a folder counts as one module.
+ORDER = [
+    "columns",
+    "tables",
+    "kernels",
+    "designs",
+    "scores",
+    "statistics",
+    "truncated",
+    "selection",
+    "scaling",
+    "inference",
+    "multiplicity",
+    "result",
+    "select",
+    "selectors",
+    "plots",
+    "demo",
+    "cli",
+    "__init__",
+    "__main__",
+]
+
+# A result can draw itself, and the drawing knows results: the one arrow backwards, taken when the method is called.
+LAZY = {("result", "plots")}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of a module of the package, by the name it has in ORDER."""
+
+    module: str
+    line: int
+    lazy: bool
+
+
+def module_of(file: Path) -> str:
+    """The name in ORDER of a file, given relative to the package: its folder, or its own name."""
+    return file.parts[0] if len(file.parts) > 1 else file.stem
+
+
+def resolve(node: ast.Import | ast.ImportFrom, package: list[str]) -> list[list[str]]:
+    """The dotted names an import statement asks for, in parts, where `package` holds the parts of the file's folder."""
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".") for alias in node.names]
+    base = package[: len(package) - node.level + 1] if node.level else []
+    base = base + (node.module.split(".") if node.module else [])
+    return [[*base, alias.name] for alias in node.names]
+
+
+def imports_of(source: str, file: Path, known: set[str]) -> list[Import]:
+    """The imports from the package in one file, whose path is relative to it; `known` holds the names of its modules.
+
+    A name that is not a module (`from kernsift import compare`) comes from the package's own `__init__`.
+    """
+    found: list[Import] = []
+
+    def visit(node: ast.AST, lazy: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for parts in resolve(node, ["kernsift", *file.parts[:-1]]):
+                if parts[0] == "kernsift":
+                    module = parts[1] if len(parts) > 1 and parts[1] in known else "__init__"
+                    found.append(Import(module, node.lineno, lazy))
+        lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for child in ast.iter_child_nodes(node):
+            visit(child, lazy)
+
+    visit(ast.parse(source), lazy=False)
+    return found
+
+
+def violations(source: str, file: Path, known: set[str]) -> list[str]:
+    """A sentence for every import in the file that goes against the order."""
+    own = module_of(file)
+    complaints = []
+    for used in imports_of(source, file, known):
+        if used.module == own and len(file.parts) > 1:
+            continue  # siblings in one folder
+        if used.lazy and (own, used.module) in LAZY:
+            continue
+        if used.module not in ORDER or ORDER.index(used.module) >= ORDER.index(own):
+            complaints.append(f"{file}, line {used.line}: {own} imports {used.module}, which does not come before it")
+    return complaints
+
+
+def known_modules() -> set[str]:
+    return {module_of(file.relative_to(PACKAGE)) for file in FILES} | set(ORDER)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_each_module_imports_only_from_those_before_it(file: Path) -> None:
+    relative = file.relative_to(PACKAGE)
+    assert module_of(relative) in ORDER, (
+        f"The module {module_of(relative)!r} has no place in the order of imports: add it to ORDER in "
+        f"tests/test_architecture.py, after everything it imports and before everything that imports it."
+    )
+    assert violations(file.read_text(encoding="utf-8"), relative, known_modules()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("kernels.py", "from kernsift.scores import Scores"),
+        ("kernels.py", "import kernsift.scores"),
+        ("kernels.py", "from . import scores"),
+        ("kernels.py", "from .scores import Scores"),
+        ("kernels.py", "from kernsift import scores"),
+        ("kernels.py", "from kernsift import compare"),
+        ("kernels.py", "def f():\n    from kernsift.scores import Scores"),
+        ("statistics/linear.py", "from ..inference.exact import exact"),
+        ("statistics/linear.py", "from kernsift.inference import exact"),
+        ("statistics/linear.py", "from .. import inference"),
+        ("result.py", "from kernsift.plots import draw"),
+        ("result.py", "def f():\n    from kernsift.cli import main"),
+    ],
+)
+def test_an_import_against_the_order_is_seen(file: str, source: str) -> None:
+    assert len(violations(source, Path(file), set(ORDER))) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("kernels.py", "import numpy as np\nfrom scipy import special\nfrom kernsift.tables import Table"),
+        ("statistics/linear.py", "from .incomplete import draws\nfrom . import block\nfrom ..kernels import Kernel"),
+        ("statistics/linear.py", "from kernsift.statistics.block import blocks\nfrom .. import designs"),
+        ("statistics/__init__.py", "from kernsift.statistics.linear import linear_mmd\nfrom .block import block_mmd"),
+        ("result.py", "class Result:\n    def plot(self):\n        from kernsift.plots import draw"),
+        ("__init__.py", "from kernsift.select import compare\nfrom .cli import main"),
+        ("__main__.py", "from kernsift.cli import main\nfrom kernsift import compare"),
+    ],
+)
+def test_an_import_along_the_order_passes(file: str, source: str) -> None:
+    assert violations(source, Path(file), set(ORDER)) == []
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    folders = {file.parent for file in FILES}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
+OPTIONAL = ["pandas", "polars", "pyarrow", "torch", "dask", "matplotlib"]
+
+
+def run_python(program: str) -> str:
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_importing_the_package_loads_no_optional_package() -> None:
+    loaded = run_python(f"import sys, kernsift; print(*[name for name in {OPTIONAL} if name in sys.modules])").split()
+    assert loaded == [], (
+        f"import kernsift loads {loaded}: import them where they are used. scikit-learn loads pandas wherever pandas "
+        f"is installed, so what needs scikit-learn has to be imported on first use as well."
+    )
+
+
+WITHOUT_OPTIONAL = f"""
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {OPTIONAL}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refuse())
+import kernsift
+for name in getattr(kernsift, "__all__", []):
+    getattr(kernsift, name)
+"""
+
+
+def test_every_public_name_is_there_without_the_optional_packages() -> None:
+    run_python(WITHOUT_OPTIONAL)
+
+
+# A home or working folder at the start of a path; after a word character it is the middle of a path or an address.
+MACHINE_PATH = re.compile(r"(?<![\w.-])/(?:work|root|home|Users)/")
+
+
+def project_files() -> list[Path]:
+    folders = [ROOT / name for name in ("src", "tests", "docs", "benchmarks", ".ci")]
+    files = [file for folder in folders for file in folder.rglob("*") if "__pycache__" not in file.parts]
+    top = [file for file in ROOT.iterdir() if file.suffix in {".md", ".toml", ".cff"} or file.name == "Makefile"]
+    return [file for file in files + top if file.is_file()]
+
+
+def test_no_file_names_a_folder_of_one_machine() -> None:
+    found = []
+    for file in project_files():
+        text = file.read_bytes().decode("utf-8", errors="replace")
+        found += [f"{file.relative_to(ROOT)}: {match.group()}" for match in MACHINE_PATH.finditer(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("start", ["work", "root", "home", "Users"])
+def test_a_machine_path_is_seen(start: str) -> None:
+    assert MACHINE_PATH.search(f'open("/{start}/data.csv")')
+    assert not MACHINE_PATH.search(f"https://example.org/{start}/data.csv")

@@ -1,0 +1,72 @@
+"""Selection rules: each answer along a line against looking at every t."""
+
+import numpy as np
+import pytest
+
+from kernsift.selection import Everything, Threshold, TopK
+
+
+def inside(pieces, t):
+    return bool(((pieces[:, 0] < t) & (t < pieces[:, 1])).any())
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("spread", [0.5, 1.5])
+def test_truncation_of_top_k_is_where_the_feature_is_kept(k, spread):
+    """Slopes above 1 (spread 1.5) let lines overtake from below, so the set is a union of several intervals."""
+    rng = np.random.default_rng(1)
+    unions = 0
+    for _ in range(60):
+        d = 6
+        rule = TopK(k)
+        intercept, slope = rng.normal(size=d), rng.normal(scale=spread, size=d)
+        feature = int(rng.integers(d))
+        intercept[feature], slope[feature] = 0.0, 1.0
+        pieces = rule.truncation(intercept.copy(), slope.copy(), feature)
+        unions += len(pieces) > 1
+        for t in np.linspace(-8, 8, 331):
+            assert inside(pieces, t) == (feature in rule.select(intercept + slope * t))
+    if spread > 1 and k == 3:
+        assert unions > 5
+
+
+def test_pieces_are_disjoint_and_increasing():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        slope = rng.normal(scale=2, size=8)
+        slope[0] = 1.0
+        intercept = rng.normal(size=8)
+        intercept[0] = 0.0
+        pieces = TopK(3).truncation(intercept, slope, 0)
+        flat = pieces.ravel()
+        assert np.all(np.diff(flat) > 0)
+
+
+def test_duplicate_columns_tie_in_table_order():
+    rule = TopK(1)
+    assert rule.select(np.array([1.0, 2.0, 2.0])).tolist() == [1]
+    intercept, slope = np.array([0.3, 0.0, 0.0]), np.array([0.0, 1.0, 1.0])
+    assert rule.truncation(intercept.copy(), slope.copy(), 1).tolist() == [[0.3, np.inf]]
+    assert len(rule.truncation(intercept.copy(), slope.copy(), 2)) == 0
+
+
+def test_keeps_agrees_with_select_row_by_row():
+    rng = np.random.default_rng(4)
+    samples = rng.normal(size=(200, 7))
+    features = np.array([2, 0, 6])
+    for rule in (TopK(1), TopK(3), TopK(7), Threshold(0.4, np.linspace(0.5, 2, 7)), Everything()):
+        kept = rule.keeps(samples, features)
+        for row, sample in zip(kept, samples, strict=True):
+            chosen = set(rule.select(sample).tolist())
+            assert row.tolist() == [f in chosen for f in features]
+
+
+def test_threshold_orders_by_standard_deviations():
+    rule = Threshold(1.0, np.array([1.0, 10.0, 1.0]))
+    assert rule.select(np.array([3.0, 20.0, 0.5])).tolist() == [0, 1]
+    assert rule.truncation(np.zeros(3), np.zeros(3), 1).tolist() == [[10.0, np.inf]]
+
+
+def test_everything_keeps_all_and_cuts_nothing():
+    assert Everything().select(np.array([1.0, 3.0, 2.0])).tolist() == [1, 2, 0]
+    assert Everything().truncation(np.zeros(3), np.zeros(3), 0).tolist() == [[-np.inf, np.inf]]
