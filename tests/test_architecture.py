@@ -18,7 +18,10 @@ PACKAGE = ROOT / "src" / "kernsift"
 ORDER = [
     "columns",
     "tables",
+    "bandwidths",
     "kernels",
+    "factors",
+    "permutation",
     "designs",
     "scores",
     "statistics",

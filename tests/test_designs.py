@@ -60,18 +60,23 @@ def test_a_shape_gives_every_feature_its_own_design() -> None:
     rng = np.random.default_rng(3)
     i, j = pairs(6, (500, 3), rng)
     assert i.shape == j.shape == (500, 3)
-    assert (i != j).all() and i.min() == 0 and i.max() == 5
+    assert (i != j).all()
+    assert i.min() == 0
+    assert i.max() == 5
     four = quadruples(6, (500, 3), rng)
     assert four.shape == (500, 3, 4)
     assert (np.diff(np.sort(four, axis=-1), axis=-1) > 0).all()
-    assert (i[:, 0] != i[:, 1]).any() and (four[:, 0] != four[:, 1]).any()
+    assert (i[:, 0] != i[:, 1]).any()
+    assert (four[:, 0] != four[:, 1]).any()
 
 
 @pytest.mark.parametrize(("n", "size"), [(10, 5), (11, 5), (14, 5), (2, 2), (7, 7), (3, 1)])
 def test_blocks_are_disjoint(n: int, size: int) -> None:
     cut = blocks(n, size, np.random.default_rng(4))
     assert cut.shape == (n // size, size)
-    assert len(np.unique(cut)) == cut.size and cut.min() >= 0 and cut.max() < n
+    assert len(np.unique(cut)) == cut.size
+    assert cut.min() >= 0
+    assert cut.max() < n
 
 
 def test_no_row_is_left_out_more_often_than_others() -> None:

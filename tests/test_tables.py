@@ -297,9 +297,9 @@ def test_infinite_values_are_always_refused(missing: str) -> None:
 
 
 def test_numbers_that_cannot_be_squared() -> None:
-    with refused("Y: numbers beyond 1e150", "'x1'", "rescale"):
+    with refused("Y: numbers beyond 1e70", "'x1'", "rescale"):
         as_pair([[1, 1], [2, 2]], [[1, 1], [2, -1e160]])
-    with refused("X: the values in 'x0' differ by less than 1e-150", "rescale"):
+    with refused("X: the values in 'x0' differ by less than 1e-70", "rescale"):
         as_table([0, 1e-200])
     with refused("X: column 'x0'", "beyond float64", "rescale"):
         as_table([10**400, 1])

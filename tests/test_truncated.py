@@ -8,7 +8,8 @@ from kernsift.truncated import EVERYWHERE, confidence_interval, log_mass, log_su
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper"), [(-1, 2), (0.5, 0.6), (-3, -2), (5, 6), (-0.2, 0), (0, 0.3), (-8, 8), (-np.inf, -4), (3, np.inf)]
+    ("lower", "upper"),
+    [(-1, 2), (0.5, 0.6), (-3, -2), (5, 6), (-0.2, 0), (0, 0.3), (-8, 8), (-np.inf, -4), (3, np.inf)],
 )
 def test_mass_equals_quadrature(lower, upper):
     expected = integrate.quad(stats.norm.pdf, lower, upper, epsabs=0, epsrel=1e-12)[0]

@@ -27,7 +27,7 @@ _PLAIN_NUMBERS = (
 )
 
 # Squared differences must neither overflow nor vanish; float32 data near its own limits is carried on in float64.
-_LARGEST = {np.dtype(np.float64): 1e150, np.dtype(np.float32): 1e15}
+_LARGEST = {np.dtype(np.float64): 1e70, np.dtype(np.float32): 1e15}
 
 
 class InputError(ValueError):
@@ -375,15 +375,15 @@ def settle(parts: Sequence[Columns], arguments: Sequence[str]) -> list[Columns]:
         large = np.flatnonzero(np.maximum(-low, high) > _LARGEST[np.dtype(np.float64)])
         if large.size:
             raise InputError(
-                f"{argument}: numbers beyond 1e150 in {quoted(part.names[i] for i in large)} cannot be squared; "
-                "rescale these columns."
+                f"{argument}: numbers beyond 1e70 in {quoted(part.names[i] for i in large)} are too large for "
+                "squares of squares; rescale these columns."
             )
     low, high = np.min(lows, axis=0), np.max(highs, axis=0)
     spread = high - low
-    narrow = np.flatnonzero((spread > 0) & (spread < 1e-150))
+    narrow = np.flatnonzero((spread > 0) & (spread < 1e-70))
     if narrow.size:
         raise InputError(
-            f"{arguments[0]}: the values in {quoted(parts[0].names[i] for i in narrow)} differ by less than 1e-150, "
+            f"{arguments[0]}: the values in {quoted(parts[0].names[i] for i in narrow)} differ by less than 1e-70, "
             "too little to be squared; rescale these columns."
         )
     dtype = np.result_type(*(part.values.dtype for part in parts))

@@ -18,18 +18,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kernsift.bandwidths import column_medians, joint_median
 from kernsift.tables import InputError, Table
 
 Columns = slice | np.ndarray
 KernelFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# Order statistics per column behind the median distance: 8128 differences, the same for any row order.
-_QUANTILES = 128
 # Rows behind a median of joint distances, where no order statistics exist: for a group, and for all columns together.
 _GROUP_ROWS = 500
 _JOINT_ROWS = 1000
-# Elements of one temporary array while medians are computed: small enough to stay in the cache.
-_CHUNK = 1 << 18
 
 
 class Kernel:
@@ -234,7 +231,7 @@ class FeatureKernels:
             if len(features):
                 counts = widths[features]
                 starts = np.cumsum(counts) - counts if counts.max() > 1 else None
-                parts.append(_Part(kernel, _span(features), _span(_columns_of(self.offsets, features)), starts))
+                parts.append(_Part(kernel, _span(features), _span(columns_of(self.offsets, features)), starts))
         return tuple(parts)
 
     def matched(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -276,10 +273,18 @@ class FeatureKernels:
         np.clip(t, -bound, bound, out=t)
         return t
 
+    def rescaled(self, factor: float) -> FeatureKernels:
+        """The same kernels with every bandwidth multiplied; kernels without one stay as they are."""
+        if not self.kernel.scaled:
+            return self
+        numeric = np.repeat(~self.categorical, np.diff(self.offsets))
+        inverse = np.where(numeric, self.inverse / factor, self.inverse).astype(self.inverse.dtype)
+        return replace(self, inverse=inverse, bandwidth=self.bandwidth * factor)
+
     def select(self, features: np.ndarray) -> FeatureKernels:
         """The kernels of those features, in that order."""
         features = np.asarray(features, dtype=np.intp)
-        columns = _columns_of(self.offsets, features)
+        columns = columns_of(self.offsets, features)
         return replace(
             self,
             offsets=np.concatenate([[0], np.cumsum(np.diff(self.offsets)[features])]),
@@ -301,7 +306,7 @@ def _function_values(part: _Part, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return out
 
 
-def _columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
+def columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
     """The value columns of those features, one feature after the other."""
     widths = np.diff(offsets)[features]
     inside = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
@@ -372,7 +377,7 @@ def fit_kernels(
             _fit_groups(pooled, scale, bandwidths, rng)
     elif chosen.scaled and numeric.any():
         if isinstance(given, str):
-            given = np.full(pooled.d, _joint_median(pooled.values, columns, np.ones(len(columns)), _JOINT_ROWS, rng))
+            given = np.full(pooled.d, joint_median(pooled.values, columns, np.ones(len(columns)), _JOINT_ROWS, rng))
         bandwidths[numeric] = given[numeric]
         scale[columns] = np.repeat(given, widths)[columns]
     # Reciprocals of the very smallest numbers would not be finite.
@@ -408,93 +413,9 @@ def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:
     return np.broadcast_to(given, (d,))
 
 
-def column_medians(values: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The median distance and the median of each of those columns, whatever the order of the rows.
-
-    The distances are those between at most 128 evenly spaced order statistics; where ties make their median 0, only
-    distances above 0 count, and a constant column gets 1.
-    """
-    n = len(values)
-    m = min(n, _QUANTILES)
-    order = ((np.arange(m) + 0.5) * n / m).astype(np.intp)
-    count = m * (m - 1) // 2
-    ranks = ((count - 1) // 2, count // 2)
-    distance, middle = np.ones(len(columns)), np.empty(len(columns), dtype=values.dtype)
-    step = max(1, _CHUNK // max(n, count))
-    for start in range(0, len(columns), step):
-        part = slice(start, start + step)
-        ordered = np.sort(values[:, columns[part]].T, axis=1)
-        middle[part] = _halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2])
-        if m > 1:
-            gaps = _gaps(ordered[:, order])
-            gaps.partition(ranks, axis=1)
-            medians = _halfway(gaps[:, ranks[0]], gaps[:, ranks[1]])
-            tied = np.flatnonzero(medians == 0)
-            if len(tied):
-                medians[tied] = _positive_median(gaps[tied])
-            tied = tied[medians[tied] == 0]
-            if len(tied):
-                # All order statistics are equal: then the rows off the median decide, or the column is constant.
-                off = _positive_median(np.abs(ordered[tied] - middle[part][tied, None]))
-                medians[tied] = np.where(off > 0, off, 1.0)
-            distance[part] = medians
-    return distance, middle
-
-
-def _gaps(ordered: np.ndarray) -> np.ndarray:
-    """Row by row, the differences of all pairs of ordered values."""
-    m = ordered.shape[1]
-    gaps = np.empty((len(ordered), m * (m - 1) // 2), dtype=ordered.dtype)
-    start = 0
-    # Neighbours at one lag after the other: slices, where an index of all pairs would cost more than the median.
-    for lag in range(1, m):
-        np.subtract(ordered[:, lag:], ordered[:, :-lag], out=gaps[:, start : start + m - lag])
-        start += m - lag
-    return gaps
-
-
-def _halfway(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The mean of the two middle values, in a form that cannot overflow."""
-    return 0.5 * low + 0.5 * high
-
-
-def _positive_median(rows: np.ndarray) -> np.ndarray:
-    """Row by row, the median of the values above 0; 0 where there are none."""
-    rows = np.sort(rows, axis=1)
-    zeros = (rows == 0).sum(axis=1)
-    count = rows.shape[1] - zeros
-    low = np.minimum(zeros + (count - 1) // 2, rows.shape[1] - 1)
-    high = np.minimum(zeros + count // 2, rows.shape[1] - 1)
-    every = np.arange(len(rows))
-    return _halfway(rows[every, low], rows[every, high])
-
-
 def _fit_groups(pooled: Table, scale: np.ndarray, bandwidths: np.ndarray, rng: np.random.Generator) -> None:
     """Replace the scales of columns in groups: own median distance times the group's median of joint distances."""
     for j in np.flatnonzero(np.diff(pooled.offsets) > 1):
         columns = np.arange(pooled.offsets[j], pooled.offsets[j + 1])
-        bandwidths[j] = _joint_median(pooled.values, columns, scale[columns], _GROUP_ROWS, rng)
+        bandwidths[j] = joint_median(pooled.values, columns, scale[columns], _GROUP_ROWS, rng)
         scale[columns] *= bandwidths[j]
-
-
-def _joint_median(
-    values: np.ndarray, columns: np.ndarray, scale: np.ndarray, most: int, rng: np.random.Generator
-) -> float:
-    """Median Euclidean distance between rows over those columns, each divided by its scale; `most` rows at most."""
-    n = len(values)
-    rows = np.arange(n) if n <= most else rng.choice(n, most, replace=False)
-    points = values[np.ix_(rows, columns)].astype(float) / scale
-    points -= np.median(points, axis=0)
-    size = float(np.abs(points).max(initial=0.0))
-    if size == 0 or len(rows) < 2:
-        return 1.0
-    points /= size
-    gram = points @ points.T
-    norms = np.diagonal(gram)
-    low, high = np.triu_indices(len(rows), 1)
-    total = norms[low] + norms[high]
-    squares = total - 2.0 * gram[low, high]
-    # Equal rows come out as rounding error instead of 0.
-    squares[squares <= 1e-13 * total] = 0.0
-    median = float(np.median(squares)) or float(_positive_median(squares[None])[0])
-    return size * float(np.sqrt(median)) if median > 0 else 1.0

@@ -104,7 +104,7 @@ def _fit_singular(hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> _Can
     for bend in np.linspace(0.05, 0.95, 10):
         basis = np.column_stack([np.ones_like(gamma), gamma2 / (1.0 + bend * (gamma - 1.0))])
         beta, log_likelihood = _probit(hits, replicates, gamma, basis)
-        # g(v) = v / (1 + b (sqrt(v) - 1)) has g = 1, g' = 1 - b/2, g'' = -3b/4 + b^2/2 at v = 1; v = -1 is two steps off.
+        # At v = 1, g(v) = v / (1 + b (sqrt(v) - 1)) has g = 1, g' = 1 - b/2, g'' = -3b/4 + b^2/2; v = -1 is 2 away.
         second = -0.75 * bend + 0.5 * bend**2
         minus = beta[:, 0] + beta[:, 1] * (1.0 - 2.0 * (1.0 - 0.5 * bend) + 2.0 * second)
         fit = _Candidate("singular", 3, log_likelihood, beta[:, 0], minus, beta @ basis.T)

@@ -27,6 +27,12 @@ class Covariance(Protocol):
         """Centred normal draws with this covariance: (size, d)."""
 
 
+def _root(matrix: np.ndarray) -> np.ndarray:
+    """R with R.T @ R = matrix; by eigenvectors, as a covariance estimated from few draws is singular."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+
+
 @dataclass(frozen=True)
 class DenseCovariance:
     """A covariance matrix somebody already has."""
@@ -40,10 +46,7 @@ class DenseCovariance:
         return self.matrix[:, features]
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        # Eigenvectors rather than Cholesky: a covariance estimated from few draws is singular.
-        values, vectors = np.linalg.eigh(self.matrix)
-        root = vectors * np.sqrt(np.clip(values, 0.0, None))
-        return rng.standard_normal((size, len(values))) @ root.T
+        return rng.standard_normal((size, len(self.matrix))) @ _root(self.matrix)
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ class FactorCovariance:
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         root = self.factor
         if root.shape[0] > root.shape[1]:
-            # A triangle with min(m, d) rows does the same and is never larger than the draws.
-            root = np.asarray(np.linalg.qr(root, mode="r"))
+            # d rows do the same as m, and are never larger than the draws.
+            root = _root(root.T @ root)
         return rng.standard_normal((size, root.shape[0])) @ root
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
+import narwhals as nw
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kernsift.columns import complete_rows, read_columns
 from kernsift.result import Result
 from kernsift.select import compare, relate
-from kernsift.tables import InputError
+from kernsift.statistics import HSIC
+from kernsift.tables import InputError, as_table
 
 
 class _KernelSelector(SelectorMixin, BaseEstimator):
@@ -31,7 +34,9 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         bandwidth: Any = "median",
         alpha: float = 0.05,
         correction: str | None = "bh",
-        options: dict[str, Any] | None = None,
+        groups: Mapping[str, Any] | None = None,
+        missing: str = "error",
+        options: Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
         self.k = k
@@ -43,34 +48,72 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.bandwidth = bandwidth
         self.alpha = alpha
         self.correction = correction
+        self.groups = groups
+        self.missing = missing
         self.options = options
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> _KernelSelector:
-        """Rank, select and test the features of X."""
+    def fit(self, X: Any, y: Any) -> Self:
+        """Rank, select and test the columns of X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame; strings and categoricals are welcome in data frames.
+        y : one label or response for each row.
+        """
         if self.keep not in ("selected", "rejected"):
             raise InputError(f"keep: needs 'selected' or 'rejected', got {self.keep!r}.")
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if _has_categories(X):
-            validate_data(self, X, y, skip_check_array=True)
-        else:
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True, ensure_min_samples=2)
+            raise InputError(f"y: {type(self).__name__} requires y to be passed, but the target y is None.")
+        if isinstance(y, str):
+            raise InputError(f"y: needs one value for each row, got the name {y!r}; pass that column, not in X.")
+        X, y = self._validated(X, y)
         self.result_ = self._ask(X, y)
-        keep = self.result_.selected if self.keep == "selected" else self.result_.selected[self.result_.rejected]
-        self.support_ = np.zeros(self.n_features_in_, dtype=bool)
-        self.support_[keep] = True
-        self.scores_ = self.result_.scores
-        self.pvalues_ = np.full(self.n_features_in_, np.nan)
-        self.pvalues_[self.result_.selected] = self.result_.pvalues
+        self._record(_feature_of_column(X, self.groups))
         return self
+
+    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Arrays go through scikit-learn's checks; data frames keep names and categories, and `tables` checks them."""
+        if _frame(X) is not None:
+            validate_data(self, X, skip_check_array=True)
+            # A list of strings would be taken for column names of X.
+            return X, np.asarray(y) if isinstance(y, list | tuple) else y
+        X, checked = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan" if self.missing == "drop" else True,
+            ensure_min_samples=2,
+            multi_output=True,
+        )
+        native = nw.from_native(y, allow_series=True, pass_through=True)
+        return X, y if isinstance(native, nw.Series | nw.DataFrame) else checked
 
     def _ask(self, X: Any, y: Any) -> Result:
         raise NotImplementedError
 
+    def _record(self, feature_of_column: list[str]) -> None:
+        """Turn the result, feature by feature, into attributes by column: the columns of a group share what it got."""
+        result = self.result_
+        pvalue = dict(zip(result.names, result.pvalues, strict=True))
+        score = dict(zip(result.feature_names, result.scores, strict=True))
+        kept = {name for name, stands in zip(result.names, result.rejected, strict=True) if stands}
+        kept = set(result.names) if self.keep == "selected" else kept
+        self.support_ = np.array([name in kept for name in feature_of_column])
+        self.scores_ = np.array([score[name] for name in feature_of_column])
+        self.pvalues_ = np.array([pvalue.get(name, np.nan) for name in feature_of_column])
+
     def _shared(self) -> dict[str, Any]:
-        names = ("k", "threshold", "estimator", "test", "kernel", "bandwidth", "alpha", "correction", "random_state")
-        return {name: getattr(self, name) for name in names} | (self.options or {})
+        """The parameters that go to `compare` or `relate`, with `options` among them."""
+        given = self.get_params(deep=False)
+        own = {"keep", "options", "response"}
+        options = dict(self.options or {})
+        for name in options:
+            if name in given:
+                raise InputError(f"options: {name!r} is a parameter of {type(self).__name__} itself; set it there.")
+        return {name: value for name, value in given.items() if name not in own} | options
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
@@ -79,7 +122,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.input_tags.string = False
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "drop"
         return tags
 
 
@@ -88,17 +132,22 @@ _PARAMETERS = """
     ----------
     k : how many features to keep: a number, a fraction, None for all, or "auto" (ten, or all if fewer).
     keep : "selected" keeps the k best in `transform`; "rejected" only those of them that stand after testing.
-    threshold, estimator, test, kernel, bandwidth, alpha, correction : as in `kernsift.FUNCTION`.
-    options : further keywords of `kernsift.FUNCTION`, such as {"r": 5}.
+    RESPONSEthreshold, estimator, test, kernel, bandwidth, alpha, correction : as in `kernsift.FUNCTION`.
+    groups : columns that form one feature, as {name: [columns]}; they are kept or left out together.
+    missing : "error", or "drop" to fit without the rows that have missing values. `transform` keeps every row.
+    options : further keywords of `kernsift.FUNCTION`, such as {"r": 5} for estimator="incomplete".
     random_state : seed, Generator or RandomState.
 
     Attributes
     ----------
     result_ : the full `Result`.
-    support_ : mask of the kept features.
-    scores_ : score of every feature.
-    pvalues_ : selective p-values; NaN for features that were not selected, which were not tested.
+    support_ : mask of the kept columns.
+    scores_ : score of every column.
+    pvalues_ : selective p-values; NaN for columns that were not selected, which were not tested.
 """
+_RESPONSE = """response : "auto" takes strings, categoricals and truth values as categories and numbers as numbers;
+        "category" and "numeric" insist. Integer class labels want "category".
+    """
 
 
 class SelectMMD(_KernelSelector):
@@ -117,20 +166,28 @@ class SelectMMD(_KernelSelector):
     """
 
     def _ask(self, X: Any, y: Any) -> Result:
-        labels = np.asarray(y)
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels[:, 0]
-        check_classification_targets(labels)
-        found = np.unique(labels)
-        if len(found) == 1:
+        shared = self._shared()
+        # Read once as a whole, so that complaints speak of X and of its rows, not of one of the samples.
+        rows = as_table(X, groups=self.groups, missing=self.missing).n if self.missing == "error" else len(y)
+        labels, labelled = _labels(y, self.missing)
+        if self.missing == "error" and len(labels) != rows:
+            raise InputError(
+                f"y: one label for each row of X is needed, but X has {rows} rows and y has {len(labels)}."
+            )
+        found = np.unique(labels[labelled])
+        if len(found) < 2:
             raise InputError("y: at least two labels (classes) are needed to compare samples, got one class.")
-        if len(found) > 2:
-            shared = self._shared()
-            if shared["estimator"] == "linear":
-                raise InputError('estimator: "linear" compares two samples, but y has more labels; use "incomplete".')
-            return relate(X, labels, response="category", **shared)
-        samples = [_rows(X, np.flatnonzero(labels == label)) for label in found]
-        return compare(*samples, **self._shared())
+        if len(found) == 2:
+            first, second = (_rows(X, np.flatnonzero(labels == label)) for label in found)
+            return compare(first, second, **shared)
+        if self.estimator not in HSIC:
+            known = ", ".join(map(repr, HSIC))
+            raise InputError(
+                f"estimator: {len(found)} labels in y need one of {known}, got {self.estimator!r}; "
+                "choose one of them, or pass the rows of two labels."
+            )
+        keep = np.flatnonzero(labelled)
+        return relate(_rows(X, keep), labels[keep], response="category", **shared)
 
 
 class SelectHSIC(_KernelSelector):
@@ -146,25 +203,92 @@ class SelectHSIC(_KernelSelector):
     True
     """
 
+    def __init__(
+        self,
+        k: int | float | str | None = "auto",
+        *,
+        keep: str = "selected",
+        response: str = "auto",
+        threshold: float | None = None,
+        estimator: str = "incomplete",
+        test: str = "exact",
+        kernel: Any = "gaussian",
+        bandwidth: Any = "median",
+        alpha: float = 0.05,
+        correction: str | None = "bh",
+        groups: Mapping[str, Any] | None = None,
+        missing: str = "error",
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            k,
+            keep=keep,
+            threshold=threshold,
+            estimator=estimator,
+            test=test,
+            kernel=kernel,
+            bandwidth=bandwidth,
+            alpha=alpha,
+            correction=correction,
+            groups=groups,
+            missing=missing,
+            options=options,
+            random_state=random_state,
+        )
+        self.response = response
+
     def _ask(self, X: Any, y: Any) -> Result:
-        return relate(X, y, **self._shared())
+        return relate(X, y, response=self.response, **self._shared())
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
 
-def _has_categories(X: Any) -> bool:
-    """Whether X is a data frame with columns that are no numbers, which scikit-learn's own check would refuse."""
-    import narwhals as nw
-
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return isinstance(frame, nw.DataFrame) and not all(kind.is_numeric() for kind in frame.schema.values())
+def _frame(X: Any) -> nw.DataFrame[Any] | None:
+    """X as a data frame; None for arrays and everything else that scikit-learn reads itself."""
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        frame = None
+    if frame is None or isinstance(frame, nw.LazyFrame):
+        read_columns(X, "X")  # refuses repeated names and lazy frames in the words used everywhere
+    return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def _rows(X: Any, rows: np.ndarray) -> Any:
-    import narwhals as nw
+    frame = _frame(X)
+    return X[rows] if frame is None else frame[rows.tolist()].to_native()
 
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return nw.to_native(frame[rows.tolist()]) if isinstance(frame, nw.DataFrame) else X[rows]
+
+def _feature_of_column(X: Any, groups: Mapping[str, Any] | None) -> list[str]:
+    """For each column the name of the feature it belongs to: its group's, or its own."""
+    frame = _frame(X)
+    names = [f"x{i}" for i in range(X.shape[1])] if frame is None else [str(name) for name in frame.columns]
+    owner = {str(column): str(group) for group, columns in (groups or {}).items() for column in columns}
+    # Arrays have no names, so their columns may be given by position.
+    places = names if frame is not None else [str(i) for i in range(len(names))]
+    return [owner.get(name, owner.get(place, name)) for name, place in zip(names, places, strict=True)]
+
+
+def _labels(y: Any, missing: str) -> tuple[np.ndarray, np.ndarray]:
+    """One code for each row, and the rows that have one."""
+    columns = read_columns(y, "y", prefix="y")
+    if len(columns.names) > 1:
+        raise InputError(f"y: one column of labels is needed, got {len(columns.names)}; use SelectHSIC for several.")
+    present = complete_rows(columns, "y", missing)
+    codes = columns.values[:, 0]
+    if not columns.levels and (codes[present] % 1 != 0).any():
+        example = codes[present][codes[present] % 1 != 0][0]
+        raise InputError(
+            f"y: labels of samples are needed, got numbers such as {example:g}; use SelectHSIC for numbers."
+        )
+    return codes, present
 
 
 for _class, _name in ((SelectMMD, "compare"), (SelectHSIC, "relate")):
-    if _class.__doc__:
-        _class.__doc__ = _class.__doc__.replace("{parameters}", _PARAMETERS.replace("FUNCTION", _name))
+    if _class.__doc__:  # absent under python -OO
+        _text = _PARAMETERS.replace("FUNCTION", _name).replace("RESPONSE", _RESPONSE if _name == "relate" else "")
+        _class.__doc__ = _class.__doc__.replace("{parameters}", _text)

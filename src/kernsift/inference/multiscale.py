@@ -40,8 +40,8 @@ def multiscale(
     replicates : resampled score vectors a scale, B in the paper.
     scales : values of gamma^2 = n / n'.
     model : the scaling law: "linear", "constant", "quadratic", "singular", or "aic" for the best of them.
-    resampling : "normal" draws scores from N(T, gamma^2 cov); "rows" resamples n' rows and computes the scores anew, the
-        paper's slow alternative.
+    resampling : "normal" draws scores from N(T, gamma^2 cov); "rows" resamples n' rows and computes the scores anew,
+        the paper's slow alternative.
     """
     gamma2 = np.asarray(scales, float)
     count = _count_rows if resampling == "rows" else _count_normal

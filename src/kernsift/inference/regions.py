@@ -95,5 +95,3 @@ def selective_bootstrap(
     distance = min(selection.at_zero[0], 0.0)
     log_pvalue = float(min(log_ndtr(-z) - log_ndtr(-(z + distance)), 0.0))
     return RegionTest(float(np.exp(log_pvalue)), log_pvalue, hypothesis, selection)
-
-

@@ -19,10 +19,12 @@ from kernsift.statistics.ustatistic import (
     batches,
     complete_hsic_values,
     complete_mmd_values,
+    largest,
     pair_weights,
     require_rows,
     resample_joint,
     resample_two,
+    settle,
 )
 from kernsift.tables import InputError, Table
 
@@ -91,24 +93,24 @@ def _mmd_values(X: Table, Y: Table, kernels: FeatureKernels, size: int, rng: np.
         if isinstance(part, int):
             values[part] = complete_mmd_values(X.values[rows[part]], Y.values[others[part]], kernels)
             continue
-        base = kernels.matched(X.values[rows[part, :1]], Y.values[others[part, :1]])
-        values[part] = _pair_mean(X, rows[part], X, rows[part], np.triu_indices(n, 1), kernels, base)
-        values[part] += _pair_mean(Y, others[part], Y, others[part], np.triu_indices(m, 1), kernels, base)
-        values[part] -= 2 * _pair_mean(X, rows[part], Y, others[part], np.divmod(np.arange(n * m), m), kernels, base)
+        x, y = X.values.take(rows[part], axis=0), Y.values.take(others[part], axis=0)
+        base = kernels.matched(x[:, :1], y[:, :1])
+        eta = _pair_mean(x, x, np.triu_indices(n, 1), kernels, base)
+        eta += _pair_mean(y, y, np.triu_indices(m, 1), kernels, base)
+        eta -= 2 * _pair_mean(x, y, np.divmod(np.arange(n * m), m), kernels, base)
+        values[part] = settle(eta, np.maximum(largest(kernels, x), largest(kernels, y)))
     return values
 
 
 def _pair_mean(
-    A: Table,
-    rows: np.ndarray,
-    B: Table,
-    others: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
     pairs: tuple[np.ndarray, np.ndarray],
     kernels: FeatureKernels,
     base: np.ndarray,
 ) -> np.ndarray:
     """Block by block, the mean of k - base over the pairs of positions in the block."""
-    gram = kernels.matched(A.values.take(rows[:, pairs[0]], axis=0), B.values.take(others[:, pairs[1]], axis=0))
+    gram = kernels.matched(a.take(pairs[0], axis=1), b.take(pairs[1], axis=1))
     gram -= base
     return np.asarray(gram.mean(axis=1, dtype=float))
 
@@ -130,12 +132,12 @@ def _hsic_values(
             values[part] = complete_hsic_values(X.values[here], y.values[here], kernels, response_kernels)
             continue
         first, second = np.triu_indices(size, 1)
-        weights = _block_weights(y.values[rows[part]], response_kernels)[:, first, second]
-        gram = kernels.matched(
-            X.values.take(rows[part][:, first], axis=0), X.values.take(rows[part][:, second], axis=0)
-        )
+        inside, outcome = X.values.take(rows[part], axis=0), y.values.take(rows[part], axis=0)
+        weights = _block_weights(outcome, response_kernels)[:, first, second]
+        gram = kernels.matched(inside.take(first, axis=1), inside.take(second, axis=1))
         gram -= gram[:, :1].copy()
-        values[part] = (weights[:, None] @ gram)[:, 0]
+        scale = largest(kernels, inside) * largest(response_kernels, outcome)
+        values[part] = settle((weights[:, None] @ gram)[:, 0], scale)
     return values
 
 

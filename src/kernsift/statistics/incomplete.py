@@ -1,7 +1,7 @@
 """Incomplete U-statistics: the kernel of MMD or HSIC averaged over a random design (paper, sections 2 and 4.1).
 
 The null variance counts both sources of randomness. Given the data the l draws are independent, and the mean over all
-tuples varies itself: Var = Var(h)/l + (1 - 1/l) Var(U), with Var(U)/Var(h) known under the null.
+tuples varies itself: Var = Var(h)/l + (1 - 1/l) Var(U), with Var(U)/Var(h) known exactly under the null.
 """
 
 from __future__ import annotations
@@ -104,7 +104,12 @@ def _count(r: float, n: int) -> int:
 
 
 def _variance_factor(count: int, ratio: float) -> float:
-    return 1 / count + (1 - 1 / count) * ratio
+    """Null variance of the estimate over the sample variance of the draws.
+
+    The draws share rows, so their sample variance falls short of Var(h) by the variance of their common mean: it
+    estimates Var(h) - Var(U) = (1 - ratio) Var(h). With n = 4 every draw is the same quadruple and nothing is left.
+    """
+    return 1 / count + min(ratio, 0.9) / (1 - min(ratio, 0.9))
 
 
 def _feature_blocks(X: Table) -> Iterator[np.ndarray]:

@@ -1,0 +1,567 @@
+"""MMD and HSIC estimators against enumeration, exact null variances, and the law of their designs."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from itertools import combinations, permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernsift.kernels import KERNELS, FeatureKernels, fit_kernels
+from kernsift.scores import Scores
+from kernsift.statistics import block, incomplete, ustatistic
+from kernsift.statistics.block import block_hsic, block_mmd
+from kernsift.statistics.incomplete import incomplete_hsic, incomplete_mmd
+from kernsift.statistics.linear import linear_mmd
+from kernsift.statistics.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
+from kernsift.tables import InputError, Table, stack
+
+MMD = {
+    "incomplete": incomplete_mmd,
+    "independent": lambda *a, **k: incomplete_mmd(*a, design="independent", **k),
+    "linear": linear_mmd,
+    "block": block_mmd,
+}
+HSIC = {
+    "incomplete": incomplete_hsic,
+    "independent": lambda *a, **k: incomplete_hsic(*a, design="independent", **k),
+    "block": block_hsic,
+}
+# A normal variable exceeds this once in a thousand million.
+Z = 6.1
+
+
+@pytest.fixture(autouse=True)
+def _no_floating_point_accident():
+    with np.errstate(all="raise", under="ignore"):
+        yield
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(30)
+
+
+def table(values: np.ndarray, widths: list[int] | None = None, categorical: list[int] | None = None) -> Table:
+    widths = widths or [1] * values.shape[1]
+    flags = np.zeros(len(widths), dtype=bool)
+    flags[categorical or []] = True
+    names = tuple(f"f{j}" for j in range(len(widths)))
+    levels = {names[j]: ("a", "b", "c") for j in np.flatnonzero(flags)}
+    return Table(names, np.ascontiguousarray(values), np.concatenate([[0], np.cumsum(widths)]), flags, levels)
+
+
+def mixed(n: int, rng: np.random.Generator, shift: float = 0.0) -> Table:
+    """A number, a category, a pair of columns and another number."""
+    values = rng.normal(shift, size=(n, 5))
+    values[:, 1] = rng.integers(3, size=n)
+    return table(values, [1, 1, 2, 1], [1])
+
+
+def numeric(n: int, rng: np.random.Generator, d: int = 3, shift: float = 0.0) -> Table:
+    return table(rng.normal(shift, size=(n, d)))
+
+
+def gram(kernels: FeatureKernels, A: Table, B: Table) -> np.ndarray:
+    return kernels.matched(A.values[:, None], B.values[None])
+
+
+# The definitions, term by term ----------------------------------------------------------------------------------------
+
+
+def mmd_tuples(n: int, m: int) -> list[tuple[int, int, int, int]]:
+    return [(i, i2, j, j2) for i, i2 in permutations(range(n), 2) for j, j2 in permutations(range(m), 2)]
+
+
+def mmd_terms(X: Table, Y: Table, kernels: FeatureKernels) -> np.ndarray:
+    xx, yy, xy = gram(kernels, X, X), gram(kernels, Y, Y), gram(kernels, X, Y)
+    return np.array([xx[i, i2] + yy[j, j2] - xy[i, j2] - xy[i2, j] for i, i2, j, j2 in mmd_tuples(X.n, Y.n)])
+
+
+def hsic_term(K: np.ndarray, L: np.ndarray, rows: tuple[int, ...]) -> Any:
+    """The paper's kernel of four rows: 24 permutations."""
+    return sum(K[s, t] * (L[s, t] + L[u, v] - 2 * L[s, u]) for s, t, u, v in permutations(rows)) / 24
+
+
+def hsic_by_enumeration(X: Table, y: Table, kernels: FeatureKernels, response: FeatureKernels) -> np.ndarray:
+    K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
+    return np.mean([hsic_term(K, L, rows) for rows in combinations(range(X.n), 4)], axis=0)
+
+
+# Numbers of size 1 to 1e3 (polynomial) are added and cancel: about 1e-16 * 1e3 * terms.
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "function"])
+def test_complete_statistics_are_the_mean_over_all_tuples(name: str, rng: np.random.Generator) -> None:
+    make = numeric if name == "triangle" else mixed
+    kernel: Any = (lambda a, b: 1 / (1 + np.abs(a - b).sum(axis=-1))) if name == "function" else name
+    X, Y = make(5, rng), make(7, rng, shift=0.5)
+    kernels = fit_kernels(stack([X, Y]), kernel, 1.3, rng=rng)
+    np.testing.assert_allclose(mmd_ustat(X, Y, kernels), mmd_terms(X, Y, kernels).mean(axis=0), **CLOSE)
+    for y in (
+        numeric(5, rng, 1),
+        table(rng.normal(size=(5, 2)), [2]),
+        table(np.array([[0.0, 1, 1, 2, 0]]).T, None, [0]),
+    ):
+        response = fit_kernels(y, "laplace", rng=rng)
+        np.testing.assert_allclose(
+            hsic_ustat(X, y, kernels, response), hsic_by_enumeration(X, y, kernels, response), **CLOSE
+        )
+
+
+def test_complete_statistics_at_the_smallest_sizes(rng: np.random.Generator) -> None:
+    X, Y, F = numeric(2, rng), numeric(2, rng), numeric(4, rng)
+    kernels = fit_kernels(F, rng=rng)
+    y = numeric(4, rng, 1)
+    response = fit_kernels(y, rng=rng)
+    np.testing.assert_allclose(mmd_ustat(X, Y, kernels), mmd_terms(X, Y, kernels).mean(axis=0), **CLOSE)
+    np.testing.assert_allclose(
+        hsic_ustat(F, y, kernels, response), hsic_by_enumeration(F, y, kernels, response), **CLOSE
+    )
+
+
+# Incomplete: every draw is the kernel at its tuple, and the full design gives the complete statistic ------------------
+
+
+@pytest.mark.parametrize("design", ["shared", "independent"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_incomplete_mmd_over_the_full_design(
+    name: str, design: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = numeric if name == "triangle" else mixed
+    X, Y = make(4, rng), make(3, rng)
+    kernels = fit_kernels(stack([X, Y]), name, 1.3, rng=rng)
+    tuples = np.array(mmd_tuples(4, 3))
+    sides = iter([tuples[:, :2], tuples[:, 2:]])
+
+    def pairs(n: int, size: Any, rng: Any) -> tuple[np.ndarray, np.ndarray]:
+        both = next(sides)
+        return tuple(np.broadcast_to(b[:, None], size) if np.ndim(size) else b for b in both.T)  # type: ignore[return-value]
+
+    monkeypatch.setattr(incomplete, "pairs", pairs)
+    scores = incomplete_mmd(X, Y, kernels, r=len(tuples) / 3, design=design, rng=rng)
+    terms = mmd_terms(X, Y, kernels)
+    np.testing.assert_allclose(scores.estimate, mmd_ustat(X, Y, kernels), **CLOSE)
+    count = len(tuples)
+    factor = 1 / count + 1 / (1 / mmd_null_ratio(4, 3) - 1)
+    np.testing.assert_allclose(scores.cov.diagonal(), terms.var(axis=0, ddof=1) * factor, rtol=1e-9, atol=1e-20)
+    between = np.cov(terms.T) * factor
+    if design == "independent":
+        between = np.diag(np.diag(between))
+    np.testing.assert_allclose(
+        scores.cov.columns(np.arange(X.d)), between, rtol=1e-9, atol=1e-30 + 1e-11 * between.max()
+    )
+    assert scores.draws == count
+    assert scores.names == X.names
+
+
+@pytest.mark.parametrize("design", ["shared", "independent"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_incomplete_hsic_over_the_full_design(
+    name: str, design: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = (numeric if name == "triangle" else mixed)(5, rng)
+    y = table(rng.normal(size=(5, 2)), [2])
+    kernels, response = fit_kernels(X, name, 1.3, rng=rng), fit_kernels(y, rng=rng)
+    tuples = np.array(list(permutations(range(5), 4)))
+
+    def quadruples(n: int, size: Any, rng: Any) -> np.ndarray:
+        return np.broadcast_to(tuples[:, None], (*size, 4)) if np.ndim(size) else tuples
+
+    monkeypatch.setattr(incomplete, "quadruples", quadruples)
+    scores = incomplete_hsic(X, y, kernels, response, r=len(tuples) / 5, design=design, rng=rng)
+    K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
+    terms = np.array([hsic_term(K, L, tuple(rows)) for rows in tuples])
+    np.testing.assert_allclose(scores.estimate, hsic_ustat(X, y, kernels, response), **CLOSE)
+    count = len(tuples)
+    factor = 1 / count + 1 / (1 / hsic_null_ratio(5) - 1)
+    between = np.cov(terms.T) * factor
+    if design == "independent":
+        between = np.diag(np.diag(between))
+    np.testing.assert_allclose(
+        scores.cov.columns(np.arange(X.d)), between, rtol=1e-8, atol=1e-30 + 1e-11 * between.max()
+    )
+
+
+def test_draws_are_the_kernel_at_every_tuple(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = mixed(5, rng), numeric(5, rng, 1)
+    kernels, response = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    tuples = np.array(list(permutations(range(5), 4)))
+    monkeypatch.setattr(incomplete, "quadruples", lambda n, size, rng: tuples)
+    draws = incomplete._hsic_draws(X, y, kernels, response, len(tuples), "shared", rng)
+    K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
+    np.testing.assert_allclose(draws, [hsic_term(K, L, tuple(rows)) for rows in tuples], **CLOSE)
+
+
+@pytest.mark.parametrize("design", ["shared", "independent"])
+def test_random_designs_are_unbiased_for_the_complete_statistic(design: Any, rng: np.random.Generator) -> None:
+    X, Y = mixed(6, rng), mixed(9, rng, shift=1.0)
+    kernels = fit_kernels(stack([X, Y]), rng=rng)
+    scores = incomplete_mmd(X, Y, kernels, r=5000, design=design, rng=rng)
+    # Given the data the draws are independent, with the spread of all the terms.
+    error = mmd_terms(X, Y, kernels).std(axis=0) / np.sqrt(5000 * 6)
+    assert (np.abs(scores.estimate - mmd_ustat(X, Y, kernels)) < 1e-15 + Z * error).all()
+
+    X = mixed(6, rng)
+    y = table(X.values[:, :1] + rng.normal(size=(6, 1)))
+    kernels, response = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    scores = incomplete_hsic(X, y, kernels, response, r=5000, design=design, rng=rng)
+    K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
+    terms = np.array([hsic_term(K, L, rows) for rows in combinations(range(6), 4)])
+    error = terms.std(axis=0) / np.sqrt(5000 * 6)
+    assert (np.abs(scores.estimate - hsic_ustat(X, y, kernels, response)) < 1e-15 + Z * error).all()
+
+
+# Null variances -------------------------------------------------------------------------------------------------------
+
+
+def test_hsic_null_components_by_enumerating_a_population(rng: np.random.Generator) -> None:
+    # x uniform on three points, y on two, independent: all 6^4 quadruples of rows are the population.
+    K3 = np.exp(-(np.subtract.outer([0.0, 1.0, 2.7], [0.0, 1.0, 2.7]) ** 2))
+    L2 = np.array([[1.0, 0.3], [0.3, 1.0]])
+    states = list(product(range(3), range(2)))
+    K = np.array([[K3[a[0], b[0]] for b in states] for a in states])
+    L = np.array([[L2[a[1], b[1]] for b in states] for a in states])
+    h = np.zeros((6,) * 4)
+    one, unit = np.ones((6, 6)), np.ones(6)
+    for s, t, u, v in permutations("abcd"):
+        h += np.einsum(f"{s}{t},{u}{v}->abcd", K * L, one) + np.einsum(f"{s}{t},{u}{v}->abcd", K, L)
+        h -= 2 * np.einsum(f"{s}{t},{s}{u},{v}->abcd", K, L, unit)
+    h /= 24
+    total = h.var()
+    assert abs(h.mean()) < 1e-15
+    np.testing.assert_allclose(h.mean(axis=(1, 2, 3)), 0, atol=1e-15)
+    np.testing.assert_allclose(h.mean(axis=(2, 3)).var(), total / 18, rtol=1e-10)
+    np.testing.assert_allclose(h.mean(axis=3).var(), total / 4, rtol=1e-10)
+
+
+def test_hsic_null_ratio_by_enumerating_all_samples() -> None:
+    # Rows have four equally likely states, so the 4^n samples are the whole law of the statistic.
+    states = np.array(list(product([0.0, 1.0], [0.0, 1.0])))
+
+    def law(n: int) -> np.ndarray:
+        samples = states[np.array(list(product(range(4), repeat=n)))]
+        unit = table(np.array([[0.0], [1.0]]))
+        kernels = fit_kernels(unit, "laplace", 0.7, rng=np.random.default_rng(0))
+        return np.array([hsic_ustat(table(s[:, :1]), table(s[:, 1:]), kernels, kernels)[0] for s in samples])
+
+    assert hsic_null_ratio(4) == 1
+    four = law(4)
+    # Two quadruples out of five rows share three or four; out of six rows they may share two.
+    for n in (5, 6):
+        larger = law(n)
+        np.testing.assert_allclose(larger.var() / four.var(), hsic_null_ratio(n), rtol=1e-9)
+        np.testing.assert_allclose(larger.mean(), 0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 2), (2, 4), (3, 3)])
+def test_mmd_null_ratio_by_enumerating_all_samples(n: int, m: int) -> None:
+    def law(n: int, m: int) -> np.ndarray:
+        samples = np.array(list(product([0.0, 1.0, 3.0], repeat=n + m))).T
+        X, Y = table(samples[:n]), table(samples[n:])
+        kernels = fit_kernels(stack([X, Y]), "gaussian", 1.7, rng=np.random.default_rng(0))
+        return mmd_ustat(X, Y, kernels)
+
+    # Var(h) from one tuple: all pairs different, one row each.
+    samples = np.array(list(product([0.0, 1.0, 3.0], repeat=4)))
+    k = lambda a, b: np.exp(-(((a - b) / 1.7) ** 2))  # noqa: E731
+    x, x2, y, y2 = samples.T
+    h = k(x, x2) + k(y, y2) - k(x, y2) - k(x2, y)
+    np.testing.assert_allclose(law(n, m).var() / h.var(), mmd_null_ratio(n, m), rtol=1e-9)
+
+
+def assert_variance(scores: Scores, ratio: float) -> None:
+    """Features are replicates: the spread of their estimates against the mean of their claimed variances."""
+    estimate, claimed = scores.estimate, scores.cov.diagonal()
+    count = len(estimate)
+    squares = estimate**2  # the null mean is 0
+    gap = squares.mean() - claimed.mean()
+    error = np.hypot(squares.std(), claimed.std()) / np.sqrt(count)
+    assert abs(gap) < Z * error
+    # And the test could tell: without the part of the complete statistic the claim would be rejected.
+    plain = 1 / scores.draws
+    bare = claimed.mean() * plain / (plain + ratio / (1 - ratio))
+    assert squares.mean() - bare > Z * error
+
+
+def test_incomplete_mmd_variance_by_simulation(rng: np.random.Generator) -> None:
+    X, Y = numeric(8, rng, d=20_000), numeric(12, rng, d=20_000)
+    kernels = fit_kernels(stack([X, Y]), "gaussian", 1.0, rng=rng)
+    scores = incomplete_mmd(X, Y, kernels, r=5, design="independent", rng=rng)
+    assert_variance(scores, mmd_null_ratio(8, 12))
+
+
+def test_incomplete_hsic_variance_by_simulation(rng: np.random.Generator) -> None:
+    # One response for all features, so several of them, each with its own features, make the replicates.
+    estimate, claimed = [], []
+    for _ in range(200):
+        X, y = numeric(9, rng, d=100), numeric(9, rng, d=1)
+        kernels, response = (fit_kernels(t, "gaussian", 1.0, rng=rng) for t in (X, y))
+        scores = incomplete_hsic(X, y, kernels, response, r=5, design="independent", rng=rng)
+        estimate.append((scores.estimate**2).mean())
+        claimed.append(scores.cov.diagonal().mean())
+    ratio = hsic_null_ratio(9)
+    gaps = np.array(estimate) - np.array(claimed)
+    assert abs(gaps.mean()) < Z * gaps.std() / np.sqrt(len(gaps))
+    plain = 1 / scores.draws
+    bare = np.array(estimate) - np.array(claimed) * plain / (plain + ratio / (1 - ratio))
+    assert bare.mean() > Z * bare.std() / np.sqrt(len(bare))
+
+
+@pytest.mark.parametrize(("n", "m"), [(30, 30), (30, 47)])
+def test_linear_and_block_mmd_variances_by_simulation(n: int, m: int, rng: np.random.Generator) -> None:
+    X, Y = numeric(n, rng, d=5000), numeric(m, rng, d=5000)
+    kernels = fit_kernels(stack([X, Y]), "gaussian", 1.0, rng=rng)
+    for scores in (linear_mmd(X, Y, kernels, rng=rng), block_mmd(X, Y, kernels, rng=rng)):
+        gap = scores.estimate**2 - scores.cov.diagonal()
+        # The design is shared, but given it the features are independent replicates.
+        assert abs(gap.mean()) < Z * gap.std() / np.sqrt(len(gap))
+
+
+# Linear and block -----------------------------------------------------------------------------------------------------
+
+
+def test_linear_mmd_uses_disjoint_pairs(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = mixed(9, rng), mixed(6, rng, shift=1.0)
+    kernels = fit_kernels(stack([X, Y]), rng=rng)
+    xx, yy, xy = gram(kernels, X, X), gram(kernels, Y, Y), gram(kernels, X, Y)
+    scores = linear_mmd(X, Y, kernels, rng=np.random.default_rng(1))
+    again = np.random.default_rng(1)
+    i, j = again.permutation(9)[:6].reshape(3, 2), again.permutation(6).reshape(3, 2)
+    terms = np.array([xx[a, b] + yy[c, e] - xy[a, e] - xy[b, c] for (a, b), (c, e) in zip(i, j, strict=True)])
+    np.testing.assert_allclose(scores.estimate, terms.mean(axis=0), **CLOSE)
+    np.testing.assert_allclose(scores.cov.diagonal(), terms.var(axis=0, ddof=1) / 3, rtol=1e-9)
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "imq", "linear", "polynomial", "delta"])
+def test_blocks_hold_the_complete_statistic(
+    name: str, small: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not small:
+        monkeypatch.setattr(block, "_SMALL", 0)  # the way large blocks go
+    X, Y = mixed(13, rng), mixed(22, rng, shift=1.0)
+    kernels = fit_kernels(stack([X, Y]), name, rng=rng)
+    # The longer sample, first or second, is cut into three blocks of seven where the other has three of four.
+    for A, B in ((X, Y), (Y, X)):
+        scores = block_mmd(A, B, kernels, block_size=4, rng=np.random.default_rng(1))
+        again = np.random.default_rng(1)
+        i, j = (again.permutation(t.n)[: 3 * (t.n // 3)].reshape(3, -1) for t in (A, B))
+        parts = np.array([mmd_terms(A.take(a), B.take(b), kernels).mean(axis=0) for a, b in zip(i, j, strict=True)])
+        np.testing.assert_allclose(scores.estimate, parts.mean(axis=0), **CLOSE)
+        np.testing.assert_allclose(scores.cov.columns(np.arange(4)), np.cov(parts.T) / 3, rtol=1e-7, atol=1e-12)
+
+    for size in (4, 5, 6):
+        y = table(rng.normal(size=(13, 2)), [2])
+        response = fit_kernels(y, name, rng=rng)
+        scores = block_hsic(X, y, kernels, response, block_size=size, rng=np.random.default_rng(2))
+        rows = np.random.default_rng(2).permutation(13)[: 13 // size * size].reshape(-1, size)
+        parts = np.array([hsic_by_enumeration(X.take(r), y.take(r), kernels, response) for r in rows])
+        np.testing.assert_allclose(scores.estimate, parts.mean(axis=0), **CLOSE)
+        expected = np.cov(parts.T) / len(parts)
+        np.testing.assert_allclose(scores.cov.columns(np.arange(4)), expected, rtol=1e-7, atol=1e-12)
+
+
+def test_default_block_sizes(rng: np.random.Generator) -> None:
+    for n, m, draws in [(100, 150, 10), (5, 9, 2), (4, 4, 2)]:
+        X, Y = numeric(n, rng), numeric(m, rng)
+        assert block_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng).draws == draws
+    for n, draws in [(50, 10), (52, 10), (8, 2), (9, 2), (10, 2)]:
+        X, y = numeric(n, rng), numeric(n, rng, 1)
+        scores = block_hsic(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng), rng=rng)
+        assert scores.draws == draws
+
+
+# Every estimator ------------------------------------------------------------------------------------------------------
+
+
+def two_samples(rng: np.random.Generator, n: int = 40, m: int = 55, **fit: Any) -> tuple[Table, Table, FeatureKernels]:
+    X, Y = mixed(n, rng), mixed(m, rng, shift=0.5)
+    return X, Y, fit_kernels(stack([X, Y]), **fit, rng=rng)
+
+
+def features_and_response(
+    rng: np.random.Generator, n: int = 40, **fit: Any
+) -> tuple[Table, Table, FeatureKernels, FeatureKernels]:
+    X = mixed(n, rng)
+    y = table(X.values[:, :1] + rng.normal(size=(n, 1)))
+    return X, y, fit_kernels(X, **fit, rng=rng), fit_kernels(y, rng=rng)
+
+
+def cases(rng: np.random.Generator, **fit: Any) -> list[tuple[Callable[..., Scores], tuple[Any, ...]]]:
+    two, joint = two_samples(rng, **fit), features_and_response(rng, **fit)
+    return [(f, two) for f in MMD.values()] + [(f, joint) for f in HSIC.values()]  # type: ignore[misc]
+
+
+def test_a_seed_fixes_every_bit(rng: np.random.Generator) -> None:
+    for estimator, data in cases(rng):
+        one, same, other = (estimator(*data, rng=np.random.default_rng(s)) for s in (1, 1, 2))
+        np.testing.assert_array_equal(one.estimate, same.estimate)
+        np.testing.assert_array_equal(one.cov.diagonal(), same.cov.diagonal())
+        assert (one.estimate != other.estimate).any()
+        assert one.names == data[0].names
+        assert len(one) == 4
+
+
+def test_the_size_of_batches_changes_nothing(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = cases(rng)
+    two, joint = two_samples(rng), features_and_response(rng)
+    whole = [estimator(*data, rng=np.random.default_rng(1)).estimate for estimator, data in every]
+    complete = [mmd_ustat(*two), hsic_ustat(*joint)]
+    for chunk in (1, 37, 200):
+        monkeypatch.setattr(ustatistic, "CHUNK", chunk)
+        for (estimator, data), expected in zip(every, whole, strict=True):
+            found = estimator(*data, rng=np.random.default_rng(1)).estimate
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
+        # Sums of a thousand values of size one, in another order.
+        np.testing.assert_allclose(mmd_ustat(*two), complete[0], rtol=0, atol=1e-13)
+        np.testing.assert_allclose(hsic_ustat(*joint), complete[1], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("bandwidth", ["median", "joint", 0.37])
+def test_constant_columns_score_exactly_zero(name: str, bandwidth: Any, rng: np.random.Generator) -> None:
+    values = rng.normal(size=(41, 6))
+    values[:, :5] = [0.1, 1 / 3, np.pi, 1.7, 1.0]
+    widths = None if name == "triangle" else [1, 1, 2, 1, 1]
+    X = table(values, widths, [3])
+    Y = table(np.concatenate([values, values[:13]]), widths, [3])
+    y = table(rng.normal(size=(41, 1)))
+    kernels, response = fit_kernels(stack([X, Y]), name, bandwidth, rng=rng), fit_kernels(y, rng=rng)
+    constant = X.constant
+    assert constant.sum() >= 4
+    found = [estimator(X, Y, kernels, rng=rng) for estimator in MMD.values()]
+    found += [estimator(X, y, kernels, response, rng=rng) for estimator in HSIC.values()]
+    for scores in found:
+        assert (scores.estimate[constant] == 0).all()
+        assert (scores.cov.diagonal()[constant] == 0).all()
+        # No two rows of a continuous column are equal, so there delta sees nothing either.
+        assert np.isfinite(scores.estimate).all()
+        assert name == "delta" or (scores.cov.diagonal()[~constant] > 0).all()
+    for complete in (mmd_ustat(X, Y, kernels), hsic_ustat(X, y, kernels, response)):
+        assert (complete[constant] == 0).all()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_one_deviating_row_scores_exactly_zero(name: str, rng: np.random.Generator) -> None:
+    # Each term then holds the same kernel values with both signs, so what is left of the sums is rounding.
+    values = np.full((40, 3), 0.3)
+    values[7] = [1.9, 0.31, -1e3]
+    X, Y, y = table(values), table(np.full((50, 3), 0.3)), table(rng.normal(size=(40, 1)))
+    kernels, response = fit_kernels(stack([X, Y]), name, 1.1, rng=rng), fit_kernels(y, rng=rng)
+    found = [estimator(X, Y, kernels, rng=rng) for estimator in MMD.values()]
+    found += [estimator(X, y, kernels, response, rng=rng) for estimator in HSIC.values()]
+    for scores in found:
+        assert (scores.estimate == 0).all()
+        assert (scores.cov.diagonal() == 0).all()
+    assert (mmd_ustat(X, Y, kernels) == 0).all()
+    assert (hsic_ustat(X, y, kernels, response) == 0).all()
+
+
+@pytest.mark.parametrize("estimator", HSIC.values(), ids=HSIC)
+def test_a_constant_response_scores_exactly_zero(estimator: Callable[..., Scores], rng: np.random.Generator) -> None:
+    X, y = mixed(30, rng), table(np.full((30, 1), 0.3))
+    for name in ("gaussian", "linear", "polynomial"):
+        scores = estimator(X, y, fit_kernels(X, rng=rng), fit_kernels(y, name, 0.7, rng=rng), rng=rng)
+        assert (scores.estimate == 0).all()
+        assert (scores.cov.diagonal() == 0).all()
+
+
+def test_float32_tables_give_nearly_the_same_scores(rng: np.random.Generator) -> None:
+    for estimator, data in cases(rng):
+        tables = [t for t in data if isinstance(t, Table)]
+        single = [Table(t.names, t.values.astype(np.float32), t.offsets, t.categorical, t.levels) for t in tables]
+        pooled = [stack(single)] if len(data) == 3 else single
+        fitted = [fit_kernels(t, rng=rng) for t in pooled]
+        scores = estimator(*single, *fitted, rng=np.random.default_rng(1))
+        exact = estimator(*data, rng=np.random.default_rng(1))
+        assert scores.estimate.dtype == float
+        np.testing.assert_allclose(scores.estimate, exact.estimate, rtol=0, atol=1e-5)
+
+
+def centred_trace(X: Table, y: Table, kernels: FeatureKernels, response: FeatureKernels) -> np.ndarray:
+    """HSIC of the empirical distribution itself."""
+    K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
+    H = np.eye(X.n) - 1 / X.n
+    return np.einsum("ijf,ij->f", K, H @ L @ H) / X.n**2
+
+
+def test_resampled_estimates_are_unbiased_for_the_empirical_distributions(rng: np.random.Generator) -> None:
+    # Rows drawn with replacement are a sample from the empirical distributions, whose MMD and HSIC are known.
+    for fraction in (0.5, 1.5):
+        two, joint = two_samples(rng, 20, 26), features_and_response(rng, 20)
+        X, Y, kernels = two
+        true = (
+            gram(kernels, X, X).mean((0, 1)) + gram(kernels, Y, Y).mean((0, 1)) - 2 * gram(kernels, X, Y).mean((0, 1))
+        )
+        runs = [(f(*two, rng=rng), true) for f in MMD.values()]
+        runs += [(f(*joint, rng=rng), centred_trace(*joint)) for f in HSIC.values()]
+        for scores, expected in runs:
+            assert scores.resample is not None
+            values = np.array([scores.resample(fraction, rng) for _ in range(150)])
+            assert values.shape == (150, 4)
+            assert (np.abs(values.mean(axis=0) - expected) < Z * values.std(axis=0) / np.sqrt(150)).all()
+            one, same = (scores.resample(fraction, np.random.default_rng(5)) for _ in range(2))
+            np.testing.assert_array_equal(one, same)
+            assert np.isfinite(scores.resample(0.01, rng)).all()
+
+
+def test_memory_is_linear_in_rows(rng: np.random.Generator) -> None:
+    n = 20_000
+    X, Y, y = numeric(n, rng, 4), numeric(n, rng, 4), numeric(n, rng, 1)
+    kernels, response = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    tracemalloc.start()
+    try:
+        for estimator in MMD.values():
+            estimator(X, Y, kernels, rng=rng)
+        for estimator in HSIC.values():
+            estimator(X, y, kernels, response, rng=rng)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Draws, their centred copy, designs of four rows per draw and feature, and batches of a megabyte: far from 3.2 GB.
+    assert peak < 32e6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda X, Y, k: incomplete_mmd(X, Y, k, r=0, rng=None), "r: a positive"),
+        (lambda X, Y, k: incomplete_mmd(X, Y, k, r=np.inf, rng=None), "r: a positive"),
+        (lambda X, Y, k: incomplete_mmd(X, Y, k, r=np.nan, rng=None), "r: a positive"),
+        (lambda X, Y, k: incomplete_hsic(X, X, k, k, r="1", rng=None), "r: a positive"),
+        (lambda X, Y, k: incomplete_hsic(X, X, k, k, design="own", rng=None), "design: 'shared'"),
+        (lambda X, Y, k: incomplete_mmd(X, Y.take([0]), k, rng=None), "Y: at least 2 rows"),
+        (lambda X, Y, k: incomplete_hsic(X.take([0, 1, 2]), Y, k, k, rng=None), "X: at least 4 rows"),
+        (lambda X, Y, k: linear_mmd(X, Y.take([0, 1, 2]), k, rng=None), "Y: at least 4 rows"),
+        (lambda X, Y, k: block_mmd(X.take([0, 1, 2]), Y, k, rng=None), "X: at least 4 rows"),
+        (lambda X, Y, k: block_mmd(X, Y, k, block_size=1, rng=None), "from 2 to 5 "),
+        (lambda X, Y, k: block_mmd(X, Y, k, block_size=6, rng=None), "from 2 to 5 "),
+        (lambda X, Y, k: block_hsic(X, Y, k, k, block_size=3, rng=None), "from 4 to 5 "),
+        (lambda X, Y, k: block_hsic(X, Y, k, k, block_size=4.5, rng=None), "from 4 to 5 "),
+        (lambda X, Y, k: block_hsic(X.take(range(7)), Y, k, k, rng=None), "X: at least 8 rows"),
+        (lambda X, Y, k: mmd_ustat(X.take([0]), Y, k), "X: at least 2 rows"),
+        (lambda X, Y, k: hsic_ustat(X.take([0, 1, 2]), Y, k, k), "X: at least 4 rows"),
+    ],
+)
+def test_what_cannot_be_done_is_said(call: Callable[..., Any], message: str, rng: np.random.Generator) -> None:
+    X, Y = numeric(10, rng), numeric(11, rng)
+    with pytest.raises(InputError, match=message):
+        call(X, Y, fit_kernels(X, rng=rng))
+
+
+def test_smallest_tables_that_are_enough(rng: np.random.Generator) -> None:
+    X, Y = numeric(2, rng), numeric(2, rng)
+    kernels = fit_kernels(stack([X, Y]), rng=rng)
+    assert incomplete_mmd(X, Y, kernels, r=1e-9, rng=rng).draws == 2
+    X, Y, y = numeric(4, rng), numeric(4, rng), numeric(4, rng, 1)
+    kernels, response = fit_kernels(stack([X, Y]), rng=rng), fit_kernels(y, rng=rng)
+    assert linear_mmd(X, Y, kernels, rng=rng).draws == 2
+    assert block_mmd(X, Y, kernels, rng=rng).draws == 2
+    # All quadruples of four rows are one: the draws agree up to rounding and equal the complete statistic.
+    scores = incomplete_hsic(X, y, kernels, response, r=3, rng=rng)
+    np.testing.assert_allclose(scores.estimate, hsic_ustat(X, y, kernels, response), **CLOSE)
