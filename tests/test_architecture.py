@@ -31,6 +31,7 @@ ORDER = [
     "inference",
     "multiplicity",
     "result",
+    "door",
     "select",
     "selectors",
     "plots",

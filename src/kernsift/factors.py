@@ -28,6 +28,8 @@ _EXTREMES = 16
 _TOLERANCE = 1e-7
 # Directions of a factor below this share of the largest are rounding error.
 _NEGLIGIBLE = 1e-9
+# Bandwidths of the two looks, in median distances.
+_WIDE, _NARROW = 4.0, 0.7
 # Numbers in one block of factors: 2^21 are 16 MB.
 _BLOCK = 2**21
 
@@ -88,6 +90,20 @@ def fit_factors(table: Table, kernels: FeatureKernels, *, flat: bool = False, rn
     for block, points in zip(blocks, found, strict=True):
         landmarks[: len(points), columns_of(table.offsets, block)] = points
     return Factors(table, kernels, landmarks, rank, flat)
+
+
+def fit_looks(
+    table: Table, kernels: FeatureKernels, adaptive: bool, *, rng: np.random.Generator
+) -> tuple[Factors, ...]:
+    """One look at each feature with its own kernel; or, adaptive, two looks that between them miss few shapes.
+
+    The wide kernel sees shifts of mean and spread. The narrow one, its spectrum flattened by a square root, counts
+    finer shapes too. The two bandwidths did best over shifts, spreads, tails, modes and skews (docs/power.md).
+    """
+    if not adaptive:
+        return (fit_factors(table, kernels, rng=rng),)
+    wide, narrow = kernels.rescaled(_WIDE), kernels.rescaled(_NARROW)
+    return fit_factors(table, wide, rng=rng), fit_factors(table, narrow, flat=True, rng=rng)
 
 
 def _fit(

@@ -144,6 +144,23 @@ def _saddlepoint_score(standardised: np.ndarray, skewness: np.ndarray) -> np.nda
     return np.where(flat, r + skewness / 6.0, r + np.log(np.where(flat, 1.0, u / safe)) / safe)
 
 
+def value_of(score: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """The standardised value whose `gamma_score` is that score: its inverse, by bisection."""
+    skewness = np.maximum(skewness, 1e-6)
+    low = np.full(np.shape(score), -2.0) / np.maximum(skewness, 0.02)
+    high = np.full(np.shape(score), 1.0)
+    for _ in range(60):
+        short = gamma_score(high, skewness) < score
+        if not short.any():
+            break
+        high = np.where(short, 2.0 * high, high)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = gamma_score(middle, skewness) < score
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return 0.5 * (low + high)
+
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Result:
         import narwhals as nw
 
         try:
-            return nw.from_dict(self.columns(), backend=backend).to_native()
+            return nw.from_dict(self.columns(), backend=cast(Any, backend)).to_native()
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}, or use to_dict()."

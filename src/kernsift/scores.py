@@ -105,6 +105,23 @@ class WeightedSum:
 
 
 @dataclass(frozen=True)
+class EffectSizes:
+    """Some features' scores on a scale people can read: 0 for nothing, 1 for everything, like a correlation.
+
+    Attributes
+    ----------
+    point : the effect sizes, in [0, 1].
+    spread : standard deviations of the scores around their means, right under the alternative too; None where only the
+        null variance is known, and then there are no confidence intervals.
+    at : effect sizes that belong to given mean scores, one per feature; increasing in each.
+    """
+
+    point: np.ndarray
+    spread: np.ndarray | None
+    at: Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
 class Scores:
     """One score per feature and the covariance of the scores under the null.
 
@@ -116,6 +133,7 @@ class Scores:
     draws : how many draws the estimate averages; None where the scores are no average and cannot be merged.
     resample : `resample(fraction, rng)` recomputes `estimate` on `fraction * n` rows drawn with replacement; None for
         scores that came without their data.
+    effects : effect sizes of chosen features; None for scores that came without their data.
     """
 
     names: tuple[str, ...]
@@ -123,6 +141,7 @@ class Scores:
     cov: Covariance
     draws: float | None = None
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None
+    effects: Callable[[np.ndarray], EffectSizes] | None = None
 
     def __len__(self) -> int:
         return len(self.estimate)

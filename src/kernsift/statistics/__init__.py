@@ -2,20 +2,38 @@
 
 from kernsift.statistics.block import block_hsic, block_mmd
 from kernsift.statistics.complete import complete_hsic, complete_mmd
+from kernsift.statistics.cross import cross_hsic, cross_mmd
 from kernsift.statistics.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
+from kernsift.statistics.screening import block_screen, complete_screen, cross_screen, incomplete_screen, linear_screen
 from kernsift.statistics.ustatistic import hsic_ustat, mmd_ustat
 
-MMD = {"complete": complete_mmd, "incomplete": incomplete_mmd, "block": block_mmd, "linear": linear_mmd}
-HSIC = {"complete": complete_hsic, "incomplete": incomplete_hsic, "block": block_hsic}
+MMD = {
+    "complete": complete_mmd,
+    "cross": cross_mmd,
+    "incomplete": incomplete_mmd,
+    "block": block_mmd,
+    "linear": linear_mmd,
+}
+HSIC = {"complete": complete_hsic, "cross": cross_hsic, "incomplete": incomplete_hsic, "block": block_hsic}
+SCREEN = {
+    "complete": complete_screen,
+    "cross": cross_screen,
+    "incomplete": incomplete_screen,
+    "block": block_screen,
+    "linear": linear_screen,
+}
 
 __all__ = [
     "HSIC",
     "MMD",
+    "SCREEN",
     "block_hsic",
     "block_mmd",
     "complete_hsic",
     "complete_mmd",
+    "cross_hsic",
+    "cross_mmd",
     "hsic_ustat",
     "incomplete_hsic",
     "incomplete_mmd",

@@ -23,13 +23,20 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from kernsift.factors import Factors, fit_factors
+from kernsift.factors import Factors, fit_looks
 from kernsift.kernels import FeatureKernels
-from kernsift.permutation import Invariants, gamma_score, invariants, larger_score, moment_matrix, moments, score_of
-from kernsift.scores import FactorCovariance, Scores
+from kernsift.permutation import (
+    Invariants,
+    gamma_score,
+    invariants,
+    larger_score,
+    moment_matrix,
+    moments,
+    score_of,
+    value_of,
+)
+from kernsift.scores import EffectSizes, FactorCovariance, Scores
 from kernsift.tables import Table, stack
-
-WIDE, NARROW = 4.0, 0.7
 
 # Rows of the sketch that stands for the correlation matrix when samples are drawn (the multiscale test).
 _SKETCH = 2000
@@ -55,7 +62,7 @@ def complete_hsic(
     rng: np.random.Generator,
 ) -> Scores:
     """Normal scores of the HSIC with the response, from all rows."""
-    [response] = fit_factors(y, response_kernels, rng=rng).of(np.array([0]))
+    response = fit_looks(y, response_kernels, False, rng=rng)[0].of(np.array([0]))[0]
     _, counts = np.unique(y.values, axis=0, return_counts=True)
     matchings = gammaln(y.n + 1) - gammaln(counts + 1).sum()
     return _complete(X, response, matchings, kernels, adaptive, rng)
@@ -70,27 +77,68 @@ def _complete(
     rng: np.random.Generator,
 ) -> Scores:
     target = invariants(response)
-    if adaptive:
-        wide = fit_factors(table, kernels.rescaled(WIDE), rng=rng)
-        narrow = fit_factors(table, kernels.rescaled(NARROW), flat=True, rng=rng)
-        looks: tuple[Factors, ...] = (wide, narrow)
-    else:
-        looks = (fit_factors(table, kernels, rng=rng),)
+    looks = fit_looks(table, kernels, adaptive, rng=rng)
     score, sd, winner = np.zeros(table.d), np.zeros(table.d), np.zeros(table.d, dtype=int)
     for features in looks[-1].chunks(np.arange(table.d)):
-        seen = [_look(factors.of(features), response, target) for factors in looks]
+        seen = [look_at(factors.of(features), response, target) for factors in looks]
         best = seen[0]
         if adaptive:
-            best = _larger(seen[0], seen[1], target)
+            best = larger_of(seen[0], seen[1], target)
             winner[features] = seen[1].score > seen[0].score
         score[features], sd[features] = best.score, best.sd
     # No permutation test can say less than one over the number of different matchings.
     score = np.minimum(score, score_of(np.array([-max(log_matchings, math.log(2.0))])))
-    cov = AlignmentCovariance(looks, winner, target, sd)
-    return Scores(table.names, np.where(sd > 0, score, 0.0), cov)
+    score = np.where(sd > 0, score, 0.0)
+
+    def sizes(features: np.ndarray) -> EffectSizes:
+        parts = [looks[winner[feature]].of(np.array([feature]))[0] for feature in features]
+        return effect_sizes(parts, [response] * len(parts), [target] * len(parts), score[features])
+
+    return Scores(table.names, score, AlignmentCovariance(looks, winner, target, sd), effects=sizes)
 
 
-class _Look(NamedTuple):
+def effect_sizes(
+    factors: list[np.ndarray], responses: list[np.ndarray], targets: list[Invariants], score: np.ndarray
+) -> EffectSizes:
+    """Kernel correlations, corrected for chance: (T - E T) / (sqrt(tr K^2 tr L^2) - E T), and the root of that."""
+    details = [_detail(*parts) for parts in zip(factors, responses, targets, score, strict=True)]
+    sd, skewness, whole, standardised, gap, spread = np.array(details).reshape(-1, 6).T
+
+    def size(value: np.ndarray) -> np.ndarray:
+        share = np.divide(value * sd, whole, out=np.zeros(len(sd)), where=whole > 0)
+        return np.sqrt(np.clip(share, 0.0, 1.0))
+
+    def at(means: np.ndarray) -> np.ndarray:
+        return size(value_of(means + gap, skewness))
+
+    return EffectSizes(size(standardised), spread, at)
+
+
+def _detail(factor: np.ndarray, response: np.ndarray, target: Invariants, score: float) -> tuple[float, ...]:
+    """One feature's standard deviation, skewness, largest excess, standardised T, score lost in choosing, and spread.
+
+    Under the alternative T varies with the rows' influence 2 f' C g, C = F G' the cross-covariance. Where there is no
+    dependence that counts the null variance twice, so it is taken off once.
+    """
+    n = factor.shape[1]
+    own = invariants(factor)
+    cross = factor @ response.T
+    mean, sd, skewness = moments(n, own, target)
+    if not sd > 1e-9 * mean:
+        return 0.0, 0.0, 0.0, 0.0, 0.0, 1.0
+    influence = 2.0 * np.einsum("mn,mn->n", factor, cross @ response)
+    variance = n * influence.var() - sd**2
+    standardised = ((cross**2).sum() - mean) / sd
+    step = 1e-3
+    ends = gamma_score(standardised + np.array([-step, step]), np.full(2, skewness))
+    spread = max(1.0, (ends[1] - ends[0]) / (2 * step) * np.sqrt(max(variance, 0.0)) / sd)
+    squares = own.second[0] + own.trace**2 / (n - 1), target.second[0] + target.trace**2 / (n - 1)
+    whole = np.sqrt(squares[0] * squares[1]) - mean
+    gap = gamma_score(np.array([standardised]), np.array([skewness]))[0] - score
+    return float(sd), float(skewness), float(whole), float(standardised), float(gap), float(spread)
+
+
+class Look(NamedTuple):
     """One kernel's view of some features."""
 
     factor: np.ndarray
@@ -99,7 +147,7 @@ class _Look(NamedTuple):
     sd: np.ndarray
 
 
-def _look(factor: np.ndarray, response: np.ndarray, target: Invariants) -> _Look:
+def look_at(factor: np.ndarray, response: np.ndarray, target: Invariants) -> Look:
     own = invariants(factor)
     statistic = ((factor @ response.T) ** 2).sum((1, 2))
     mean, sd, skewness = moments(factor.shape[2], own, target)
@@ -107,10 +155,10 @@ def _look(factor: np.ndarray, response: np.ndarray, target: Invariants) -> _Look
     sd = np.where(sd > 1e-9 * mean, sd, 0.0)
     varies = sd > 0
     standardised = (statistic - mean) / np.where(varies, sd, 1.0)
-    return _Look(factor, own, np.where(varies, gamma_score(standardised, skewness), 0.0), sd)
+    return Look(factor, own, np.where(varies, gamma_score(standardised, skewness), 0.0), sd)
 
 
-def _larger(wide: _Look, narrow: _Look, target: Invariants) -> _Look:
+def larger_of(wide: Look, narrow: Look, target: Invariants) -> Look:
     cross = ((wide.factor @ np.swapaxes(narrow.factor, 1, 2)) ** 2).sum((1, 2))
     shared = np.einsum("dn,dn->d", wide.own.diagonal, narrow.own.diagonal)
     n = wide.factor.shape[2]

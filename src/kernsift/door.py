@@ -1,0 +1,226 @@
+"""The arguments all questions share: checked once, here, and turned into a `Result`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from kernsift.inference import TESTS, Outcome, naive
+from kernsift.multiplicity import CORRECTIONS, adjust
+from kernsift.result import Result
+from kernsift.scaling import MODELS
+from kernsift.scores import Scores
+from kernsift.selection import Everything, SelectionRule, Threshold, TopK
+from kernsift.tables import InputError
+from kernsift.truncated import EVERYWHERE, confidence_interval
+
+Seed = int | np.random.Generator | None
+
+_DEFAULT_K = 10
+
+
+class Door:
+    """The arguments of one call, checked."""
+
+    def __init__(
+        self,
+        question: str,
+        statistics: Mapping[str, Callable[..., Scores]],
+        *,
+        k: int | float | str | None,
+        threshold: float | None,
+        estimator: str,
+        test: str,
+        kernel: Any,
+        bandwidth: Any,
+        alpha: float,
+        correction: str | None,
+        random_state: Seed,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.question = question
+        self.k, self.threshold, self.estimator, self.test = k, threshold, estimator, test
+        self.alpha, self.correction, self.options = alpha, correction, dict(options)
+        self.statistic = pick("estimator", estimator, statistics)
+        self.run = pick("test", test, TESTS)
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
+            raise InputError(f"alpha: needs a number between 0 and 1, got {alpha!r}; 0.05 is usual.")
+        if correction is not None and correction not in CORRECTIONS:
+            raise InputError(f"correction: needs None, 'bh', 'by' or 'holm', got {correction!r}.")
+        self.kernel, self.bandwidth, adaptive = kernel, *self._bandwidth(bandwidth)
+        self.estimator_options, self.test_options = self._split_options()
+        self.estimator_options |= {"adaptive": True} if adaptive else {}
+        self.seed, self.rng = generator(random_state)
+
+    def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
+        """What to fit the kernels with, and whether the estimator looks at more than one bandwidth."""
+        able = "adaptive" in _keywords(self.statistic)
+        if isinstance(bandwidth, str) and bandwidth in ("auto", "adaptive"):
+            if bandwidth == "adaptive" and not able:
+                raise InputError(
+                    f"bandwidth: 'adaptive' needs estimator='complete' or 'cross', got {self.estimator!r}; use 'median'."
+                )
+            return "median", able
+        return bandwidth, False
+
+    def _split_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        ours, theirs = accepted(self.statistic), accepted(self.run)
+        refuse_unknown(self.options, ours | theirs, f'estimator="{self.estimator}" with test="{self.test}"')
+        estimator = {name: value for name, value in self.options.items() if name in ours}
+        test = {name: value for name, value in self.options.items() if name in theirs}
+        check_test_options(test)
+        return estimator, test
+
+    def answer(self, scores: Scores, constant: np.ndarray | None = None) -> Result:
+        """Select, test, correct, and put it all on record."""
+        rule = selection_rule(self.k, self.threshold, scores)
+        selected = rule.select(scores.estimate)
+        if len(selected):
+            outcome = self.run(scores, rule, selected, rng=self.rng, **self.test_options)
+            unaware = naive(scores, rule, selected, rng=self.rng)
+        else:
+            outcome = unaware = Outcome(np.empty(0))
+        adjusted = adjust(outcome.pvalues, self.correction)
+        effects, intervals = self._effects(scores, selected, outcome)
+        flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
+        return Result(
+            question=self.question,
+            selected=selected,
+            names=tuple(scores.names[i] for i in selected),
+            pvalues=outcome.pvalues,
+            log_pvalues=outcome.log_pvalues,
+            naive_pvalues=unaware.pvalues,
+            adjusted_pvalues=adjusted,
+            rejected=adjusted <= self.alpha,
+            effects=effects,
+            intervals=intervals,
+            scores=scores.estimate,
+            feature_names=scores.names,
+            alpha=float(self.alpha),
+            correction=self.correction,
+            settings=self._settings(len(selected)),
+            seed=self.seed,
+            notes=(_constant_note(flat),) if flat else (),
+            outcome=outcome,
+        )
+
+    def _effects(
+        self, scores: Scores, selected: np.ndarray, outcome: Outcome
+    ) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Effect sizes, and intervals from the truncated law each selected score has around its mean."""
+        if scores.effects is None:
+            return None, None
+        if len(selected) == 0:
+            return np.empty(0), np.empty((0, 2))
+        sizes = scores.effects(selected)
+        pieces = outcome.truncation or ((EVERYWHERE,) * len(selected) if self.test == "naive" else None)
+        if sizes.spread is None or pieces is None:
+            return sizes.point, None
+        ends = np.array(
+            [
+                confidence_interval(value, piece, spread, 1.0 - self.alpha) if spread > 0 else (-np.inf, np.inf)
+                for value, piece, spread in zip(scores.estimate[selected], pieces, sizes.spread, strict=True)
+            ]
+        )
+        # Beyond this many standard deviations both ends are the ends of the scale.
+        ends = np.clip(ends, -1e6, 1e6)
+        return sizes.point, np.column_stack([sizes.at(ends[:, 0]), sizes.at(ends[:, 1])])
+
+    def _settings(self, k: int) -> dict[str, Any]:
+        kernel, bandwidth = self.kernel, self.bandwidth
+        if self.estimator_options.get("adaptive"):
+            bandwidth = "adaptive"
+        return {
+            "k": k,
+            "threshold": self.threshold,
+            "estimator": self.estimator,
+            "test": self.test,
+            "kernel": kernel if isinstance(kernel, str) else getattr(kernel, "__name__", repr(kernel)),
+            "bandwidth": bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth).tolist(),
+            **self.options,
+        }
+
+
+def _constant_note(names: list[str]) -> str:
+    listed = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"Constant, so without evidence (p = 1): {listed}."
+
+
+def pick(argument: str, name: Any, known: Mapping[str, Any]) -> Any:
+    """The entry of that name."""
+    if isinstance(name, str) and name in known:
+        return known[name]
+    near = get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise InputError(f"{argument}: needs one of {', '.join(map(repr, known))}, got {name!r}{hint}")
+
+
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def accepted(function: Callable[..., Any]) -> set[str]:
+    """The options of a statistic or test: its keyword-only parameters, less those that other arguments decide."""
+    return _keywords(function) - {"rng", "adaptive"}
+
+
+def refuse_unknown(options: Mapping[str, Any], known: set[str], where: str) -> None:
+    """An option that would be ignored is an error."""
+    for name in options:
+        if name not in known:
+            raise InputError(f"{name}: is no option of {where}, which takes: {', '.join(sorted(known)) or 'none'}.")
+
+
+def check_test_options(options: Mapping[str, Any]) -> None:
+    """The multiscale test's options."""
+    replicates = options.get("replicates", 1)
+    if isinstance(replicates, bool) or not isinstance(replicates, Integral) or replicates < 1:
+        raise InputError(f"replicates: needs a positive whole number, got {replicates!r}; 10000 is the default.")
+    if options.get("model", "linear") not in MODELS:
+        raise InputError(f"model: needs one of {', '.join(map(repr, MODELS))}, got {options['model']!r}.")
+    if options.get("resampling", "normal") not in ("normal", "rows"):
+        raise InputError(f"resampling: needs 'normal' or 'rows', got {options['resampling']!r}.")
+    scales = np.asarray(options.get("scales", [0.5, 1.0, 2.0]), dtype=float)
+    if scales.ndim != 1 or len(np.unique(scales)) < 3 or not (np.isfinite(scales) & (scales > 0)).all():
+        raise InputError("scales: needs at least three different positive values of n / n'.")
+
+
+def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
+    """One generator; a seed is drawn where none is given, so that every result can be had again."""
+    if isinstance(random_state, np.random.Generator):
+        return None, random_state
+    if isinstance(random_state, np.random.RandomState):  # what scikit-learn users may hold
+        random_state = int(random_state.randint(2**31 - 1))
+    if random_state is None:
+        random_state = int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, bool) or not isinstance(random_state, Integral) or random_state < 0:
+        raise InputError(f"random_state: needs a non-negative whole number, a Generator or None, got {random_state!r}.")
+    return int(random_state), np.random.default_rng(int(random_state))
+
+
+def selection_rule(k: int | float | str | None, threshold: float | None, scores: Scores) -> SelectionRule:
+    """The selection rule the user asked for."""
+    d = len(scores)
+    if threshold is not None:
+        if k is not None and k != "auto":
+            raise InputError(f"threshold: selects without a number of features; leave out k (got k={k!r}).")
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not np.isfinite(threshold):
+            raise InputError(f"threshold: needs a number of standard deviations, got {threshold!r}; 1 or 2 are usual.")
+        return Threshold(float(threshold), np.sqrt(scores.cov.diagonal()))
+    if k is None:
+        return Everything()
+    if isinstance(k, str) and k == "auto":
+        return TopK(min(_DEFAULT_K, d))
+    if isinstance(k, Real) and not isinstance(k, bool | Integral) and 0 < k < 1:
+        return TopK(max(1, round(float(k) * d)))
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise InputError(f"k: needs a whole number of at least 1, a fraction between 0 and 1, or None, got {k!r}.")
+    if k > d:
+        raise InputError(f"k: at most the number of features, {d}, can be selected, got {k}; use k=None for all.")
+    return TopK(int(k))

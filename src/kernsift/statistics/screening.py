@@ -1,0 +1,158 @@
+"""Whole data sets against a reference: each candidate is one feature (the paper, section 5.3).
+
+All candidates are held against the same reference rows, which makes their scores correlated even when nothing is wrong
+with any of them. With n reference rows and m_a, m_b candidate rows the two differences of mean embeddings correlate by
+sqrt(m_a m_b / ((n + m_a) (n + m_b))), and quadratic statistics of them by its square.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import gammaln
+
+from kernsift.designs import halves
+from kernsift.factors import fit_looks
+from kernsift.kernels import FeatureKernels
+from kernsift.permutation import invariants, score_of
+from kernsift.scores import DenseCovariance, EffectSizes, Scores
+from kernsift.statistics.block import block_mmd
+from kernsift.statistics.complete import effect_sizes, larger_of, look_at
+from kernsift.statistics.cross import joint_factors, witness_scores
+from kernsift.statistics.incomplete import Design, incomplete_mmd
+from kernsift.statistics.linear import linear_mmd
+from kernsift.statistics.ustatistic import require_rows
+from kernsift.tables import Table, stack
+
+Candidates = Mapping[str, Table]
+
+
+def complete_screen(
+    reference: Table,
+    candidates: Candidates,
+    kernels: FeatureKernels,
+    *,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores:
+    """Normal scores of every candidate's MMD to the reference, from all rows."""
+    looks = fit_looks(stack([reference, *candidates.values()]), kernels, adaptive, rng=rng)
+    whole = [factors.of(np.array([0])) for factors in looks]
+    sizes = np.array([table.n for table in candidates.values()])
+    ends = reference.n + np.cumsum(sizes)
+    speaking, labels, targets = [], [], []
+    score, sd, winner = np.zeros(len(sizes)), np.zeros(len(sizes)), np.zeros(len(sizes), dtype=int)
+    for place, (size, end) in enumerate(zip(sizes, ends, strict=True)):
+        rows = np.concatenate([np.arange(reference.n), np.arange(end - size, end)])
+        label = np.repeat([1.0, 0.0], [reference.n, size])[None, :]
+        label -= label.mean()
+        target = invariants(label)
+        seen = [look_at(_centred(factor[:, :, rows]), label, target) for factor in whole]
+        best = larger_of(seen[0], seen[1], target) if adaptive else seen[0]
+        winner[place] = adaptive and seen[1].score[0] > seen[0].score[0]
+        splits = gammaln(len(rows) + 1) - gammaln(reference.n + 1) - gammaln(size + 1)
+        cap = score_of(np.array([-max(splits, math.log(2.0))]))[0]
+        score[place], sd[place] = min(best.score[0], cap), best.sd[0]
+        speaking.append(seen[winner[place]].factor[0])
+        labels.append(label)
+        targets.append(target)
+    share = sizes / (reference.n + sizes)
+    correlation = np.outer(share, share)
+    np.fill_diagonal(correlation, 1.0)
+    if adaptive:
+        correlation *= np.where(winner[:, None] == winner, 1.0, _alignment(*whole))
+    correlation *= np.outer(sd > 0, sd > 0)
+
+    def effects(features: np.ndarray) -> EffectSizes:
+        chosen = [[part[i] for i in features] for part in (speaking, labels, targets)]
+        return effect_sizes(chosen[0], chosen[1], chosen[2], score[features])
+
+    return Scores(tuple(candidates), np.where(sd > 0, score, 0.0), DenseCovariance(correlation), effects=effects)
+
+
+def _centred(factor: np.ndarray) -> np.ndarray:
+    return factor - factor.mean(axis=2, keepdims=True)
+
+
+def _alignment(one: np.ndarray, other: np.ndarray) -> float:
+    """Cosine between two Gram matrices of the same rows."""
+    products = [((a[0] @ b[0].T) ** 2).sum() for a, b in ((one, other), (one, one), (other, other))]
+    return float(products[0] / np.sqrt(products[1] * products[2])) if products[1] * products[2] > 0 else 0.0
+
+
+def cross_screen(
+    reference: Table,
+    candidates: Candidates,
+    kernels: FeatureKernels,
+    *,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores:
+    """Scores of every candidate along a witness learned on other rows; the reference's rows are shared by all."""
+    for name, table in [("reference", reference), *candidates.items()]:
+        require_rows(table, 4, name, " for the cross estimator")
+    looks = fit_looks(stack([reference, *candidates.values()]), kernels, adaptive, rng=rng)
+    [(_, factor)] = joint_factors(looks)
+    base_look, base_learn = halves(reference.n, rng)
+    first, seconds = [], []
+    start = reference.n
+    for table in candidates.values():
+        look, learn = (start + rows for rows in halves(table.n, rng))
+        start += table.n
+        witness = factor[0][:, base_learn].mean(axis=1) - factor[0][:, learn].mean(axis=1)
+        heights = witness @ factor[0]
+        first.append(heights[base_look])
+        seconds.append(heights[look])
+    return witness_scores(tuple(candidates), np.column_stack(first), seconds)
+
+
+def linear_screen(
+    reference: Table, candidates: Candidates, kernels: FeatureKernels, *, rng: np.random.Generator
+) -> Scores:
+    """The linear-time MMD of every candidate, on one set of pairs."""
+    one, two = _side_by_side(reference, candidates, rng)
+    return linear_mmd(one, two, _repeated(kernels, candidates), rng=rng)
+
+
+def incomplete_screen(
+    reference: Table,
+    candidates: Candidates,
+    kernels: FeatureKernels,
+    *,
+    r: float = 1.0,
+    design: Design = "shared",
+    rng: np.random.Generator,
+) -> Scores:
+    """The incomplete MMD of every candidate, on one design."""
+    one, two = _side_by_side(reference, candidates, rng)
+    return incomplete_mmd(one, two, _repeated(kernels, candidates), r=r, design=design, rng=rng)
+
+
+def block_screen(
+    reference: Table,
+    candidates: Candidates,
+    kernels: FeatureKernels,
+    *,
+    block_size: int | None = None,
+    rng: np.random.Generator,
+) -> Scores:
+    """The block MMD of every candidate, on one set of blocks."""
+    one, two = _side_by_side(reference, candidates, rng)
+    return block_mmd(one, two, _repeated(kernels, candidates), block_size=block_size, rng=rng)
+
+
+def _repeated(kernels: FeatureKernels, candidates: Candidates) -> FeatureKernels:
+    return kernels.select(np.zeros(len(candidates), dtype=int))
+
+
+def _side_by_side(base: Table, others: Candidates, rng: np.random.Generator) -> tuple[Table, Table]:
+    """The reference repeated once a candidate, and the candidates next to each other, cut to the same length."""
+    rows = min(table.n for table in others.values())
+    parts = [table.values[rng.permutation(table.n)[:rows]] for table in others.values()]
+    offsets = np.arange(len(others) + 1) * base.values.shape[1]
+    flags = np.zeros(len(others), dtype=bool)
+    repeated = np.tile(base.values, (1, len(others)))
+    names = tuple(others)
+    return Table(names, repeated, offsets, flags, {}), Table(names, np.hstack(parts), offsets, flags, {})
