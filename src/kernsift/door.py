@@ -17,7 +17,7 @@ from kernsift.scaling import MODELS
 from kernsift.scores import Scores
 from kernsift.selection import Everything, SelectionRule, Threshold, TopK
 from kernsift.tables import InputError
-from kernsift.truncated import EVERYWHERE, confidence_interval
+from kernsift.truncated import EVERYWHERE, confidence_intervals
 
 Seed = int | np.random.Generator | None
 
@@ -26,6 +26,13 @@ _DEFAULT_K = 10
 
 class Door:
     """The arguments of one call, checked."""
+
+    kernel: Any
+    bandwidth: Any
+    rng: np.random.Generator
+    seed: int | None
+    estimator_options: dict[str, Any]
+    test_options: dict[str, Any]
 
     def __init__(
         self,
@@ -52,7 +59,8 @@ class Door:
             raise InputError(f"alpha: needs a number between 0 and 1, got {alpha!r}; 0.05 is usual.")
         if correction is not None and correction not in CORRECTIONS:
             raise InputError(f"correction: needs None, 'bh', 'by' or 'holm', got {correction!r}.")
-        self.kernel, self.bandwidth, adaptive = kernel, *self._bandwidth(bandwidth)
+        self.kernel = kernel
+        self.bandwidth, adaptive = self._bandwidth(bandwidth)
         self.estimator_options, self.test_options = self._split_options()
         self.estimator_options |= {"adaptive": True} if adaptive else {}
         self.seed, self.rng = generator(random_state)
@@ -63,7 +71,8 @@ class Door:
         if isinstance(bandwidth, str) and bandwidth in ("auto", "adaptive"):
             if bandwidth == "adaptive" and not able:
                 raise InputError(
-                    f"bandwidth: 'adaptive' needs estimator='complete' or 'cross', got {self.estimator!r}; use 'median'."
+                    "bandwidth: 'adaptive' needs estimator='complete' or 'cross', "
+                    f"got estimator={self.estimator!r}; use 'median'."
                 )
             return "median", able
         return bandwidth, False
@@ -121,11 +130,13 @@ class Door:
         pieces = outcome.truncation or ((EVERYWHERE,) * len(selected) if self.test == "naive" else None)
         if sizes.spread is None or pieces is None:
             return sizes.point, None
-        ends = np.array(
-            [
-                confidence_interval(value, piece, spread, 1.0 - self.alpha) if spread > 0 else (-np.inf, np.inf)
-                for value, piece, spread in zip(scores.estimate[selected], pieces, sizes.spread, strict=True)
-            ]
+        varies = sizes.spread > 0
+        ends = np.tile([-np.inf, np.inf], (len(selected), 1))
+        ends[varies] = confidence_intervals(
+            scores.estimate[selected][varies],
+            [piece for piece, use in zip(pieces, varies, strict=True) if use],
+            sizes.spread[varies],
+            1.0 - self.alpha,
         )
         # Beyond this many standard deviations both ends are the ends of the scale.
         ends = np.clip(ends, -1e6, 1e6)

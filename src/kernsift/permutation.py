@@ -51,9 +51,6 @@ _SECOND = (
     (3, (-1, 2), 4),
     (4, (2, -6), 1),
 )
-# Leading directions of a factor that enter sum K_ij^3, the one invariant whose cost is cubic in the rank; cubes of the
-# rest are negligible beside them.
-_CUBED = 12
 
 
 class Invariants(NamedTuple):
@@ -101,8 +98,13 @@ def invariants(factor: np.ndarray) -> Invariants:
 
 
 def _sum_of_cubes(factor: np.ndarray) -> np.ndarray:
-    """Sum over i, j of K_ij^3: the squared norm of the third moments of the factor's leading directions."""
-    leading = factor[..., :_CUBED, :]
+    """Sum over i, j of K_ij^3: the squared norm of the third moments of the factor's leading directions.
+
+    It is the one invariant whose cost is cubic in the rank, and the one whose weight falls fastest with n, so the more
+    rows there are the fewer directions are asked.
+    """
+    n = factor.shape[-1]
+    leading = factor[..., : 20 if n <= 200 else 10 if n <= 1000 else 6, :]
     i, j = np.triu_indices(leading.shape[-2])
     pairs = leading[..., i, :] * leading[..., j, :]
     weights = np.where(i == j, 1.0, 2.0)[:, None]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 EVERYWHERE = np.array([[-np.inf, np.inf]])
@@ -66,46 +65,81 @@ def log_survival(value: float, intervals: np.ndarray, mean: float = 0.0, sd: flo
 
 def log_survivals(values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray) -> np.ndarray:
     """`log_survival` of many centred normals at once, each with its own union of intervals."""
-    if not unions:
-        return np.empty(0)
-    sizes = [len(union) for union in unions]
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    scaled = np.concatenate(unions) / np.repeat(sd, sizes)[:, None]
-    cut = np.repeat(values / sd, sizes)
-    total = np.logaddexp.reduceat(log_mass(scaled[:, 0], scaled[:, 1]), starts)
-    beyond = np.logaddexp.reduceat(log_mass(np.maximum(scaled[:, 0], cut), np.maximum(scaled[:, 1], cut)), starts)
-    return np.minimum(beyond - total, 0.0)
+    return _Unions(values, unions, sd).log_survival(np.zeros(len(values)))
 
 
-def confidence_interval(value: float, intervals: np.ndarray, sd: float, level: float = 0.95) -> tuple[float, float]:
-    """The means under which the truncated normal puts `value` between its two outer quantiles.
+class _Unions:
+    """Many unions of intervals laid end to end, in units of each one's standard deviation."""
+
+    def __init__(self, values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray) -> None:
+        sizes = np.array([len(union) for union in unions], dtype=int)
+        self.owner = np.repeat(np.arange(len(sizes)), sizes)
+        self.starts = np.cumsum(sizes) - sizes
+        ends = np.concatenate(unions) if len(unions) else np.empty((0, 2))
+        self.lower, self.upper = (ends / np.asarray(sd)[self.owner, None]).T
+        self.values = values / sd
+
+    def log_survival(self, mean: np.ndarray) -> np.ndarray:
+        """Log of the mass beyond each value over the mass of its union, for normals with these means and variance 1."""
+        if len(self.starts) == 0:
+            return np.empty(0)
+        shift = mean[self.owner]
+        lower, upper, cut = self.lower - shift, self.upper - shift, self.values[self.owner] - shift
+        total = np.logaddexp.reduceat(log_mass(lower, upper), self.starts)
+        beyond = np.logaddexp.reduceat(log_mass(np.maximum(lower, cut), np.maximum(upper, cut)), self.starts)
+        return np.minimum(beyond - total, 0.0)
+
+
+def confidence_intervals(
+    values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray, level: float = 0.95
+) -> np.ndarray:
+    """(k, 2) intervals: the means under which each truncated normal puts its value between its two outer quantiles.
 
     The survival function rises with the mean, so each end is one root.
 
-    >>> lower, upper = confidence_interval(1.0, EVERYWHERE, sd=1.0)
-    >>> round(lower, 2), round(upper, 2)
-    (-0.96, 2.96)
+    >>> confidence_intervals(np.array([1.0]), [EVERYWHERE], np.array([1.0])).round(2)
+    array([[-0.96,  2.96]])
     """
     tail = 0.5 * (1.0 - level)
-    return (
-        _mean_with_survival(np.log(tail), value, intervals, sd),
-        _mean_with_survival(np.log1p(-tail), value, intervals, sd),
-    )
+    twice = _Unions(np.tile(values, 2), [*unions, *unions], np.tile(sd, 2))
+    target = np.repeat([np.log(tail), np.log1p(-tail)], len(values))
+    return (_mean_with_survival(target, twice) * np.tile(sd, 2)).reshape(2, -1).T
 
 
-def _mean_with_survival(log_target: float, value: float, intervals: np.ndarray, sd: float) -> float:
-    def excess(mean: float) -> float:
-        return log_survival(value, intervals, mean, sd) - log_target
+# Doubling steps away from the value, in standard deviations, after which an end counts as infinite: truncation close to
+# the value makes the likelihood flat.
+_DOUBLINGS = 20
 
-    low, high, step = value - sd, value + sd, sd
-    # Truncation close to the value makes the likelihood flat, so the end may be far away, or at infinity.
-    while excess(low) > 0:
-        low, step = low - step, 2.0 * step
-        if step > 1e6 * sd:
-            return -np.inf
-    step = sd
-    while excess(high) < 0:
-        high, step = high + step, 2.0 * step
-        if step > 1e6 * sd:
-            return np.inf
-    return float(brentq(excess, low, high, xtol=1e-10 * sd, rtol=1e-12))
+
+def _mean_with_survival(log_target: np.ndarray, unions: _Unions) -> np.ndarray:
+    """The means at which the log survival meets its targets: bracket by doubling, then Illinois steps."""
+
+    def excess(mean: np.ndarray) -> np.ndarray:
+        return unions.log_survival(mean) - log_target
+
+    low, high = unions.values - 1.0, unions.values + 1.0
+    below, above = excess(low), excess(high)
+    for step in 2.0 ** np.arange(_DOUBLINGS):
+        low, high = np.where(below > 0, low - step, low), np.where(above < 0, high + step, high)
+        below, above = excess(low), excess(high)
+        if not ((below > 0) | (above < 0)).any():
+            break
+    never_low, never_high = below > 0, above < 0
+    for _ in range(100):
+        gap = above - below
+        middle = np.where(gap > 0, low - below * (high - low) / np.where(gap > 0, gap, 1.0), 0.5 * (low + high))
+        middle = np.clip(middle, low, high)
+        found = excess(middle)
+        left = found < 0
+        # Illinois: an end that stays put has its value halved, so that the other end moves too.
+        above, below = np.where(left, 0.5 * above, found), np.where(left, found, 0.5 * below)
+        low, high = np.where(left, middle, low), np.where(left, high, middle)
+        if np.all((np.abs(found) < 1e-11) | (high - low < 1e-10) | never_low | never_high):
+            break
+    return np.where(never_low, -np.inf, np.where(never_high, np.inf, middle))
+
+
+def confidence_interval(value: float, intervals: np.ndarray, sd: float, level: float = 0.95) -> tuple[float, float]:
+    """One interval; see `confidence_intervals`."""
+    [[low, high]] = confidence_intervals(np.array([value]), [np.asarray(intervals)], np.array([sd]), level)
+    return float(low), float(high)

@@ -1,5 +1,8 @@
 """MMD and HSIC, one estimator a file: tables and fitted kernels in, `Scores` out."""
 
+from collections.abc import Callable, Mapping
+
+from kernsift.scores import Scores
 from kernsift.statistics.block import block_hsic, block_mmd
 from kernsift.statistics.complete import complete_hsic, complete_mmd
 from kernsift.statistics.cross import cross_hsic, cross_mmd
@@ -8,15 +11,20 @@ from kernsift.statistics.linear import linear_mmd
 from kernsift.statistics.screening import block_screen, complete_screen, cross_screen, incomplete_screen, linear_screen
 from kernsift.statistics.ustatistic import hsic_ustat, mmd_ustat
 
-MMD = {
+MMD: Mapping[str, Callable[..., Scores]] = {
     "complete": complete_mmd,
     "cross": cross_mmd,
     "incomplete": incomplete_mmd,
     "block": block_mmd,
     "linear": linear_mmd,
 }
-HSIC = {"complete": complete_hsic, "cross": cross_hsic, "incomplete": incomplete_hsic, "block": block_hsic}
-SCREEN = {
+HSIC: Mapping[str, Callable[..., Scores]] = {
+    "complete": complete_hsic,
+    "cross": cross_hsic,
+    "incomplete": incomplete_hsic,
+    "block": block_hsic,
+}
+SCREEN: Mapping[str, Callable[..., Scores]] = {
     "complete": complete_screen,
     "cross": cross_screen,
     "incomplete": incomplete_screen,

@@ -6,11 +6,9 @@ and unequal sizes come free. T is turned into a normal score through its permuta
 correlation between the scores of two null features is that of their T over permutations, which for large n is the
 alignment of their Gram matrices.
 
-**Adaptive bandwidth.** One bandwidth misses shapes. Each feature is looked at twice: with a wide kernel (4 times the
-median distance: shifts of mean and spread), and with a narrow one (0.7 times) whose spectrum is flattened by a square
-root, F (F'F)^(-1/2) F', so that finer shapes count too. The larger of the two scores is turned back into one normal
-score with their bivariate normal law, the correlation again that over permutations; the kernel that won speaks for the
-feature from then on.
+**Adaptive bandwidth.** One bandwidth misses shapes, so each feature is looked at twice (`kernsift.factors.fit_looks`).
+The larger of the two scores is turned back into one normal score with their bivariate normal law, the correlation again
+that over permutations; the kernel that won speaks for the feature from then on.
 """
 
 from __future__ import annotations
@@ -40,16 +38,15 @@ from kernsift.tables import Table, stack
 
 # Rows of the sketch that stands for the correlation matrix when samples are drawn (the multiscale test).
 _SKETCH = 2000
+# Directions of a factor with less than this share of tr(K^2) do not count in correlations.
+_FAINT = 1e-6
 
 
 def complete_mmd(
     X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
 ) -> Scores:
     """Normal scores of the MMD between the samples, from all rows."""
-    label = np.repeat([1.0, 0.0], [X.n, Y.n])[None, :]
-    label -= label.mean()
-    matchings = gammaln(X.n + Y.n + 1) - gammaln(X.n + 1) - gammaln(Y.n + 1)
-    return _complete(stack([X, Y]), label, matchings, kernels, adaptive, rng)
+    return _complete(stack([X, Y]), sample_label(X.n, Y.n), kernels, adaptive, rng)
 
 
 def complete_hsic(
@@ -62,80 +59,55 @@ def complete_hsic(
     rng: np.random.Generator,
 ) -> Scores:
     """Normal scores of the HSIC with the response, from all rows."""
-    response = fit_looks(y, response_kernels, False, rng=rng)[0].of(np.array([0]))[0]
+    factor = fit_looks(y, response_kernels, False, rng=rng)[0].of(np.array([0]))[0]
     _, counts = np.unique(y.values, axis=0, return_counts=True)
-    matchings = gammaln(y.n + 1) - gammaln(counts + 1).sum()
-    return _complete(X, response, matchings, kernels, adaptive, rng)
+    matchings = float(gammaln(y.n + 1) - gammaln(counts + 1).sum())
+    return _complete(X, Response(factor, invariants(factor), _ceiling(matchings)), kernels, adaptive, rng)
 
 
-def _complete(
-    table: Table,
-    response: np.ndarray,
-    log_matchings: float,
-    kernels: FeatureKernels,
-    adaptive: bool,
-    rng: np.random.Generator,
-) -> Scores:
-    target = invariants(response)
-    looks = fit_looks(table, kernels, adaptive, rng=rng)
-    score, sd, winner = np.zeros(table.d), np.zeros(table.d), np.zeros(table.d, dtype=int)
-    for features in looks[-1].chunks(np.arange(table.d)):
-        seen = [look_at(factors.of(features), response, target) for factors in looks]
-        best = seen[0]
-        if adaptive:
-            best = larger_of(seen[0], seen[1], target)
-            winner[features] = seen[1].score > seen[0].score
-        score[features], sd[features] = best.score, best.sd
-    # No permutation test can say less than one over the number of different matchings.
-    score = np.minimum(score, score_of(np.array([-max(log_matchings, math.log(2.0))])))
-    score = np.where(sd > 0, score, 0.0)
+class Response(NamedTuple):
+    """What the features are held against: centred factor (p, n), its invariants, and the highest score allowed.
 
-    def sizes(features: np.ndarray) -> EffectSizes:
-        parts = [looks[winner[feature]].of(np.array([feature]))[0] for feature in features]
-        return effect_sizes(parts, [response] * len(parts), [target] * len(parts), score[features])
-
-    return Scores(table.names, score, AlignmentCovariance(looks, winner, target, sd), effects=sizes)
-
-
-def effect_sizes(
-    factors: list[np.ndarray], responses: list[np.ndarray], targets: list[Invariants], score: np.ndarray
-) -> EffectSizes:
-    """Kernel correlations, corrected for chance: (T - E T) / (sqrt(tr K^2 tr L^2) - E T), and the root of that."""
-    details = [_detail(*parts) for parts in zip(factors, responses, targets, score, strict=True)]
-    sd, skewness, whole, standardised, gap, spread = np.array(details).reshape(-1, 6).T
-
-    def size(value: np.ndarray) -> np.ndarray:
-        share = np.divide(value * sd, whole, out=np.zeros(len(sd)), where=whole > 0)
-        return np.sqrt(np.clip(share, 0.0, 1.0))
-
-    def at(means: np.ndarray) -> np.ndarray:
-        return size(value_of(means + gap, skewness))
-
-    return EffectSizes(size(standardised), spread, at)
-
-
-def _detail(factor: np.ndarray, response: np.ndarray, target: Invariants, score: float) -> tuple[float, ...]:
-    """One feature's standard deviation, skewness, largest excess, standardised T, score lost in choosing, and spread.
-
-    Under the alternative T varies with the rows' influence 2 f' C g, C = F G' the cross-covariance. Where there is no
-    dependence that counts the null variance twice, so it is taken off once.
+    No permutation test can say less than one over the number of different matchings of rows.
     """
-    n = factor.shape[1]
-    own = invariants(factor)
-    cross = factor @ response.T
-    mean, sd, skewness = moments(n, own, target)
-    if not sd > 1e-9 * mean:
-        return 0.0, 0.0, 0.0, 0.0, 0.0, 1.0
-    influence = 2.0 * np.einsum("mn,mn->n", factor, cross @ response)
-    variance = n * influence.var() - sd**2
-    standardised = ((cross**2).sum() - mean) / sd
-    step = 1e-3
-    ends = gamma_score(standardised + np.array([-step, step]), np.full(2, skewness))
-    spread = max(1.0, (ends[1] - ends[0]) / (2 * step) * np.sqrt(max(variance, 0.0)) / sd)
-    squares = own.second[0] + own.trace**2 / (n - 1), target.second[0] + target.trace**2 / (n - 1)
-    whole = np.sqrt(squares[0] * squares[1]) - mean
-    gap = gamma_score(np.array([standardised]), np.array([skewness]))[0] - score
-    return float(sd), float(skewness), float(whole), float(standardised), float(gap), float(spread)
+
+    factor: np.ndarray
+    own: Invariants
+    ceiling: float
+
+
+def sample_label(n: int, m: int) -> Response:
+    """The label of two samples as a response."""
+    factor = np.repeat([1.0, 0.0], [n, m])[None, :]
+    factor -= factor.mean()
+    return Response(factor, invariants(factor), _ceiling(float(gammaln(n + m + 1) - gammaln(n + 1) - gammaln(m + 1))))
+
+
+def _ceiling(log_matchings: float) -> float:
+    return float(score_of(np.array([-max(log_matchings, math.log(2.0))]))[0])
+
+
+class Laws(NamedTuple):
+    """T of some features and what is known of its law.
+
+    `size` is tr(K^2); `influence` the variance of T that the rows' influence 2 f' C g amounts to, C = F G' the
+    cross-covariance, which is what T varies by when there is dependence.
+    """
+
+    statistic: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    skewness: np.ndarray
+    size: np.ndarray
+    influence: np.ndarray
+
+    @property
+    def standardised(self) -> np.ndarray:
+        return (self.statistic - self.mean) / np.where(self.sd > 0, self.sd, 1.0)
+
+    @property
+    def score(self) -> np.ndarray:
+        return np.where(self.sd > 0, gamma_score(self.standardised, self.skewness), 0.0)
 
 
 class Look(NamedTuple):
@@ -143,40 +115,97 @@ class Look(NamedTuple):
 
     factor: np.ndarray
     own: Invariants
+    laws: Laws
     score: np.ndarray
-    sd: np.ndarray
 
 
-def look_at(factor: np.ndarray, response: np.ndarray, target: Invariants) -> Look:
-    own = invariants(factor)
-    statistic = ((factor @ response.T) ** 2).sum((1, 2))
-    mean, sd, skewness = moments(factor.shape[2], own, target)
-    # A spread that is rounding error beside the mean is none: constant features, and responses.
+def look_at(factor: np.ndarray, response: Response) -> Look:
+    """T of features with centred factors (features, m, n), its law, and its normal score."""
+    own, n = invariants(factor), factor.shape[2]
+    cross = factor @ response.factor.T
+    mean, sd, skewness = moments(n, own, response.own)
+    # A spread that is rounding error beside the mean is none: constant features.
     sd = np.where(sd > 1e-9 * mean, sd, 0.0)
-    varies = sd > 0
-    standardised = (statistic - mean) / np.where(varies, sd, 1.0)
-    return Look(factor, own, np.where(varies, gamma_score(standardised, skewness), 0.0), sd)
+    influence = 4.0 * n * np.einsum("dmn,dmn->dn", factor, cross @ response.factor).var(axis=1)
+    laws = Laws((cross**2).sum((1, 2)), mean, sd, skewness, own.second[:, 0] + own.trace**2 / (n - 1), influence)
+    return Look(factor, own, laws, laws.score)
 
 
-def larger_of(wide: Look, narrow: Look, target: Invariants) -> Look:
+def larger_of(wide: Look, narrow: Look, response: Response) -> tuple[np.ndarray, np.ndarray]:
+    """One score from two looks at each feature, and which of them it comes from (0 wide, 1 narrow)."""
     cross = ((wide.factor @ np.swapaxes(narrow.factor, 1, 2)) ** 2).sum((1, 2))
     shared = np.einsum("dn,dn->d", wide.own.diagonal, narrow.own.diagonal)
-    n = wide.factor.shape[2]
-    correlation = _covariance(cross, wide.own.trace * narrow.own.trace, shared, target, n)
-    varies = (wide.sd > 0) & (narrow.sd > 0)
-    correlation = np.where(varies, correlation / np.where(varies, wide.sd * narrow.sd, 1.0), 1.0)
-    score = larger_score(wide.score, narrow.score, np.clip(correlation, -1.0, 1.0))
-    # A feature with two values, say, has one centred kernel up to a factor: nothing was chosen between.
+    covariance = _covariance(cross, wide.own.trace * narrow.own.trace, shared, response, wide.factor.shape[2])
+    varies = (wide.laws.sd > 0) & (narrow.laws.sd > 0)
+    scale = np.where(varies, wide.laws.sd * narrow.laws.sd, 1.0)
+    correlation = np.clip(np.where(varies, covariance / scale, 1.0), -1.0, 1.0)
+    score = larger_score(wide.score, narrow.score, correlation)
+    # A feature with two values, say, has one centred kernel up to a factor: there was nothing to choose between.
     score = np.where(correlation > 1.0 - 1e-9, np.maximum(wide.score, narrow.score), score)
-    return narrow._replace(score=score, sd=np.where(narrow.score > wide.score, narrow.sd, wide.sd))
+    return score, (narrow.score > wide.score).astype(int)
 
 
 def _covariance(
-    products: np.ndarray, traces: np.ndarray, diagonals: np.ndarray, target: Invariants, n: int
+    products: np.ndarray, traces: np.ndarray, diagonals: np.ndarray, response: Response, n: int
 ) -> np.ndarray:
     """Covariance of T_i and T_j over permutations, from tr(K_i K_j), tr K_i tr K_j and the diagonals' product."""
-    weight = moment_matrix(2, n) @ target.second
+    weight = moment_matrix(2, n) @ response.own.second
     return (products - traces / (n - 1)) * weight[0] + diagonals * weight[1]
+
+
+def _complete(
+    table: Table, response: Response, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator
+) -> Scores:
+    looks = fit_looks(table, kernels, adaptive, rng=rng)
+    score, winner = np.zeros(table.d), np.zeros(table.d, dtype=int)
+    laws = np.zeros((len(Laws._fields), table.d))
+    for features in looks[-1].chunks(np.arange(table.d)):
+        seen = [look_at(factors.of(features), response) for factors in looks]
+        score[features] = seen[0].score
+        if adaptive:
+            score[features], winner[features] = larger_of(seen[0], seen[1], response)
+        laws[:, features] = np.choose(winner[features], [np.array(look.laws) for look in seen])
+    law = Laws(*laws)
+    score = np.where(law.sd > 0, np.minimum(score, response.ceiling), 0.0)
+
+    def effects(features: np.ndarray) -> EffectSizes:
+        return effect_sizes(Laws(*laws[:, features]), score[features], response)
+
+    return Scores(table.names, score, AlignmentCovariance(looks, winner, response, law.sd), effects=effects)
+
+
+def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSizes:
+    """Kernel correlations, corrected for chance: the root of (T - E T) / (sqrt(tr K^2 tr L^2) - E T).
+
+    A score's mean moves with T through the normal score, whose slope turns the spread of T into the score's. Where
+    there is no dependence the rows' influence counts the null variance twice, so it is taken off once.
+    """
+    varies = laws.sd > 0
+    sd = np.where(varies, laws.sd, 1.0)
+    target = response.own.second[0] + response.own.trace**2 / (response.factor.shape[1] - 1)
+    whole = np.sqrt(laws.size * target) - laws.mean
+    lost = laws.score - score  # what choosing between looks cost
+    step = 1e-3
+    rise = gamma_score(laws.standardised + step, laws.skewness) - gamma_score(laws.standardised - step, laws.skewness)
+    spread = rise / (2 * step) * np.sqrt(np.maximum(laws.influence - sd**2, 0.0)) / sd
+
+    def size(standardised: np.ndarray) -> np.ndarray:
+        share = np.divide(standardised * sd, whole, out=np.zeros(len(sd)), where=varies & (whole > 0))
+        return np.sqrt(np.clip(share, 0.0, 1.0))
+
+    def at(means: np.ndarray) -> np.ndarray:
+        return size(value_of(means + lost, laws.skewness))
+
+    return EffectSizes(size(laws.standardised), np.where(varies, np.maximum(spread, 1.0), 0.0), at)
+
+
+class _Speaking(NamedTuple):
+    """Winning factors of features that share a look, cut to the directions that count in correlations."""
+
+    features: np.ndarray
+    factor: np.ndarray
+    trace: np.ndarray
+    diagonal: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -185,7 +214,7 @@ class AlignmentCovariance:
 
     looks: tuple[Factors, ...]
     winner: np.ndarray
-    target: Invariants
+    response: Response
     sd: np.ndarray
 
     def diagonal(self) -> np.ndarray:
@@ -193,35 +222,42 @@ class AlignmentCovariance:
 
     def columns(self, features: np.ndarray) -> np.ndarray:
         out = np.zeros((len(self.sd), len(features)))
-        n = self.looks[0].table.n
-        chosen = [self._speaking(np.array([feature])) for feature in features]
-        for chunk, factor, trace, rest in self._all():
-            for place, (_, own, own_trace, own_rest) in enumerate(chosen):
-                products = ((factor @ own[0].T) ** 2).sum((1, 2))
-                covariance = _covariance(products, trace * own_trace[0], rest @ own_rest[0], self.target, n)
-                scale = self.sd[chunk] * self.sd[features[place]]
-                out[chunk, place] = np.divide(covariance, scale, out=np.zeros(len(chunk)), where=scale > 0)
+        where = {feature: place for place, feature in enumerate(features.tolist())}
+        for chosen in self._speaking(features):
+            places = np.array([where[feature] for feature in chosen.features.tolist()])
+            for others in self._speaking(np.arange(len(self.sd))):
+                out[np.ix_(others.features, places)] = self._correlation(others, chosen)
         out[features, np.arange(len(features))] = self.sd[features] > 0
-        return np.clip(out, -1.0, 1.0)
+        return out
+
+    def _correlation(self, one: _Speaking, other: _Speaking) -> np.ndarray:
+        (d, m, n), (k, q, _) = one.factor.shape, other.factor.shape
+        inner = one.factor.reshape(d * m, n) @ other.factor.reshape(k * q, n).T
+        products = np.square(inner, out=inner).reshape(d, m, k, q).sum(axis=(1, 3))
+        traces = np.outer(one.trace, other.trace)
+        covariance = _covariance(products, traces, one.diagonal @ other.diagonal.T, self.response, n)
+        scale = np.outer(self.sd[one.features], self.sd[other.features])
+        return np.clip(np.divide(covariance, scale, out=np.zeros((d, k)), where=scale > 0), -1.0, 1.0)
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Normal draws by a random sketch: with a, b normal vectors, a'K_i b has covariance tr(K_i K_j)."""
         n, d = self.looks[0].table.n, len(self.sd)
         sketch = np.empty((_SKETCH, d))
         a, b = rng.standard_normal((2, n, _SKETCH))
-        for chunk, factor, _, _ in self._all():
-            sketch[:, chunk] = ((factor @ a) * (factor @ b)).sum(axis=1).T
+        for part in self._speaking(np.arange(d)):
+            sketch[:, part.features] = ((part.factor @ a) * (part.factor @ b)).sum(axis=1).T
         norm = np.sqrt((sketch**2).sum(axis=0))
-        sketch *= np.divide((self.sd > 0), norm, out=np.zeros(d), where=norm > 0)
+        sketch *= np.divide(self.sd > 0, norm, out=np.zeros(d), where=norm > 0)
         return FactorCovariance(sketch).sample(size, rng)
 
-    def _all(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    def _speaking(self, features: np.ndarray) -> Iterator[_Speaking]:
         for which, factors in enumerate(self.looks):
-            for chunk in factors.chunks(np.flatnonzero(self.winner == which)):
-                yield self._speaking(chunk)
-
-    def _speaking(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The winning factor of features that share one look, its traces, and its diagonals without their mean."""
-        factor = self.looks[self.winner[features[0]]].of(features)
-        diagonal = np.einsum("dmn,dmn->dn", factor, factor)
-        return features, factor, diagonal.sum(axis=1), diagonal - diagonal.mean(axis=1, keepdims=True)
+            for chunk in factors.chunks(features[self.winner[features] == which]):
+                factor = factors.of(chunk)
+                diagonal = np.einsum("dmn,dmn->dn", factor, factor)
+                trace = diagonal.sum(axis=1)
+                squares = np.einsum("dmn,dmn->dm", factor, factor) ** 2
+                # What is left behind each direction, rows being orthogonal and the largest first.
+                behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _FAINT * squares.sum(axis=1, keepdims=True)
+                count = max(int(behind.sum(axis=1).max(initial=1)), 1)
+                yield _Speaking(chunk, factor[:, :count], trace, diagonal - trace[:, None] / factor.shape[2])

@@ -7,19 +7,16 @@ sqrt(m_a m_b / ((n + m_a) (n + m_b))), and quadratic statistics of them by its s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.special import gammaln
 
 from kernsift.designs import halves
 from kernsift.factors import fit_looks
 from kernsift.kernels import FeatureKernels
-from kernsift.permutation import invariants, score_of
 from kernsift.scores import DenseCovariance, EffectSizes, Scores
 from kernsift.statistics.block import block_mmd
-from kernsift.statistics.complete import effect_sizes, larger_of, look_at
+from kernsift.statistics.complete import Laws, Response, effect_sizes, larger_of, look_at, sample_label
 from kernsift.statistics.cross import joint_factors, witness_scores
 from kernsift.statistics.incomplete import Design, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
@@ -42,34 +39,35 @@ def complete_screen(
     whole = [factors.of(np.array([0])) for factors in looks]
     sizes = np.array([table.n for table in candidates.values()])
     ends = reference.n + np.cumsum(sizes)
-    speaking, labels, targets = [], [], []
-    score, sd, winner = np.zeros(len(sizes)), np.zeros(len(sizes)), np.zeros(len(sizes), dtype=int)
+    score, winner, sd = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=int), np.zeros(len(sizes))
+    records: list[tuple[Laws, Response]] = []
     for place, (size, end) in enumerate(zip(sizes, ends, strict=True)):
         rows = np.concatenate([np.arange(reference.n), np.arange(end - size, end)])
-        label = np.repeat([1.0, 0.0], [reference.n, size])[None, :]
-        label -= label.mean()
-        target = invariants(label)
-        seen = [look_at(_centred(factor[:, :, rows]), label, target) for factor in whole]
-        best = larger_of(seen[0], seen[1], target) if adaptive else seen[0]
-        winner[place] = adaptive and seen[1].score[0] > seen[0].score[0]
-        splits = gammaln(len(rows) + 1) - gammaln(reference.n + 1) - gammaln(size + 1)
-        cap = score_of(np.array([-max(splits, math.log(2.0))]))[0]
-        score[place], sd[place] = min(best.score[0], cap), best.sd[0]
-        speaking.append(seen[winner[place]].factor[0])
-        labels.append(label)
-        targets.append(target)
+        label = sample_label(reference.n, int(size))
+        seen = [look_at(_centred(factor[:, :, rows]), label) for factor in whole]
+        score[place] = seen[0].score[0]
+        if adaptive:
+            [score[place]], [winner[place]] = larger_of(seen[0], seen[1], label)
+        records.append((seen[winner[place]].laws, label))
+        sd[place] = records[-1][0].sd[0]
+        score[place] = min(score[place], label.ceiling) if sd[place] > 0 else 0.0
     share = sizes / (reference.n + sizes)
     correlation = np.outer(share, share)
-    np.fill_diagonal(correlation, 1.0)
     if adaptive:
         correlation *= np.where(winner[:, None] == winner, 1.0, _alignment(*whole))
+    np.fill_diagonal(correlation, 1.0)
     correlation *= np.outer(sd > 0, sd > 0)
 
     def effects(features: np.ndarray) -> EffectSizes:
-        chosen = [[part[i] for i in features] for part in (speaking, labels, targets)]
-        return effect_sizes(chosen[0], chosen[1], chosen[2], score[features])
+        parts = [effect_sizes(records[i][0], score[i : i + 1], records[i][1]) for i in features]
+        spreads = [part.spread for part in parts if part.spread is not None]
+        return EffectSizes(
+            np.concatenate([part.point for part in parts]),
+            np.concatenate(spreads),
+            lambda means: np.concatenate([part.at(means[i : i + 1]) for i, part in enumerate(parts)]),
+        )
 
-    return Scores(tuple(candidates), np.where(sd > 0, score, 0.0), DenseCovariance(correlation), effects=effects)
+    return Scores(tuple(candidates), score, DenseCovariance(correlation), effects=effects)
 
 
 def _centred(factor: np.ndarray) -> np.ndarray:
