@@ -3,8 +3,8 @@
 K and L are centred Gram matrices of a feature and of the response. If the two have nothing to do with each other, every
 matching of rows is as likely as the observed one, so the null law of T is that of tr(K P L P') over random permutation
 matrices P. Its first three moments are exact here: they are sums over index patterns, and for centred matrices only a
-few patterns survive (Kazi-Aoual et al. 1995 give the first two in the same spirit). A Pearson III law (a shifted gamma)
-through the three moments is then turned into a normal score.
+few patterns survive (Kazi-Aoual et al. 1995 give the first two in the same spirit). For large n, T is a weighted sum of
+chi-squares with the eigenvalues as weights; that shape, through the three exact moments, gives the normal score.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaincc, log_ndtr, ndtri
+from scipy.special import log_ndtr
 
 # The third moment's patterns: how many different indices a pattern has, what it sums to in terms of the invariants
 # (trace K^3, sum K_ii^3, sum K_ij^3, sum K_ii K_ij^2, sum K_ii K_ij K_jj), and how many patterns are alike. They follow
@@ -51,6 +51,9 @@ _SECOND = (
     (3, (-1, 2), 4),
     (4, (2, -6), 1),
 )
+# Weights of the limit law that stand for themselves.
+_WEIGHTS_KEPT = 16
+_LEAST_SKEWNESS = 0.05
 
 
 class Invariants(NamedTuple):
@@ -91,24 +94,31 @@ def invariants(factor: np.ndarray) -> Invariants:
     between = ((factor @ rest[..., None])[..., 0] ** 2).sum(-1) - shift * rest2
     off = shift / n
     cubes = (
-        _sum_of_cubes(factor) + 3 * off * square + n * n * off**3 - ((diagonal + off[..., None]) ** 3).sum(-1) + rest3
+        _sum_of_cubes(factor, diagonal)
+        + 3 * off * square
+        + n * n * off**3
+        - ((diagonal + off[..., None]) ** 3).sum(-1)
+        + rest3
     )
     third = [cube - 3 * shift * square + 3 * shift**2 * trace - shift**3 * (n - 1), rest3, cubes, mixed, between]
     return Invariants(trace, np.stack([square - shift * trace, rest2], -1), np.stack(third, -1), rest)
 
 
-def _sum_of_cubes(factor: np.ndarray) -> np.ndarray:
+def _sum_of_cubes(factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
     """Sum over i, j of K_ij^3: the squared norm of the third moments of the factor's leading directions.
 
     It is the one invariant whose cost is cubic in the rank, and the one whose weight falls fastest with n, so the more
     rows there are the fewer directions are asked.
     """
     n = factor.shape[-1]
-    leading = factor[..., : 20 if n <= 200 else 10 if n <= 1000 else 6, :]
+    leading = factor[..., : 16 if n <= 200 else 8 if n <= 1000 else 5, :]
     i, j = np.triu_indices(leading.shape[-2])
     pairs = leading[..., i, :] * leading[..., j, :]
     weights = np.where(i == j, 1.0, 2.0)[:, None]
-    return (weights * (pairs @ np.swapaxes(leading, -1, -2)) ** 2).sum((-1, -2))
+    cubes = (weights * (pairs @ np.swapaxes(leading, -1, -2)) ** 2).sum((-1, -2))
+    # The diagonal is known in full.
+    partial = np.einsum("...mn,...mn->...n", leading, leading)
+    return cubes - (partial**3).sum(-1) + (diagonal**3).sum(-1)
 
 
 def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -119,37 +129,92 @@ def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.
     return mean, sd, third / np.where(sd > 0, sd, 1.0) ** 3
 
 
-def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
-    """Normal score of a standardised value under the Pearson III law with that skewness.
+def limit_weights(sizes: np.ndarray, response_sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and multiplicities of the limit law sum_ab lambda_a mu_b chi2_1, largest first.
 
-    A negative skewness is taken as none, which errs on the safe side in the upper tail.
+    `sizes` (..., m) and `response_sizes` (p,) are the eigenvalues of the two Gram matrices. The largest weights stand
+    for themselves; the rest is lumped into one gamma variable with their mean and variance.
     """
-    skewness = np.maximum(skewness, 1e-6)
-    shape = 4.0 / skewness**2
-    tail = gammaincc(shape, np.maximum(shape + standardised * np.sqrt(shape), 0.0))
-    # Where the tail leaves the range of floats, or the law is nearly normal, a saddlepoint serves.
-    plain = (tail > 1e-250) & (tail < 1.0 - 1e-12) & (skewness > 0.02)
-    return np.where(plain, -ndtri(np.where(plain, tail, 0.5)), _saddlepoint_score(standardised, skewness))
+    weights = (sizes[..., :, None] * response_sizes).reshape(*sizes.shape[:-1], -1)
+    weights = -np.sort(-weights, axis=-1)
+    top, rest = weights[..., :_WEIGHTS_KEPT], weights[..., _WEIGHTS_KEPT:]
+    total, squares = rest.sum(-1), (rest * rest).sum(-1)
+    some = squares > 0
+    last = np.where(some, squares / np.where(some, total, 1.0), 0.0)
+    count = np.where(some, total**2 / np.where(some, squares, 1.0), 1.0)
+    return np.concatenate([top, last[..., None]], -1), np.concatenate([np.ones_like(top), count[..., None]], -1)
 
 
-def _saddlepoint_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
-    """Barndorff-Nielsen's r* of the gamma law: a closed form within 0.02, and nearer the smaller the skewness."""
+def spectral_score(
+    standardised: np.ndarray, skewness: np.ndarray, weights: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Normal score of (T - mean) / sd under a shifted sum of weighted chi-squares.
+
+    The shape is that of the limit law, with all weights multiplied by c and all multiplicities divided by c^2, where c
+    is the exact skewness over that of the limit: mean, variance and skewness are then the exact ones, and the far tail,
+    which for many features decides, is the limit's. With a single weight this is the Pearson III law. The tail comes
+    from a saddlepoint as Barndorff-Nielsen's r*, which is a normal score already and cannot underflow. A negative
+    skewness is taken as almost none, which errs on the safe side in the upper tail.
+    """
+    scale = np.sqrt(2.0 * (counts * weights**2).sum(-1, keepdims=True))
+    weights = weights / np.where(scale > 0, scale, 1.0)
+    skewness = np.maximum(skewness, _LEAST_SKEWNESS)
+    change = skewness / np.maximum(8.0 * (counts * weights**3).sum(-1), 1e-12)
+    weights, counts = weights * change[..., None], counts / change[..., None] ** 2
+    largest = np.maximum(weights.max(-1), 1e-300)
+    relative = weights / largest[..., None]
+    mean = (counts * weights).sum(-1)
+    value = np.maximum(mean + standardised, 1e-9 * mean)
+    v = _saddlepoint(value, mean, weights, counts, relative, largest)
+    spread = 1.0 + relative * (v - 1.0)[..., None]
+    tilt = (1.0 - v) / (2.0 * largest)
+    exponent = tilt * value + 0.5 * (counts * np.log(spread)).sum(-1)
+    r = np.sign(tilt) * np.sqrt(np.maximum(2.0 * exponent, 0.0))
+    u = tilt * np.sqrt(2.0 * (counts * (weights / spread) ** 2).sum(-1))
+    return _r_star(r, u, standardised, skewness)
+
+
+def _saddlepoint(
+    value: np.ndarray,
+    mean: np.ndarray,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    relative: np.ndarray,
+    largest: np.ndarray,
+) -> np.ndarray:
+    """v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by bisection of log v."""
+    right = value > mean
+    leading = np.where(relative > 1.0 - 1e-12, counts, 0.0).sum(-1)
+    low = np.where(right, np.log(np.minimum(leading * largest / value, 1.0)), 0.0)
+    high = np.where(right, 0.0, np.log(counts.sum(-1) * largest / value + 1.0))
+    for _ in range(52):
+        middle = 0.5 * (low + high)
+        beyond = (counts * weights / (np.exp(middle)[..., None] * relative + (1.0 - relative))).sum(-1) > value
+        low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
+    return np.exp(0.5 * (low + high))
+
+
+def _r_star(r: np.ndarray, u: np.ndarray, standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """r + log(u / r) / r; at the mean, where that is 0 / 0, its expansion."""
+    near = np.abs(standardised) < 1e-3
+    safe = np.where(near | (r == 0), 1.0, r)
+    ratio = np.maximum(np.where(near, 1.0, u) / safe, 1e-300)
+    return np.where(near, standardised + skewness / 6.0 * (1.0 - standardised**2), safe + np.log(ratio) / safe)
+
+
+def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """`spectral_score` with a single weight, the Pearson III law, in closed form."""
+    skewness = np.maximum(skewness, _LEAST_SKEWNESS)
     shape = 4.0 / skewness**2
     ratio = np.maximum(1.0 + 0.5 * standardised * skewness, 1e-12)  # value over mean of the gamma variable
     away = ratio - 1.0
-    near = np.abs(away) < 1e-4
-    deviance = np.where(near, 1.0, 2.0 * (away - np.log1p(np.where(near, 1.0, away))))
-    r = np.where(near, away * (1.0 - away / 3.0), np.sign(away) * np.sqrt(np.maximum(deviance, 0.0))) * np.sqrt(shape)
-    u = np.sqrt(shape) * away
-    flat = np.abs(r) < 1e-4
-    safe = np.where(flat, 1.0, r)
-    return np.where(flat, r + skewness / 6.0, r + np.log(np.where(flat, 1.0, u / safe)) / safe)
+    r = np.sign(away) * np.sqrt(np.maximum(2.0 * shape * (away - np.log(ratio)), 0.0))
+    return _r_star(r, np.sqrt(shape) * away, standardised, skewness)
 
 
 def value_of(score: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """The standardised value whose `gamma_score` is that score: its inverse, by bisection."""
-    skewness = np.maximum(skewness, 1e-6)
-    low = np.full(np.shape(score), -2.0) / np.maximum(skewness, 0.02)
+    low = np.full(np.shape(score), -2.0) / np.maximum(skewness, _LEAST_SKEWNESS)
     high = np.full(np.shape(score), 1.0)
     for _ in range(60):
         short = gamma_score(high, skewness) < score

@@ -13,8 +13,6 @@ from kernsift.inference import Outcome
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDEST_NAME = 40
-
 
 @dataclass(frozen=True)
 class Result:
@@ -103,35 +101,18 @@ class Result:
 
     def summary(self) -> str:
         """One sentence in plain words."""
-        verb = {"compare": "differ between the two samples", "relate": "depend on the response"}.get(
-            self.question, "deviate from the reference"
-        )
-        found, total = int(self.rejected.sum()), len(self.selected)
-        level = f"{self.correction.upper()} at {self.alpha:g}" if self.correction else f"level {self.alpha:g}"
-        naive = int((self.naive_pvalues <= self.alpha).sum())
-        return (
-            f"{found} of the {total} selected features {verb} ({level}); "
-            f"ignoring the selection, {naive} would have passed at {self.alpha:g}."
-        )
+        from kernsift.wording import verdict
+
+        return verdict(self)
+
+    def to_text(self, width: int = 100) -> str:
+        """The table as printed, in at most `width` columns, with the verdict and the notes below it."""
+        from kernsift.wording import table
+
+        return table(self, width)
 
     def __str__(self) -> str:
-        width = min(max([len(name) for name in self.names] + [7]), _WIDEST_NAME)
-        effect = "" if self.effects is None else "  effect"
-        interval = "" if self.intervals is None else f"  {f'{1 - self.alpha:.0%} interval':>14}"
-        lines = [f"  {'feature':<{width}}  {'score':>9}{effect}{interval}  {'p':>9}  {'naive p':>9}  {'adjusted':>9}"]
-        for row, name in enumerate(self.names):
-            short = name if len(name) <= width else name[: width - 1] + "…"
-            size = "" if self.effects is None else f"  {self.effects[row]:>6.3f}"
-            ends = ""
-            if self.intervals is not None:
-                low, high = self.intervals[row]
-                ends = f"  [{low:>5.3f}, {high:>5.3f}]"
-            lines.append(
-                f"{'*' if self.rejected[row] else ' '} {short:<{width}}  {self.scores[self.selected[row]]:>9.4g}"
-                f"{size}{ends}  {_p(self.pvalues[row])}  {_p(self.naive_pvalues[row])}"
-                f"  {_p(self.adjusted_pvalues[row])}"
-            )
-        return "\n".join([*lines, "", self.summary(), *self.notes])
+        return self.to_text()
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -141,7 +122,8 @@ class Result:
             "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>"
             for row in zip(*self._plain(), strict=True)
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>{escape(self.summary())}</p>"
+        said = "".join(f"<p>{escape(text)}</p>" for text in (self.summary(), *self.notes))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{said}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """All scores best first, the cut, and which selected features stand. Needs matplotlib."""
@@ -160,10 +142,6 @@ class Result:
         from kernsift.plots import plot_scaling
 
         return plot_scaling(self, name, ax)
-
-
-def _p(value: float) -> str:
-    return f"{value:>9.3g}" if value >= 1e-99 else f"{'< 1e-99':>9}"
 
 
 def _cell(value: object) -> str:

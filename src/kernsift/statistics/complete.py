@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from kernsift.factors import Factors, fit_looks
 from kernsift.kernels import FeatureKernels
@@ -28,12 +28,14 @@ from kernsift.permutation import (
     gamma_score,
     invariants,
     larger_score,
+    limit_weights,
     moment_matrix,
     moments,
     score_of,
+    spectral_score,
     value_of,
 )
-from kernsift.scores import EffectSizes, FactorCovariance, Scores
+from kernsift.scores import DenseCovariance, EffectSizes, FactorCovariance, Scores
 from kernsift.tables import Table, stack
 
 # Rows of the sketch that stands for the correlation matrix when samples are drawn (the multiscale test).
@@ -105,10 +107,6 @@ class Laws(NamedTuple):
     def standardised(self) -> np.ndarray:
         return (self.statistic - self.mean) / np.where(self.sd > 0, self.sd, 1.0)
 
-    @property
-    def score(self) -> np.ndarray:
-        return np.where(self.sd > 0, gamma_score(self.standardised, self.skewness), 0.0)
-
 
 class Look(NamedTuple):
     """One kernel's view of some features."""
@@ -128,7 +126,9 @@ def look_at(factor: np.ndarray, response: Response) -> Look:
     sd = np.where(sd > 1e-9 * mean, sd, 0.0)
     influence = 4.0 * n * np.einsum("dmn,dmn->dn", factor, cross @ response.factor).var(axis=1)
     laws = Laws((cross**2).sum((1, 2)), mean, sd, skewness, own.second[:, 0] + own.trace**2 / (n - 1), influence)
-    return Look(factor, own, laws, laws.score)
+    sizes = (factor**2).sum(axis=2), (response.factor**2).sum(axis=1)  # rows are orthogonal: the eigenvalues
+    score = spectral_score(laws.standardised, skewness, *limit_weights(*sizes))
+    return Look(factor, own, laws, np.where(sd > 0, score, 0.0))
 
 
 def larger_of(wide: Look, narrow: Look, response: Response) -> tuple[np.ndarray, np.ndarray]:
@@ -166,12 +166,48 @@ def _complete(
             score[features], winner[features] = larger_of(seen[0], seen[1], response)
         laws[:, features] = np.choose(winner[features], [np.array(look.laws) for look in seen])
     law = Laws(*laws)
+    score = two_by_two(table, looks[0].rank, response.factor, score)
     score = np.where(law.sd > 0, np.minimum(score, response.ceiling), 0.0)
 
     def effects(features: np.ndarray) -> EffectSizes:
         return effect_sizes(Laws(*laws[:, features]), score[features], response)
 
     return Scores(table.names, score, AlignmentCovariance(looks, winner, response, law.sd), effects=effects)
+
+
+def two_by_two(table: Table, rank: np.ndarray, label: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """Scores of features with two values against a response with two: Fisher's exact tail.
+
+    There T is the squared deviation of one cell of a 2 x 2 table from its mean, whose law has few atoms, and no smooth
+    law does it justice. All tables that deviate at least as much count, as in any permutation test.
+    """
+    two = np.flatnonzero((rank == 2) & (np.diff(table.offsets) == 1))
+    if len(label) > 1 or len(np.unique(np.round(label[0], 12))) != 2 or len(two) == 0:
+        return score
+    values = table.values[:, table.offsets[two]]
+    high = values == values.max(axis=0)
+    binary = (high | (values == values.min(axis=0))).all(axis=0)
+    two, high = two[binary], high[:, binary]
+    first = label[0] > 0
+    counts = np.column_stack([high.sum(axis=0), (high & first[:, None]).sum(axis=0)])
+    tables, which = np.unique(counts, axis=0, return_inverse=True)
+    tails = np.array([_hypergeometric_tail(len(first), int(first.sum()), *cells) for cells in tables.tolist()])
+    out = score.copy()
+    if len(two):
+        out[two] = score_of(np.minimum(tails, -1e-15))[which.ravel()]
+    return out
+
+
+def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
+    """Log of the chance that the number marked among the drawn deviates from its mean at least as much as `seen`."""
+    cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
+    log_mass = _log_choose(marked, cells) + _log_choose(n - marked, drawn - cells) - _log_choose(n, np.array(drawn))
+    mean = drawn * marked / n
+    return float(logsumexp(log_mass[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)]))
+
+
+def _log_choose(n: int, k: np.ndarray) -> np.ndarray:
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
 def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSizes:
@@ -184,7 +220,8 @@ def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSiz
     sd = np.where(varies, laws.sd, 1.0)
     target = response.own.second[0] + response.own.trace**2 / (response.factor.shape[1] - 1)
     whole = np.sqrt(laws.size * target) - laws.mean
-    lost = laws.score - score  # what choosing between looks cost
+    # The Pearson III law is close enough here, and quick to invert; what it differs by stays.
+    offset = gamma_score(laws.standardised, laws.skewness) - score
     step = 1e-3
     rise = gamma_score(laws.standardised + step, laws.skewness) - gamma_score(laws.standardised - step, laws.skewness)
     spread = rise / (2 * step) * np.sqrt(np.maximum(laws.influence - sd**2, 0.0)) / sd
@@ -194,7 +231,7 @@ def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSiz
         return np.sqrt(np.clip(share, 0.0, 1.0))
 
     def at(means: np.ndarray) -> np.ndarray:
-        return size(value_of(means + lost, laws.skewness))
+        return size(value_of(means + offset, laws.skewness))
 
     return EffectSizes(size(laws.standardised), np.where(varies, np.maximum(spread, 1.0), 0.0), at)
 
@@ -240,8 +277,13 @@ class AlignmentCovariance:
         return np.clip(np.divide(covariance, scale, out=np.zeros((d, k)), where=scale > 0), -1.0, 1.0)
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Normal draws by a random sketch: with a, b normal vectors, a'K_i b has covariance tr(K_i K_j)."""
+        """Normal draws from the correlation matrix, or for many features from a random sketch of it, never larger.
+
+        With a, b normal vectors, a'K_i b has covariance tr(K_i K_j) over features.
+        """
         n, d = self.looks[0].table.n, len(self.sd)
+        if d <= _SKETCH:
+            return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
         sketch = np.empty((_SKETCH, d))
         a, b = rng.standard_normal((2, n, _SKETCH))
         for part in self._speaking(np.arange(d)):

@@ -1,0 +1,211 @@
+"""The permutation law: moments against full enumeration, scores against SciPy and brute-force permutation."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kernsift import permutation
+from kernsift.permutation import (
+    gamma_score,
+    invariants,
+    larger_score,
+    limit_weights,
+    moment_matrix,
+    moments,
+    score_of,
+    spectral_score,
+    value_of,
+)
+
+
+def centred(rng, m, n, power=3):
+    factor = rng.normal(size=(m, n)) ** power
+    return factor - factor.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n", [4, 5, 6, 7])
+@pytest.mark.parametrize("ranks", [(1, 1), (2, 3), (3, 1)])
+def test_moments_are_exact_by_enumeration(n, ranks):
+    rng = np.random.default_rng(n)
+    F, G = centred(rng, ranks[0], n), centred(rng, ranks[1], n)
+    K, L = F.T @ F, G.T @ G
+    law = np.array([(K * L[np.ix_(p, p)]).sum() for p in itertools.permutations(range(n))])
+    mean, sd, skewness = moments(n, invariants(F), invariants(G))
+    assert mean == pytest.approx(law.mean(), rel=1e-10)
+    assert sd == pytest.approx(law.std(), rel=1e-9)
+    assert skewness == pytest.approx(stats.skew(law), rel=1e-8, abs=1e-9)
+
+
+def test_moments_come_in_batches():
+    rng = np.random.default_rng(0)
+    F, G = centred(rng, 2, 9)[None] * np.array([1.0, 2.0])[:, None, None], centred(rng, 1, 9)
+    mean, sd, skewness = moments(9, invariants(F), invariants(G))
+    assert mean[1] == pytest.approx(4 * mean[0])
+    assert sd[1] == pytest.approx(4 * sd[0])
+    assert skewness[1] == pytest.approx(skewness[0])
+
+
+def set_partitions(items):
+    if not items:
+        yield []
+        return
+    for rest in set_partitions(items[1:]):
+        yield [[items[0]], *rest]
+        for i in range(len(rest)):
+            yield [*rest[:i], [items[0], *rest[i]], *rest[i + 1 :]]
+
+
+def sum_of(blocks, order):
+    """Which invariant a pattern of indices sums to; None where centring or a zero trace makes it vanish."""
+    where = {index: b for b, block in enumerate(blocks) for index in block}
+    edges = [(where[2 * e], where[2 * e + 1]) for e in range(order)]
+    degree = [sum((a == b) + (c == b) for a, c in edges) for b in range(len(blocks))]
+    loops = [sum(a == c == b for a, c in edges) for b in range(len(blocks))]
+    if 1 in degree or any(loop == 1 and deg == 2 for loop, deg in zip(loops, degree, strict=True)):
+        return None
+    if order == 2:
+        return {2: 0, 1: 1}[len(blocks)]
+    if len(blocks) == 3:
+        return 0
+    return 1 if len(blocks) == 1 else {0: 2, 1: 3, 2: 4}[sum(loops)]
+
+
+@pytest.mark.parametrize(("order", "table"), [(2, permutation._SECOND), (3, permutation._THIRD)])
+def test_pattern_tables_follow_by_moebius_inversion(order, table):
+    partitions = [[frozenset(block) for block in p] for p in set_partitions(list(range(2 * order)))]
+    surviving = [(q, kind) for q in partitions if (kind := sum_of(q, order)) is not None]
+    found: dict = {}
+    for p in partitions:
+        sums = [0] * len(table[0][1])
+        for q, kind in surviving:
+            if all(any(a <= b for b in q) for a in p):
+                inside = [sum(a <= b for a in p) for b in q]
+                sums[kind] += math.prod((-1) ** (c - 1) * math.factorial(c - 1) for c in inside)
+        if any(sums):
+            found[len(p), tuple(sums)] = found.get((len(p), tuple(sums)), 0) + 1
+    assert found == {(indices, sums): alike for indices, sums, alike in table}
+
+
+def test_moment_matrix_is_symmetric():
+    for order in (2, 3):
+        assert moment_matrix(order, 40) == pytest.approx(moment_matrix(order, 40).T)
+
+
+@pytest.mark.parametrize(("skewness", "within"), [(0.1, 1e-3), (0.5, 1e-3), (1.5, 0.006), (2.8, 0.02)])
+def test_gamma_score_is_pearson_three(skewness, within):
+    """r* is within 0.02 of the exact normal score right of the mean, and on the safe side there."""
+    z = np.array([0.0, 0.5, 2.0, 5.0, 20.0])
+    exact = stats.norm.isf(stats.pearson3(skewness).sf(z))
+    score = gamma_score(z, np.full(len(z), skewness))
+    assert score == pytest.approx(exact, abs=within)
+    assert (score <= exact + 1e-6).all()
+
+
+def test_scores_rise_and_stay_finite_for_any_statistic():
+    z = np.concatenate([np.linspace(-0.5, 5.0, 2000), np.geomspace(5.1, 1e8, 400)])
+    weights, counts = np.tile([[1.0, 0.5, 0.1]], (len(z), 1)), np.ones((len(z), 3))
+    for skewness in (0.01, 0.5, 2.8):
+        for score in (
+            gamma_score(z, np.full(len(z), skewness)),
+            spectral_score(z, np.full(len(z), skewness), weights, counts),
+        ):
+            assert np.isfinite(score).all()
+            assert (np.diff(score) > -1e-6).all()
+
+
+def test_negative_skewness_is_taken_as_almost_none():
+    assert gamma_score(np.array([2.0]), np.array([-1.0]))[0] == pytest.approx(2.0, abs=0.05)
+
+
+def test_spectral_score_with_one_weight_is_the_gamma_score():
+    z = np.array([-0.4, 0.3, 2.0, 30.0])
+    one = np.ones((4, 1))
+    assert spectral_score(z, np.full(4, 1.3), one, one) == pytest.approx(gamma_score(z, np.full(4, 1.3)), abs=1e-8)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.4, 0.2, 0.05], [1.0] * 6, list(0.7 ** np.arange(30))])
+def test_spectral_score_is_the_law_of_weighted_chi_squares(weights):
+    """Against 2,000,000 draws, and for equal weights against the chi-square itself far out."""
+    weights = np.array(weights)
+    w, counts = limit_weights(weights, np.ones(1))
+    mean, sd = weights.sum(), np.sqrt(2 * (weights**2).sum())
+    skewness = 8 * (weights**3).sum() / sd**3
+    rng = np.random.default_rng(5)
+    draws = sum(weight * rng.standard_normal(2_000_000) ** 2 for weight in weights)
+    for p in (0.1, 0.01, 0.001):
+        z = (np.quantile(draws, 1 - p) - mean) / sd
+        assert stats.norm.sf(spectral_score(z, skewness, w, counts)) == pytest.approx(
+            p, rel=0.06 + 4 / np.sqrt(2e6 * p)
+        )
+    if len(set(weights)) == 1:
+        for value in (60.0, 600.0):
+            claimed = stats.norm.logsf(spectral_score((value - mean) / sd, skewness, w, counts))
+            assert claimed == pytest.approx(stats.chi2(len(weights)).logsf(value), abs=0.15)
+
+
+def test_value_of_inverts_the_score():
+    for skewness in (0.05, 0.4, 2.8):
+        z = np.array([-0.5, 0.0, 1.0, 8.0, 60.0])
+        score = gamma_score(z, np.full(5, skewness))
+        assert value_of(score, np.full(5, skewness)) == pytest.approx(z, abs=1e-5)
+
+
+def test_score_of_inverts_the_normal_tail():
+    z = np.array([-3.0, 0.0, 1.0, 7.0, 40.0, 1000.0])
+    assert score_of(stats.norm.logsf(z)) == pytest.approx(z, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.6, 0.99])
+def test_larger_score_is_the_law_of_the_maximum(correlation):
+    law = stats.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]])
+    for h in (-1.0, 0.3, 1.5, 3.0):
+        expected = stats.norm.isf(1 - law.cdf([h, h]))
+        assert larger_score(np.array([h]), np.array([h - 1]), np.array([correlation]))[0] == pytest.approx(
+            expected, abs=1e-4
+        )
+
+
+def test_larger_score_in_the_far_tail_loses_at_most_a_factor_two():
+    h = np.array([5.0, 40.0, 300.0])
+    score = larger_score(h, h - 2, np.full(3, 0.3))
+    assert (score < h).all()
+    assert (stats.norm.logsf(score) - stats.norm.logsf(h) <= np.log(2) + 1e-6).all()
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+@pytest.mark.parametrize("kind", ["normal", "heavy", "counts"])
+def test_scores_match_brute_force_permutation(share, kind):
+    """At n = 60 and true p near 0.05, 0.01 and 0.001 the closed form is near 60,000 permutations."""
+    from kernsift.factors import fit_looks
+    from kernsift.kernels import fit_kernels
+    from kernsift.tables import as_table
+
+    rng = np.random.default_rng(21)
+    n = 60
+    draw = {
+        "normal": rng.normal,
+        "heavy": lambda size: rng.standard_t(2, size),
+        "counts": lambda size: rng.poisson(2, size),
+    }
+    table = as_table(np.asarray(draw[kind](size=(n, 3)), float))
+    label = (np.arange(n) < share * n).astype(float)
+    label -= label.mean()
+    permuted = np.array([rng.permutation(label) for _ in range(60_000)]).T
+    for look in fit_looks(table, fit_kernels(table, rng=rng), True, rng=rng):
+        factor = look.of(np.arange(3))
+        law = moments(n, invariants(factor), invariants(label[None, :]))
+        weights, counts = limit_weights((factor**2).sum(axis=2), np.array([label @ label]))
+        for j in range(3):
+            T = ((factor[j] @ permuted) ** 2).sum(axis=0)
+            for p in (0.05, 0.01, 0.001):
+                at = np.quantile(T, 1 - p)
+                true = (T >= at).mean()
+                z = (at - law[0][j]) / law[1][j]
+                claimed = stats.norm.sf(spectral_score(z, law[2][j], weights[j], counts[j]))
+                noise = 4 * np.sqrt(p / 60_000)
+                # Unbalanced labels and counts give laws with atoms, which no smooth law follows closely.
+                factor_of = 1.3 if share == 0.5 else 1.8
+                assert true / factor_of - noise < claimed < true * factor_of + noise
