@@ -223,16 +223,24 @@ def _binary(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
     return (rng.random(size) < 0.5).astype(float)
 
 
-def _null_pair(name: str, shape: Shape, n: int, share: float, true: np.ndarray) -> Problem:
+def _null_pair(name: str, shape: Shape, n: int, share: float, signal: float) -> Problem:
+    true = _few_true(signal)
+
     def draw(rng: np.random.Generator) -> Pair:
         both = shape(rng, (n, _NULL_D))
-        both[round(share * n) :, true] += 1.0
+        both[round(share * n) :, true] += signal
         return both[: round(share * n)], both[round(share * n) :]
 
     return Problem(name, "compare", draw, true)
 
 
-def _null_response(name: str, shape: Shape, n: int, share: float, true: np.ndarray) -> Problem:
+def _few_true(signal: float) -> np.ndarray:
+    """Two features each of the first two blocks, if there is a signal at all."""
+    return np.isin(np.arange(_NULL_D), [0, 1, 5, 6] if signal else [])
+
+
+def _null_response(name: str, shape: Shape, n: int, share: float, signal: float) -> Problem:
+    true = _few_true(signal)
     classes = name.startswith(("binary", "imbalanced"))
 
     def draw(rng: np.random.Generator) -> Pair:
@@ -241,25 +249,25 @@ def _null_response(name: str, shape: Shape, n: int, share: float, true: np.ndarr
             return x, rng.permutation(np.arange(n) < round(share * n)).astype(int)
         # Where features are true the response leaves their blocks' shared part alone, so the nulls stay null.
         y = shape(rng, (n, _NULL_D))[:, 0]
-        x[:, true] += y[:, None]
+        x[:, true] += 0.6 * signal * y[:, None]
         return x, y
 
     return Problem(name, "relate", draw, true, categories=classes)
 
 
 def null_problems() -> tuple[Problem, ...]:
-    """Twenty features, a hundred rows in all unless the name says otherwise; a fifth are true in the block setting."""
-    none, some = np.zeros(_NULL_D, dtype=bool), np.isin(np.arange(_NULL_D), [0, 1, 5, 6])
-    settings: tuple[tuple[str, Shape, int, float, np.ndarray], ...] = (
-        ("independent", _normal, 100, 0.5, none),
-        ("equicorrelated 0.5", _equicorrelated(0.5), 100, 0.5, none),
-        ("equicorrelated 0.8", _equicorrelated(0.8), 100, 0.5, none),
-        ("blocks 0.7, 4 of 20 true", _blocks, 100, 0.5, some),
-        ("t(2)", _heavy, 100, 0.5, none),
-        ("counts, Poisson(1)", _counts, 100, 0.5, none),
-        ("binary", _binary, 100, 0.5, none),
-        ("imbalanced 90/10", _normal, 100, 0.9, none),
-        ("n=50", _normal, 50, 0.5, none),
-        ("n=2000", _normal, 2000, 0.5, none),
+    """Twenty features, a hundred rows in all unless the name says otherwise; a fifth are true in the block settings."""
+    settings: tuple[tuple[str, Shape, int, float, float], ...] = (
+        ("independent", _normal, 100, 0.5, 0.0),
+        ("equicorrelated 0.5", _equicorrelated(0.5), 100, 0.5, 0.0),
+        ("equicorrelated 0.8", _equicorrelated(0.8), 100, 0.5, 0.0),
+        ("blocks 0.7, 4 of 20 clearly true", _blocks, 100, 0.5, 1.0),
+        ("blocks 0.7, 4 of 20 barely true", _blocks, 100, 0.5, 0.4),
+        ("t(2)", _heavy, 100, 0.5, 0.0),
+        ("counts, Poisson(1)", _counts, 100, 0.5, 0.0),
+        ("binary", _binary, 100, 0.5, 0.0),
+        ("imbalanced 90/10", _normal, 100, 0.9, 0.0),
+        ("n=50", _normal, 50, 0.5, 0.0),
+        ("n=2000", _normal, 2000, 0.5, 0.0),
     )
     return tuple(kind(*setting) for kind in (_null_pair, _null_response) for setting in settings)

@@ -17,6 +17,7 @@ from kernsift.inference.outcome import Outcome, log_tail
 from kernsift.scaling import SCALES, fit_scaling_law
 from kernsift.scores import Scores
 from kernsift.selection import SelectionRule
+from kernsift.tables import InputError
 
 # Rows of resampled scores held at a time, in numbers: 2^22 are 32 MB.
 _BLOCK = 2**22
@@ -87,7 +88,7 @@ def _count_rows(
     rng: np.random.Generator,
 ) -> np.ndarray:
     if scores.resample is None:
-        raise ValueError(
+        raise InputError(
             'resampling: "rows" needs scores made from data by an estimator that averages draws; '
             'these came without rows to resample. Use resampling="normal".'
         )

@@ -14,6 +14,7 @@ import numpy as np
 from kernsift.designs import blocks
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import Scores, scores_from_draws
+from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
 from kernsift.statistics.ustatistic import (
     CHUNK,
     batches,
@@ -50,7 +51,8 @@ def block_mmd(
         return _mmd_values(x, y, kernels, size, rng)
 
     resample = resample_two(X, Y, size, lambda x, y, rng: values(x, y, rng).mean(axis=0))
-    return scores_from_draws(X.names, values(X, Y, rng), resample=resample)
+    scores = scores_from_draws(X.names, values(X, Y, rng), resample=resample)
+    return with_mmd_effects(scores, X, Y, kernels, intervals=True)
 
 
 def block_hsic(
@@ -70,7 +72,8 @@ def block_hsic(
         return _hsic_values(x, y, kernels, response_kernels, size, rng)
 
     resample = resample_joint(X, y, size, lambda x, y, rng: values(x, y, rng).mean(axis=0))
-    return scores_from_draws(X.names, values(X, y, rng), resample=resample)
+    scores = scores_from_draws(X.names, values(X, y, rng), resample=resample)
+    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=True)
 
 
 def _checked_size(block_size: int, least: int, n: int) -> int:

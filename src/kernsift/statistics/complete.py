@@ -259,11 +259,12 @@ class AlignmentCovariance:
 
     def columns(self, features: np.ndarray) -> np.ndarray:
         out = np.zeros((len(self.sd), len(features)))
-        where = {feature: place for place, feature in enumerate(features.tolist())}
-        for chosen in self._speaking(features):
-            places = np.array([where[feature] for feature in chosen.features.tolist()])
-            for others in self._speaking(np.arange(len(self.sd))):
-                out[np.ix_(others.features, places)] = self._correlation(others, chosen)
+        place = {feature: column for column, feature in enumerate(features.tolist())}
+        chosen = list(self._speaking(features))
+        for others in self._speaking(np.arange(len(self.sd))):
+            for part in chosen:
+                columns = [place[feature] for feature in part.features.tolist()]
+                out[np.ix_(others.features, columns)] = self._correlation(others, part)
         out[features, np.arange(len(features))] = self.sd[features] > 0
         return out
 

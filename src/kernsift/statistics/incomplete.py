@@ -15,6 +15,7 @@ import numpy as np
 from kernsift.designs import pairs, quadruples
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import Scores, scores_from_draws
+from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
 from kernsift.statistics.ustatistic import (
     batches,
     hsic_null_ratio,
@@ -56,13 +57,14 @@ def incomplete_mmd(
         return _mmd_draws(x, y, kernels, _count(r, min(x.n, y.n)), design, rng)
 
     values = draws(X, Y, rng)
-    return scores_from_draws(
+    scores = scores_from_draws(
         X.names,
         values,
         variance_factor=_variance_factor(len(values), mmd_null_ratio(X.n, Y.n)),
         shared=design == "shared",
         resample=resample_two(X, Y, 2, lambda x, y, rng: draws(x, y, rng).mean(axis=0)),
     )
+    return with_mmd_effects(scores, X, Y, kernels, intervals=False)
 
 
 def incomplete_hsic(
@@ -83,13 +85,14 @@ def incomplete_hsic(
         return _hsic_draws(x, y, kernels, response_kernels, _count(r, x.n), design, rng)
 
     values = draws(X, y, rng)
-    return scores_from_draws(
+    scores = scores_from_draws(
         X.names,
         values,
         variance_factor=_variance_factor(len(values), hsic_null_ratio(X.n)),
         shared=design == "shared",
         resample=resample_joint(X, y, 4, lambda x, y, rng: draws(x, y, rng).mean(axis=0)),
     )
+    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=False)
 
 
 def _check(r: float, design: str) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from kernsift.designs import blocks
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import Scores, scores_from_draws
+from kernsift.statistics.effects import with_mmd_effects
 from kernsift.statistics.ustatistic import batches, mmd_kernel, require_rows, resample_two
 from kernsift.tables import Table
 
@@ -16,7 +17,8 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     require_rows(X, 4, "X", " for the linear-time estimator")
     require_rows(Y, 4, "Y", " for the linear-time estimator")
     resample = resample_two(X, Y, 4, lambda x, y, rng: _draws(x, y, kernels, rng).mean(axis=0))
-    return scores_from_draws(X.names, _draws(X, Y, kernels, rng), resample=resample)
+    scores = scores_from_draws(X.names, _draws(X, Y, kernels, rng), resample=resample)
+    return with_mmd_effects(scores, X, Y, kernels, intervals=True)
 
 
 def _draws(X: Table, Y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> np.ndarray:

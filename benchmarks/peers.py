@@ -1,0 +1,93 @@
+"""Other packages' answers to the same question, each as a function from a table and class labels to an answer.
+
+hyppo and knockpy come with the benchmark's extra; nothing here is needed by the library.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import false_discovery_control, ks_2samp
+from sklearn.feature_selection import f_classif, mutual_info_classif
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A way to choose features.
+
+    Attributes
+    ----------
+    name : what the tables call it.
+    choose : (x, labels, seed) -> (d,) booleans, the chosen features.
+    trials : how many trials are affordable.
+    ranks : it only ranks, so as many features are taken as are true; there is no false discovery rate to compare.
+    """
+
+    name: str
+    choose: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+    trials: int
+    ranks: bool = False
+
+
+def _bh(pvalues: np.ndarray) -> np.ndarray:
+    return np.asarray(false_discovery_control(np.clip(pvalues, 0.0, 1.0))) <= LEVEL
+
+
+def kolmogorov_smirnov(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    one, two = x[labels == 0], x[labels == 1]
+    return _bh(np.array([ks_2samp(one[:, j], two[:, j]).pvalue for j in range(x.shape[1])]))
+
+
+def analysis_of_variance(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    return _bh(f_classif(x, labels)[1])
+
+
+def mutual_information(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    information = mutual_info_classif(x, labels, random_state=seed)
+    chosen = np.zeros(x.shape[1], dtype=bool)
+    chosen[np.argsort(-information, kind="stable")[:10]] = True
+    return chosen
+
+
+def _hyppo(test: str) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
+    def choose(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+        from hyppo.independence import Dcorr, Hsic
+
+        kind = {"Dcorr": Dcorr, "Hsic": Hsic}[test]
+        target = labels.astype(float)[:, None]
+        # auto=True is the chi-square null of hyppo: no permutations.
+        return _bh(np.array([kind().test(x[:, [j]], target, auto=True)[1] for j in range(x.shape[1])]))
+
+    return choose
+
+
+def _knockoffs(level: float) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
+    def choose(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+        from knockpy.knockoff_filter import KnockoffFilter
+
+        # knockpy draws from NumPy's global state and has no other way to be told a seed.
+        np.random.seed(seed)  # noqa: NPY002
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            chosen = KnockoffFilter(ksampler="gaussian", fstat="lasso").forward(
+                X=(x - x.mean(axis=0)) / x.std(axis=0), y=labels.astype(float), fdr=level
+            )
+        return np.asarray(chosen).astype(bool)
+
+    return choose
+
+
+PEERS = (
+    Peer("KS + BH", kolmogorov_smirnov, 200),
+    Peer("f_classif + BH", analysis_of_variance, 200),
+    Peer("mutual information, top 10", mutual_information, 200, ranks=True),
+    Peer("hyppo Dcorr + BH", _hyppo("Dcorr"), 100),
+    Peer("hyppo Hsic + BH", _hyppo("Hsic"), 40),
+    Peer("knockoffs, q=0.05", _knockoffs(0.05), 100),
+    Peer("knockoffs, q=0.1", _knockoffs(0.1), 100),
+)

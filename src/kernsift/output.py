@@ -1,0 +1,119 @@
+"""Answers on their way out: files that are whole or not there, and cells that no spreadsheet runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernsift.tables import InputError
+
+if TYPE_CHECKING:
+    from kernsift.result import Result
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file in one go: a reader sees the old one or the new one, and a failure leaves the old one."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it.")
+    if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced
+        target.write_text(text, encoding="utf-8")
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}).") from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.replace(name, target)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}).") from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _umask() -> int:
+    # There is no way to ask for it without setting it.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def as_json(result: Result) -> str:
+    """The result as JSON, with null where there is no number."""
+    return json.dumps(_finite(result.to_dict()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def as_csv(result: Result) -> str:
+    """The table as CSV; a name that a spreadsheet would take for a formula gets an apostrophe in front."""
+    columns = result.columns()
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True):
+        writer.writerow([_inert(cell) if isinstance(cell, str) else cell for cell in row])
+    return out.getvalue()
+
+
+def _inert(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+@contextmanager
+def working(what: str, quiet: bool = False) -> Iterator[None]:
+    """A line on the terminal that shows the time, once the work has taken two seconds."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    started = time.monotonic()
+
+    def tick() -> None:
+        if done.wait(2.0):
+            return
+        for turn in range(10**9):
+            spent = time.monotonic() - started
+            sys.stderr.write(f"\r{'⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'[turn % 10]} {what}, {spent:.0f} s \033[K")
+            sys.stderr.flush()
+            if done.wait(0.2):
+                break
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()
+
+    clock = threading.Thread(target=tick, daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        done.set()
+        clock.join()
