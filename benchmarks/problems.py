@@ -50,6 +50,8 @@ def first(count: int, d: int) -> np.ndarray:
     return np.arange(d) < count
 
 
+Family = Callable[[int], Problem]
+
 # --- ten of fifty features differ in shape ----------------------------------------------------------------------------
 
 
@@ -99,24 +101,31 @@ def mean_shift(n: int) -> Problem:
     return shape_problem(f"mean shift 0.5, n={n}", _mean_shift, n)
 
 
-def spread(ratio: float, n: int, name: str) -> Problem:
-    return shape_problem(f"{name}, n={n}", _spread(ratio), n)
+def deviation(n: int) -> Problem:
+    return shape_problem(f"standard deviation × 1.5, n={n}", _spread(1.5), n)
 
 
-VARIANCE, DEVIATION = "variance × 1.5", "standard deviation × 1.5"
+def variance(n: int) -> Problem:
+    return shape_problem(f"variance × 1.5, n={n}", _spread(1.5**0.5), n)
+
 
 BH_PROBLEMS = (
     mean_shift(200),
-    spread(1.5, 200, DEVIATION),
-    spread(1.5**0.5, 200, VARIANCE),
+    deviation(200),
+    variance(200),
     shape_problem("t(2.5) tails, n=300", _tails, 300),
     shape_problem("two modes, n=100", _modes, 100),
     shape_problem("gamma(2) skew, n=200", _skew, 200),
     logistic(500),
 )
-INTERVAL_PROBLEMS = tuple(
-    problem for n in (200, 500) for problem in (mean_shift(n), spread(1.5, n, DEVIATION), logistic(n))
-)
+_FAMILIES: tuple[Family, ...] = (mean_shift, deviation, logistic)
+INTERVAL_PROBLEMS = tuple(family(n) for n in (200, 500) for family in _FAMILIES)
+
+
+def family_of(problem: Problem) -> Family:
+    """The problem at any number of rows."""
+    return next(family for family in _FAMILIES for n in (200, 500) if family(n).name == problem.name)
+
 
 # --- the paper's data sets with fake features -------------------------------------------------------------------------
 

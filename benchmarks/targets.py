@@ -12,7 +12,6 @@ A null feature's target is 0 in every case, so its interval covers exactly when 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from kernsift.scores import Scores
 from kernsift.statistics import HSIC, MMD
 from kernsift.statistics.complete import Response, effect_sizes, look_at, sample_label
 from kernsift.tables import Table, as_pair, as_xy, stack
-from problems import Problem
+from problems import Family, Problem
 
 # Rows (of each sample, or in all) behind a population value, and points of the grid a witness is tabulated on.
 _POPULATION = 20_000
@@ -83,9 +82,9 @@ def set_up(problem: Problem, data: tuple[Any, Any], seed: int, **arguments: Any)
 
 
 @cache
-def _population(problem: Callable[[int], Problem], adaptive: bool) -> tuple[np.ndarray, np.ndarray]:
+def _population(family: Family, adaptive: bool) -> tuple[np.ndarray, np.ndarray]:
     """Effect sizes (looks, true features) at the population, and which features are true."""
-    whole = problem(_POPULATION)
+    whole = family(_POPULATION)
     rng = np.random.default_rng([20_000, int(adaptive)])
     one, two = whole.draw(rng)
     setup = set_up(whole, (one[:, whole.true], two[:, whole.true] if two.ndim > 1 else two), 0)
@@ -111,9 +110,9 @@ def _effect(factors: Factors, features: np.ndarray, response: Response) -> np.nd
     return effect_sizes(look.laws, look.score, response).point
 
 
-def kernel_targets(problem: Callable[[int], Problem], scores: Scores, adaptive: bool) -> np.ndarray:
+def kernel_targets(family: Family, scores: Scores, adaptive: bool) -> np.ndarray:
     """Each feature's population effect for the look that won."""
-    sizes, true = _population(problem, adaptive)
+    sizes, true = _population(family, adaptive)
     targets = np.zeros(len(true))
     # The true features are alike, so their mean is each one's value with less noise.
     winner = scores.cov.winner if adaptive else np.zeros(len(true), dtype=int)
@@ -150,6 +149,14 @@ def _maps(setup: Setup, features: np.ndarray, grid: np.ndarray) -> list[_Map]:
         metric = (vectors * (weight / norm[:, None])[:, None, :]) @ np.swapaxes(vectors, 1, 2)
         found.append(_Map(rows - centre, mix @ _against(kernels, points, grid) - centre, metric))
     return found
+
+
+def cross_targets(setup: Setup, problem: Problem, family: Family) -> np.ndarray:
+    """Each feature's population effect given its witness; `setup` must be fresh, with the call's own seed."""
+    true = np.flatnonzero(problem.true)
+    aims = np.zeros(len(problem.true))
+    aims[true] = cross_effects(setup, true, fresh_sample(family))[1]
+    return aims
 
 
 def cross_effects(setup: Setup, features: np.ndarray, fresh: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -216,8 +223,8 @@ def _pair_correlation(predicted: np.ndarray, held: np.ndarray) -> float:
 
 
 @cache
-def fresh_sample(problem: Callable[[int], Problem], rows: int) -> tuple[np.ndarray, np.ndarray]:
+def fresh_sample(family: Family) -> tuple[np.ndarray, np.ndarray]:
     """A large sample of the true features, the same for all trials: its error is small beside a trial's own."""
-    whole = problem(rows)
-    one, two = whole.draw(np.random.default_rng(rows))
+    whole = family(2 * _POPULATION)
+    one, two = whole.draw(np.random.default_rng(_POPULATION))
     return one[:, whole.true], two[:, whole.true] if two.ndim > 1 else two

@@ -30,19 +30,28 @@ ORDER = [
     "scaling",
     "inference",
     "multiplicity",
+    "pictures",
     "result",
+    "wording",
     "door",
     "select",
     "selectors",
     "plots",
+    "drawing",
+    "report",
+    "textfiles",
+    "files",
+    "guesses",
+    "output",
+    "options",
     "demo",
     "cli",
     "__init__",
     "__main__",
 ]
 
-# A result can draw itself, and the drawing knows results: the one arrow backwards, taken when the method is called.
-LAZY = {("result", "plots")}
+# A result can show itself, and what shows it knows results: the arrows backwards, taken when a method is called.
+LAZY = {("result", "plots"), ("result", "wording"), ("result", "report")}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -161,7 +170,7 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
-OPTIONAL = ["pandas", "polars", "pyarrow", "torch", "dask", "matplotlib"]
+OPTIONAL = ["pandas", "polars", "pyarrow", "torch", "dask", "matplotlib", "click", "jinja2"]
 
 
 def run_python(program: str) -> str:

@@ -1,17 +1,15 @@
 """Which features changed, and which matter: kernel tests that stay valid after selection."""
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from kernsift.inference import selective_bootstrap
-from kernsift.result import Result
-from kernsift.select import compare, relate, screen, topk_pvalues
-from kernsift.tables import InputError
-
 if TYPE_CHECKING:
+    from kernsift.inference import selective_bootstrap
+    from kernsift.result import Result
+    from kernsift.select import compare, relate, screen, topk_pvalues
     from kernsift.selectors import SelectHSIC, SelectMMD
+    from kernsift.tables import InputError
 
-__version__ = version("kernsift")
+    __version__: str
 
 __all__ = [
     "InputError",
@@ -26,10 +24,34 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # The selectors bring scikit-learn along, which takes longer to load than everything else here.
-    if name in ("SelectHSIC", "SelectMMD"):
-        from kernsift import selectors
+# Where each public name lives. They are loaded when first asked for: SciPy's statistics take most of a second, which
+# `kernsift --help` and a shell waiting for completions should not have to wait for.
+_HOMES = {
+    "InputError": "tables",
+    "Result": "result",
+    "SelectHSIC": "selectors",
+    "SelectMMD": "selectors",
+    "compare": "select",
+    "relate": "select",
+    "screen": "select",
+    "selective_bootstrap": "inference",
+    "topk_pvalues": "select",
+}
 
-        return getattr(selectors, name)
-    raise AttributeError(f"module 'kernsift' has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("kernsift")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kernsift' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"kernsift.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "__version__"])

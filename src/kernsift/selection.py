@@ -34,7 +34,10 @@ class SelectionRule(Protocol):
         """Indices of the kept features, best first."""
 
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """Whether each of `features` is kept in each row of `samples`: (rows, len(features)), boolean."""
+        """Whether each of `features` is kept in each row of `samples`: (rows, len(features)), boolean.
+
+        `samples` may come back with its rows in disorder: it is large, and a copy costs as much as the answer.
+        """
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         """The values t of `feature`'s own score for which it is kept, as a union of intervals."""
@@ -109,8 +112,9 @@ class TopK:
         d = samples.shape[1]
         if self.k >= d:
             return np.ones((len(samples), len(features)), dtype=bool)
-        kth_largest = np.partition(samples, d - self.k, axis=1)[:, d - self.k]
-        return samples[:, features] >= kth_largest[:, None]
+        chosen = samples[:, features]
+        samples.partition(d - self.k, axis=1)
+        return chosen >= samples[:, d - self.k, None]
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         gap = 1.0 - slope

@@ -136,3 +136,12 @@ def _pad(name: str, width: int) -> str:
             name = name[:-1]
         name += "…"
     return name + " " * (width - _cells(name))
+
+
+def legend(result: Result, width: int = 100) -> str:
+    """What the columns of the table mean, in few words."""
+    parts = ["* stands at this level after the correction" if result.correction else "* stands at this level"]
+    if result.effects is not None:
+        parts.append("effect: 0 none, 1 complete")
+    parts.append("selective p: valid although the same data made the selection; naive p: forgets it")
+    return "\n".join(textwrap.wrap("; ".join(parts) + ".", width))

@@ -1,0 +1,377 @@
+"""The command line: files in, a table out.
+
+Only click is loaded here; what computes is imported by the command that needs it, so that --help and completion are
+immediate.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernsift.options import common, group_option, number_or_word, option_values, split_names
+
+if TYPE_CHECKING:
+    from kernsift.result import Result
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    an answer was given, whatever it says
+  1    something went wrong that should not (please report it; --debug shows where)
+  2    wrong usage, or input that cannot be used
+  3    an optional package is missing; the message says which
+  130  interrupted with Ctrl-C"""
+
+_GROUP_HELP = """Which features changed, and which matter: kernel tests that stay valid after selection.
+
+Picking the columns that look most different and then testing these same columns finds differences in pure noise. The
+p-values given here take the picking into account; the naive ones are shown beside them.
+
+\b
+Examples:
+  kernsift demo
+  kernsift compare before.csv after.csv
+  kernsift relate patients.csv --target outcome --report outcome.html
+  kernsift screen real.npy model_a.npy model_b.npy
+  zcat big.csv.gz | kernsift relate - --target price --json | jq .features
+"""
+
+
+@click.group(
+    help=_GROUP_HELP,
+    epilog=_EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="kernsift", message="%(prog)s %(version)s")
+def app() -> None:
+    pass
+
+
+@app.command(epilog=_EXIT_CODES)
+@click.argument("first", type=click.Path())
+@click.argument("second", type=click.Path())
+@group_option
+@common
+def compare(first: str, second: str, **given: Any) -> None:
+    """Which columns are distributed differently in FIRST and SECOND?
+
+    Both are tables with a line of column names, one row an observation: CSV, TSV, Parquet, Feather, Excel (first
+    sheet) or NumPy (.npy, .npz); what a file is, is told by its content. One of them may be - for standard input. Row
+    counts may differ. Separator, decimal comma and categories are guessed; columns that only number the rows, are
+    constant, or hold free text are left out. Everything guessed is said.
+
+    \b
+    Examples:
+      kernsift compare before.csv after.csv
+      kernsift compare train.parquet live.parquet --k 5 --correction holm --report drift.html
+      kernsift compare a.csv b.csv --exclude 'meta_*' --group 'position=lat,lon'
+      kernsift compare a.csv b.csv --json > answer.json
+    """
+    if first == second == "-":
+        raise click.UsageError("Only one of the two files can be standard input.")
+
+    def ask() -> Result:
+        import kernsift
+
+        files = _read([first, second], given)
+        chosen, groups = _choose(files, given)
+        return _said(kernsift.compare(*chosen.frames, groups=groups, **_arguments(given)), chosen.notes)
+
+    _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
+
+
+@app.command(epilog=_EXIT_CODES)
+@click.argument("file", type=click.Path())
+@click.option("--target", "-t", required=True, multiple=True, metavar="COLUMN", help="The response; may be repeated.")
+@click.option(
+    "--response",
+    type=click.Choice(["auto", "numeric", "category"]),
+    default="auto",
+    show_default=True,
+    help="How to take the response: text is always categories; whole numbers may be either.",
+)
+@group_option
+@common
+def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> None:
+    """Which columns of FILE does the column --target depend on?
+
+    FILE is read as by `kernsift compare`, see there. The target may hold numbers or categories; any form of
+    dependence counts, not only a straight line.
+
+    \b
+    Examples:
+      kernsift relate patients.csv --target outcome
+      kernsift relate flats.xlsx --target price --exclude id --report price.html
+      kernsift relate wine.csv --target class --response category --k all
+    """
+
+    def ask() -> Result:
+        import kernsift
+
+        files = _read([file], given)
+        chosen, groups = _choose(files, given, keep=target)
+        frame = chosen.frames[0]
+        answer: Any = list(target) if len(target) > 1 else target[0]
+        result = kernsift.relate(frame, answer, response=response, groups=groups, **_arguments(given))
+        return _said(result, (*chosen.notes, *_about_target(frame, target, response)))
+
+    _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": file, "y": "--target"})
+
+
+@app.command(epilog=_EXIT_CODES)
+@click.argument("reference", type=click.Path())
+@click.argument("candidates", type=click.Path(), nargs=-1, required=True)
+@common
+def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
+    """Which of the CANDIDATES, whole data sets, deviate from REFERENCE?
+
+    All columns of a candidate are held together against those of the reference, so that also a change in how columns
+    hang together counts. Candidates are called by their file names; an .npz file brings one candidate for each array.
+
+    \b
+    Examples:
+      kernsift screen reference.npy a.npy b.npy
+      kernsift screen real.csv generated/*.csv --k 3
+    """
+
+    def ask() -> Result:
+        import kernsift
+        from kernsift.guesses import choose
+
+        names, files = _candidates(reference, candidates, given)
+        chosen = choose(
+            files,
+            columns=split_names(given["columns"]),
+            exclude=split_names(given["exclude"]),
+            categories=False,
+        )
+        arguments = _arguments(given)
+        if arguments.pop("missing") == "drop":
+            chosen = replace(chosen, frames=[frame.dropna() for frame in chosen.frames])
+        others = dict(zip(names, chosen.frames[1:], strict=True))
+        return _said(kernsift.screen(chosen.frames[0], others, **arguments), chosen.notes)
+
+    _run(ask, f"screening {len(candidates)} data sets", given, {"reference": reference})
+
+
+@app.command(epilog=_EXIT_CODES)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another shuffle.")
+@click.option("--report", metavar="FILE", help="Write the result as one HTML file.")
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
+def demo(seed: int, report: str | None, debug: bool) -> None:
+    """See it at work on data that comes with scikit-learn: tumour measurements, hidden among shuffled copies."""
+    from kernsift.demo import run
+    from kernsift.output import working, write_whole
+
+    with working("looking for the measurements that differ"):
+        shown = run(seed)
+    click.echo(shown.text(_width()))
+    if report:
+        write_whole(report, shown.result.to_html(command=f"kernsift demo --seed {seed}"))
+        click.echo(f"\nReport: {report}")
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def reproduce(context: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run the paper's experiments again; `kernsift reproduce --help` lists them."""
+    from kernsift.experiments.reproduce import main as reproduction
+
+    context.exit(int(reproduction(list(arguments)) or 0))
+
+
+@app.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete commands, options and file names.
+
+    \b
+    Examples:
+      kernsift completion bash >> ~/.bashrc
+      kernsift completion zsh >> ~/.zshrc
+      kernsift completion fish > ~/.config/fish/completions/kernsift.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"There is no completion for {shell}.")
+    click.echo(found(app, {}, "kernsift", "_KERNSIFT_COMPLETE").source())
+
+
+# Between click and the library ---------------------------------------------------------------------------------------
+
+
+def _read(paths: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
+    from kernsift.files import read_file
+
+    return [read_file(path, encoding=given["encoding"]) for path in paths]
+
+
+def _candidates(reference: str, paths: Sequence[str], given: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    from kernsift.files import read_arrays, read_file
+
+    files: dict[str, Any] = {}
+    for path in paths:
+        for name, loaded in read_arrays(path, encoding=given["encoding"]).items():
+            files[name if name not in files else f"{path}:{name}" if name not in path else path] = loaded
+    return list(files), [read_file(reference, encoding=given["encoding"]), *files.values()]
+
+
+def _choose(files: list[Any], given: Mapping[str, Any], keep: Sequence[str] = ()) -> tuple[Any, dict[str, list[str]]]:
+    from kernsift.guesses import choose, match
+
+    names = [str(name) for name in files[0].frame.columns]
+    groups = {
+        label: match(f"--group {label}", wanted, names, files[0].name) for label, wanted in given["group"].items()
+    }
+    grouped = [name for members in groups.values() for name in members]
+    columns = split_names(given["columns"])
+    chosen = choose(files, columns=columns, exclude=split_names(given["exclude"]), keep=[*keep, *grouped])
+    return chosen, groups
+
+
+def _about_target(frame: Any, target: Sequence[str], response: str) -> list[str]:
+    """Few whole numbers may be labels: say how they were taken."""
+    said = []
+    for name in target:
+        values = frame[name].dropna()
+        if response == "auto" and values.dtype.kind in "iu" and 2 < values.nunique() <= 10:
+            said.append(
+                f"Target '{name}' holds {values.nunique()} different whole numbers, taken as amounts; "
+                "--response category takes them as labels."
+            )
+    return said
+
+
+def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the library is called with."""
+    arguments = {name: given[name] for name in ("k", "threshold", "alpha", "estimator", "test", "kernel", "missing")}
+    if given["threshold"] is not None and given["k"] == "auto":
+        arguments["k"] = None
+    return arguments | {
+        "bandwidth": number_or_word(given["bandwidth"]),
+        "correction": None if given["correction"] == "none" else given["correction"],
+        "random_state": given["seed"],
+        **option_values(given["option"]),
+    }
+
+
+def _said(result: Result, notes: Sequence[str]) -> Result:
+    return replace(result, notes=(*notes, *result.notes))
+
+
+def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
+    """Ask, then put the answer where it was wanted."""
+    from kernsift.output import as_csv, as_json, working, write_whole
+    from kernsift.tables import InputError
+
+    if given["as_json"] and given["as_csv"]:
+        raise click.UsageError("Choose one of --json and --csv.")
+    try:
+        with working(what, given["quiet"]):
+            result = ask()
+            report = result.to_html(command=shlex.join(["kernsift", *_ARGV])) if given["report"] else ""
+    except InputError as error:
+        raise InputError(in_shell_words(str(error), arguments)) from error
+    if given["report"]:
+        write_whole(given["report"], report)
+    whole = as_json(result) if given["as_json"] else as_csv(result) if given["as_csv"] else None
+    if given["output"]:
+        write_whole(given["output"], whole or result.to_text() + "\n")
+        return
+    if whole is None and given["quiet"] and given["report"]:
+        return
+    click.echo(whole if whole is not None else _terminal(result, given), nl=whole is None)
+
+
+def _terminal(result: Result, given: Mapping[str, Any]) -> str:
+    from kernsift.wording import legend, table
+
+    if given["quiet"]:
+        return table(result, _width(), words=False)
+    seed = f"Again: --seed {result.seed}." if given["seed"] is None else ""
+    report = f"Report: {given['report']}" if given["report"] else ""
+    return "\n".join(filter(None, [table(result, _width()), legend(result, _width()), seed, report]))
+
+
+def _width() -> int:
+    import shutil
+
+    return max(50, min(shutil.get_terminal_size((100, 24)).columns, 120))
+
+
+def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
+    """A message of the library in the words of the command line: files for X and Y, options for arguments."""
+    message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
+    first, colon, rest = message.partition(": ")
+    named = {"random_state": "--seed", "groups": "--group", **arguments}
+    options = ("k", "threshold", "alpha", "estimator", "test", "kernel", "bandwidth", "correction", "missing")
+    first = named.get(first, f"--{first}" if first in options else first)
+    rest = re.sub(r"\bk=None\b", "--k all", rest)
+    rest = re.sub(r"\b(missing|response|estimator|test|bandwidth|k)='?([\w.]+)'?", r"--\1 \2", rest)
+    meant = [f"{name} is {file}" for name, file in arguments.items() if re.search(rf"(?<!['\w]){name}(?!['\w])", rest)]
+    return first + colon + rest + (f" ({', '.join(meant)})" if meant else "")
+
+
+# The process ---------------------------------------------------------------------------------------------------------
+
+_ARGV: list[str] = []
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    _ARGV[:] = sys.argv[1:] if argv is None else list(argv)
+    debug = "--debug" in _ARGV
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: click.echo(f"note: {message}", err=True)
+            code = app.main(_ARGV, prog_name="kernsift", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        where = f" (kernsift {error.ctx.info_name} --help)" if getattr(error, "ctx", None) and error.ctx.parent else ""
+        return _complain(f"{error.format_message()}{where}", 2, debug)
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted.", 130, False)
+    except BrokenPipeError:
+        # The reader of the pipe had enough; Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ModuleNotFoundError as error:
+        text = str(error)
+        return _complain(text if "pip install" in text else f"{text}: pip install {error.name}.", 3, debug)
+    except ValueError as error:
+        from kernsift.tables import InputError
+
+        code = 2 if isinstance(error, InputError) else 1
+        return _complain(str(error) if code == 2 else _unexpected(error), code, debug)
+    except Exception as error:
+        return _complain(_unexpected(error), 1, debug)
+
+
+def _unexpected(error: Exception) -> str:
+    return f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _complain(message: str, code: int, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    click.echo(f"kernsift: {' '.join(message.split())}", err=True)
+    return code
