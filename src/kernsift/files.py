@@ -97,7 +97,7 @@ def _bytes(path: str) -> Any:
             raise InputError(f"{path}: is a folder; name a file in it.")
         return open(path, "rb")
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file{_beside(path)}.") from None
+        raise InputError(f"{path}: there is no such file{_beside(path)}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be opened ({_first_line(error)}).") from None
 
@@ -109,8 +109,8 @@ def _beside(path: str) -> str:
     try:
         near = get_close_matches(Path(path).name, [file.name for file in folder.iterdir()], n=1)
     except OSError:
-        return ""
-    return f"; did you mean {folder / near[0]}?" if near else ""
+        return "."
+    return f"; did you mean {folder / near[0]}?" if near else "."
 
 
 # What it is ----------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def choose(
     unwanted = set(match("--exclude", exclude, [*shared, *missing], files[0].name)) - set(keep)
     for name in keep:
         if name not in shared:
-            raise InputError(f"{files[0].name}: has no column '{name}'{nearest(name, shared)}.")
+            raise InputError(f"{files[0].name}: has no column '{name}'{nearest(name, shared)}")
     names = [name for name in shared if (name in wanted and name not in unwanted) or name in keep]
     told = [name for name in missing if name not in unwanted and not columns]
     if told:
@@ -95,7 +95,7 @@ def match(option: str, patterns: Iterable[str], names: Sequence[str], where: str
     for pattern in patterns:
         fits = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
         if not fits:
-            raise InputError(f"{option}: {where} has no column '{pattern}'{nearest(pattern, names)}.")
+            raise InputError(f"{option}: {where} has no column '{pattern}'{nearest(pattern, names)}")
         found.update(dict.fromkeys(fits))
     return list(found)
 
@@ -104,7 +104,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """A question with the most similar name, or what names there are."""
     known = {other.lower(): other for other in names}
     close = get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean '{known[close[0]]}'?" if close else f"; it has {quoted(known.values())}"
+    return f"; did you mean '{known[close[0]]}'?" if close else f"; it has {quoted(known.values())}."
 
 
 def _numbers(file: Loaded, names: list[str]) -> pd.DataFrame:

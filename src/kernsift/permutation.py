@@ -78,16 +78,15 @@ def moment_matrix(order: int, n: int) -> np.ndarray:
 
 
 def invariants(factor: np.ndarray) -> Invariants:
-    """The invariants of K = F.T @ F for centred factors F (..., m, n), leading directions first."""
+    """The invariants of K = F.T @ F for centred factors F (..., m, n) with orthogonal rows, leading ones first."""
     n = factor.shape[-1]
-    small = factor @ np.swapaxes(factor, -1, -2)
-    squared = small @ small
-    diagonal = np.einsum("...mn,...mn->...n", factor, factor)
-    trace = diagonal.sum(-1)
-    square, cube = (small * small).sum((-1, -2)), (small * squared).sum((-1, -2))
+    entries = factor * factor
+    sizes = entries.sum(-1)  # the eigenvalues of K
+    diagonal = entries.sum(-2)
+    trace, square, cube = sizes.sum(-1), (sizes**2).sum(-1), (sizes**3).sum(-1)
     shift = trace / (n - 1)
     rest = diagonal - (shift * (1 - 1 / n))[..., None]  # diagonal of K - shift H, H the centring matrix
-    own = np.einsum("...mn,...mn->...n", small @ factor, factor)  # diagonal of K^2
+    own = (sizes[..., None, :] @ entries)[..., 0, :]  # diagonal of K^2
     rest2 = (rest * rest).sum(-1)
     rest3 = (rest**3).sum(-1)
     mixed = (rest * (own - 2 * shift[..., None] * diagonal + (shift**2 * (1 - 1 / n))[..., None])).sum(-1)

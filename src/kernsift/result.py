@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from kernsift.inference import Outcome
+from kernsift.tables import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Result:
         """The table as a data frame of `backend`: "pandas", "polars" or "pyarrow"."""
         import narwhals as nw
 
+        if backend not in _BACKENDS:
+            raise InputError(f"backend: needs one of {', '.join(map(repr, _BACKENDS))}, got {backend!r}.")
         try:
             return nw.from_dict(self.columns(), backend=cast(Any, backend)).to_native()
         except ModuleNotFoundError as error:
@@ -90,7 +95,7 @@ class Result:
             "features": [dict(zip(self.columns(), row, strict=True)) for row in zip(*self._plain(), strict=True)],
             "alpha": self.alpha,
             "correction": self.correction,
-            "settings": dict(self.settings),
+            "settings": {name: _plain_value(value) for name, value in self.settings.items()},
             "seed": self.seed,
             "notes": list(self.notes),
             "scores": dict(zip(self.feature_names, self.scores.tolist(), strict=True)),
@@ -107,9 +112,9 @@ class Result:
 
     def to_text(self, width: int = 100) -> str:
         """The table as printed, in at most `width` columns, with the verdict and the notes below it."""
-        from kernsift.wording import table
+        from kernsift.wording import table, words
 
-        return table(self, width)
+        return f"{table(self, width)}\n\n{words(self, width)}"
 
     def __str__(self) -> str:
         return self.to_text()
@@ -142,6 +147,11 @@ class Result:
         from kernsift.plots import plot_scaling
 
         return plot_scaling(self, name, ax)
+
+
+def _plain_value(value: Any) -> Any:
+    """A setting as JSON knows it: NumPy numbers and arrays, which a user may pass as options, become Python's own."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _cell(value: object) -> str:

@@ -82,6 +82,7 @@ def compare(
     )
     one, two = as_pair(X, Y, groups=groups, missing=missing)
     pooled = stack([one, two])
+    door.check_selection(pooled.d)
     kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng)
     scores = door.statistic(one, two, kernels, rng=door.rng, **door.estimator_options)
     return door.answer(scores, pooled.constant)
@@ -148,6 +149,7 @@ def relate(
         options=options,
     )
     table, target = as_xy(X, y, groups=groups, missing=missing, response=response)
+    door.check_selection(table.d)
     kernels = fit_kernels(table, kernel, door.bandwidth, rng=door.rng)
     # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
     own = door.bandwidth if isinstance(door.bandwidth, str) else "median"
@@ -211,6 +213,7 @@ def screen(
         options=options,
     )
     base, others = as_candidates(reference, candidates)
+    door.check_selection(len(others))
     # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
     kernels = fit_kernels(stack([base, *others.values()]), kernel, door.bandwidth, rng=door.rng)
     return door.answer(door.statistic(base, others, kernels, rng=door.rng, **door.estimator_options))
@@ -246,7 +249,7 @@ def topk_pvalues(
     >>> selected.tolist(), pvalues.round(3).tolist()
     ([1, 3], [0.014, 0.034])
     """
-    values, spread = np.asarray(estimate, float), np.asarray(cov, float)
+    values, spread = _numbers(estimate), _numbers(cov)
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
         raise InputError(f"estimate: needs a 1-D array of finite scores, got shape {values.shape}.")
     if spread.shape not in [(len(values),), (len(values),) * 2] or not np.isfinite(spread).all():
@@ -266,6 +269,14 @@ def topk_pvalues(
     check_test_options(options)
     _, rng = generator(random_state)
     return TopKPvalues(selected, run(scores, rule, selected, rng=rng, **options).pvalues)
+
+
+def _numbers(given: Any) -> np.ndarray:
+    """An array of floats; what cannot be one comes back as NaN, which the checks refuse."""
+    try:
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        return np.full(np.shape(given) if not isinstance(given, str) else (), np.nan)
 
 
 _COMMON = """k : how many features to keep: a number, a fraction of all, None for all (nothing is selected), or "auto":

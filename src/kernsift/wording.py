@@ -44,7 +44,7 @@ def verdict(result: Result) -> str:
     if total == 0:
         noun = things(result.question, 1)
         return f"No {noun} reached the threshold, so nothing was selected and nothing was tested."
-    noun = things(result.question, total)
+    noun = things(result.question, 2)
     found_to = f"{'is' if found == 1 else 'are'} found to {_FOUND.get(result.question, 'stand out')}"
     of_all = f", out of {len(result.scores)}," if total < len(result.scores) else ""
     said = f"{found} of the {total} selected {noun}{of_all} {found_to} ({level(result)})"
@@ -61,7 +61,7 @@ def _beside_naive(result: Result) -> str:
         return "nor would any have passed by its naive p-value" if not result.rejected.any() else "naively none would"
     believed = f"believing the naive p-values, which forget the selection, {passed} would have passed"
     if lost == 0:
-        return f"{believed}, and {'it stands' if passed == 1 else f'all {passed} stand'}"
+        return f"{believed}, and {'it stands' if passed == 1 else f'all of these stand'}"
     return f"{believed}, of which {lost} {'does' if lost == 1 else 'do'} not stand"
 
 
@@ -72,8 +72,14 @@ def p_text(value: float) -> str:
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
 
 
-def table(result: Result, width: int = 100, words: bool = True) -> str:
-    """The selected features best first, in at most `width` columns, then the verdict and the notes."""
+def words(result: Result, width: int = 100) -> str:
+    """The verdict and the notes, each from the start of a line."""
+    said = [verdict(result), *result.notes]
+    return "\n".join(line for text in said for line in textwrap.wrap(clean(text), width))
+
+
+def table(result: Result, width: int = 100) -> str:
+    """The selected features best first, in at most `width` columns."""
     columns = _columns(result)
     stars = ["*" if stands else " " for stands in result.rejected]
     longest = max([_cells(name) for name in map(clean, result.names)] + [7])
@@ -85,10 +91,7 @@ def table(result: Result, width: int = 100, words: bool = True) -> str:
     for head, cells in columns:
         wide = max(len(head), *map(len, cells), 0)
         lines = [f"{line}  {cell:>{wide}}" for line, cell in zip(lines, [head, *cells], strict=True)]
-    if not words:
-        return "\n".join(lines)
-    said = [verdict(result), *result.notes]
-    return "\n".join([*lines, "", *(line for text in said for line in textwrap.wrap(clean(text), width))])
+    return "\n".join(lines)
 
 
 def _columns(result: Result) -> list[tuple[str, list[str]]]:

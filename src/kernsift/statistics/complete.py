@@ -124,7 +124,7 @@ def look_at(factor: np.ndarray, response: Response) -> Look:
     mean, sd, skewness = moments(n, own, response.own)
     # A spread that is rounding error beside the mean is none: constant features.
     sd = np.where(sd > 1e-9 * mean, sd, 0.0)
-    influence = 4.0 * n * np.einsum("dmn,dmn->dn", factor, cross @ response.factor).var(axis=1)
+    influence = 4.0 * n * ((np.swapaxes(cross, 1, 2) @ factor) * response.factor).sum(axis=1).var(axis=1)
     laws = Laws((cross**2).sum((1, 2)), mean, sd, skewness, own.second[:, 0] + own.trace**2 / (n - 1), influence)
     sizes = (factor**2).sum(axis=2), (response.factor**2).sum(axis=1)  # rows are orthogonal: the eigenvalues
     score = spectral_score(laws.standardised, skewness, *limit_weights(*sizes))

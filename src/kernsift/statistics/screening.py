@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernsift.designs import halves
-from kernsift.factors import fit_looks
+from kernsift.factors import fit_looks, principal
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import DenseCovariance, EffectSizes, Scores
 from kernsift.statistics.block import block_mmd
@@ -71,7 +71,7 @@ def complete_screen(
 
 
 def _centred(factor: np.ndarray) -> np.ndarray:
-    return factor - factor.mean(axis=2, keepdims=True)
+    return principal(factor - factor.mean(axis=2, keepdims=True))
 
 
 def _alignment(one: np.ndarray, other: np.ndarray) -> float:
