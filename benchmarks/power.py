@@ -10,14 +10,9 @@ fixed: trial t of a row always sees the same data, whatever the method.
 
 from __future__ import annotations
 
-import os
-
-# One thread a process: the processes share the cores between them. This has to happen before NumPy is loaded.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-
 import argparse
 import csv
+import os
 import time
 import zlib
 from collections.abc import Iterable, Mapping
@@ -32,11 +27,13 @@ import numpy as np
 import peers
 import problems
 import targets
+from problems import Problem
+from threadpoolctl import threadpool_limits
+
 from kernsift import compare, relate
 from kernsift.inference import exact
 from kernsift.result import Result
 from kernsift.selection import TopK
-from problems import Problem
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
 ALPHA = 0.05
@@ -330,7 +327,9 @@ def main(arguments: list[str] | None = None) -> None:
     parts = given.parts or [*PARTS, "page"]
     if "paper" in parts and problems.data_folder() is None:
         print("paper: the data sets are left out, as KERNSIFT_DATA names no folder that holds them.", flush=True)
-    pool = Pool(given.workers) if given.workers > 1 else None
+    # One thread a process: the processes share the cores between them.
+    threadpool_limits(1)
+    pool = Pool(given.workers, threadpool_limits, (1,)) if given.workers > 1 else None
     try:
         for part in parts:
             if part != "page":

@@ -16,6 +16,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from problems import Family, Problem
+
 from kernsift.designs import halves
 from kernsift.door import Door
 from kernsift.factors import _NEGLIGIBLE, Factors, _against, _mix, fit_looks
@@ -26,7 +28,6 @@ from kernsift.scores import Scores
 from kernsift.statistics import HSIC, MMD
 from kernsift.statistics.complete import Response, effect_sizes, look_at, sample_label
 from kernsift.tables import Table, as_pair, as_xy, stack
-from problems import Family, Problem
 
 # Rows (of each sample, or in all) behind a population value, and points of the grid a witness is tabulated on.
 _POPULATION = 20_000

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "kernsift"
 # The line of data flow. Each module imports only from those before it; a folder counts as one module.
 ORDER = [
     "columns",
+    "anndata_input",
     "tables",
     "bandwidths",
     "kernels",
@@ -37,6 +38,7 @@ ORDER = [
     "select",
     "selectors",
     "plots",
+    "feature_plot",
     "drawing",
     "report",
     "textfiles",
@@ -51,7 +53,7 @@ ORDER = [
 ]
 
 # A result can show itself, and what shows it knows results: the arrows backwards, taken when a method is called.
-LAZY = {("result", "plots"), ("result", "wording"), ("result", "report")}
+LAZY = {("result", "plots"), ("result", "feature_plot"), ("result", "wording"), ("result", "report")}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -55,8 +55,8 @@ def ask(question: str, estimator: str, X: Any = None, Y: Any = None, *, test: st
     if question == "relate":
         X = normal(80, 6, 0) if X is None else X
         return relate(X, np.asarray(X)[:, 1] + 0.1 if Y is None else Y, **options)
-    candidates = {f"c{i}": normal(50 + i, 3, 10 + i) + 2.0 * (i == 1) for i in range(6)}
-    return screen(normal(60, 3, 0) if X is None else X, candidates if Y is None else Y, **options)
+    candidates = {f"c{i}": normal(24 + i, 3, 10 + i) + 2.0 * (i == 1) for i in range(6)}
+    return screen(normal(30, 3, 0) if X is None else X, candidates if Y is None else Y, **options)
 
 
 def sane(result: Result, k: int | None = None) -> Result:
@@ -631,11 +631,11 @@ def test_the_global_generator_is_left_alone(question: str) -> None:
 @pytest.mark.parametrize("test", ["exact", "multiscale"])
 @pytest.mark.parametrize(("question", "estimator"), ASKED)
 def test_threads_do_not_change_the_answer(question: str, estimator: str, test: str) -> None:
-    X, Y = normal(150, 40, 0), normal(150, 40, 1, {1: 1.0})
+    X, Y = normal(100, 20, 0), normal(100, 20, 1, {1: 1.0})
     if question == "relate":
         Y = X[:, 1]
     elif question == "screen":
-        X, Y = X[:, :3], {str(i): Y[:, i : i + 3] for i in range(6)}
+        X, Y = X[:40, :3], {str(i): Y[:40, i : i + 3] for i in range(5)}
     results = []
     for threads in (1, 2):
         with threadpool_limits(threads):
@@ -801,14 +801,22 @@ def test_topk_pvalues_agree_with_compare(estimator: str) -> None:
     result = compare(X6, Y6, k=2, estimator=estimator, bandwidth="median", random_state=3)
     selected, pvalues = topk_pvalues(scores.estimate, scores.cov.columns(np.arange(6)), 2)
     np.testing.assert_array_equal(selected, result.selected)
-    np.testing.assert_allclose(pvalues, result.pvalues, rtol=1e-6)
+    # The complete estimator leaves directions of less than a millionth of tr(K^2) out of its correlations, and which
+    # these are depends on the features looked at together.
+    np.testing.assert_allclose(pvalues, result.pvalues, rtol=1e-4)
 
 
 # Size and level ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("test", TESTS)
-@pytest.mark.parametrize(("question", "estimator"), ON_FEATURES)
+# The complete estimator is no average over draws; its blocks of factors have a size of their own, whatever d. The tests
+# see only scores, so that one estimator is enough to try them all.
+@pytest.mark.parametrize(
+    ("question", "estimator", "test"),
+    [("compare", "incomplete", test) for test in TESTS]
+    + [(*pair, "multiscale") for pair in ON_FEATURES if pair[1] not in FIXED | {"incomplete"}]
+    + [("relate", "incomplete", "exact")],
+)
 def test_memory_stays_below_a_square_of_the_features(question: str, estimator: str, test: str) -> None:
     d = 5000
     X, Y = normal(60, d, 0), normal(60, d, 1)
@@ -825,7 +833,7 @@ def test_memory_stays_below_a_square_of_the_features(question: str, estimator: s
 @pytest.mark.parametrize("question", ["compare", "relate"])
 def test_level_after_selection(question: str) -> None:
     """One selected null feature a trial, drawn at random, is rejected at 0.05; forgetting the selection, too often."""
-    trials, level = 1000, 0.05
+    trials, level = 500, 0.05
     rng = np.random.default_rng(2020)
     selective, naive = np.empty(trials), np.empty(trials)
     for trial in range(trials):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from kernsift.truncated import EVERYWHERE, confidence_interval, log_mass, log_survival
+from kernsift.truncated import EVERYWHERE, confidence_intervals, log_mass, log_survival
 
 
 @pytest.mark.parametrize(
@@ -62,29 +62,48 @@ def test_survival_is_monotone_and_finite_for_huge_statistics():
     assert log_survival(1e6, EVERYWHERE) < -1e11
 
 
-def test_interval_without_truncation_is_the_textbook_one():
-    lower, upper = confidence_interval(1.3, EVERYWHERE, 2.0, level=0.9)
-    assert (lower, upper) == pytest.approx(stats.norm.interval(0.9, 1.3, 2.0), abs=1e-8)
+def intervals(values, union, level=0.95, **options):
+    values = np.asarray(values, float)
+    return confidence_intervals(values, [union] * len(values), np.ones(len(values)), level=level, **options)
 
 
-def test_interval_covers_after_truncation():
-    """95% intervals for N(mu, 1) seen only above 1: coverage within 4 standard errors, the plain interval fails."""
+def test_interval_far_from_zero_is_the_textbook_one():
+    assert intervals([30.0], EVERYWHERE, level=0.9)[0] == pytest.approx(stats.norm.interval(0.9, 30.0), abs=1e-6)
+
+
+def test_interval_leaves_out_zero_exactly_when_the_one_sided_test_rejects():
+    values = np.linspace(-2.0, 4.0, 200)
+    for union in (EVERYWHERE, np.array([[-3.0, -1.0], [-0.5, np.inf]])):
+        inside = values[((values[:, None] > union[:, 0]) & (values[:, None] < union[:, 1])).any(axis=1)]
+        low, high = intervals(inside, union).T
+        pvalues = np.exp([log_survival(v, union) for v in inside])
+        assert ((low > 0) == (pvalues < 0.05)).all()
+        assert (high > low).all()
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.5, 1.5, 4.0])
+def test_intervals_cover_after_truncation(mean):
+    """95% intervals for N(mu, 1) seen only above 1 cover within 4 standard errors; the plain one fails at 0."""
     rng = np.random.default_rng(11)
-    cut = np.array([[1.0, np.inf]])
-    covered, plain, trials = 0, 0, 0
-    for mean in (0.0, 1.0):
-        draws = rng.normal(mean, 1.0, 4000)
-        for value in draws[draws > 1.0][:400]:
-            lower, upper = confidence_interval(value, cut, 1.0)
-            covered += lower <= mean <= upper
-            plain += abs(value - mean) <= 1.96
-            trials += 1
-    error = np.sqrt(0.95 * 0.05 / trials)
-    assert abs(covered / trials - 0.95) < 4 * error
-    assert abs(plain / trials - 0.95) > 4 * error
+    draws = rng.normal(mean, 1.0, 40_000)
+    seen = draws[draws > 1.0][:4000]
+    low, high = intervals(seen, np.array([[1.0, np.inf]])).T
+    error = np.sqrt(0.95 * 0.05 / len(seen))
+    assert abs(((low <= mean) & (mean <= high)).mean() - 0.95) < 4 * error
+    if mean == 0.0:
+        assert abs((np.abs(seen - mean) <= 1.96).mean() - 0.95) > 4 * error
 
 
-def test_interval_ends_may_be_infinite():
-    lower, upper = confidence_interval(1.0 + 1e-7, np.array([[1.0, np.inf]]), 1.0)
-    assert lower == -np.inf
-    assert np.isfinite(upper)
+def test_spread_that_grows_with_the_mean_widens_the_interval_away_from_zero():
+    values = np.array([8.0])
+    plain = intervals(values, EVERYWHERE)[0]
+    wide = intervals(values, EVERYWHERE, spread=np.array([2.0]))[0]
+    assert wide[0] < plain[0] < plain[1] < wide[1]
+    # A value at the edge of significance keeps its verdict: at mean 0 the deviation is still 1.
+    assert intervals([1.6], EVERYWHERE, spread=np.array([3.0]))[0, 0] == 0
+
+
+def test_interval_ends_for_a_value_right_at_its_cut():
+    low, high = intervals([1.0 + 1e-7], np.array([[1.0, np.inf]]))[0]
+    assert low == 0
+    assert 0 < high < 1

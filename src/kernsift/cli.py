@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -83,7 +84,8 @@ def compare(first: str, second: str, **given: Any) -> None:
 
         files = _read([first, second], given)
         chosen, groups = _choose(files, given)
-        return _said(select.compare(*chosen.frames, groups=groups, **_arguments(given)), chosen.notes)
+        result = select.compare(*chosen.frames, groups=groups, **_arguments(given))
+        return _said(result, chosen.notes, _labels(first, second))
 
     _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
 
@@ -274,8 +276,17 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _said(result: Result, notes: Sequence[str]) -> Result:
-    return replace(result, notes=(*notes, *result.notes))
+def _said(result: Result, notes: Sequence[str], series: tuple[str, ...] = ()) -> Result:
+    """With the guesses among the notes, and the files' names in the pictures."""
+    from kernsift.pictures import renamed
+
+    pictures = renamed(result.pictures, series) if series else result.pictures
+    return replace(result, notes=(*notes, *result.notes), pictures=pictures)
+
+
+def _labels(first: str, second: str) -> tuple[str, str]:
+    one, two = ("standard input" if path == "-" else Path(path).name for path in (first, second))
+    return (one, two) if one != two else (first, second)
 
 
 def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
@@ -288,7 +299,7 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
     try:
         with working(what, given["quiet"]):
             result = ask()
-            report = result.to_html(command=shlex.join(["kernsift", *_ARGV])) if given["report"] else ""
+            report = result.to_html(command=_command(result, given["seed"])) if given["report"] else ""
     except InputError as error:
         raise InputError(in_shell_words(str(error), arguments)) from error
     if given["report"]:
@@ -302,6 +313,11 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
     click.echo(whole if whole is not None else _terminal(result, given), nl=whole is None)
 
 
+def _command(result: Result, seed: int | None) -> str:
+    """The command line that gives the result again, also where chance chose the seed."""
+    return shlex.join(["kernsift", *_ARGV, *(["--seed", str(result.seed)] if seed is None else [])])
+
+
 def _terminal(result: Result, given: Mapping[str, Any]) -> str:
     """The table; its legend; what it means; what was guessed; how to have it again."""
     from kernsift.wording import legend, table, words
@@ -311,7 +327,9 @@ def _terminal(result: Result, given: Mapping[str, Any]) -> str:
         return table(result, width)
     seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
-    return "\n".join(filter(None, [table(result, width), legend(result, width), "\n" + words(result, width), seed, report]))
+    return "\n".join(
+        filter(None, [table(result, width), legend(result, width), "\n" + words(result, width), seed, report])
+    )
 
 
 def _width() -> int:
@@ -351,7 +369,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        where = f" (kernsift {error.ctx.info_name} --help)" if getattr(error, "ctx", None) and error.ctx.parent else ""
+        context = getattr(error, "ctx", None)
+        where = f" (kernsift {context.info_name} --help)" if context is not None and context.parent else ""
         return _complain(f"{error.format_message()}{where}", 2, debug)
     except (KeyboardInterrupt, click.Abort):
         return _complain("interrupted.", 130, False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernsift.multiplicity import adjust
+from kernsift.pictures import renamed
 from kernsift.result import Result
 from kernsift.select import compare
 from kernsift.wording import legend, table
@@ -69,7 +70,10 @@ def run(seed: int) -> Demo:
 
 
 def _named(result: Result, names: list[str]) -> Result:
-    return replace(result, names=tuple(names[i] for i in result.selected), feature_names=tuple(names))
+    picked = tuple(names[i] for i in result.selected)
+    drawn = [replace(picture, label=name) for picture, name in zip(result.pictures, picked, strict=True)]
+    pictures = renamed(drawn, ("malignant", "benign"))
+    return replace(result, names=picked, feature_names=tuple(names), pictures=pictures)
 
 
 def _wrapped(text: str, width: int) -> str:

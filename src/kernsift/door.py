@@ -12,6 +12,7 @@ import numpy as np
 
 from kernsift.inference import TESTS, Outcome, naive
 from kernsift.multiplicity import CORRECTIONS, adjust
+from kernsift.pictures import Picture
 from kernsift.result import Result
 from kernsift.scaling import MODELS
 from kernsift.scores import Scores
@@ -89,8 +90,15 @@ class Door:
         """Complain about k or the threshold before the scores of d features are computed."""
         check_selection(self.k, self.threshold, d)
 
-    def answer(self, scores: Scores, constant: np.ndarray | None = None) -> Result:
-        """Select, test, correct, and put it all on record."""
+    def answer(
+        self,
+        scores: Scores,
+        constant: np.ndarray | None = None,
+        *,
+        rows: tuple[int, ...] = (),
+        draw: Callable[[np.ndarray], tuple[Picture, ...]] | None = None,
+    ) -> Result:
+        """Select, test, correct, and put it all on record; `draw` makes the pictures of the selected features."""
         rule = selection_rule(self.k, self.threshold, scores)
         selected = rule.select(scores.estimate)
         if len(selected):
@@ -120,6 +128,8 @@ class Door:
             seed=self.seed,
             notes=(_constant_note(flat),) if flat else (),
             outcome=outcome,
+            rows=rows,
+            pictures=draw(selected) if draw is not None else (),
         )
 
     def _effects(
@@ -134,16 +144,18 @@ class Door:
         pieces = outcome.truncation or ((EVERYWHERE,) * len(selected) if self.test == "naive" else None)
         if sizes.spread is None or pieces is None:
             return sizes.point, None
-        varies = sizes.spread > 0
-        ends = np.tile([-np.inf, np.inf], (len(selected), 1))
+        sd = np.sqrt(scores.cov.diagonal()[selected])
+        varies = sd > 0
+        ends = np.tile([0.0, np.inf], (len(selected), 1))
         ends[varies] = confidence_intervals(
             scores.estimate[selected][varies],
             [piece for piece, use in zip(pieces, varies, strict=True) if use],
+            sd[varies],
             sizes.spread[varies],
             1.0 - self.alpha,
         )
-        # Beyond this many standard deviations both ends are the ends of the scale.
-        ends = np.clip(ends, -1e6, 1e6)
+        # Beyond this many standard deviations an end is the end of the scale.
+        ends = np.minimum(ends, 1e6 * np.where(varies, sd, 1.0)[:, None])
         return sizes.point, np.column_stack([sizes.at(ends[:, 0]), sizes.at(ends[:, 1])])
 
     def _settings(self, k: int) -> dict[str, Any]:

@@ -93,9 +93,9 @@ def _bytes(path: str) -> Any:
     if path == "-":
         return io.BytesIO(sys.stdin.buffer.read())
     try:
-        if Path(path).is_dir():
-            raise InputError(f"{path}: is a folder; name a file in it.")
         return open(path, "rb")
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; name a file in it.") from None
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file{_beside(path)}") from None
     except (OSError, ValueError) as error:

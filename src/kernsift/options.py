@@ -14,7 +14,7 @@ KERNELS = ["gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "de
 CORRECTIONS = ["bh", "by", "holm", "none"]
 
 
-class HowMany(click.ParamType):
+class HowMany(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """A number, a share (0.1 or 10%), "all" or "auto"."""
 
     name = "k"

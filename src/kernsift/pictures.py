@@ -7,7 +7,7 @@ of tuples of plain numbers and names, a few kilobytes for each feature.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,20 +17,19 @@ MOST_PICTURES = 200
 """Only the best features are pictured when more are selected."""
 
 # A picture shows no more than this many rows can tell.
-_ROWS, _POINTS = 20_000, 250
-_BINS, _FEW_VALUES, _MOST_LEVELS = 30, 12, 12
+_ROWS, _POINTS = 5_000, 250
+_BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
 _SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """A number in several samples, as shares of each sample over common bins; `beyond` counts values outside them."""
+    """A number in several samples, as shares of each sample over common bins; the outermost 1 % of values is not in."""
 
     label: str
     series: tuple[str, ...]
     edges: tuple[float, ...]
     shares: tuple[tuple[float, ...], ...]
-    beyond: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,11 @@ def picture_response(X: Table, y: Table, features: np.ndarray) -> tuple[Picture,
     return tuple(_against(table, j, target, target_label, levels) for j in range(len(chosen)))
 
 
+def renamed(pictures: Sequence[Picture], series: tuple[str, ...]) -> tuple[Picture, ...]:
+    """The pictures with other names for the samples."""
+    return tuple(replace(one, series=series) if isinstance(one, Histogram | Bars) else one for one in pictures)
+
+
 def _thinned(table: Table) -> Table:
     """At most so many rows, evenly spread; nothing is drawn, so a picture changes no random number of the tests."""
     if table.n <= _ROWS:
@@ -115,9 +119,13 @@ def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: st
     if first.categorical[j]:
         return _bars([part[:, 0].astype(np.intp) for part in parts], label, series, first.levels[name])
     if parts[0].shape[1] > 1:
-        label += ", along the line on which the means differ most"
-        parts = [part[:, None] for part in _projected(parts)]
-    values = [part[:, 0] for part in parts]
+        values, how = _one_number(parts)
+        return _numbers(values, f"{label}, {how}", series)
+    return _numbers([part[:, 0] for part in parts], label, series)
+
+
+def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) -> Picture:
+    """Numbers as bars where few are different, as a histogram elsewhere."""
     distinct = np.unique(np.concatenate(values))
     if len(distinct) <= _FEW_VALUES:
         codes = [np.searchsorted(distinct, value) for value in values]
@@ -125,8 +133,8 @@ def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: st
     return _histogram(values, label, series)
 
 
-def _projected(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The standardised columns of a group on the line through the two means."""
+def _one_number(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
+    """A group's standardised columns as one number, of two the one that tells the samples further apart."""
     pooled = np.concatenate(parts)
     centre, spread = pooled.mean(axis=0), pooled.std(axis=0)
     spread[spread == 0] = 1.0
@@ -134,7 +142,18 @@ def _projected(parts: Sequence[np.ndarray]) -> list[np.ndarray]:
     direction = standard[1].mean(axis=0) - standard[0].mean(axis=0)
     length = float(np.linalg.norm(direction))
     direction = direction / length if length > 0 else np.full(len(direction), len(direction) ** -0.5)
-    return [part @ direction for part in standard]
+    along = [part @ direction for part in standard]
+    away = [np.sqrt((part**2).mean(axis=1)) for part in standard]
+    if _gap(along) >= _gap(away):
+        return along, "along the line through the two means"
+    return away, "distance from the common centre"
+
+
+def _gap(values: Sequence[np.ndarray]) -> float:
+    """The largest difference between the two distribution functions."""
+    grid = np.sort(np.concatenate(values))
+    first, second = (np.searchsorted(np.sort(part), grid, side="right") / len(part) for part in values)
+    return float(np.abs(first - second).max())
 
 
 def _bars(codes: Sequence[np.ndarray], label: str, series: tuple[str, ...], levels: Sequence[str]) -> Bars:
@@ -156,10 +175,10 @@ def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]
     low, high = np.quantile(pooled, [0.005, 0.995])
     if not low < high:
         low, high = pooled.min(), pooled.max()
-    edges = np.linspace(low, high, _BINS + 1)
+    fewest = min(len(value) for value in values)
+    edges = np.linspace(low, high, 1 + int(np.clip(1.2 * fewest**0.5, 8, _BINS)))
     counts = np.array([np.histogram(value, edges)[0] / len(value) for value in values])
-    beyond = int(((pooled < low) | (pooled > high)).sum())
-    return Histogram(label, series, _plain(edges), _rounded(counts), beyond)
+    return Histogram(label, series, _plain(edges), _rounded(counts))
 
 
 # Against a response --------------------------------------------------------------------------------------------------
@@ -170,8 +189,13 @@ def _against(table: Table, j: int, target: np.ndarray, target_label: str, levels
     own = table.levels.get(name)
     values, label = _line(table.values[:, table.offsets[j] : table.offsets[j + 1]], name)
     if own is not None and levels is not None:
-        return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, levels)
+        named = [f"{target_label} = {level}" for level in levels]
+        return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, named)
     if levels is not None:
+        codes = target.astype(np.intp)
+        groups = [values[codes == level] for level in range(len(levels))]
+        if len(levels) <= _FEW_GROUPS and min(len(group) for group in groups):
+            return _numbers(groups, label, tuple(f"{target_label} = {level}" for level in levels))
         return _boxes(values, target.astype(np.intp), label, target_label, levels)
     if own is not None:
         return _boxes(target, values.astype(np.intp), target_label, name, own)

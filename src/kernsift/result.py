@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from kernsift.inference import Outcome
+from kernsift.pictures import Picture
 from kernsift.tables import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Result:
     seed : the seed that gives this result again; None if a Generator was passed in.
     notes : what a reader should know about the data, one sentence each.
     outcome : the test's own record: truncation intervals, scaling law.
+    rows : how many rows there were: of X and Y; of X; of the reference and each candidate.
+    pictures : counts and quantiles of the selected features (of the best 200), which `plot_feature` draws.
     """
 
     question: str
@@ -58,6 +61,8 @@ class Result:
     seed: int | None
     notes: tuple[str, ...]
     outcome: Outcome
+    rows: tuple[int, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
     def columns(self) -> dict[str, Any]:
         """The table as named columns, one row a selected feature."""
@@ -98,6 +103,7 @@ class Result:
             "settings": {name: _plain_value(value) for name, value in self.settings.items()},
             "seed": self.seed,
             "notes": list(self.notes),
+            "rows": list(self.rows),
             "scores": dict(zip(self.feature_names, self.scores.tolist(), strict=True)),
         }
 
@@ -141,6 +147,21 @@ class Result:
         from kernsift.plots import plot_pvalues
 
         return plot_pvalues(self, ax)
+
+    def plot_feature(self, name: str | None = None, ax: Axes | None = None) -> Axes:
+        """One selected feature (the best by default) in both samples, or against the response. Needs matplotlib."""
+        from kernsift.feature_plot import plot_feature
+
+        return plot_feature(self, name, ax)
+
+    def to_html(self, *, title: str | None = None, command: str | None = None) -> str:
+        """The report: one HTML file with the verdict, the table and the pictures. Needs Jinja2.
+
+        `title` is its heading; `command` is what makes it again, if that is not the line of Python it would tell.
+        """
+        from kernsift.report import report
+
+        return report(self, title=title, command=command)
 
     def plot_scaling(self, name: str | None = None, ax: Axes | None = None) -> Axes:
         """The multiscale test's scaling law for one feature (the best by default), read at gamma^2 = 0."""

@@ -111,9 +111,9 @@ class EffectSizes:
     Attributes
     ----------
     point : the effect sizes, in [0, 1].
-    spread : standard deviations of the scores around their means, right under the alternative too; None where only the
-        null variance is known, and then there are no confidence intervals.
-    at : effect sizes that belong to given mean scores, one per feature; increasing in each.
+    spread : standard deviations of the scores around their means when these are as large as observed; None where only
+        the null variance is known, and then there are no confidence intervals.
+    at : effect sizes that belong to given mean scores, one per feature, from 0 upwards; increasing in each.
     """
 
     point: np.ndarray

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernsift.anndata_input import as_samples
 from kernsift.door import Door, Seed, accepted, check_test_options, generator, pick, refuse_unknown, selection_rule
 from kernsift.inference import TESTS
 from kernsift.kernels import Kernel, KernelFunction, fit_kernels
+from kernsift.pictures import picture_candidates, picture_response, picture_samples
 from kernsift.result import Result
 from kernsift.scores import DenseCovariance, Scores
 from kernsift.statistics import HSIC, MMD, SCREEN
@@ -25,8 +28,9 @@ class TopKPvalues(NamedTuple):
 
 def compare(
     X: Any,
-    Y: Any,
+    Y: Any = None,
     *,
+    groupby: str | None = None,
     k: int | float | str | None = "auto",
     threshold: float | None = None,
     estimator: str = "complete",
@@ -48,7 +52,10 @@ def compare(
     Parameters
     ----------
     X, Y : tables with the same columns: arrays, or data frames of pandas, polars, pyarrow and others. Row counts may
-        differ. Strings and categoricals are compared for equality.
+        differ. Strings and categoricals are compared for equality. AnnData objects stand for the table of their
+        variables.
+    groupby : a column of `X.obs` with two values, where X is an AnnData object that holds both samples and Y is left
+        out.
     {common}
 
     Returns
@@ -80,12 +87,13 @@ def compare(
         random_state=random_state,
         options=options,
     )
-    one, two = as_pair(X, Y, groups=groups, missing=missing)
+    one, two = as_pair(*as_samples(X, Y, groupby, missing), groups=groups, missing=missing)
     pooled = stack([one, two])
     door.check_selection(pooled.d)
     kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng)
     scores = door.statistic(one, two, kernels, rng=door.rng, **door.estimator_options)
-    return door.answer(scores, pooled.constant)
+    draw = partial(picture_samples, (one, two), ("X", "Y"))
+    return door.answer(scores, pooled.constant, rows=(one.n, two.n), draw=draw)
 
 
 def relate(
@@ -155,7 +163,8 @@ def relate(
     own = door.bandwidth if isinstance(door.bandwidth, str) else "median"
     response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=door.rng)
     scores = door.statistic(table, target, kernels, response_kernels, rng=door.rng, **door.estimator_options)
-    return door.answer(scores, table.constant)
+    draw = partial(picture_response, table, target)
+    return door.answer(scores, table.constant, rows=(table.n,), draw=draw)
 
 
 def screen(
@@ -216,7 +225,9 @@ def screen(
     door.check_selection(len(others))
     # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
     kernels = fit_kernels(stack([base, *others.values()]), kernel, door.bandwidth, rng=door.rng)
-    return door.answer(door.statistic(base, others, kernels, rng=door.rng, **door.estimator_options))
+    scores = door.statistic(base, others, kernels, rng=door.rng, **door.estimator_options)
+    draw = partial(picture_candidates, base, list(others.values()), list(others))
+    return door.answer(scores, rows=(base.n, *(other.n for other in others.values())), draw=draw)
 
 
 def topk_pvalues(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 _SAMPLE_ROWS = 50
-_LONGEST_FIELD = 1 << 24
 
 # Not among pandas' own markers, but common where numbers are missing; "-" and "." may be honest categories.
 _GAPS = ["?"]
@@ -67,6 +66,8 @@ def _decode(data: bytes, name: str, encoding: str | None) -> str:
     if encoding is None:
         utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
         encoding = "utf-16" if utf16 else "utf-8-sig"
+        if not utf16 and b"\0" in data[:100_000]:
+            raise InputError(f"{name}: is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
     try:
         text = data.decode(encoding)
     except LookupError:
@@ -74,11 +75,9 @@ def _decode(data: bytes, name: str, encoding: str | None) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(
-            f"{name}: is no {error.encoding.upper()} text (byte 0x{data[error.start]:02x} in line {line}); say how it is "
-            "written, such as --encoding latin-1."
+            f"{name}: is no {error.encoding.upper()} text (byte 0x{data[error.start]:02x} in line {line}); say how it "
+            "is written, such as --encoding latin-1."
         ) from None
-    if "\0" in text[:100_000]:
-        raise InputError(f"{name}: is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
     return text
 
 
@@ -102,7 +101,6 @@ def _separator(text: str) -> str:
 
 def _check_rows(text: str, separator: str, name: str) -> tuple[list[str], bool, Any]:
     """Column names, whether they are the file's own, and the decimal sign; every row must be as long as the first."""
-    csv.field_size_limit(_LONGEST_FIELD)
     rows = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
     first: list[str] = []
     sample: list[list[str]] = []

@@ -6,10 +6,10 @@ statistic of 40 standard deviations gives log p near -800, never p = 1 and never
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 EVERYWHERE = np.array([[-np.inf, np.inf]])
 
@@ -65,66 +65,82 @@ def log_survival(value: float, intervals: np.ndarray, mean: float = 0.0, sd: flo
 
 def log_survivals(values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray) -> np.ndarray:
     """`log_survival` of many centred normals at once, each with its own union of intervals."""
-    return _Unions(values, unions, sd).log_survival(np.zeros(len(values)))
+    return _Unions(values, unions).log_survival(np.zeros(len(values)), sd)
 
 
 class _Unions:
-    """Many unions of intervals laid end to end, in units of each one's standard deviation."""
+    """Many values, each with its union of intervals, laid end to end."""
 
-    def __init__(self, values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray) -> None:
+    def __init__(self, values: np.ndarray, unions: Sequence[np.ndarray]) -> None:
         sizes = np.array([len(union) for union in unions], dtype=int)
+        self.values = values
         self.owner = np.repeat(np.arange(len(sizes)), sizes)
         self.starts = np.cumsum(sizes) - sizes
         ends = np.concatenate(unions) if len(unions) else np.empty((0, 2))
-        self.lower, self.upper = (ends / np.asarray(sd)[self.owner, None]).T
-        self.values = values / sd
+        self.lower, self.upper = ends[:, 0], ends[:, 1]
 
-    def log_survival(self, mean: np.ndarray) -> np.ndarray:
-        """Log of the mass beyond each value over the mass of its union, for normals with these means and variance 1."""
+    def log_survival(self, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        """Log of the mass beyond each value over the mass of its union, for normals with these means and deviations."""
         if len(self.starts) == 0:
             return np.empty(0)
-        shift = mean[self.owner]
-        lower, upper, cut = self.lower - shift, self.upper - shift, self.values[self.owner] - shift
+        shift, scale = mean[self.owner], sd[self.owner]
+        lower, upper = (self.lower - shift) / scale, (self.upper - shift) / scale
+        cut = (self.values[self.owner] - shift) / scale
         total = np.logaddexp.reduceat(log_mass(lower, upper), self.starts)
         beyond = np.logaddexp.reduceat(log_mass(np.maximum(lower, cut), np.maximum(upper, cut)), self.starts)
         return np.minimum(beyond - total, 0.0)
 
 
 def confidence_intervals(
-    values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray, level: float = 0.95
+    values: np.ndarray,
+    unions: Sequence[np.ndarray],
+    sd: np.ndarray,
+    spread: np.ndarray | None = None,
+    level: float = 0.95,
 ) -> np.ndarray:
-    """(k, 2) intervals: the means under which each truncated normal puts its value between its two outer quantiles.
+    """(k, 2) intervals for means that cannot be negative, from values seen only inside their unions of intervals.
 
-    The survival function rises with the mean, so each end is one root.
+    `sd` are the standard deviations at mean 0 and `spread` those at a mean as large as the value, if they differ; in
+    between the deviation goes linearly from one to the other. How the chance of missing the mean is divided between the
+    two sides depends on the mean: at 0 there is nothing to miss below, so all of it is on the one side, and the
+    interval leaves out 0 exactly when the one-sided test rejects; far from 0 it is divided evenly. Any such division
+    that shifts steadily gives intervals with the exact level (Puza and O'Neill 2006).
 
-    >>> confidence_intervals(np.array([1.0]), [EVERYWHERE], np.array([1.0])).round(2)
-    array([[-0.96,  2.96]])
+    >>> far = confidence_intervals(np.array([10.0]), [EVERYWHERE], np.array([1.0]))
+    >>> near = confidence_intervals(np.array([1.0]), [EVERYWHERE], np.array([1.0]))
+    >>> far.round(2).tolist(), near.round(2).tolist()
+    ([[8.04, 11.96]], [[0.0, 2.96]])
     """
-    tail = 0.5 * (1.0 - level)
-    twice = _Unions(np.tile(values, 2), [*unions, *unions], np.tile(sd, 2))
-    target = np.repeat([np.log(tail), np.log1p(-tail)], len(values))
-    return (_mean_with_survival(target, twice) * np.tile(sd, 2)).reshape(2, -1).T
-
-
-# Doubling steps away from the value, in standard deviations, after which an end counts as infinite: truncation close to
-# the value makes the likelihood flat.
-_DOUBLINGS = 20
-
-
-def _mean_with_survival(log_target: np.ndarray, unions: _Unions) -> np.ndarray:
-    """The means at which the log survival meets its targets: bracket by doubling, then Illinois steps."""
+    k = len(values)
+    problem = _Unions(np.tile(values, 2), [*unions, *unions])
+    sd, spread = np.tile(sd, 2), np.tile(sd if spread is None else spread, 2)
+    above = np.repeat([True, False], k)
 
     def excess(mean: np.ndarray) -> np.ndarray:
-        return unions.log_survival(mean) - log_target
+        part = np.clip(mean / np.maximum(problem.values, sd), 0.0, 1.0)
+        scale = sd + (spread - sd) * part
+        below = (1.0 - level) * (ndtr(mean / scale) - 0.5)  # the chance of missing a mean this large on the low side
+        target = np.where(above, np.log(1.0 - level - below), np.log1p(-below))
+        return problem.log_survival(mean, scale) - target
 
-    low, high = unions.values - 1.0, unions.values + 1.0
+    return _positive_root(excess, np.maximum(problem.values, 0.0) + sd, sd).reshape(2, k).T
+
+
+# Doublings of the upper bracket, in standard deviations, after which an end counts as infinite.
+_DOUBLINGS = 40
+
+
+def _positive_root(excess: Callable[[np.ndarray], np.ndarray], start: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Where increasing functions cross zero, 0 if they are positive there already: doubling, then Illinois steps."""
+    low, high = np.zeros(len(start)), start
     below, above = excess(low), excess(high)
     for step in 2.0 ** np.arange(_DOUBLINGS):
-        low, high = np.where(below > 0, low - step, low), np.where(above < 0, high + step, high)
-        below, above = excess(low), excess(high)
-        if not ((below > 0) | (above < 0)).any():
+        if not (above < 0).any():
             break
-    never_low, never_high = below > 0, above < 0
+        high = np.where(above < 0, high + step * unit, high)
+        above = excess(high)
+    at_zero, never = below >= 0, above < 0
+    middle = low
     for _ in range(100):
         gap = above - below
         middle = np.where(gap > 0, low - below * (high - low) / np.where(gap > 0, gap, 1.0), 0.5 * (low + high))
@@ -134,12 +150,6 @@ def _mean_with_survival(log_target: np.ndarray, unions: _Unions) -> np.ndarray:
         # Illinois: an end that stays put has its value halved, so that the other end moves too.
         above, below = np.where(left, 0.5 * above, found), np.where(left, found, 0.5 * below)
         low, high = np.where(left, middle, low), np.where(left, high, middle)
-        if np.all((np.abs(found) < 1e-11) | (high - low < 1e-10) | never_low | never_high):
+        if np.all((np.abs(found) < 1e-11) | (high - low < 1e-10 * unit) | at_zero | never):
             break
-    return np.where(never_low, -np.inf, np.where(never_high, np.inf, middle))
-
-
-def confidence_interval(value: float, intervals: np.ndarray, sd: float, level: float = 0.95) -> tuple[float, float]:
-    """One interval; see `confidence_intervals`."""
-    [[low, high]] = confidence_intervals(np.array([value]), [np.asarray(intervals)], np.array([sd]), level)
-    return float(low), float(high)
+    return np.where(at_zero, 0.0, np.where(never, np.inf, middle))

@@ -61,7 +61,7 @@ def _beside_naive(result: Result) -> str:
         return "nor would any have passed by its naive p-value" if not result.rejected.any() else "naively none would"
     believed = f"believing the naive p-values, which forget the selection, {passed} would have passed"
     if lost == 0:
-        return f"{believed}, and {'it stands' if passed == 1 else f'all of these stand'}"
+        return f"{believed}, and {'it stands' if passed == 1 else 'all of these stand'}"
     return f"{believed}, of which {lost} {'does' if lost == 1 else 'do'} not stand"
 
 

@@ -220,18 +220,22 @@ def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSiz
     sd = np.where(varies, laws.sd, 1.0)
     target = response.own.second[0] + response.own.trace**2 / (response.factor.shape[1] - 1)
     whole = np.sqrt(laws.size * target) - laws.mean
-    # The Pearson III law is close enough here, and quick to invert; what it differs by stays.
+    # The Pearson III law is close enough here, and quick to invert; what it differs by at the observed T goes with it.
     offset = gamma_score(laws.standardised, laws.skewness) - score
     step = 1e-3
     rise = gamma_score(laws.standardised + step, laws.skewness) - gamma_score(laws.standardised - step, laws.skewness)
     spread = rise / (2 * step) * np.sqrt(np.maximum(laws.influence - sd**2, 0.0)) / sd
+    centre = gamma_score(np.zeros(len(sd)), laws.skewness)
 
     def size(standardised: np.ndarray) -> np.ndarray:
         share = np.divide(standardised * sd, whole, out=np.zeros(len(sd)), where=varies & (whole > 0))
         return np.sqrt(np.clip(share, 0.0, 1.0))
 
     def at(means: np.ndarray) -> np.ndarray:
-        return size(value_of(means + offset, laws.skewness))
+        # The score of the mean of T exceeds the mean score, by `centre` where there is no dependence and by less and
+        # less the further away: so a mean score of 0 is an effect of 0.
+        part = np.clip(means / np.maximum(score, 1.0), 0.0, 1.0)
+        return size(value_of(means + offset * part + centre / (1.0 + 0.5 * means), laws.skewness))
 
     return EffectSizes(size(laws.standardised), np.where(varies, np.maximum(spread, 1.0), 0.0), at)
 

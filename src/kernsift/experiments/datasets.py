@@ -1,0 +1,248 @@
+"""The data sets of the paper's tables: found, or fetched from where they are public, and checked by SHA-256.
+
+A file is looked for in the folder that was named (`--data-dir`), then in the folder `KERNSIFT_DATA` names, then in the
+cache, and is downloaded into the cache if it is in none of them. The checksum is that of the file the tables were made
+from; another file of the same name is refused, because its numbers would not be comparable.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+_TIMEOUT = 30.0
+# No file of the paper is near this; a page that is no data set may be.
+_LARGEST = 64 * 2**20
+
+
+class DataError(ValueError):
+    """A data set that cannot be used: one sentence that says what to put where."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A public address of a file, or of a zip archive with the file as `member`."""
+
+    url: str
+    member: str | None = None
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file: its name, checksum, the page that describes it, and where it can be had."""
+
+    name: str
+    sha256: str
+    page: str
+    origins: tuple[Origin, ...]
+
+
+_KAGGLE = "https://www.kaggle.com/api/v1/datasets/download/"
+_UCI = "https://archive.ics.uci.edu/"
+
+FILES = {
+    "pulsar": DataFile(
+        "pulsar_stars.csv",
+        "8c1aac8914b05f384f5abf2e36390a45be7dbb37fcddbfd547c73879cfca14ea",
+        _UCI + "dataset/372/htru2",
+        (Origin(_KAGGLE + "pavanraj159/predicting-a-pulsar-star", "pulsar_stars.csv"),),
+    ),
+    "heart": DataFile(
+        "heart.csv",
+        "e31e52eb5ee890c1a11a3baef3df95e8174718d5b94b0a8b77665ec3c07328ff",
+        _UCI + "dataset/45/heart+disease",
+        (Origin(_KAGGLE + "ronitf/heart-disease-uci", "heart.csv"),),
+    ),
+    "wine": DataFile(
+        "winequalityN.csv",
+        "ae21023e87b1d81f4994c011fbbeead69b5b0a23394e46d6f008d6945525c03c",
+        _UCI + "dataset/186/wine+quality",
+        (Origin(_KAGGLE + "rajyellow46/wine-quality", "winequalityN.csv"),),
+    ),
+    "divorce": DataFile(
+        "divorce.csv",
+        "eea58215489e3073d6173a3246e14d741a60bab04ccbd47c1d0a9e6467b2af85",
+        _UCI + "dataset/497/divorce+predictors+data+set",
+        (
+            Origin(_UCI + "static/public/497/divorce+predictors+data+set.zip", "divorce.csv"),
+            Origin(_UCI + "static/public/497/divorce+predictors+data+set.zip", "divorce/divorce.csv"),
+        ),
+    ),
+    "divorce questions": DataFile(
+        "divorce_questions.psv",
+        "fc1ab4256958d8266de1a85c8d4c37871a3f6bef7a386b5b2d0bcaabc90ee0d1",
+        _UCI + "dataset/497/divorce+predictors+data+set",
+        (Origin(_KAGGLE + "andrewmvd/divorce-prediction", "reference.tsv"),),
+    ),
+}
+
+
+def find_file(key: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The path of a data file, downloaded if need be; DataError says what to do when it cannot be had."""
+    wanted = FILES[key]
+    for folder in (data_dir, os.environ.get("KERNSIFT_DATA")):
+        if folder and (path := Path(folder) / wanted.name).is_file():
+            _refuse_other(path, wanted)
+            return path
+    cached = cache_folder() / wanted.name
+    if cached.is_file() and _checksum(cached.read_bytes()) == wanted.sha256:
+        return cached
+    # A cached file that fails its checksum was cut short or damaged: it is fetched again.
+    return _download(wanted, cached)
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: KERNSIFT_CACHE, or the user's cache folder."""
+    given = os.environ.get("KERNSIFT_CACHE")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    return Path(base) / "kernsift"
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _refuse_other(path: Path, wanted: DataFile) -> None:
+    found = _checksum(path.read_bytes())
+    if found != wanted.sha256:
+        raise DataError(
+            f"{path}: is not the file the paper's tables were made from (SHA-256 {wanted.sha256[:12]}... was needed, "
+            f"got {found[:12]}...); it may be cut short or another version: fetch it again from {wanted.page}, "
+            "or remove it to have it downloaded."
+        )
+
+
+def _download(wanted: DataFile, target: Path) -> Path:
+    problems = []
+    for origin in wanted.origins:
+        try:
+            content = _fetch(origin)
+        except (OSError, urllib.error.URLError, zipfile.BadZipFile, KeyError, ValueError) as error:
+            problems.append(f"{origin.url}: {getattr(error, 'reason', None) or error}")
+            continue
+        if _checksum(content) == wanted.sha256:
+            return _keep(content, target)
+        problems.append(f"{origin.url}: holds another file (SHA-256 {_checksum(content)[:12]}...)")
+    raise DataError(
+        f"{wanted.name}: is in no folder that was named and could not be downloaded ({'; '.join(problems)}); "
+        f"put the file, described at {wanted.page}, into {target.parent} or into a folder you name with --data-dir "
+        f"or KERNSIFT_DATA (SHA-256 {wanted.sha256})."
+    )
+
+
+def _fetch(origin: Origin) -> bytes:
+    request = urllib.request.Request(origin.url, headers={"User-Agent": "kernsift"})
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+        content: bytes = answer.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError("is larger than any file of the paper")
+    if origin.member is None:
+        return content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return archive.read(origin.member)
+
+
+def _keep(content: bytes, target: Path) -> Path:
+    """Write beside the target and move into place, so that no reader ever sees half a file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return target
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Numeric features, a class for each row, and the features' names."""
+
+    X: np.ndarray
+    label: np.ndarray
+    names: tuple[str, ...]
+
+
+# file, separator, target column, class of label 1
+_LAYOUT = {
+    "pulsar": (",", "target_class", "1"),
+    "heart": (",", "target", "1"),
+    "wine": (",", "type", "red"),
+    "divorce": (";", "Class", "1"),
+}
+
+
+def load(key: str, data_dir: str | os.PathLike[str] | None = None) -> Labelled:
+    """One of the four tables, rows with missing cells left out."""
+    return _read(find_file(key, data_dir), *_LAYOUT[key])
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, separator: str, target: str, positive: str) -> Labelled:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = csv.reader(file, delimiter=separator)
+    column = header.index(target)
+    whole = [row for row in rows if len(row) == len(header) and all(cell.strip() for cell in row)]
+    label = np.array([int(row[column] == positive) for row in whole])
+    X = np.array([[float(cell) for i, cell in enumerate(row) if i != column] for row in whole])
+    names = tuple(name.strip() for i, name in enumerate(header) if i != column)
+    return Labelled(X, label, names)
+
+
+def divorce_statements(data_dir: str | os.PathLike[str] | None = None) -> dict[str, str]:
+    """The statements of the Divorce questionnaire by column name; empty where their file cannot be had."""
+    try:
+        path = find_file("divorce questions", data_dir)
+    except DataError:
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    parts = (line.split("|", 1) for line in lines if "|" in line)
+    return {f"Atr{number.strip()}": text.strip() for number, text in parts}
+
+
+FEATURES = "celeba_features"
+
+
+def feature_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The folder with image features as .npy files, one row an image: `ref_smile.npy` real, `gen_smile.npy` fake."""
+    for folder in (data_dir, os.environ.get("KERNSIFT_DATA")):
+        if folder and (path := Path(folder) / FEATURES).is_dir():
+            return path
+    raise DataError(
+        f"{FEATURES}: the CelebA features of the paper's table 2 cannot be shipped; put ref_smile.npy (real) and "
+        f"gen_smile.npy (generated), one row an image, into a folder {FEATURES} in the folder you name with --data-dir."
+    )
+
+
+@lru_cache(maxsize=2)
+def load_features(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Features of real and of generated images: two matrices with the same columns."""
+    matrices = []
+    for name in ("ref_smile.npy", "gen_smile.npy"):
+        path = folder / name
+        try:
+            matrix = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{path}: needs to be a .npy file of a matrix of numbers, got {error}.") from error
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or not np.isfinite(matrix).all():
+            raise DataError(f"{path}: needs a matrix of finite numbers, one row an image, got shape {matrix.shape}.")
+        matrices.append(matrix.astype(float))
+    real, fake = matrices
+    if real.shape[1] != fake.shape[1]:
+        raise DataError(f"{folder}: both files need the same columns, got {real.shape[1]} and {fake.shape[1]}.")
+    return real, fake

@@ -1,0 +1,100 @@
+"""One HTML page that puts the paper and the run side by side; it stands alone, pictures included."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernsift.experiments.configurations import Artefact
+from kernsift.experiments.figures import statements_of
+from kernsift.experiments.published import DIVORCE_TABLE
+from kernsift.experiments.records import Records
+from kernsift.experiments.summary import DISTANCE, ERRORS, Row
+
+if TYPE_CHECKING:
+    from kernsift.experiments.reproduce import Reproduction
+
+_TEMPLATE = "page.html.j2"
+
+
+def write_page(
+    result: Reproduction, records: Records, figures: Mapping[str, str], folder: Path, data_dir: str | None, seed: int
+) -> Path:
+    """Write `index.html` into the folder."""
+    try:
+        import jinja2
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("the page needs Jinja2: pip install 'kernsift[reproduce]'.") from error
+    template = resources.files("kernsift.experiments").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    judged = [row for row in result.rows if row.agrees is not None]
+    text = environment.from_string(template).render(
+        date=datetime.date.today().isoformat(),
+        result=result,
+        seed=seed,
+        judged=judged,
+        agreed=sum(row.agrees is True for row in judged),
+        strays=[row for row in judged if row.agrees is False],
+        limit=ERRORS,
+        distance=DISTANCE,
+        artefacts=[
+            _section(artefact, result, records, figures, folder, data_dir, seed) for artefact in result.artefacts
+        ],
+    )
+    path = folder / "index.html"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _section(
+    artefact: Artefact,
+    result: Reproduction,
+    records: Records,
+    figures: Mapping[str, str],
+    folder: Path,
+    data_dir: str | None,
+    seed: int,
+) -> dict[str, Any]:
+    picture = (folder / f"{figures[artefact.name]}.svg").read_bytes()
+    rows = [row for row in result.rows if row.artefact == artefact.name]
+    section: dict[str, Any] = {
+        "name": artefact.name,
+        "title": artefact.title,
+        "note": artefact.note,
+        "picture": "data:image/svg+xml;base64," + base64.b64encode(picture).decode(),
+        "measures": list(dict.fromkeys(row.measure for row in rows)),
+        "lines": _lines(rows),
+        "printed": any(row.paper is not None for row in rows),
+        "ours": {method.name for setting in artefact.settings for method in setting.methods if method.ours},
+    }
+    if artefact.kind == "pvalues":
+        finished = {s.label: list(records.of(artefact, s, seed, result.trials)) for s in artefact.settings}
+        section["statements"] = [
+            (text, {name: _short(p) for name, p in values.items()})
+            for text, values in statements_of(finished, artefact, data_dir)
+        ]
+        section["methods"] = list(dict.fromkeys(row.method for row in rows))
+        section["published"] = DIVORCE_TABLE
+    return section
+
+
+def _short(p: float) -> str:
+    return "<0.01" if p < 0.01 else f"{p:.2f}"
+
+
+def _lines(rows: list[Row]) -> list[dict[str, Any]]:
+    """A line per setting and method, with its rows by measure."""
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        line = lines.setdefault(
+            (row.setting, row.method),
+            {"setting": row.setting, "method": row.method, "seconds": row.seconds, "cells": {}},
+        )
+        line["cells"][row.measure] = row
+    return list(lines.values())

@@ -1,0 +1,156 @@
+"""From trials to a table: a row per setting, method and measure, with the paper's number beside it."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from kernsift.experiments.configurations import Artefact, Setting
+from kernsift.experiments.reasons import reason_for
+from kernsift.experiments.trials import Values
+
+# The agreement that is asked for: within 3 standard errors, the paper's and ours together, or within 0.03.
+ERRORS, DISTANCE = 3.0, 0.03
+_PAPER_TRIALS = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number.
+
+    `seconds` is the mean time of the method in a trial. `paper_error` is the standard error of the printed number,
+    taken as binomial over the paper's 100 trials and the features a trial has; `errors_apart` is the difference in
+    units of both standard errors together.
+    """
+
+    artefact: str
+    setting: str
+    method: str
+    measure: str
+    mean: float
+    standard_error: float
+    trials: int
+    seconds: float
+    paper: float | None = None
+    paper_error: float | None = None
+    counted: bool = False
+    reason: str = ""
+
+    @property
+    def errors_apart(self) -> float | None:
+        if self.paper is None or self.paper_error is None:
+            return None
+        spread = math.hypot(self.standard_error, self.paper_error)
+        if spread == 0:
+            return 0.0 if self.mean == self.paper else math.copysign(math.inf, self.mean - self.paper)
+        return (self.mean - self.paper) / spread
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the number agrees with the printed one; None where none was printed for the same data."""
+        apart = self.errors_apart
+        if apart is None or self.paper is None or not self.counted:
+            return None
+        return abs(apart) <= ERRORS or abs(self.mean - self.paper) <= DISTANCE
+
+
+def summarise(artefact: Artefact, setting: Setting, finished: Iterable[tuple[int, Values]]) -> list[Row]:
+    """The rows of one setting, its trials in order."""
+    trials = [values for _, values in finished]
+    rows: list[Row] = []
+    for method in setting.methods:
+        mine = [values[method.name] for values in trials]
+        if mine:
+            seconds = math.fsum(values["seconds"] for values in mine) / len(mine)
+            rows += _rows(artefact, setting, method.name, mine, seconds)
+    return rows
+
+
+def _rows(artefact: Artefact, setting: Setting, method: str, mine: list[dict[str, Any]], seconds: float) -> list[Row]:
+    place = (artefact.name, setting.label, method)
+    if artefact.kind == "law":
+        pooled = np.concatenate([values["statistics"] for values in mine])
+        return [Row(*place, name, *pair, len(mine), seconds) for name, pair in _shape(pooled).items()]
+    measures = [name for name, value in mine[0].items() if name != "seconds" and not isinstance(value, list)]
+    rows = []
+    for measure in measures:
+        numbers = [float(values[measure]) for values in mine]
+        mean, error = _mean_and_error(numbers)
+        printed = artefact.paper.get((method, setting.label, measure))
+        paper_error = None if printed is None else _paper_error(artefact, setting, measure, printed, numbers)
+        reason = reason_for(*place, measure)
+        rows.append(
+            Row(*place, measure, mean, error, len(numbers), seconds, printed, paper_error, artefact.counted, reason)
+        )
+    return rows
+
+
+def _mean_and_error(numbers: list[float]) -> tuple[float, float]:
+    mean = math.fsum(numbers) / len(numbers)
+    if len(numbers) < 2:
+        return mean, 0.0
+    variance = math.fsum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
+    return mean, math.sqrt(variance / len(numbers))
+
+
+def _paper_error(artefact: Artefact, setting: Setting, measure: str, printed: float, numbers: list[float]) -> float:
+    if measure == "significant":
+        # One trial was printed: it varies as our trials do.
+        return float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
+    features = _features(artefact, setting)
+    count = {"TPR": features, "FPR": max(artefact.k - features, 1)}.get(measure, 1)
+    return math.sqrt(printed * (1.0 - printed) / (_PAPER_TRIALS * count))
+
+
+_TRUE_FEATURES = {"pulsar": 8, "heart": 13, "wine": 12}
+
+
+def _features(artefact: Artefact, setting: Setting) -> int:
+    """How many true features a trial has."""
+    return _TRUE_FEATURES.get(setting.problem.split(",")[0], 10)
+
+
+def _shape(sample: np.ndarray) -> dict[str, tuple[float, float]]:
+    """How far from normal a sample is: value and standard error (that of a normal sample for the last two)."""
+    n = len(sample)
+    mean, sd = float(sample.mean()), float(sample.std(ddof=1))
+    distance = float(stats.kstest((sample - mean) / sd, "norm").statistic)
+    return {
+        "mean": (mean, sd / math.sqrt(n)),
+        "standard deviation": (sd, sd / math.sqrt(2 * n)),
+        "skewness": (float(stats.skew(sample)), math.sqrt(6 / n)),
+        "distance from normal": (distance, 0.0),
+    }
+
+
+COLUMNS = (
+    "artefact",
+    "setting",
+    "method",
+    "measure",
+    "mean",
+    "standard_error",
+    "trials",
+    "seconds",
+    "paper",
+    "errors_apart",
+    "agrees",
+)
+
+
+def write_csv(rows: list[Row], path: Path) -> None:
+    """The table as CSV; numbers in full, so that equal runs give equal files (but for the seconds)."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in rows:
+            values = [getattr(row, name) for name in COLUMNS]
+            values[COLUMNS.index("seconds")] = f"{row.seconds:.4f}"
+            writer.writerow(["" if value is None else value for value in values])

@@ -1,0 +1,216 @@
+"""The report: one HTML file that needs nothing else, says the verdict first, and can be shown to anybody.
+
+The result is summarised into plain values, and a template renders them. Names and values are data: the template
+escapes them, and the page's content security policy lets only the script and the style sheet written here run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernsift import wording
+from kernsift.drawing import draw_effect, draw_picture, draw_pvalues, draw_scores
+from kernsift.pictures import MOST_PICTURES, Bars, Boxes, Histogram, Picture
+
+if TYPE_CHECKING:
+    from kernsift.result import Result
+
+_TITLES = {
+    "compare": "What differs between the two samples",
+    "relate": "What the response depends on",
+    "screen": "Which data sets deviate from the reference",
+}
+_CALLS = {"compare": "compare(X, Y", "relate": "relate(X, y", "screen": "screen(reference, candidates"}
+
+
+def report(result: Result, *, title: str | None = None, command: str | None = None) -> str:
+    """The whole page."""
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("The report needs Jinja2: pip install 'kernsift[report]'.") from error
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    style, script = _asset("report.css"), _asset("report.js")
+    rows = _rows(result)
+    for row in rows:
+        row["ruler"], row["picture"] = Markup(row["ruler"]), Markup(row["picture"])
+    return environment.get_template("report.html.j2").render(
+        title=title or _TITLES.get(result.question, "Result"),
+        policy=_policy(script, style),
+        style=Markup(style),
+        script=Markup(script),
+        verdict=_verdict(result),
+        notes=list(result.notes),
+        rows=rows,
+        has_effects=result.effects is not None,
+        correction=result.correction.upper() if result.correction else "",
+        noun=wording.things(result.question, 1),
+        scores_pictures=[Markup(draw_scores(result, narrow=narrow)) for narrow in (False, True)],
+        pvalues_pictures=[Markup(draw_pvalues(result, narrow=narrow)) for narrow in (False, True) if result.names],
+        undrawn=max(0, len(result.names) - MOST_PICTURES),
+        settings=_settings(result),
+        versions=_versions(),
+        line=command or line_of_code(result),
+        words=_glossary(result),
+    )
+
+
+def _asset(name: str) -> str:
+    return (files("kernsift") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str, style: str) -> str:
+    """Nothing is loaded from anywhere; the one script and the one style sheet are known by their hashes."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+# What the page says --------------------------------------------------------------------------------------------------
+
+
+def _verdict(result: Result) -> dict[str, Any]:
+    passed, lost = wording.fooled(result)
+    selected_all = len(result.selected) == len(result.scores)
+    return {
+        "found": int(result.rejected.sum()),
+        "selected": len(result.selected),
+        "all": len(result.scores),
+        "sentence": wording.verdict(result),
+        "naive": passed,
+        "lost": lost,
+        "show_naive": not selected_all and result.settings.get("test") != "naive" and len(result.selected) > 0,
+    }
+
+
+def _rows(result: Result) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for row, name in enumerate(result.names):
+        picture = result.pictures[row] if row < len(result.pictures) else None
+        effect = None if result.effects is None else float(result.effects[row])
+        ends = None if result.intervals is None else (float(result.intervals[row, 0]), float(result.intervals[row, 1]))
+        rows.append(
+            {
+                "rank": row + 1,
+                "name": name,
+                "stands": bool(result.rejected[row]),
+                "score": float(result.scores[result.selected[row]]),
+                "effect": effect,
+                "ends": ends,
+                "ruler": "" if effect is None else draw_effect(effect, ends),
+                "p": _p(result.pvalues[row]),
+                "naive": _p(result.naive_pvalues[row]),
+                "adjusted": _p(result.adjusted_pvalues[row]),
+                "picture": "" if picture is None else draw_picture(picture),
+                "caption": "" if picture is None else _caption(picture),
+                "series": _series(picture),
+            }
+        )
+    return rows
+
+
+def _p(value: float) -> dict[str, Any]:
+    return {"value": float(value), "text": wording.p_text(float(value))}
+
+
+def _series(picture: Picture | None) -> tuple[str, ...]:
+    return picture.series if isinstance(picture, Histogram | Bars) else ()
+
+
+def _caption(picture: Picture) -> str:
+    if isinstance(picture, Histogram):
+        return f"{picture.label}: shares in {len(picture.edges) - 1} bins (the outermost 1 % of values not drawn)"
+    if isinstance(picture, Bars):
+        return f"{picture.label}: share of each value"
+    if isinstance(picture, Boxes):
+        return f"{picture.label} by {picture.by}: box from quartile to quartile, line from 5 to 95 %"
+    return f"{picture.against} (upright) against {picture.label}: points, median and quartiles"
+
+
+def _settings(result: Result) -> list[tuple[str, str]]:
+    shown = {name: _shown(value) for name, value in result.settings.items() if value is not None}
+    rows = {"rows": ", ".join(f"{count:,}" for count in result.rows)} if result.rows else {}
+    level = {"alpha": f"{result.alpha:g}", "correction": result.correction or "none"}
+    seed = {"seed": "a generator was passed in" if result.seed is None else str(result.seed)}
+    size = {"features": f"{len(result.scores):,}"}
+    return list({"question": result.question, **rows, **size, **shown, **level, **seed}.items())
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _versions() -> list[tuple[str, str]]:
+    found = [("Python", platform.python_version())]
+    for package in ("kernsift", "numpy", "scipy", "scikit-learn", "narwhals"):
+        try:
+            found.append((package, version(package)))
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def line_of_code(result: Result) -> str:
+    """The line of Python that gives the result again."""
+    arguments: dict[str, Any] = dict(result.settings)
+    arguments.pop("k" if arguments.get("threshold") is not None else "threshold", None)
+    arguments |= {"alpha": result.alpha, "correction": result.correction, "random_state": result.seed}
+    listed = ", ".join(f"{name}={_literal(value)}" for name, value in arguments.items())
+    call = _CALLS.get(result.question, f"{result.question}(")
+    line = f"kernsift.{call}, {listed})"
+    return line if result.seed is not None else line + "  # random_state: the generator that was passed in"
+
+
+def _literal(value: Any) -> str:
+    text = repr(np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value)
+    return text if len(text) <= 200 else "..."
+
+
+def _glossary(result: Result) -> Mapping[str, str]:
+    """What the words mean, for somebody who is no statistician."""
+    noun = wording.things(result.question, 1)
+    words = {
+        "Score": f"How strongly a {noun} stands out in this data. The {noun}s with the largest scores were selected.",
+        "Selected": f"Kept for a closer look because the score was among the best. Even if no {noun} mattered, some "
+        "would have the largest scores.",
+        "p-value": "If nothing were going on, how often would chance alone give evidence as strong as this? A small "
+        "value makes chance a poor explanation. It is not the probability that the finding is wrong.",
+        "Selective p-value": "A p-value that takes into account that the same data were used to pick what is tested. "
+        "This is the one to believe.",
+        "Naive p-value": "The p-value that forgets the picking. It is too small: the best of many look good by luck. "
+        "It is shown only for comparison.",
+        "Corrected p-value": "The selective p-value made larger because several are tested. "
+        + _CORRECTIONS.get(result.correction or "", "No correction was asked for."),
+        "Stands": f"The corrected p-value is at most {result.alpha:g}, the level that was chosen beforehand.",
+    }
+    if result.effects is not None:
+        words["Effect"] = (
+            "How large it is, from 0 (nothing) to 1 (as strong as can be), apart from how sure one is of it. The "
+            f"interval covers the true value in {100 * (1 - result.alpha):g} % of such analyses, selection included."
+        )
+    return words
+
+
+_CORRECTIONS = {
+    "bh": "Benjamini and Hochberg's way: among what stands, the expected share of false findings is kept at the level.",
+    "by": "Benjamini and Yekutieli's way: among what stands, the expected share of false findings is kept at the "
+    "level, however the features hang together.",
+    "holm": "Holm's way: the chance of even one false finding is kept at the level.",
+}
