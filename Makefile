@@ -14,16 +14,16 @@ PY := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench power clean distclean
+.PHONY: help demo test test-oldest lint types docs dist bench power clean distclean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
-demo: $(VENV)/.installed-plot  ## see the package at work on made-up data
+demo: $(VENV)/.installed-plot  ## see the package at work on data that comes with scikit-learn
 	@$(PY) -m kernsift demo
 
 test: lint types  ## lint, types, then all tests and doctests
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q -rs
 
 lint: $(VENV)/.installed-test  ## ruff: rules and formatting
 	@$(PY) -m ruff check .
@@ -32,6 +32,25 @@ lint: $(VENV)/.installed-test  ## ruff: rules and formatting
 types: $(VENV)/.installed-test  ## mypy on the package
 	@$(PY) -m mypy
 
+test-oldest:  ## the quick tests with the oldest versions of every dependency, in .venv-oldest
+	@rm -rf .venv-oldest
+	@$(MAKE) -s VENV=.venv-oldest .venv-oldest/bin/python
+	@.venv-oldest/bin/python -m pip install -qq --requirement tests/oldest.txt
+	@.venv-oldest/bin/python -m pip install -qq --no-deps --editable .
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n auto -q -m 'not slow'
+
+docs: $(VENV)/.installed-docs  ## build the documentation, run every example in it: docs/_build/html
+	@rm -rf docs/_build docs/gallery docs/api/generated
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+dist: $(PY)  ## build wheel and sdist, and try both in empty environments
+	@rm -rf dist
+	@$(PY) -m pip install -qq 'build>=1.2'
+	@$(PY) -m build --outdir dist . >/dev/null
+	@sh tests/install.sh $(PY) dist/*.whl
+	@sh tests/install.sh $(PY) dist/*.tar.gz
+
 bench: $(VENV)/.installed-bench  ## time the package against others
 	@$(PY) benchmarks/bench.py
 
@@ -39,11 +58,12 @@ power: $(VENV)/.installed-bench  ## compare power and error rates with others
 	@$(PY) benchmarks/power.py
 
 clean:  ## remove caches and build output
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage .coverage.*
+	@rm -rf build dist docs/_build docs/gallery docs/api/generated
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage .coverage.*
 	@find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## remove .venv too
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) .venv-oldest
 
 # One stamp for each set of extras; it is older than pyproject.toml exactly when the installation may be out of date.
 $(VENV)/.installed-%: pyproject.toml $(PY)

@@ -37,7 +37,7 @@ from kernsift.selection import TopK
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
 ALPHA = 0.05
-_TRIALS = {"paper": 200, "bh": 200, "peers": 200, "null": 2000, "intervals": 200}
+_TRIALS = {"paper": 200, "bh": 200, "peers": 200, "null": 1000, "intervals": 200}
 PARTS = tuple(_TRIALS)
 
 
@@ -166,19 +166,19 @@ def intervals_trial(problem: Problem, method: str, rng: np.random.Generator, see
     """Whether 95% intervals of the selected features cover, true and null ones apart, for two k."""
     family, data = problems.family_of(problem), problem.draw(rng)
     settings = dict(INTERVAL_METHODS[method])
+    setup = targets.set_up(problem, data, seed, **settings)
+    scores = setup.scores()
+    if settings.get("estimator") == "cross":
+        aims = targets.cross_targets(targets.set_up(problem, data, seed, **settings), problem, family)
+    else:
+        aims = targets.kernel_targets(family, scores, "adaptive" in setup.door.estimator_options)
     figures: dict[str, Figure] = {}
     for k in (10, 30):
-        setup = targets.set_up(problem, data, seed, k=k, **settings)
-        scores = setup.scores()
+        setup.door.k = k
         result = setup.answer(scores)
         if result.intervals is None:
             return {}
-        if settings.get("estimator") == "cross":
-            again = targets.set_up(problem, data, seed, k=k, **settings)
-            aim = targets.cross_targets(again, problem, family)
-        else:
-            aim = targets.kernel_targets(family, scores, "adaptive" in setup.door.estimator_options)
-        aim, true = aim[result.selected], problem.true[result.selected]
+        aim, true = aims[result.selected], problem.true[result.selected]
         low, high = aim < result.intervals[:, 0] - 1e-9, aim > result.intervals[:, 1] + 1e-9
         figures |= {
             f"k={k} true": pooled(~low & ~high, true),

@@ -104,10 +104,10 @@ False discovery rate of the same calls; BH promises 5% times the share of nulls,
 {wrong}
 
 The others, on the same data ({peers.trials()} trials). Mutual information has no p-value: its ten best features are
-taken, which tells it a number nobody knows, and its false discovery rate is what is left of the ten. Knockoffs (Gaussian
-model-X, lasso coefficients) at q = 0.05 can only answer with twenty features or more, or with none, so with ten true ones
-they stay silent; q = 0.1 is shown beside it. `f_classif` is the analysis of variance, exact for the mean shift and blind
-to what leaves the mean alone. "Multi" is the paper's test with k = 30, its p-values corrected by BH.
+taken, which tells it a number nobody knows, and its false discovery rate is what is left of the ten. Knockoffs
+(Gaussian model-X, lasso coefficients) at q = 0.05 can only answer with twenty features or more, or with none, so with
+ten true ones they stay silent; q = 0.1 is shown beside it. `f_classif` is the analysis of variance, exact for the mean
+shift and blind to what leaves the mean alone. "Multi" is the paper's test with k = 30, corrected by BH.
 
 {theirs}
 

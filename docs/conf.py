@@ -79,6 +79,8 @@ _ENTRY = re.compile(r"^(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)*) : (?P<text>.*)$")
 
 def describe_entries(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """`name : description` is how entries are written here; numpydoc would take the first line of it for a type."""
+    if not str(getattr(obj, "__module__", "")).startswith("kernsift"):
+        return  # inherited from scikit-learn
     section, out = "", []
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if following and set(following) == {"-"}:

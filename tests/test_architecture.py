@@ -47,6 +47,7 @@ ORDER = [
     "output",
     "options",
     "demo",
+    "experiments",
     "cli",
     "__init__",
     "__main__",

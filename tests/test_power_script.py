@@ -65,7 +65,7 @@ def test_the_whole_page_from_two_lines_a_part(power, tmp_path):
                 "null": tuple(f"{k} at {level}" for k in ("k=1", "k=d/3", "k=d-1") for level in (0.05, 0.01)),
                 "intervals": ("k=10 true", "k=10 null", "k=30 true", "k=30 null", "k=30 width"),
             }.get(part, ("tpr", "fdr", "seconds"))
-            record.put(cell, {name: (0.5, 0.1, 2) for name in names})
+            record.put(cell, dict.fromkeys(names, (0.5, 0.1, 2)))
     power.main(["page", "--folder", str(folder)])
     page = (tmp_path / "power.md").read_text(encoding="utf-8")
     assert page.count("\n## ") == 4

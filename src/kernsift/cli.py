@@ -6,7 +6,6 @@ immediate.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernsift.options import common, group_option, number_or_word, option_values, split_names
+from kernsift.options import Question, common, group_option, number_or_word, option_values, split_names
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -56,7 +55,7 @@ def app() -> None:
     pass
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(cls=Question, epilog=_EXIT_CODES)
 @click.argument("first", type=click.Path())
 @click.argument("second", type=click.Path())
 @group_option
@@ -90,7 +89,7 @@ def compare(first: str, second: str, **given: Any) -> None:
     _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(cls=Question, epilog=_EXIT_CODES)
 @click.argument("file", type=click.Path())
 @click.option("--target", "-t", required=True, multiple=True, metavar="COLUMN", help="The response; may be repeated.")
 @click.option(
@@ -128,7 +127,7 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
     _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": file, "y": "--target"})
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(cls=Question, epilog=_EXIT_CODES)
 @click.argument("reference", type=click.Path())
 @click.argument("candidates", type=click.Path(), nargs=-1, required=True)
 @common
@@ -171,14 +170,13 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 def demo(seed: int, report: str | None, debug: bool) -> None:
     """See it at work on data that comes with scikit-learn: tumour measurements, hidden among shuffled copies."""
     from kernsift.demo import run
-    from kernsift.output import working, write_whole
+    from kernsift.output import show, working, write_whole
 
     with working("looking for the measurements that differ"):
         shown = run(seed)
-    click.echo(shown.text(_width()))
     if report:
         write_whole(report, shown.result.to_html(command=f"kernsift demo --seed {seed}"))
-        click.echo(f"\nReport: {report}")
+    show(shown.text(_width()) + (f"\n\nReport: {report}\n" if report else "\n"))
 
 
 @app.command(
@@ -291,7 +289,7 @@ def _labels(first: str, second: str) -> tuple[str, str]:
 
 def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask, then put the answer where it was wanted."""
-    from kernsift.output import as_csv, as_json, working, write_whole
+    from kernsift.output import as_csv, as_json, show, working, write_whole
     from kernsift.tables import InputError
 
     if given["as_json"] and given["as_csv"]:
@@ -310,7 +308,7 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
         return
     if whole is None and given["quiet"] and given["report"]:
         return
-    click.echo(whole if whole is not None else _terminal(result, given), nl=whole is None)
+    show(whole if whole is not None else _terminal(result, given) + "\n")
 
 
 def _command(result: Result, seed: int | None) -> str:
@@ -363,8 +361,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: click.echo(f"note: {message}", err=True)
-            code = app.main(_ARGV, prog_name="kernsift", standalone_mode=False)
-        sys.stdout.flush()
+            code = app.main(_ARGV or ["--help"], prog_name="kernsift", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -374,10 +371,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{error.format_message()}{where}", 2, debug)
     except (KeyboardInterrupt, click.Abort):
         return _complain("interrupted.", 130, False)
-    except BrokenPipeError:
-        # The reader of the pipe had enough; Python would complain once more when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except ModuleNotFoundError as error:
         text = str(error)
         return _complain(text if "pip install" in text else f"{text}: pip install {error.name}.", 3, debug)

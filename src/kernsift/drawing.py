@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernsift.pictures import Bars, Boxes, Cloud, Histogram, Picture
+from kernsift.pictures import Bars, Boxes, Cloud, Histogram, Picture, usual_range
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -135,7 +135,7 @@ def _cloud(picture: Cloud) -> str:
 
 
 def _trimmed(values: Sequence[float]) -> tuple[float, float]:
-    low, high = np.quantile(values, [0.005, 0.995])
+    low, high = usual_range(np.asarray(values))
     pad = 0.03 * (high - low)
     return float(low - pad), float(high + pad)
 

@@ -52,8 +52,11 @@ def read_file(path: str, *, encoding: str | None = None) -> Loaded:
     """Read a table from CSV, TSV, Parquet, Feather, Excel or NumPy files; "-" is standard input."""
     _pandas()
     name = "standard input" if path == "-" else path
-    source = _bytes(path)
-    kind = _kind(source, name)
+    with _bytes(path) as source:
+        return _read(source, name, _kind(source, name), encoding)
+
+
+def _read(source: Any, name: str, kind: str, encoding: str | None) -> Loaded:
     try:
         if kind == "text":
             text = read_text(source.read(), name, encoding)
@@ -67,21 +70,18 @@ def read_file(path: str, *, encoding: str | None = None) -> Loaded:
         raise InputError(f"{name}: does not fit into memory; choose fewer rows or columns first.") from None
     except Exception as error:  # what the readers raise on a broken file is not listed anywhere
         raise InputError(f"{name}: could not be read as {kind} ({_first_line(error)}).") from error
-    finally:
-        source.close()
 
 
 def read_arrays(path: str, *, encoding: str | None = None) -> dict[str, Loaded]:
     """Data sets by name: every array of an .npz, or the one table of any other file under the file's name."""
-    stem = "standard input" if path == "-" else Path(path).name.split(".")[0] or path
-    source = _bytes(path)
-    if _kind(source, path) != "NumPy archive":
-        source.close()
-        if path == "-":
-            raise InputError("standard input: can be the reference, but no candidate; write it to a file.")
-        return {stem: read_file(path, encoding=encoding)}
+    stem = Path(path).name.split(".")[0] or path
+    if path == "-":
+        raise InputError("standard input: can be the reference, but no candidate; write it to a file.")
     _pandas()
-    with source:
+    with _bytes(path) as source:
+        kind = _kind(source, path)
+        if kind != "NumPy archive":
+            return {stem: _read(source, path, kind, encoding)}
         arrays = _open_npz(source, path)
     if len(arrays) == 1:
         return {stem: _array_table(next(iter(arrays.values())), path)}
@@ -189,7 +189,7 @@ def _read_excel(source: Any, name: str) -> Loaded:
     pd = _pandas()
     with pd.ExcelFile(source, engine="openpyxl") as book:
         sheets = book.sheet_names
-        frame = book.parse(sheets[0])
+        frame = pd.read_excel(book, sheet_name=sheets[0])
     if frame.empty:
         raise InputError(f"{name}: the first sheet, '{sheets[0]}', holds no table; move it to the front.")
     frame.columns = [str(column) for column in frame.columns]

@@ -47,7 +47,7 @@ def choose(
     """The columns all files share and the user wants; `keep` names those that must stay (response, groups)."""
     notes = [note for file in files for note in file.notes]
     shared, missing = _shared(files)
-    wanted = match("--columns", columns, shared, files[0].name) if columns else shared
+    wanted = set(match("--columns", columns, shared, files[0].name) if columns else shared)
     unwanted = set(match("--exclude", exclude, [*shared, *missing], files[0].name)) - set(keep)
     for name in keep:
         if name not in shared:
@@ -78,7 +78,8 @@ def _shared(files: Sequence[Loaded]) -> tuple[list[str], list[str]]:
         file.frame.columns = [str(name) for name in file.frame.columns]
         if not (files[0].named and file.named) and file.frame.shape[1] == len(first):
             file.frame.columns = first  # by position, where one of the two has no names
-    everywhere = [name for name in first if all(name in file.frame.columns for file in files)]
+    others = [set(file.frame.columns) for file in files[1:]]
+    everywhere = [name for name in first if all(name in known for known in others)]
     if not everywhere:
         other = files[1] if len(files) > 1 else files[0]
         raise InputError(
@@ -86,7 +87,7 @@ def _shared(files: Sequence[Loaded]) -> tuple[list[str], list[str]]:
             f"{quoted(other.frame.columns)}."
         )
     anywhere = dict.fromkeys(name for file in files for name in file.frame.columns)
-    return everywhere, [name for name in anywhere if name not in set(everywhere)]
+    return everywhere, list(anywhere.keys() - set(everywhere)) if len(anywhere) > len(everywhere) else []
 
 
 def match(option: str, patterns: Iterable[str], names: Sequence[str], where: str) -> list[str]:

@@ -76,40 +76,97 @@ def _groups(context: click.Context, parameter: click.Parameter, values: Sequence
     return found
 
 
+class Question(click.Command):
+    """A command whose --help lists its options by what they are about."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {str(option.name): option.get_help_record(ctx) for option in self.get_params(ctx)}
+        named = {name for names in _SECTIONS.values() for name in names}
+        own = [name for name, parameter in zip(records, self.get_params(ctx), strict=True) if parameter.required]
+        rest = [name for name in records if name not in named and name not in own]
+        for title, names in {"Required": own, **_SECTIONS, "Other": rest}.items():
+            shown = [record for name in names if (record := records.get(name)) is not None and record[0][0] == "-"]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+
+_SECTIONS = {
+    "Columns": ["columns", "exclude", "group", "response", "missing", "encoding"],
+    "What is kept, and when it stands": ["k", "threshold", "alpha", "correction"],
+    "Method": ["estimator", "test", "kernel", "bandwidth", "option", "seed"],
+    "Output": ["as_json", "as_csv", "output", "report", "quiet"],
+}
+
 group_option = click.option(
     "--group",
     multiple=True,
     callback=_groups,
     metavar="NAME=COLUMN,...",
-    help="Columns that count as one feature; may be repeated.",
+    help="Columns that count as one feature, such as position=lat,lon; may be repeated.",
 )
-k_option = HowMany()
 
 _OPTIONS: list[Callable[..., Any]] = [
-    click.option("--columns", multiple=True, metavar="NAMES", help="Only these columns (commas; * and ? work)."),
-    click.option("--exclude", multiple=True, metavar="NAMES", help="All but these columns."),
     click.option(
-        "--k", type=k_option, default="auto", help="Keep this many: 5, 0.1, 10%, all.  [default: 10 or fewer]"
+        "--columns",
+        multiple=True,
+        metavar="NAME,...",
+        help="Only these columns; * and ? stand for any letters. A column named here is never left out by a guess.",
     ),
-    click.option("--threshold", type=float, metavar="SD", help="Instead of --k: keep scores of this many deviations."),
-    click.option("--alpha", type=float, default=0.05, show_default=True, help="The level of the tests."),
+    click.option("--exclude", multiple=True, metavar="NAME,...", help="All but these columns."),
+    click.option(
+        "--k",
+        type=HowMany(),
+        default="auto",
+        help="Keep the best: a number, a share (0.1 or 10%), or all, which tests everything.  [default: 10, or all if "
+        "fewer]",
+    ),
+    click.option(
+        "--threshold", type=float, metavar="SD", help="Instead of --k: keep scores of at least so many deviations."
+    ),
+    click.option(
+        "--alpha", type=float, metavar="LEVEL", default=0.05, show_default=True, help="The level of the tests."
+    ),
     click.option(
         "--correction",
         type=click.Choice(CORRECTIONS),
         default="bh",
         show_default=True,
-        help="For testing several: bh (share of false finds), by (the same, any dependence), holm (no false find).",
+        help="For testing several at once. bh: of what stands, at most a share alpha is false on average. by: the same "
+        "under any dependence. holm: with probability 1 - alpha nothing that stands is false.",
     ),
     click.option(
-        "--estimator", type=click.Choice(ESTIMATORS), default="complete", show_default=True, help="The score."
+        "--estimator",
+        type=click.Choice(ESTIMATORS),
+        default="complete",
+        show_default=True,
+        help="The score. complete: from all pairs of rows, the strongest. cross: one part of the rows finds the "
+        "difference, another measures it. incomplete, block, linear: the paper's, from some of the pairs.",
     ),
-    click.option("--test", type=click.Choice(TESTS), default="exact", show_default=True, help="The p-value."),
-    click.option("--kernel", type=click.Choice(KERNELS), default="gaussian", show_default=True, help="What is near."),
     click.option(
-        "--bandwidth", default="auto", show_default=True, help="How near: auto, adaptive, median, joint, a number."
+        "--test",
+        type=click.Choice(TESTS),
+        default="exact",
+        show_default=True,
+        help="The p-value. exact: given that the feature itself was selected. multiscale: the paper's bootstrap. "
+        "polyhedral: given the whole selected set. naive: as if nothing had been selected; wrong, for comparison.",
     ),
     click.option(
-        "--option", multiple=True, metavar="NAME=VALUE", help="Of the estimator or the test: replicates=5000."
+        "--kernel",
+        type=click.Choice(KERNELS),
+        default="gaussian",
+        show_default=True,
+        help="What counts as near. linear sees only means; gaussian, laplace and imq see any difference.",
+    ),
+    click.option(
+        "--bandwidth",
+        metavar="WIDTH",
+        default="auto",
+        show_default=True,
+        help="How near: adaptive (two looks), median, joint, or a number in the units of the columns.",
+    ),
+    click.option(
+        "--option", multiple=True, metavar="NAME=VALUE", help="Of the estimator or the test, such as replicates=5000."
     ),
     click.option(
         "--missing",
@@ -119,18 +176,23 @@ _OPTIONS: list[Callable[..., Any]] = [
         help="Rows with missing values: complain, or leave them out.",
     ),
     click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1.  [default: utf-8]"),
-    click.option("--seed", type=click.IntRange(min=0), help="The same seed gives the same answer."),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="The same seed gives the same answer.  [default: by chance, and told]",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print everything as JSON."),
     click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV."),
     click.option("--output", "-o", type=click.Path(), metavar="FILE", help="Write there instead of printing."),
     click.option("--report", type=click.Path(), metavar="FILE", help="Also write one HTML file to show around."),
-    click.option("--quiet", "-q", is_flag=True, help="Only the table; nothing at all beside --report or --output."),
+    click.option("--quiet", "-q", is_flag=True, help="Only the table; beside --report or --output, nothing."),
     click.option("--debug", is_flag=True, help="Show where an error came from."),
 ]
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All of them, in the order of --help."""
+    """All of them."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

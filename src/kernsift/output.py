@@ -57,6 +57,21 @@ def _umask() -> int:
     return mask
 
 
+def show(text: str) -> None:
+    """Print; a reader who closes the pipe, as `head` does, has had enough, and that is no error."""
+    if sys.stdout is None:
+        return
+    encoding = sys.stdout.encoding or "utf-8"  # a terminal that knows no "…" gets a question mark
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain once more when it closes standard output, so that leads nowhere from here on.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def as_json(result: Result) -> str:
     """The result as JSON, with null where there is no number."""
     return json.dumps(_finite(result.to_dict()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -24,12 +24,13 @@ _SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Histogram:
-    """A number in several samples, as shares of each sample over common bins; the outermost 1 % of values is not in."""
+    """A number in several samples, as shares of each sample over common bins, and the share far out of them all."""
 
     label: str
     series: tuple[str, ...]
     edges: tuple[float, ...]
     shares: tuple[tuple[float, ...], ...]
+    beyond: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -170,15 +171,21 @@ def _bars(codes: Sequence[np.ndarray], label: str, series: tuple[str, ...], leve
 
 
 def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) -> Histogram:
-    """Between the pooled 0.5 and 99.5 % points, as one far value would leave a single bin of all others."""
     pooled = np.concatenate(values)
-    low, high = np.quantile(pooled, [0.005, 0.995])
-    if not low < high:
-        low, high = pooled.min(), pooled.max()
+    low, high = usual_range(pooled)
     fewest = min(len(value) for value in values)
     edges = np.linspace(low, high, 1 + int(np.clip(1.2 * fewest**0.5, 8, _BINS)))
     counts = np.array([np.histogram(value, edges)[0] / len(value) for value in values])
-    return Histogram(label, series, _plain(edges), _rounded(counts))
+    beyond = float(((pooled < low) | (pooled > high)).mean())
+    return Histogram(label, series, _plain(edges), _rounded(counts), _plain(np.array([beyond]))[0])
+
+
+def usual_range(values: np.ndarray) -> tuple[float, float]:
+    """Where values lie but for those far out, as one of these would leave a single bin for all the others."""
+    first, third = np.quantile(values, [0.25, 0.75])
+    reach = 4.0 * (third - first)
+    near = values[(values >= first - reach) & (values <= third + reach)] if reach > 0 else values
+    return float(near.min()), float(near.max())
 
 
 # Against a response --------------------------------------------------------------------------------------------------
@@ -220,7 +227,8 @@ def _shares_by_level(
     common = np.argsort(-np.bincount(target, minlength=len(levels)), kind="stable")[:4]
     groups = [codes[target == level] for level in np.sort(common)]
     kept = [(group, levels[level]) for group, level in zip(groups, np.sort(common), strict=True) if len(group)]
-    return _bars([group for group, _ in kept], name, tuple(level for _, level in kept), own)
+    label = f"{name} (the {len(kept)} most common of {len(levels)} shown)" if len(kept) < len(levels) else name
+    return _bars([group for group, _ in kept], label, tuple(level for _, level in kept), own)
 
 
 def _boxes(values: np.ndarray, codes: np.ndarray, label: str, by: str, levels: Sequence[str]) -> Boxes:

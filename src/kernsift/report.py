@@ -118,7 +118,7 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "naive": _p(result.naive_pvalues[row]),
                 "adjusted": _p(result.adjusted_pvalues[row]),
                 "picture": "" if picture is None else draw_picture(picture),
-                "caption": "" if picture is None else _caption(picture),
+                "caption": "" if picture is None else _caption(picture, name),
                 "series": _series(picture),
             }
         )
@@ -133,11 +133,14 @@ def _series(picture: Picture | None) -> tuple[str, ...]:
     return picture.series if isinstance(picture, Histogram | Bars) else ()
 
 
-def _caption(picture: Picture) -> str:
+def _caption(picture: Picture, name: str) -> str:
+    """What is drawn; the card's heading has the name already."""
+    about = "" if picture.label == name else f"{picture.label}: "
     if isinstance(picture, Histogram):
-        return f"{picture.label}: shares in {len(picture.edges) - 1} bins (the outermost 1 % of values not drawn)"
+        far = f" ({100 * picture.beyond:.2g} % of the values, far out, not drawn)" if picture.beyond else ""
+        return f"{about}shares in {len(picture.edges) - 1} bins{far}"
     if isinstance(picture, Bars):
-        return f"{picture.label}: share of each value"
+        return f"{about}share of each value"
     if isinstance(picture, Boxes):
         return f"{picture.label} by {picture.by}: box from quartile to quartile, line from 5 to 95 %"
     return f"{picture.against} (upright) against {picture.label}: points, median and quartiles"

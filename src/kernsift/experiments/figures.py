@@ -160,7 +160,7 @@ def _rate_table(figure: Figure, artefact: Artefact, rows: list[Row]) -> None:
         axes[1, column].axvline(artefact.alpha, color=_INK, linewidth=0.9, linestyle=":")
         axes[1, column].set_xlim(0, 0.12)
     axes[0, 0].set_yticks(range(len(methods)), methods)
-    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_ylim(len(methods) - 0.4, -0.6)
     figure.supxlabel("filled: this run, with standard errors; hollow: the paper", fontsize=8.5, color="#4b5563")
 
 
@@ -205,15 +205,18 @@ def _pvalues(figure: Figure, artefact: Artefact, rows: list[Row], finished: Fini
     statements = statements_of(finished, artefact, data_dir)
     figure.set_size_inches(9.6, 1.5 + 0.36 * len(statements))
     ax = figure.subplots()
-    methods = [method for method in statements[0][1] if "shared" not in method]
-    for method in methods:
+    methods = [method.name for method in artefact.settings[0].methods if "shared" not in method.name]
+    methods = [method for method in methods if any(method in p for _, p in statements)]
+    for number, method in enumerate(methods):
         style = style_of(method)
-        points = [(max(p[method], 1e-6), place) for place, (_, p) in enumerate(statements) if method in p]
+        # One below the other, so that equal p-values do not hide each other.
+        shift = 0.5 * (number - (len(methods) - 1) / 2) / len(methods)
+        points = [(max(p[method], 1e-6), place + shift) for place, (_, p) in enumerate(statements) if method in p]
         ax.plot(*zip(*points, strict=True), linestyle="none", color=style.colour, marker=style.marker, label=method)
     ax.axvline(artefact.alpha, color=_INK, linewidth=0.9, linestyle=":")
     labels = ["\n".join(textwrap.wrap(text, 62)) for text, _ in statements]
     ax.set_yticks(range(len(labels)), labels, fontsize=7.5)
-    ax.invert_yaxis()
+    ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.set(xscale="log", xlim=(7e-7, 1.5), xlabel="selective p-value, trial 0 (smaller ones at the left edge)")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color="#e5e7eb", linewidth=0.8)

@@ -94,16 +94,16 @@ def _own_designs(
 
 
 @dataclass(frozen=True)
-class Tested:
+class Decisions:
     """The selected features, best first, and their p-values."""
 
     selected: np.ndarray
     pvalues: np.ndarray
 
 
-def run_test(scores: Scores, method: Method, k: int, replicates: int, rng: np.random.Generator) -> Tested:
+def run_test(scores: Scores, method: Method, k: int, replicates: int, rng: np.random.Generator) -> Decisions:
     """Select the k best and test them."""
     rule = TopK(min(k, len(scores)))
     selected = rule.select(scores.estimate)
     options = {"replicates": replicates} if method.test == "multiscale" else {}
-    return Tested(selected, TESTS[method.test](scores, rule, selected, rng=rng, **options).pvalues)
+    return Decisions(selected, TESTS[method.test](scores, rule, selected, rng=rng, **options).pvalues)

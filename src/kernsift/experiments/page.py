@@ -70,7 +70,7 @@ def _section(
         "picture": "data:image/svg+xml;base64," + base64.b64encode(picture).decode(),
         "measures": list(dict.fromkeys(row.measure for row in rows)),
         "lines": _lines(rows),
-        "printed": any(row.paper is not None for row in rows),
+        "printed": {row.measure for row in rows if row.paper is not None},
         "ours": {method.name for setting in artefact.settings for method in setting.methods if method.ours},
     }
     if artefact.kind == "pvalues":

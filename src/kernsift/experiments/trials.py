@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernsift.experiments.configurations import Artefact, Setting
-from kernsift.experiments.methods import Tested, run_test, score
+from kernsift.experiments.methods import Decisions, run_test, score
 from kernsift.experiments.problems import PROBLEMS, DataSets, Sample
 
 # method -> measure -> value, all of it JSON
@@ -68,7 +68,7 @@ def _all_methods(task: Task, sample: Sample) -> Values:
     return values
 
 
-def _rates(task: Task, sample: Sample, tested: Tested) -> dict[str, Any]:
+def _rates(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
     """TPR and FPR: shares of the selected true and of the selected null features (appendix, section A)."""
     assert not isinstance(sample, DataSets)
     rejected, true = tested.pvalues < task.artefact.alpha, sample.truth[tested.selected]
@@ -78,14 +78,14 @@ def _rates(task: Task, sample: Sample, tested: Tested) -> dict[str, Any]:
     }
 
 
-def _rejections(task: Task, sample: Sample, tested: Tested) -> dict[str, Any]:
+def _rejections(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
     """For every data set whether it was selected and rejected."""
     assert isinstance(sample, DataSets)
     rejected = set(tested.selected[tested.pvalues < task.artefact.alpha].tolist())
     return {name: float(place in rejected) for place, name in enumerate(sample.candidates)}
 
 
-def _pvalues(task: Task, sample: Sample, tested: Tested) -> dict[str, Any]:
+def _pvalues(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
     """The p-values themselves, and how many are significant."""
     return {
         "significant": int((tested.pvalues < task.artefact.alpha).sum()),
@@ -94,7 +94,7 @@ def _pvalues(task: Task, sample: Sample, tested: Tested) -> dict[str, Any]:
     }
 
 
-MEASURES: dict[str, Callable[[Task, Sample, Tested], dict[str, Any]]] = {
+MEASURES: dict[str, Callable[[Task, Sample, Decisions], dict[str, Any]]] = {
     "rates": _rates,
     "screen": _rejections,
     "pvalues": _pvalues,

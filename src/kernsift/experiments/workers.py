@@ -35,5 +35,5 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[Finished]:
     with dask.Client(address, set_as_default=False) as client:
         # Not pure: Dask would hash every task to find equal ones, and there are none.
         futures = client.map(run_trial, tasks, pure=False)
-        for _, result in dask.as_completed(futures, with_results=True):
+        for _, result in dask.as_completed(futures, loop=client.loop, with_results=True):
             yield result

@@ -69,8 +69,8 @@ def selective_bootstrap(
     >>> outcome = selective_bootstrap(
     ...     np.array([2.0, 0.0]), np.eye(2), lambda y: y[:, 0] <= 0, lambda y: y[:, 0] >= 1, random_state=0
     ... )
-    >>> round(outcome.pvalue, 2)
-    0.14
+    >>> bool(abs(outcome.pvalue - 0.143) < 0.02)
+    True
     """
     mean, cov = np.asarray(mean, float), np.asarray(cov, float)
     if mean.ndim != 1 or cov.shape != (len(mean), len(mean)):

@@ -126,9 +126,12 @@ def look_at(factor: np.ndarray, response: Response) -> Look:
     sd = np.where(sd > 1e-9 * mean, sd, 0.0)
     influence = 4.0 * n * ((np.swapaxes(cross, 1, 2) @ factor) * response.factor).sum(axis=1).var(axis=1)
     laws = Laws((cross**2).sum((1, 2)), mean, sd, skewness, own.second[:, 0] + own.trace**2 / (n - 1), influence)
-    sizes = (factor**2).sum(axis=2), (response.factor**2).sum(axis=1)  # rows are orthogonal: the eigenvalues
-    score = spectral_score(laws.standardised, skewness, *limit_weights(*sizes))
-    return Look(factor, own, laws, np.where(sd > 0, score, 0.0))
+    varies = sd > 0
+    # Rows are orthogonal, so their squared lengths are the eigenvalues; any will do where nothing varies.
+    sizes = np.where(varies[:, None], (factor**2).sum(axis=2), 1.0)
+    weights, counts = limit_weights(sizes, (response.factor**2).sum(axis=1))
+    score = spectral_score(laws.standardised, skewness, weights, counts)
+    return Look(factor, own, laws, np.where(varies, score, 0.0))
 
 
 def larger_of(wide: Look, narrow: Look, response: Response) -> tuple[np.ndarray, np.ndarray]:

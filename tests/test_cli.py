@@ -1,0 +1,396 @@
+"""The command line as its users meet it: tables that fit, one-line errors, exit codes, pipes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kernsift import options
+from kernsift.cli import app, in_shell_words, main
+from kernsift.inference import TESTS
+from kernsift.kernels import KERNELS
+from kernsift.multiplicity import CORRECTIONS
+from kernsift.statistics import HSIC, MMD, SCREEN
+
+Run = tuple[int, str, str]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables with one column each that plainly differs, or that the target plainly depends on."""
+    path = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(3)
+
+    def sample(n: int, shift: float) -> pd.DataFrame:
+        columns = {"id": np.arange(n), "weight": rng.normal(70 + 30 * shift, 10, n), "unit": "kg"}
+        noise = {f"noise {i}": rng.normal(size=n) for i in range(14)}
+        return pd.DataFrame(columns | noise | {"city": rng.choice(["Rome", "Oslo"], n)})
+
+    sample(80, 0.0).to_csv(path / "before.csv", index=False)
+    sample(60, 1.0).to_csv(path / "after.csv", index=False)
+    table = sample(90, 0.0)
+    table["outcome"] = table["weight"] ** 2
+    table["class"] = np.where(table["weight"] > 70, "heavy", "light")
+    table.to_csv(path / "patients.csv", index=False)
+    for name, shift in (("reference", 0.0), ("same", 0.0), ("moved", 1.0)):
+        np.save(path / f"{name}.npy", rng.normal(size=(70, 3)) + shift)
+    np.savez(path / "more.npz", one=rng.normal(size=(70, 3)), two=rng.normal(size=(70, 3)) * 4)
+    return path
+
+
+@pytest.fixture
+def kernsift(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run a command in the folder of tables: exit code, standard output, standard error."""
+    monkeypatch.chdir(folder)
+
+    def run(*arguments: str) -> Run:
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def stars(text: str) -> list[str]:
+    return [line[2:].split("  ")[0].strip() for line in text.splitlines() if line.startswith("* ") and "0." in line]
+
+
+# Questions -----------------------------------------------------------------------------------------------------------
+
+
+def test_compare(kernsift) -> None:
+    code, out, err = kernsift("compare", "before.csv", "after.csv", "--k", "4", "--seed", "1")
+    assert (code, err) == (0, "")
+    assert stars(out) == ["weight"]
+    words = " ".join(out.split())
+    assert "1 of the 4 selected features, out of 16, is found to differ between the two samples (BH at 0.05)" in words
+    for said in ("left out: 'id'", "left out: 'unit'", "categories: 'city' (2 values)", "selective p", "naive p"):
+        assert said in words
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_table_fits_the_terminal(kernsift, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = kernsift("compare", "before.csv", "after.csv")[1]
+    assert max(map(len, out.splitlines())) <= width
+    assert all(word in out for word in ("effect", "selective p", "naive p"))
+
+
+def test_relate(kernsift) -> None:
+    for target in ("outcome", "class"):
+        left_out = "class" if target == "outcome" else "outcome"
+        code, out, _ = kernsift("relate", "patients.csv", "--target", target, "--exclude", left_out, "--k", "3")
+        assert code == 0
+        assert stars(out) == ["weight"]
+
+
+def test_relate_with_groups_and_several_targets(kernsift) -> None:
+    arguments = ["-t", "outcome", "-t", "class", "--group", "rest=noise*,city", "--k", "all", "--json"]
+    code, out, _ = kernsift("relate", "patients.csv", *arguments)
+    assert code == 0
+    assert {row["feature"] for row in json.loads(out)["features"]} == {"weight", "rest"}
+
+
+def test_whole_numbers_as_target_are_said(kernsift, folder: Path) -> None:
+    table = pd.read_csv(folder / "patients.csv")
+    table["grade"] = pd.qcut(table["weight"], 4, labels=False)
+    table.to_csv(folder / "graded.csv", index=False)
+    assert "--response category" in kernsift("relate", "graded.csv", "-t", "grade")[1]
+    assert "--response category" not in kernsift("relate", "graded.csv", "-t", "grade", "--response", "category")[1]
+
+
+def test_screen(kernsift) -> None:
+    code, out, _ = kernsift("screen", "reference.npy", "same.npy", "moved.npy", "more.npz", "--k", "3")
+    assert code == 0
+    assert sorted(stars(out)) == ["moved", "two"]
+    assert "2 of the 3 selected data sets, out of 4, are found to deviate" in " ".join(out.split())
+
+
+def test_standard_input(kernsift, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = (folder / "before.csv").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    from_pipe = kernsift("compare", "-", "after.csv", "--seed", "1", "--json")
+    assert json.loads(from_pipe[1]) == json.loads(
+        kernsift("compare", "before.csv", "after.csv", "--seed", "1", "--json")[1]
+    )
+    assert kernsift("compare", "-", "-")[0] == 2
+
+
+def test_demo_tells_fakes_from_measurements(kernsift) -> None:
+    code, out, _ = kernsift("demo")
+    assert code == 0
+    assert "mean concave points" in stars(out)
+    seen = " ".join(out.split())
+    lies = re.search(r"naive p-values, (\d+) of the (\d+) shuffled columns", seen)
+    assert lies is not None
+    # By chance 5 % of 190 fakes have a naive p-value below 0.05; the table holds the best of them.
+    assert int(lies[1]) > 0
+    assert "real measurements stand" in seen
+
+
+# Output --------------------------------------------------------------------------------------------------------------
+
+
+def test_json_and_csv_say_the_same(kernsift) -> None:
+    answers = [kernsift("compare", "before.csv", "after.csv", "--seed", "2", how)[1] for how in ("--json", "--csv")]
+    record, table = json.loads(answers[0]), list(csv.DictReader(io.StringIO(answers[1])))
+    assert [row["feature"] for row in record["features"]] == [row["feature"] for row in table]
+    assert [row["pvalue"] for row in record["features"]] == [float(row["pvalue"]) for row in table]
+    assert record["seed"] == 2
+    assert any("'unit'" in note for note in record["notes"])
+    assert kernsift("compare", "before.csv", "after.csv", "--json", "--csv")[0] == 2
+
+
+def test_csv_holds_no_formulas(kernsift, folder: Path) -> None:
+    names = ["=1+1", "+a", "-b", "@c", "\td", "e"]
+    rng = np.random.default_rng(0)
+    for file in ("one.csv", "two.csv"):
+        pd.DataFrame(rng.normal(size=(20, 6)), columns=names).to_csv(folder / file, index=False)
+    out = kernsift("compare", "one.csv", "two.csv", "--csv")[1]
+    cells = {row["feature"] for row in csv.DictReader(io.StringIO(out))}
+    assert cells == {"'=1+1", "'+a", "'-b", "'@c", "d", "e"}  # white space around names is dropped when reading
+
+
+def test_the_seed_gives_the_same_answer_and_is_told(kernsift) -> None:
+    arguments = ["compare", "before.csv", "after.csv", "--test", "multiscale", "--estimator", "incomplete"]
+    first = kernsift(*arguments)[1]
+    seed = re.search(r"--seed (\d+)", first)
+    assert seed is not None
+    again = kernsift(*arguments, "--seed", seed[1])[1]
+    assert again.splitlines()[:11] == first.splitlines()[:11]
+
+
+def test_quiet_is_only_the_table(kernsift, tmp_path: Path) -> None:
+    out = kernsift("compare", "before.csv", "after.csv", "-q")[1]
+    assert len(out.splitlines()) == 11
+    code, out, err = kernsift("compare", "before.csv", "after.csv", "-q", "--report", str(tmp_path / "r.html"))
+    assert (code, out, err) == (0, "", "")
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_files_are_written_whole_or_not_at_all(kernsift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "answer.json"
+    target.write_text("old")
+    target.chmod(0o640)
+    assert kernsift("compare", "before.csv", "after.csv", "--json", "-o", str(target))[:2] == (0, "")
+    assert json.loads(target.read_text(encoding="utf-8"))["question"] == "compare"
+    assert target.stat().st_mode & 0o777 == 0o640
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    kept = target.read_text(encoding="utf-8")
+    monkeypatch.setattr(os, "replace", full)
+    code, _, err = kernsift("compare", "before.csv", "after.csv", "--json", "-o", str(target))
+    assert code == 2
+    assert "No space left" in err
+    assert target.read_text(encoding="utf-8") == kept
+    assert os.listdir(tmp_path) == ["answer.json"]
+
+
+def test_options_reach_the_library(kernsift) -> None:
+    arguments = ["--k", "20%", "--alpha", "0.2", "--correction", "none", "--estimator", "block", "--test", "naive"]
+    arguments += ["--kernel", "laplace", "--bandwidth", "2.5", "--option", "block_size=6", "--columns", "noise*,weight"]
+    record = json.loads(kernsift("compare", "before.csv", "after.csv", *arguments, "--json")[1])
+    settings = record["settings"]
+    assert len(record["features"]) == 3
+    assert (record["alpha"], record["correction"]) == (0.2, None)
+    assert settings == {
+        "k": 3,
+        "threshold": None,
+        "estimator": "block",
+        "test": "naive",
+        "kernel": "laplace",
+        "bandwidth": 2.5,
+        "block_size": 6,
+    }
+    record = json.loads(kernsift("compare", "before.csv", "after.csv", "--threshold", "2", "--json")[1])
+    assert "weight" in [row["feature"] for row in record["features"]]
+
+
+def test_missing_values(kernsift, folder: Path) -> None:
+    table = pd.read_csv(folder / "before.csv")
+    table.loc[3, "weight"] = np.nan
+    table.to_csv(folder / "gaps.csv", index=False)
+    code, _, err = kernsift("compare", "gaps.csv", "after.csv")
+    assert code == 2
+    assert err.startswith("kernsift: gaps.csv: 1 of 80 rows have missing values, in columns 'weight' (1);")
+    assert "--missing drop" in err
+    assert kernsift("compare", "gaps.csv", "after.csv", "--missing", "drop")[0] == 0
+
+
+# Errors --------------------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "no such command": (["comprae"], "Did you mean 'compare'"),
+    "no file": (["compare", "before.csv"], "Missing argument 'SECOND'"),
+    "no such file": (["compare", "befor.csv", "after.csv"], "did you mean before.csv?"),
+    "no target": (["relate", "patients.csv"], "Missing option '--target'"),
+    "no such target": (["relate", "patients.csv", "-t", "outcom"], "did you mean 'outcome'?"),
+    "no such option": (["compare", "before.csv", "after.csv", "--kk", "1"], "No such option"),
+    "k is a word": (["compare", "before.csv", "after.csv", "--k", "ten"], "'all' or 'auto', got 'ten'"),
+    "k too large": (["compare", "before.csv", "after.csv", "--k", "99"], "--k: at most the number of features, 16"),
+    "k and threshold": (["compare", "before.csv", "after.csv", "--k", "2", "--threshold", "1"], "leave out k"),
+    "alpha": (["compare", "before.csv", "after.csv", "--alpha", "5"], "--alpha: needs a number between 0 and 1"),
+    "group": (["compare", "before.csv", "after.csv", "--group", "x"], "needs NAME=column,column"),
+    "group column": (["compare", "before.csv", "after.csv", "--group", "g=weigth"], "did you mean 'weight'?"),
+    "option": (["compare", "before.csv", "after.csv", "--option", "r"], "needs NAME=VALUE"),
+    "unknown option": (["compare", "before.csv", "after.csv", "--option", "r=2"], "r: is no option of"),
+    "nowhere to write": (["compare", "before.csv", "after.csv", "--report", "no/where.html"], "cannot be written"),
+    "category in screen": (["screen", "before.csv", "after.csv", "--columns", "city"], "hold categories"),
+    "seed": (["compare", "before.csv", "after.csv", "--seed", "-1"], "--seed"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_is_one_line_and_exit_code_2(kernsift, case: str) -> None:
+    arguments, said = WRONG[case]
+    code, out, err = kernsift(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.startswith("kernsift: ")
+    assert err.count("\n") == 1
+
+
+def test_an_unexpected_error_is_one_line_unless_debugging(kernsift, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("kernsift.select.compare", broken)
+    code, _, err = kernsift("compare", "before.csv", "after.csv")
+    assert code == 1
+    assert err == "kernsift: unexpected ZeroDivisionError: oh (--debug shows where)\n"
+    assert "Traceback" in kernsift("compare", "before.csv", "after.csv", "--debug")[2]
+
+
+def test_a_missing_package_is_named(kernsift, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    code, _, err = kernsift("compare", "before.csv", "after.csv")
+    assert code == 3
+    assert err == "kernsift: Reading files needs pandas: pip install 'kernsift[files]'.\n"
+    monkeypatch.undo()
+
+
+def test_an_interruption_is_no_traceback(kernsift, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kernsift.select.compare", interrupted)
+    code, out, err = kernsift("compare", "before.csv", "after.csv")
+    assert (code, out, err.strip()) == (130, "", "kernsift: interrupted.")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("X: 1 of 2 rows; leave out with missing='drop'.", "a.csv: 1 of 2 rows; leave out with --missing drop."),
+        ("k: at most 3; use k=None for all.", "--k: at most 3; use --k all for all."),
+        ("random_state: needs a number.", "--seed: needs a number."),
+        ("Y: as in X, but 'X' is missing.", "b.csv: as in X, but 'X' is missing. (X is a.csv)"),
+    ],
+)
+def test_messages_speak_of_files_and_options(message: str, shown: str) -> None:
+    assert in_shell_words(message, {"X": "a.csv", "Y": "b.csv"}) == shown
+
+
+# The process ---------------------------------------------------------------------------------------------------------
+
+
+def process(*arguments: str, **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kernsift", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **(pipes | options))  # type: ignore[call-overload]
+
+
+def test_help_is_there_at_once_and_loads_nothing_that_computes() -> None:
+    program = "import sys, kernsift.cli as c; c.main(['--help']); print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
+    started = time.perf_counter()
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+    assert time.perf_counter() - started < 5  # 0.2 s on an idle machine
+
+
+def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+    run = process("compare", "before.csv", "after.csv", "--json", cwd=folder)
+    assert run.stdout is not None
+    assert run.stderr is not None
+    run.stdout.close()
+    assert run.stderr.read() == ""
+    assert run.wait() == 0
+    run.stderr.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c(folder: Path) -> None:
+    run = process("compare", "before.csv", "-", cwd=folder, stdin=subprocess.PIPE)
+    with run:
+        time.sleep(2.5)  # waits for standard input by now
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate()
+    assert run.returncode == 130
+    assert err.strip() == "kernsift: interrupted."
+
+
+def test_completion() -> None:
+    environment = os.environ | {
+        "_KERNSIFT_COMPLETE": "bash_complete",
+        "COMP_WORDS": "kernsift compare --es",
+        "COMP_CWORD": "2",
+    }
+    out = process(env=environment).communicate()[0]
+    assert out.split() == ["plain,--estimator"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(kernsift, shell: str) -> None:
+    code, out, _ = kernsift("completion", shell)
+    assert code == 0
+    assert "_KERNSIFT_COMPLETE" in out
+
+
+# Help ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["compare", "relate", "screen"])
+def test_help_has_examples_and_exit_codes(kernsift, command: str) -> None:
+    code, out, _ = kernsift(command, "--help")
+    assert code == 0
+    assert f"kernsift {command} " in out
+    assert "Examples:" in out
+    assert "130  interrupted" in out
+    listed = ("columns", "exclude", "k", "alpha", "correction", "estimator", "test", "seed", "json", "csv", "report")
+    assert all(f"--{name} " in out or f"--{name}\n" in out for name in listed)
+
+
+def test_the_choices_are_those_of_the_library() -> None:
+    assert set(options.ESTIMATORS) == set(MMD) | set(HSIC) | set(SCREEN)
+    assert set(options.TESTS) == set(TESTS)
+    assert set(options.CORRECTIONS) == {*CORRECTIONS, "none"}
+    assert set(options.KERNELS) == set(KERNELS)
+
+
+def test_version_and_commands(kernsift) -> None:
+    from kernsift import __version__
+
+    assert kernsift("--version")[1] == f"kernsift {__version__}\n"
+    assert set(app.commands) == {"compare", "relate", "screen", "demo", "reproduce", "completion"}
+
+
+def test_reproduce_passes_everything_on(kernsift, monkeypatch: pytest.MonkeyPatch) -> None:
+    reproduce = pytest.importorskip("kernsift.experiments.reproduce")
+    seen: list[str] = []
+    monkeypatch.setattr(reproduce, "main", lambda arguments: seen.extend(arguments) or 4)
+    assert kernsift("reproduce", "--list", "-x", "figure 1")[0] == 4
+    assert seen == ["--list", "-x", "figure 1"]

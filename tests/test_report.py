@@ -1,0 +1,286 @@
+"""The report and the records its pictures are made of; what a browser makes of it is in test_report_browser.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernsift
+from kernsift import InputError, Result
+from kernsift.drawing import draw_picture
+from kernsift.pictures import MOST_PICTURES, Bars, Boxes, Cloud, Histogram
+from kernsift.report import line_of_code
+
+HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "{{ 7 * 7 }}", "two\nlines", "$x$"]
+RNG = np.random.default_rng(5)
+ROWS = 120
+
+
+def table(n: int = ROWS, d: int = 6) -> pd.DataFrame:
+    names = HOSTILE + [f"f{i}" for i in range(d - len(HOSTILE))]
+    return pd.DataFrame(RNG.normal(size=(n, d)), columns=names)
+
+
+def mixed(n: int = ROWS) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "number": RNG.normal(size=n),
+            "stars": RNG.integers(1, 6, n),
+            "city": RNG.choice(["Rome", "Oslo", "Bern"], n),
+            "x": RNG.normal(size=n),
+            "y": RNG.normal(size=n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    X, Y, groups = mixed(), mixed(90), {"place": ["x", "y"]}
+    Y["number"] += 2
+    sets = {name: RNG.normal(size=(50, 3)) * scale for name, scale in (("same", 1), ("wide", 5))}
+    numbers, labels = X["number"] * 2, np.where(X["number"] > 0, "up", "down")
+    many = pd.qcut(X["number"], 5, labels=list("abcde")).astype(str)
+    return {
+        "compare": kernsift.compare(X, Y, groups=groups, random_state=1),
+        "relate": kernsift.relate(X, numbers, groups=groups, random_state=1),
+        "relate to two classes": kernsift.relate(X, labels, groups=groups, random_state=1),
+        "relate to five classes": kernsift.relate(X, many, groups=groups, random_state=1),
+        "screen": kernsift.screen(RNG.normal(size=(50, 3)), sets, random_state=1),
+        "naive": kernsift.compare(X, Y, k=2, test="naive", random_state=1),
+        "multiscale": kernsift.compare(X, Y, k=2, test="multiscale", estimator="incomplete", random_state=1),
+        "nothing": kernsift.compare(X, Y, threshold=1e6, random_state=1),
+        "no effects": dataclasses.replace(kernsift.compare(X, Y, random_state=1), effects=None, intervals=None),
+        "uncorrected": kernsift.compare(X, Y, k=2, correction=None, random_state=np.random.default_rng(0)),
+        "hostile": kernsift.compare(table(), table(90), random_state=1),
+    }
+
+
+KINDS = [
+    "compare",
+    "relate",
+    "relate to two classes",
+    "relate to five classes",
+    "screen",
+    "naive",
+    "multiscale",
+    "nothing",
+    "no effects",
+    "uncorrected",
+    "hostile",
+]
+
+
+class Checker(HTMLParser):
+    """Whether every element is closed, and which elements and attributes there are."""
+
+    EMPTY = frozenset({"meta", "link", "input", "br", "img", "circle", "path", "rect"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def checked(html: str) -> Checker:
+    checker = Checker()
+    checker.feed(html)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_of_every_kind(results: dict[str, Result], kind: str) -> None:
+    result = results[kind]
+    page = checked(result.to_html())
+    assert result.summary() in page.text
+    assert all(name in page.text for name in result.names)
+    assert line_of_code(result) in page.text
+    assert page.tags.count("figure") == len(result.names) + (2 if result.names else 1)
+    assert "What the words mean" in page.text
+
+
+def test_nothing_is_loaded_and_nothing_runs_that_was_not_written_here(results: dict[str, Result]) -> None:
+    page = checked(results["hostile"].to_html())
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+    assert not {name for name in page.attributes if name.startswith("on")} | (page.attributes & {"style"})
+    assert all(link.startswith("#feature-") or link == "data:," for link in page.links)
+    assert all(name in page.text for name in HOSTILE)
+
+
+def test_the_policy_knows_the_script_and_the_style_by_their_hashes(results: dict[str, Result]) -> None:
+    import base64
+    import hashlib
+
+    html = results["compare"].to_html()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert "unsafe" not in policy[1]
+    for tag in ("script", "style"):
+        body = re.search(rf"<{tag}>(.*)</{tag}>", html, re.DOTALL)
+        assert body is not None
+        digest = base64.b64encode(hashlib.sha256(body[1].encode()).digest()).decode()
+        assert f"{tag}-src &#39;sha256-{digest}&#39;" in policy[1].replace("&#43;", "+")
+
+
+def test_two_hundred_features_stay_under_two_megabytes() -> None:
+    X = RNG.normal(size=(400, 260))
+    names = [f"a rather long name of a measurement, number {i}" for i in range(260)]
+    result = kernsift.relate(pd.DataFrame(X, columns=names), X[:, 0], k=200, random_state=0)
+    assert isinstance(result.pictures[0], Cloud)  # the largest kind
+    assert len(result.to_html().encode()) < 2_000_000
+    assert len(pickle.dumps(result.pictures)) < 2_000_000
+
+
+def test_title_and_command(results: dict[str, Result]) -> None:
+    html = results["compare"].to_html(title="Drift <in> May", command="kernsift compare 'a b.csv' c.csv")
+    assert "<title>Drift &lt;in&gt; May</title>" in html
+    assert "kernsift compare &#39;a b.csv&#39; c.csv" in html
+
+
+def test_the_line_of_code_gives_the_result_again(results: dict[str, Result]) -> None:
+    X, Y = table(60), table(50)
+    for options in ({"k": 2}, {"threshold": 0.5}, {"estimator": "block", "block_size": 5, "bandwidth": 2.0}):
+        result = kernsift.compare(X, Y, random_state=7, **options)  # type: ignore[arg-type]
+        again = eval(line_of_code(result), {"kernsift": kernsift, "X": X, "Y": Y})
+        assert again.names == result.names
+        np.testing.assert_array_equal(again.pvalues, result.pvalues)
+    assert "generator" in line_of_code(results["uncorrected"])
+
+
+def test_without_jinja(results: dict[str, Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernsift\[report\]'"):
+        results["compare"].to_html()
+
+
+# Records of features -------------------------------------------------------------------------------------------------
+
+
+def test_the_kind_of_picture_fits_the_kind_of_data(results: dict[str, Result]) -> None:
+    expected = {
+        "compare": {"number": Histogram, "stars": Bars, "city": Bars, "place": Histogram},
+        "relate": {"number": Cloud, "stars": Cloud, "city": Boxes, "place": Cloud},
+        "relate to two classes": {"number": Histogram, "stars": Bars, "city": Bars, "place": Histogram},
+        "relate to five classes": {"number": Boxes, "stars": Boxes, "city": Bars, "place": Boxes},
+        "screen": {"same": Histogram, "wide": Histogram},
+    }
+    for kind, kinds in expected.items():
+        found = dict(zip(results[kind].names, map(type, results[kind].pictures), strict=True))
+        assert found == kinds
+
+
+def test_histograms_and_bars_are_shares() -> None:
+    X = pd.DataFrame({"number": np.r_[np.linspace(0, 1, 99), 1e9], "city": ["Rome", "Oslo"] * 50})
+    Y = pd.DataFrame({"number": np.linspace(0.5, 1, 50), "city": ["Rome"] * 40 + ["Oslo"] * 10})
+    result = kernsift.compare(X, Y, k=None, random_state=0)
+    pictures = dict(zip(result.names, result.pictures, strict=True))
+    bars, histogram = pictures["city"], pictures["number"]
+    assert isinstance(bars, Bars)
+    assert bars.levels == ("Oslo", "Rome")
+    assert bars.shares == ((0.5, 0.5), (0.2, 0.8))
+    assert isinstance(histogram, Histogram)
+    # The far value is not drawn, the rest is; the shares are of each whole sample.
+    assert histogram.edges[-1] < 2
+    assert [sum(shares) for shares in histogram.shares] == pytest.approx([0.99, 1.0], abs=0.011)
+    np.testing.assert_allclose(np.diff(histogram.edges), histogram.edges[1] - histogram.edges[0], rtol=1e-4)
+
+
+def test_boxes_and_clouds_hold_quantiles() -> None:
+    x = np.arange(800.0)
+    level = np.where(x < 400, "low", "high")
+    result = kernsift.relate(pd.DataFrame({"x": x, "level": level}), x * 10, k=None, random_state=0)
+    pictures = dict(zip(result.names, result.pictures, strict=True))
+    boxes, cloud = pictures["level"], pictures["x"]
+    assert isinstance(boxes, Boxes)
+    assert boxes.levels == ("high", "low")
+    assert boxes.quantiles[1] == pytest.approx(10 * np.quantile(x[:400], [0.05, 0.25, 0.5, 0.75, 0.95]), rel=1e-5)
+    assert isinstance(cloud, Cloud)
+    assert all(y == pytest.approx(10 * a, rel=1e-4) for a, y in cloud.points)
+    assert [q[1] for q in cloud.quartiles] == pytest.approx([10 * m for m in cloud.middles], rel=1e-4)
+
+
+def test_a_change_of_scale_is_seen_in_whole_data_sets(results: dict[str, Result]) -> None:
+    pictures = dict(zip(results["screen"].names, results["screen"].pictures, strict=True))
+    assert "distance from the common centre" in pictures["wide"].label
+
+
+def test_many_levels_are_gathered() -> None:
+    levels = [f"level {i}" for i in range(40)]
+    X, Y = (pd.DataFrame({"c": RNG.choice(levels, 300)}) for _ in range(2))
+    picture = kernsift.compare(X, Y, random_state=0).pictures[0]
+    assert isinstance(picture, Bars)
+    assert picture.levels[-1].endswith("others")
+    assert [sum(shares) for shares in picture.shares] == pytest.approx([1.0, 1.0], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_plain_and_drawable(results: dict[str, Result], kind: str) -> None:
+    for picture in results[kind].pictures:
+        json.dumps(dataclasses.asdict(picture), allow_nan=False)
+        assert pickle.loads(pickle.dumps(picture)) == picture
+        assert "nan" not in draw_picture(picture)
+
+
+def test_pictures_stop_at_two_hundred_and_draw_no_random_numbers() -> None:
+    X, Y = RNG.normal(size=(20, 230)), RNG.normal(size=(20, 230))
+    result = kernsift.compare(X, Y, k=None, random_state=0)
+    assert len(result.pictures) == MOST_PICTURES
+    assert "30 more are in the table only" in result.to_html()
+
+
+@pytest.mark.parametrize("values", [[0.0, 1e-60], [1.0, 1.0 + 1e-12], [-1e60, 1e60]])
+def test_extreme_numbers_can_be_drawn(values: list[float]) -> None:
+    column = np.linspace(values[0], values[1], 40)
+    result = kernsift.compare(column[:20], column[20:], random_state=0)
+    assert "nan" not in draw_picture(result.pictures[0])
+    result = kernsift.relate(column, np.arange(40.0), random_state=0)
+    assert "nan" not in draw_picture(result.pictures[0])
+
+
+# With matplotlib -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "nothing"])
+def test_plot_feature(results: dict[str, Result], kind: str) -> None:
+    from matplotlib.figure import Figure
+
+    for name in results[kind].names:
+        ax = results[kind].plot_feature(name)
+        ax.figure.canvas.draw()
+        own = Figure().subplots()
+        assert results[kind].plot_feature(name, own) is own
+
+
+def test_plot_feature_of_nothing_and_of_strangers(results: dict[str, Result]) -> None:
+    with pytest.raises(InputError, match="nothing was selected"):
+        results["nothing"].plot_feature()
+    with pytest.raises(InputError, match="'nmber'"):
+        results["compare"].plot_feature("nmber")
