@@ -58,7 +58,7 @@ def choose(
         notes.append(f"Not in every file, so left out: {quoted(told)}.")
     asked = set(keep) | {name for name in columns if name in shared}
     frames = [_numbers(file, names) for file in files]
-    reasons = {name: _unfit([frame[name] for frame in frames], name, categories) for name in names if name not in asked}
+    reasons = _reasons(frames, [name for name in names if name not in asked], categories)
     left: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         if reason:
@@ -87,7 +87,8 @@ def _shared(files: Sequence[Loaded]) -> tuple[list[str], list[str]]:
             f"{quoted(other.frame.columns)}."
         )
     anywhere = dict.fromkeys(name for file in files for name in file.frame.columns)
-    return everywhere, list(anywhere.keys() - set(everywhere)) if len(anywhere) > len(everywhere) else []
+    known = set(everywhere)
+    return everywhere, [name for name in anywhere if name not in known]
 
 
 def match(option: str, patterns: Iterable[str], names: Sequence[str], where: str) -> list[str]:
@@ -132,6 +133,24 @@ def _is_text(column: pd.Series) -> bool:
     import pandas as pd
 
     return bool(pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column))
+
+
+def _reasons(frames: list[pd.DataFrame], names: list[str], categories: bool) -> dict[str, str | None]:
+    """Why each column cannot be a feature; fractions, of which there may be thousands, are looked at all at once."""
+    kinds = [frame[names].dtypes.to_numpy() for frame in frames]
+    fractions = [name for i, name in enumerate(names) if all(kind[i] in (np.float64, np.float32) for kind in kinds)]
+    found: dict[str, str | None] = dict.fromkeys(names)
+    if fractions:
+        values = [frame[fractions].to_numpy() for frame in frames]
+        low = np.fmin.reduce([np.fmin.reduce(value, axis=0) for value in values])
+        high = np.fmax.reduce([np.fmax.reduce(value, axis=0) for value in values])
+        found |= {fractions[i]: "Constant" for i in np.flatnonzero(low == high)}
+        found |= {fractions[i]: "Empty" for i in np.flatnonzero(np.isnan(low))}
+    done = set(fractions)
+    for name in names:
+        if name not in done:
+            found[name] = _unfit([frame[name] for frame in frames], name, categories)
+    return found
 
 
 def _unfit(parts: list[pd.Series], name: str, categories: bool) -> str | None:

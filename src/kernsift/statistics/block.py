@@ -30,6 +30,8 @@ from kernsift.statistics.ustatistic import (
 from kernsift.tables import InputError, Table
 
 _HSIC_BLOCK = 5  # the paper's choice, section 5.1
+# Values of fewer blocks are too skewed for their mean to be normal: no confidence intervals then.
+_MANY_BLOCKS = 40
 # Kernel values of one block up to which it is evaluated in one go: with the rows that go in, below 64 MB.
 _SMALL = 16 * CHUNK
 
@@ -51,8 +53,9 @@ def block_mmd(
         return _mmd_values(x, y, kernels, size, rng)
 
     resample = resample_two(X, Y, size, lambda x, y, rng: values(x, y, rng).mean(axis=0))
-    scores = scores_from_draws(X.names, values(X, Y, rng), resample=resample)
-    return with_mmd_effects(scores, X, Y, kernels, intervals=True)
+    draws = values(X, Y, rng)
+    scores = scores_from_draws(X.names, draws, resample=resample)
+    return with_mmd_effects(scores, X, Y, kernels, intervals=len(draws) >= _MANY_BLOCKS)
 
 
 def block_hsic(
@@ -72,8 +75,9 @@ def block_hsic(
         return _hsic_values(x, y, kernels, response_kernels, size, rng)
 
     resample = resample_joint(X, y, size, lambda x, y, rng: values(x, y, rng).mean(axis=0))
-    scores = scores_from_draws(X.names, values(X, y, rng), resample=resample)
-    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=True)
+    draws = values(X, y, rng)
+    scores = scores_from_draws(X.names, draws, resample=resample)
+    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=len(draws) >= _MANY_BLOCKS)
 
 
 def _checked_size(block_size: int, least: int, n: int) -> int:

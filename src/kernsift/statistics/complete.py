@@ -40,6 +40,8 @@ from kernsift.tables import Table, stack
 
 # Rows of the sketch that stands for the correlation matrix when samples are drawn (the multiscale test).
 _SKETCH = 2000
+# The spread of a score is estimated; dependence that sits in one direction can make it smaller than 1, but not vanish.
+_LEAST_SPREAD = 0.5
 # Directions of a factor with less than this share of tr(K^2) do not count in correlations.
 _FAINT = 1e-6
 
@@ -240,7 +242,7 @@ def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSiz
         part = np.clip(means / np.maximum(score, 1.0), 0.0, 1.0)
         return size(value_of(means + offset * part + centre / (1.0 + 0.5 * means), laws.skewness))
 
-    return EffectSizes(size(laws.standardised), np.where(varies, np.maximum(spread, 1.0), 0.0), at)
+    return EffectSizes(size(laws.standardised), np.where(varies, np.maximum(spread, _LEAST_SPREAD), 0.0), at)
 
 
 class _Speaking(NamedTuple):
