@@ -88,9 +88,9 @@ def _knockoffs(level: float) -> Callable[[np.ndarray, np.ndarray, int], np.ndarr
 PEERS = (
     Peer("KS + BH", kolmogorov_smirnov, 200),
     Peer("f_classif + BH", analysis_of_variance, 200),
-    Peer("mutual information, top 10", mutual_information, 200, ranks=True),
+    Peer("mutual information, top 10", mutual_information, 100, ranks=True),
     Peer("hyppo Dcorr + BH", _hyppo("Dcorr"), 100),
-    Peer("hyppo Hsic + BH", _hyppo("Hsic"), 60),
-    Peer("knockoffs, q=0.05", _knockoffs(0.05), 100),
-    Peer("knockoffs, q=0.1", _knockoffs(0.1), 100),
+    Peer("hyppo Hsic + BH", _hyppo("Hsic"), 40),
+    Peer("knockoffs, q=0.05", _knockoffs(0.05), 60),
+    Peer("knockoffs, q=0.1", _knockoffs(0.1), 60),
 )

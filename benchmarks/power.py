@@ -39,6 +39,8 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
 ALPHA = 0.05
 _TRIALS = {"paper": 200, "bh": 200, "peers": 200, "null": 1000, "intervals": 200}
 PARTS = tuple(_TRIALS)
+# Methods shown for comparison get by with fewer trials.
+_FEWER = 100
 
 
 class Figure(NamedTuple):
@@ -231,11 +233,11 @@ def cells_of(part: str, trials: int | None) -> list[Cell]:
         return [
             Cell(part, row, "complete, exact (default)", min(most, 500) if "n=2000" in row else most) for row in rows
         ]
-    limits = dict.fromkeys(
-        {"paper": PAPER_METHODS, "bh": BH_METHODS, "intervals": INTERVAL_METHODS}.get(part, ()), most
-    )
+    methods = {"paper": PAPER_METHODS, "bh": BH_METHODS, "intervals": INTERVAL_METHODS}.get(part, {})
+    main = {"paper": 1, "bh": 2, "intervals": len(methods)}.get(part, 0)
+    limits = {name: most if place < main else min(most, _FEWER) for place, name in enumerate(methods)}
     if part == "peers":
-        limits = {peer.name: min(most, peer.trials) for peer in peers.PEERS} | {_PAPER_PEER: most}
+        limits = {peer.name: min(most, peer.trials) for peer in peers.PEERS} | {_PAPER_PEER: min(most, _FEWER)}
     cells = [Cell(part, row, method, limit) for row in rows for method, limit in limits.items()]
     return [cell for cell in cells if not (cell.method == "linear" and rows[cell.row].question == "relate")]
 

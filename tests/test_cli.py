@@ -231,6 +231,27 @@ def test_missing_values(kernsift, folder: Path) -> None:
     assert kernsift("compare", "gaps.csv", "after.csv", "--missing", "drop")[0] == 0
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_long_work_shows_the_time_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernsift.output import working
+
+    screen, file = Terminal(), io.StringIO()
+    for stream, quiet in ((screen, True), (file, False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with working("counting", quiet):
+            pass
+        assert stream.getvalue() == ""
+    monkeypatch.setattr(sys, "stderr", screen)
+    with working("counting"):
+        time.sleep(2.3)
+    assert "counting, 2 s" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\033[K")  # and clears the line
+
+
 # Errors --------------------------------------------------------------------------------------------------------------
 
 WRONG = {
@@ -290,6 +311,16 @@ def test_an_interruption_is_no_traceback(kernsift, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("kernsift.select.compare", interrupted)
     code, out, err = kernsift("compare", "before.csv", "after.csv")
     assert (code, out, err.strip()) == (130, "", "kernsift: interrupted.")
+
+
+def test_names_cannot_write_on_the_terminal(kernsift, folder: Path) -> None:
+    (folder / "odd.csv").write_text("a\x1b[31m,a\x1b[31m\n1,2\n")
+    err = kernsift("compare", "odd.csv", "odd.csv")[2]
+    assert "\x1b" not in err
+    (folder / "odd.csv").write_text("a\x1b[31m,b\n1,2\n2,4\n3,9\n")
+    code, out, _ = kernsift("compare", "odd.csv", "odd.csv")
+    assert code == 0
+    assert "\x1b" not in out
 
 
 @pytest.mark.parametrize(

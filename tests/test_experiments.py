@@ -11,8 +11,9 @@ import pytest
 
 from kernsift.experiments import problems, reasons
 from kernsift.experiments.configurations import ARTEFACTS, FIG1, FIG3, LAWS, TABLE2, Artefact, Setting, smaller
-from kernsift.experiments.methods import Decisions, Recipe, run_test, score
+from kernsift.experiments.methods import PUBLISHED, Decisions, Recipe, run_test, score
 from kernsift.experiments.problems import PROBLEMS, DataSets, TwoSamples
+from kernsift.experiments.published_rows import published_quadruples
 from kernsift.experiments.records import Records, fingerprint, key_of
 from kernsift.experiments.summary import Row, summarise, write_csv
 from kernsift.experiments.trials import MEASURES, Task, generator, run_trial
@@ -298,3 +299,29 @@ def test_image_features_that_cannot_be_used_are_refused(
     setting = celeba(tmp_path, real, fake)
     with pytest.raises(ValueError, match=said):
         PROBLEMS["celeba"](setting.size, str(tmp_path), np.random.default_rng(1))
+
+
+# --- the authors' rows ----------------------------------------------------------------------------------------------
+
+
+def test_the_authors_rows_are_nearly_uniform_and_sometimes_repeat() -> None:
+    rows = published_quadruples(138, 20_000, np.random.default_rng(0))
+    assert rows.min() == 0
+    assert rows.max() == 137
+    repeats = np.array([len(set(row)) < 4 for row in rows.tolist()])
+    # Seen in their code at n = 138: 25 of 43 designs of 690 quadruples, 0.84 in a thousand.
+    assert 0.0003 < repeats.mean() < 0.002
+    # At n = 138 the last digit is a multiple of 3 before it is raised: 136 * 135 divides by 24.
+    assert np.mean(rows[:, 3] % 3 == 0) > 0.9
+
+
+def test_on_rows_that_differ_it_is_the_librarys_hsic() -> None:
+    rng = np.random.default_rng(0)
+    sample = problems.WithResponse(rng.normal(size=(300, 4)), rng.normal(size=(300, 1)), np.zeros(4, dtype=bool))
+    sample.X[:, 0] += 2 * sample.y[:, 0]
+    theirs = score(sample, Recipe(PUBLISHED, "median", options=(("r", 20),)), np.random.default_rng(1))
+    ours = score(sample, Recipe("incomplete", "median", options=(("r", 20),)), np.random.default_rng(2))
+    # Two unbiased estimates of the same numbers, but for a few draws in 6,000 with a row twice.
+    spread = np.sqrt(theirs.cov.diagonal() + ours.cov.diagonal())
+    assert np.abs(theirs.estimate - ours.estimate).max() < 5 * spread.max()
+    assert theirs.estimate[0] > 10 * spread[0]

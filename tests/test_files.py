@@ -36,6 +36,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     "bars.txt": lambda frame, path: frame.to_csv(path, sep="|", index=False),
     "german.csv": lambda frame, path: frame.to_csv(path, sep=";", decimal=",", index=False),
     "excel-unicode.txt": lambda frame, path: frame.to_csv(path, sep="\t", encoding="utf-16", index=False),
+    "spaces.dat": lambda frame, path: frame.to_csv(path, sep=" ", index=False),
     "bom.csv": lambda frame, path: frame.to_csv(path, encoding="utf-8-sig", index=False),
     "windows.csv": lambda frame, path: frame.to_csv(path, lineterminator="\r\n", index=False),
     "t.csv.gz": lambda frame, path: frame.to_csv(path, index=False),
@@ -74,6 +75,12 @@ def test_text_without_a_header(tmp_path: Path) -> None:
     assert not loaded.named
     assert loaded.frame["x1"].tolist() == [2, 4, 6]
     assert "x0, x1" in loaded.notes[0]
+
+
+def test_decimal_commas_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("1,5;2,5\n3,5;4,5\n")
+    assert read_file(str(path)).frame.to_numpy().tolist() == [[1.5, 2.5], [3.5, 4.5]]
 
 
 def test_quoted_separators_and_line_breaks(tmp_path: Path) -> None:
@@ -236,6 +243,12 @@ def test_columns_that_cannot_be_features_are_left_out_and_named() -> None:
     said = " ".join(chosen.notes)
     assert all(f"'{name}'" in said for name in people().frame.columns if name not in ("size", "age"))
     assert "Taken as categories: 'city' (2 values)." in said
+
+
+def test_a_measurement_whose_name_ends_in_id_stays() -> None:
+    values = RNG.permutation(1000)[:ROWS]
+    chosen = choose([people(lipid=values, orderId=values, order_id=values)])
+    assert list(chosen.frames[0].columns) == ["size", "age", "city", "lipid"]
 
 
 def test_a_column_that_is_asked_for_stays() -> None:

@@ -129,7 +129,7 @@ def test_columns_that_are_numbers(column: Any) -> None:
         ["b", "a", "b"],
         np.array(["b", "a", "b"]),
         np.array([b"b", b"a", b"b"]),
-        np.array(["b", "a", "b"], dtype=np.dtypes.StringDType()),
+        *([np.array(["b", "a", "b"], dtype=np.dtypes.StringDType())] if hasattr(np.dtypes, "StringDType") else []),
         np.array(["b", "a", "b"], dtype=object),
         pd.Series(["b", "a", "b"], dtype=object),
         pd.Series(["b", "a", "b"], dtype="string[pyarrow]"),

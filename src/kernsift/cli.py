@@ -392,5 +392,7 @@ def _complain(message: str, code: int, debug: bool) -> int:
         import traceback
 
         traceback.print_exc()
-    click.echo(f"kernsift: {' '.join(message.split())}", err=True)
+    # Names come from files: what is in them may not move the cursor or colour the screen.
+    shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in " ".join(message.split()))
+    click.echo(f"kernsift: {shown}", err=True)
     return code

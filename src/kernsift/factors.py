@@ -60,7 +60,10 @@ class Factors:
         points = self.points[: max(int(rank.max(initial=1)), 1), columns]
         kernels = self.kernels.select(features)
         factor = _mix(kernels, points, rank) @ _against(kernels, points, self.table.values[:, columns])
+        size = np.einsum("dmn,dmn->d", factor, factor)
         factor -= factor.mean(axis=2, keepdims=True)
+        # What centring leaves of a constant feature is rounding error, which must not be scaled up later.
+        factor[np.einsum("dmn,dmn->d", factor, factor) <= 1e-24 * size] = 0.0
         return principal(factor, self.flat)
 
     def chunks(self, features: np.ndarray) -> Iterator[np.ndarray]:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 # Below this many rows, values that are all different say nothing about what the column is.
 _FEW_ROWS = 12
 _ID_NAME = re.compile(
-    r"(^|[_\W])(id|ids|uid|uuid|guid|key|index|idx|row|rowid|rownr|nr|no|number)$|Id$|ID$|^Unnamed: |^\(row names\)$"
-    r"|^__index_level_",
-    re.IGNORECASE,
+    r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|key|index|idx|row|rowid|rownr|nr|no|number)$)|[a-z]I[dD]$|^Unnamed: "
+    r"|^\(row names\)$|^__index_level_"
 )
 
 

@@ -28,9 +28,12 @@ class Covariance(Protocol):
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
-    """R with R.T @ R = matrix; by eigenvectors, as a covariance estimated from few draws is singular."""
+    """The symmetric root R of R @ R = matrix; by eigenvectors, as a covariance estimated from few draws is singular.
+
+    The symmetric one, because eigenvectors of equal eigenvalues are arbitrary and would make draws depend on threads.
+    """
     values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+    return np.asarray((vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T)
 
 
 @dataclass(frozen=True)

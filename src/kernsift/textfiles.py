@@ -13,7 +13,8 @@ from kernsift.tables import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
+# In the order of trial: a comma may be a decimal sign, and a space part of a name.
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas", " ": "spaces"}
 _SAMPLE_ROWS = 50
 
 # Not among pandas' own markers, but common where numbers are missing; "-" and "." may be honest categories.
@@ -82,20 +83,22 @@ def _decode(data: bytes, name: str, encoding: str | None) -> str:
 
 
 def _separator(text: str) -> str:
-    """The sign that cuts the first lines into most columns, all lines into the same number."""
+    """The sign that cuts all of the first lines into the same number of columns, more than one."""
     lines = [line for line in text[:200_000].splitlines()[:_SAMPLE_ROWS] if line.strip()]
     if len(text) > 200_000 and len(lines) > 1:
         lines = lines[:-1]
     best, most = ",", (0.0, 0)
     for sign in _SEPARATORS:
         try:
-            counts = Counter(len(row) for row in csv.reader(lines, delimiter=sign) if row)
+            counts = Counter(len(row) for row in csv.reader(lines, delimiter=sign, skipinitialspace=True) if row)
         except csv.Error:
             continue
         width, often = counts.most_common(1)[0] if counts else (1, 0)
-        rank = (often / max(1, counts.total()), width)
-        if width > 1 and rank > most:
-            best, most = sign, rank
+        share = often / max(1, counts.total())
+        if width > 1 and share == 1.0:
+            return sign
+        if width > 1 and sign != " " and (share, width) > most:
+            best, most = sign, (share, width)
     return best
 
 

@@ -142,7 +142,8 @@ def _positive_root(excess: Callable[[np.ndarray], np.ndarray], start: np.ndarray
     at_zero, never = below >= 0, above < 0
     middle = low
     for _ in range(100):
-        gap = above - below
+        known = np.isfinite(above) & np.isfinite(below)
+        gap = np.subtract(above, below, out=np.zeros_like(above), where=known)
         middle = np.where(gap > 0, low - below * (high - low) / np.where(gap > 0, gap, 1.0), 0.5 * (low + high))
         middle = np.clip(middle, low, high)
         found = excess(middle)

@@ -42,6 +42,8 @@ from kernsift.tables import Table, stack
 _SKETCH = 2000
 # The spread of a score is estimated; dependence that sits in one direction can make it smaller than 1, but not vanish.
 _LEAST_SPREAD = 0.5
+# Numbers in one temporary array of inner products: 2^21 are 16 MB.
+_NUMBERS = 2**21
 # Directions of a factor with less than this share of tr(K^2) do not count in correlations.
 _FAINT = 1e-6
 
@@ -272,15 +274,19 @@ class AlignmentCovariance:
         chosen = list(self._speaking(features))
         for others in self._speaking(np.arange(len(self.sd))):
             for part in chosen:
-                columns = [place[feature] for feature in part.features.tolist()]
+                columns = np.array([place[feature] for feature in part.features.tolist()])
                 out[np.ix_(others.features, columns)] = self._correlation(others, part)
         out[features, np.arange(len(features))] = self.sd[features] > 0
         return out
 
     def _correlation(self, one: _Speaking, other: _Speaking) -> np.ndarray:
         (d, m, n), (k, q, _) = one.factor.shape, other.factor.shape
-        inner = one.factor.reshape(d * m, n) @ other.factor.reshape(k * q, n).T
-        products = np.square(inner, out=inner).reshape(d, m, k, q).sum(axis=(1, 3))
+        products = np.empty((d, k))
+        step = max(1, _NUMBERS // (m * k * q))
+        for start in range(0, d, step):
+            part = one.factor[start : start + step]
+            inner = part.reshape(-1, n) @ other.factor.reshape(k * q, n).T
+            products[start : start + step] = np.square(inner, out=inner).reshape(-1, m, k, q).sum(axis=(1, 3))
         traces = np.outer(one.trace, other.trace)
         covariance = _covariance(products, traces, one.diagonal @ other.diagonal.T, self.response, n)
         scale = np.outer(self.sd[one.features], self.sd[other.features])
@@ -297,7 +303,10 @@ class AlignmentCovariance:
         sketch = np.empty((_SKETCH, d))
         a, b = rng.standard_normal((2, n, _SKETCH))
         for part in self._speaking(np.arange(d)):
-            sketch[:, part.features] = ((part.factor @ a) * (part.factor @ b)).sum(axis=1).T
+            step = max(1, _NUMBERS // (part.factor.shape[1] * _SKETCH))
+            for start in range(0, len(part.features), step):
+                factor = part.factor[start : start + step]
+                sketch[:, part.features[start : start + step]] = ((factor @ a) * (factor @ b)).sum(axis=1).T
         norm = np.sqrt((sketch**2).sum(axis=0))
         sketch *= np.divide(self.sd > 0, norm, out=np.zeros(d), where=norm > 0)
         return FactorCovariance(sketch).sample(size, rng)
