@@ -261,6 +261,7 @@ def _rows_plot(
             axes.errorbar(x, y, xerr=[2 * e for e in error], linestyle="none", markersize=5, label=name, **style)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(-0.03, 1.03)
     axes.set_xlabel(label)
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     canvas.savefig(path, dpi=130)

@@ -27,7 +27,7 @@ exclude_patterns = ["_build", "power", "images", "**/README.*", "**/*.ipynb", "g
 templates_path = ["_templates"]
 # The pages of figures come and go with the runs that make them.
 suppress_warnings = ["toc.empty_glob", "config.cache"]
-nitpicky = False
+default_role = "literal"
 
 # Pages are run from the start at every build: a page that fails, or warns, fails the build.
 nb_execution_mode = "force"
@@ -43,6 +43,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "within_subsection_order": "ExampleTitleSortKey",
     "abort_on_example_error": True,
+    "thumbnail_size": (480, 330),
     "image_scrapers": ("matplotlib",),
     "show_memory": False,
     "show_signature": False,

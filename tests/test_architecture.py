@@ -213,9 +213,12 @@ def test_every_public_name_is_there_without_the_optional_packages() -> None:
 MACHINE_PATH = re.compile(r"(?<![\w.-])/(?:work|root|home|Users)/")
 
 
+GENERATED = {"__pycache__", "_build", "gallery", "generated"}
+
+
 def project_files() -> list[Path]:
     folders = [ROOT / name for name in ("src", "tests", "docs", "benchmarks", ".ci")]
-    files = [file for folder in folders for file in folder.rglob("*") if "__pycache__" not in file.parts]
+    files = [file for folder in folders for file in folder.rglob("*") if not GENERATED & set(file.parts)]
     top = [file for file in ROOT.iterdir() if file.suffix in {".md", ".toml", ".cff"} or file.name == "Makefile"]
     return [file for file in files + top if file.is_file()]
 

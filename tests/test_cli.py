@@ -363,15 +363,27 @@ def test_a_closed_pipe_is_no_error(folder: Path) -> None:
     run.stderr.close()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c(folder: Path) -> None:
-    run = process("compare", "before.csv", "-", cwd=folder, stdin=subprocess.PIPE)
-    with run:
-        time.sleep(2.5)  # waits for standard input by now
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_ctrl_c(folder: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    run = process("compare", "before.csv", str(pipe), cwd=folder)
+    with open(pipe, "wb"):  # waits until the other side reads
         run.send_signal(signal.SIGINT)
         _, err = run.communicate()
     assert run.returncode == 130
     assert err.strip() == "kernsift: interrupted."
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_named_pipe_is_read_as_a_file(folder: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    run = process("compare", "before.csv", str(pipe), "-q", cwd=folder)
+    pipe.write_bytes((folder / "after.csv").read_bytes())
+    out, err = run.communicate()
+    assert (run.returncode, err) == (0, "")
+    assert stars(out) == ["weight"]
 
 
 def test_completion() -> None:

@@ -45,7 +45,15 @@ Examples:
 """
 
 
+class InOrder(click.Group):
+    """Commands in the order in which they are written here, which is the order of use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
 @click.group(
+    cls=InOrder,
     help=_GROUP_HELP,
     epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -55,7 +63,7 @@ def app() -> None:
     pass
 
 
-@app.command(cls=Question, epilog=_EXIT_CODES)
+@app.command(cls=Question, short_help="What differs between two tables.", epilog=_EXIT_CODES)
 @click.argument("first", type=click.Path())
 @click.argument("second", type=click.Path())
 @group_option
@@ -89,7 +97,7 @@ def compare(first: str, second: str, **given: Any) -> None:
     _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
 
 
-@app.command(cls=Question, epilog=_EXIT_CODES)
+@app.command(cls=Question, short_help="What a column of a table depends on.", epilog=_EXIT_CODES)
 @click.argument("file", type=click.Path())
 @click.option("--target", "-t", required=True, multiple=True, metavar="COLUMN", help="The response; may be repeated.")
 @click.option(
@@ -127,7 +135,7 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
     _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": file, "y": "--target"})
 
 
-@app.command(cls=Question, epilog=_EXIT_CODES)
+@app.command(cls=Question, short_help="Which of several data sets deviate from a reference.", epilog=_EXIT_CODES)
 @click.argument("reference", type=click.Path())
 @click.argument("candidates", type=click.Path(), nargs=-1, required=True)
 @common
@@ -163,7 +171,7 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
     _run(ask, f"screening {len(candidates)} data sets", given, {"reference": reference})
 
 
-@app.command(epilog=_EXIT_CODES)
+@app.command(short_help="See it at work, in a few seconds.", epilog=_EXIT_CODES)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Another shuffle.")
 @click.option("--report", metavar="FILE", help="Write the result as one HTML file.")
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
@@ -180,6 +188,7 @@ def demo(seed: int, report: str | None, debug: bool) -> None:
 
 
 @app.command(
+    short_help="Run the paper's experiments again.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
     add_help_option=False,
 )
@@ -197,7 +206,7 @@ def reproduce(context: click.Context, arguments: tuple[str, ...]) -> None:
     context.exit(int(reproduction(list(arguments)) or 0))
 
 
-@app.command()
+@app.command(short_help="Make the shell complete commands and options.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print what makes SHELL complete commands, options and file names.

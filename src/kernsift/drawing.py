@@ -199,7 +199,7 @@ def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
         naive, own = (frame.x(float(power)) for power in powers[:, row])
         kind = "stands" if result.rejected[row] else "selected"
         parts += [
-            _text(frame.left - 10, y + 4, _short(result.names[row], 16 if narrow else 30), "end"),
+            _text(frame.left - 10, y + 4, _short(result.names[row], 14 if narrow else 30), "end"),
             f'<path class="whisker" d="M{_n(naive)} {_n(y)}H{_n(own)}"/>',
             f'<circle class="hollow" cx="{_n(naive)}" cy="{_n(y)}" r="4"/>',
             f'<circle class="dot {kind}" cx="{_n(own)}" cy="{_n(y)}" r="4"/>',

@@ -89,17 +89,21 @@ def read_arrays(path: str, *, encoding: str | None = None) -> dict[str, Loaded]:
 
 
 def _bytes(path: str) -> Any:
-    """The file, opened for reading; standard input as a whole."""
+    """The file, opened for reading; a pipe, which can be read only once, as a whole."""
     if path == "-":
         return io.BytesIO(sys.stdin.buffer.read())
     try:
-        return open(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115  (the caller closes it)
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; name a file in it.") from None
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file{_beside(path)}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be opened ({_first_line(error)}).") from None
+    if file.seekable():
+        return file
+    with file:
+        return io.BytesIO(file.read())
 
 
 def _beside(path: str) -> str:

@@ -73,7 +73,7 @@ def moment_matrix(order: int, n: int) -> np.ndarray:
     matrix = np.zeros((size, size))
     for indices, sums, alike in patterns:
         if indices <= n:
-            matrix += alike * np.outer(sums, sums) / math.perm(n, indices)
+            matrix += alike * np.outer(sums, sums) / float(math.perm(n, indices))
     return matrix
 
 

@@ -1,0 +1,57 @@
+"""What is promised to those who install the package: bounds that were tried, extras that exist, a small core."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+# Tools for looking after the code: their versions do not change what it does.
+TOOLS = {"mypy", "ruff"}
+
+
+def bounds(requirements: list[str]) -> dict[str, str]:
+    """Package names and lower bounds; references to our own extras are left out."""
+    found = (re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\w.]+)", text) for text in requirements if not text.startswith("kernsift"))
+    return {match[1]: match[2] for match in found if match}
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Numbers of a version without trailing zeros, so that 1.26 and 1.26.0 are one."""
+    numbers = [int(part) for part in version.split(".")]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def test_the_oldest_versions_are_the_lower_bounds() -> None:
+    lines = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8").splitlines()
+    oldest = dict(re.sub(r"\[\w+\]", "", line).split("==") for line in lines if "==" in line)
+    promised = bounds(PROJECT["dependencies"])
+    for extra in ("plot", "report", "files", "reproduce", "dask", "test"):
+        promised |= bounds(EXTRAS[extra])
+    for name in promised.keys() - TOOLS:
+        assert name in oldest, f"{name}: pyproject.toml allows versions from {promised[name]}; add it to tests/oldest.txt"
+        assert release(oldest[name]) == release(promised[name]), f"{name}: pyproject.toml and tests/oldest.txt differ"
+
+
+def test_every_requirement_has_a_lower_bound() -> None:
+    for requirements in (PROJECT["dependencies"], *EXTRAS.values()):
+        outside = [text for text in requirements if not text.startswith("kernsift")]
+        assert len(bounds(requirements)) == len(set(outside)), requirements
+
+
+def test_the_core_is_small() -> None:
+    assert set(bounds(PROJECT["dependencies"])) == {"numpy", "scipy", "scikit-learn", "narwhals", "click"}
+
+
+@pytest.mark.parametrize("extra", ["plot", "report", "files", "dask", "docs", "test", "bench"])
+def test_extras(extra: str) -> None:
+    assert EXTRAS[extra]
+    named = [re.findall(r"\w+", text.partition("[")[2]) for text in EXTRAS[extra] if text.startswith("kernsift[")]
+    assert all(name in EXTRAS for names in named for name in names)
