@@ -28,9 +28,9 @@ def draw() -> Figure:
     figure = Figure(figsize=(9, 5.2), layout="constrained")
     ax = figure.subplots()
     place = np.arange(KEPT)[::-1]
-    naive, selective = (np.maximum(values, 1e-12) for values in (result.naive_pvalues, result.pvalues))
+    naive, selective = (np.maximum(values, 1e-6) for values in (result.naive_pvalues, result.pvalues))
     colour = np.where(result.rejected, "#c2410c", "#1d4ed8")
-    ax.axvspan(1e-13, 0.05, color="#c2410c", alpha=0.06, linewidth=0)
+    ax.axvspan(1e-7, 0.05, color="#c2410c", alpha=0.06, linewidth=0)
     ax.axvline(0.05, color="#444", linewidth=1, linestyle="--")
     ax.hlines(place, naive, selective, color="#b6bcc6", linewidth=1.5)
     ax.scatter(naive, place, s=30, facecolor="white", edgecolor="#6b7280", zorder=3, label="naive p-value")
@@ -38,7 +38,7 @@ def draw() -> Figure:
     ax.scatter([], [], s=34, color="#c2410c", label="selective p-value, stands")
     ax.scatter([], [], s=34, color="#1d4ed8", label="selective p-value, does not stand")
     ax.set_yticks(place, [names[i] for i in result.selected], fontsize=9)
-    ax.set(xscale="log", xlim=(3e-13, 1.6), ylim=(-0.8, KEPT - 0.2), xlabel="p-value (smaller ones drawn at 1e-12)")
+    ax.set(xscale="log", xlim=(4e-7, 1.6), ylim=(-0.8, KEPT - 0.2), xlabel="p-value (smaller ones drawn at 1e-6)")
     ax.set_title(
         f"The {KEPT} of {REAL + SHUFFLED} columns that differ most between two kinds of tumour", loc="left", fontsize=11
     )

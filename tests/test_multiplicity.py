@@ -41,6 +41,14 @@ def test_holm_is_step_down():
         assert ((adjust(p, "holm") <= 0.05) == rejected).all()
 
 
+def test_same_as_scipy():
+    from scipy.stats import false_discovery_control
+
+    p = np.random.default_rng(2).uniform(size=60) ** 3
+    assert adjust(p, "bh") == pytest.approx(false_discovery_control(p, method="bh"))
+    assert adjust(p, "by") == pytest.approx(false_discovery_control(p, method="by"))
+
+
 def test_none_and_empty():
     p = np.array([0.3, 0.1])
     assert adjust(p, None).tolist() == [0.3, 0.1]
