@@ -31,7 +31,19 @@ _LARGEST = {np.dtype(np.float64): 1e70, np.dtype(np.float32): 1e15}
 
 
 class InputError(ValueError):
-    """Data or a parameter that cannot be used; the message says which argument, what was needed, and the fix."""
+    """Data or a parameter that cannot be used; the message says which argument, what was needed, and the fix.
+
+    It is a `ValueError`, so that code which catches those catches this.
+
+    Examples
+    --------
+    >>> from kernsift import InputError, compare
+    >>> try:
+    ...     compare([[1.0], [2.0]], [[1.0], [3.0]], k=2)
+    ... except InputError as error:
+    ...     print(error)
+    k: at most the number of features, 1, can be selected, got 2; use k=None for all.
+    """
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
@@ -96,7 +96,7 @@ class Door:
         constant: np.ndarray | None = None,
         *,
         rows: tuple[int, ...] = (),
-        draw: Callable[[np.ndarray], tuple[Picture, ...]] | None = None,
+        draw: Callable[[np.ndarray], Sequence[Picture]] | None = None,
     ) -> Result:
         """Select, test, correct, and put it all on record; `draw` makes the pictures of the selected features."""
         rule = selection_rule(self.k, self.threshold, scores)

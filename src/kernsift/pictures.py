@@ -1,13 +1,15 @@
 """What a picture of a selected feature needs, and no more: counts and quantiles instead of the data.
 
 A result carries these records, so that it can be drawn, kept and sent without the tables it came from. They are made
-of tuples of plain numbers and names, a few kilobytes for each feature.
+of tuples of plain numbers and names, a few kilobytes for each feature, and only when somebody looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import overload
 
 import numpy as np
 
@@ -68,36 +70,81 @@ class Cloud:
 Picture = Histogram | Bars | Boxes | Cloud
 
 
-def picture_samples(tables: Sequence[Table], series: Sequence[str], features: np.ndarray) -> tuple[Picture, ...]:
+class Album(Sequence[Picture]):
+    """Pictures made when somebody looks: most results are read as numbers, and drawing costs more than testing.
+
+    Until then it holds some rows of the features in question, afterwards only the pictures.
+    """
+
+    def __init__(self, draw: Callable[[], tuple[Picture, ...]], count: int) -> None:
+        self._draw: Callable[[], tuple[Picture, ...]] | None = draw
+        self._count = count
+        self._pictures: tuple[Picture, ...] = ()
+
+    def _drawn(self) -> tuple[Picture, ...]:
+        if self._draw is not None:
+            self._pictures, self._draw = self._draw(), None
+        return self._pictures
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Picture: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Picture, ...]: ...
+    def __getitem__(self, place: int | slice) -> Picture | tuple[Picture, ...]:
+        return self._drawn()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Album | tuple) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._drawn())
+
+
+def picture_samples(tables: Sequence[Table], series: Sequence[str], features: np.ndarray) -> Album:
     """Each feature in several samples that have the same features."""
     chosen = features[:MOST_PICTURES]
     parts = [_thinned(table.select(chosen)) for table in tables]
-    return tuple(_samples(parts, tuple(series), j) for j in range(len(chosen)))
+    return Album(partial(_draw_samples, parts, tuple(series)), len(chosen))
+
+
+def _draw_samples(parts: Sequence[Table], series: tuple[str, ...]) -> tuple[Picture, ...]:
+    return tuple(_samples(parts, series, j) for j in range(parts[0].d))
 
 
 def picture_candidates(
     reference: Table, candidates: Sequence[Table], names: Sequence[str], features: np.ndarray
-) -> tuple[Picture, ...]:
+) -> Album:
     """Each chosen candidate data set beside the reference."""
-    base = _thinned(reference)
-    found = []
-    for position in features[:MOST_PICTURES]:
-        pair = (base, _thinned(candidates[position]))
-        found.append(_samples(pair, ("reference", names[position]), 0, names[position]))
-    return tuple(found)
+    chosen = features[:MOST_PICTURES].tolist()
+    others = [(names[position], _thinned(candidates[position])) for position in chosen]
+    return Album(partial(_draw_candidates, _thinned(reference), others), len(others))
 
 
-def picture_response(X: Table, y: Table, features: np.ndarray) -> tuple[Picture, ...]:
+def _draw_candidates(base: Table, others: Sequence[tuple[str, Table]]) -> tuple[Picture, ...]:
+    return tuple(_samples((base, table), ("reference", name), 0, name) for name, table in others)
+
+
+def picture_response(X: Table, y: Table, features: np.ndarray) -> Album:
     """Each feature against the response."""
     chosen = features[:MOST_PICTURES]
-    table, response = _thinned(X.select(chosen)), _thinned(y)
+    return Album(partial(_draw_response, _thinned(X.select(chosen)), _thinned(y)), len(chosen))
+
+
+def _draw_response(table: Table, response: Table) -> tuple[Picture, ...]:
     target, target_label = _line(response.values, response.names[0])
     levels = response.levels.get(response.names[0])
-    return tuple(_against(table, j, target, target_label, levels) for j in range(len(chosen)))
+    return tuple(_against(table, j, target, target_label, levels) for j in range(table.d))
 
 
-def renamed(pictures: Sequence[Picture], series: tuple[str, ...]) -> tuple[Picture, ...]:
+def renamed(pictures: Sequence[Picture], series: tuple[str, ...]) -> Album:
     """The pictures with other names for the samples."""
+    return Album(partial(_draw_renamed, pictures, series), len(pictures))
+
+
+def _draw_renamed(pictures: Sequence[Picture], series: tuple[str, ...]) -> tuple[Picture, ...]:
     return tuple(replace(one, series=series) if isinstance(one, Histogram | Bars) else one for one in pictures)
 
 

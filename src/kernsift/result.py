@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,6 +41,23 @@ class Result:
     outcome : the test's own record: truncation intervals, scaling law.
     rows : how many rows there were: of X and Y; of X; of the reference and each candidate.
     pictures : counts and quantiles of the selected features (of the best 200), which `plot_feature` draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift import compare
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(100, 5)), rng.normal(size=(100, 5))
+    >>> Y[:, 2] += 1.0
+    >>> result = compare(X, Y, k=2, random_state=0)
+    >>> [name for name, stands in zip(result.names, result.rejected) if stands]
+    ['x2']
+    >>> bool(result.pvalues[0] >= result.naive_pvalues[0])
+    True
+    >>> result.settings["estimator"], result.settings["test"], result.seed
+    ('complete', 'exact', 0)
+    >>> sorted(result.to_dict()["features"][0])[:3]
+    ['adjusted_pvalue', 'effect', 'effect_lower']
     """
 
     question: str
@@ -62,7 +79,7 @@ class Result:
     notes: tuple[str, ...]
     outcome: Outcome
     rows: tuple[int, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    pictures: Sequence[Picture] = ()
 
     def columns(self) -> dict[str, Any]:
         """The table as named columns, one row a selected feature."""

@@ -137,6 +137,18 @@ class Scores:
     resample : `resample(fraction, rng)` recomputes `estimate` on `fraction * n` rows drawn with replacement; None for
         scores that came without their data.
     effects : effect sizes of chosen features; None for scores that came without their data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.inference import exact
+    >>> from kernsift.scores import DiagonalCovariance, Scores
+    >>> from kernsift.selection import TopK
+    >>> scores = Scores(("a", "b", "c"), np.array([0.1, 3.2, 0.4]), DiagonalCovariance(np.ones(3)))
+    >>> rule = TopK(1)
+    >>> selected = rule.select(scores.estimate)
+    >>> exact(scores, rule, selected, rng=np.random.default_rng()).pvalues.round(3)
+    array([0.002])
     """
 
     names: tuple[str, ...]
@@ -161,6 +173,15 @@ def scores_from_draws(
     """Scores from an (l, d) array of draws: `estimate = mean(H)`, `cov = Cov(H) * variance_factor` (1/l by default).
 
     With `shared=False` every feature had a design of its own, so the scores are taken as uncorrelated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.scores import scores_from_draws
+    >>> draws = np.random.default_rng(0).normal(size=(400, 3))
+    >>> scores = scores_from_draws(["a", "b", "c"], draws)
+    >>> bool(np.allclose(scores.cov.diagonal(), draws.var(axis=0, ddof=1) / 400))
+    True
     """
     count = len(draws)
     factor = 1.0 / count if variance_factor is None else variance_factor

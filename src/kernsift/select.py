@@ -247,6 +247,8 @@ def topk_pvalues(
     cov : (d, d) covariance of the scores under the null, or (d,) variances of independent ones.
     k : how many to select: a number, a fraction, or None for all.
     test : "exact", "multiscale", "polyhedral" or "naive".
+    random_state : seed or Generator, which only the multiscale test uses.
+    **options : of the multiscale test: `replicates`, `scales` and `model`.
 
     Returns
     -------

@@ -71,7 +71,14 @@ class Everything:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Keep every feature whose score reaches `level` of its standard deviations `sd`."""
+    """Keep every feature whose score reaches `level` of its standard deviations `sd`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Threshold(2.0, np.ones(3)).select(np.array([2.5, 0.3, 3.1]))
+    array([2, 0])
+    """
 
     level: float
     sd: np.ndarray
@@ -101,7 +108,19 @@ class Threshold:
 
 @dataclass(frozen=True)
 class TopK:
-    """Keep the k highest scores."""
+    """Keep the k highest scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> TopK(2).select(np.array([0.5, 2.0, 1.0]))
+    array([1, 2])
+
+    While the others stay where they are, the second score is among the best two from 0.5 upwards.
+
+    >>> TopK(2).truncation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 1.0, 0.0]), 1)
+    array([[0.5, inf]])
+    """
 
     k: int
 

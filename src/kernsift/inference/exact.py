@@ -17,5 +17,19 @@ from kernsift.selection import SelectionRule
 
 
 def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
-    """Exact selective p-values under the minimal conditioning event."""
+    """Exact selective p-values under the minimal conditioning event.
+
+    Examples
+    --------
+    The better of two independent scores, 2 and 1: the tail beyond 2 over the tail beyond 1.
+
+    >>> import numpy as np
+    >>> from scipy.stats import norm
+    >>> from kernsift.scores import DiagonalCovariance, Scores
+    >>> from kernsift.selection import TopK
+    >>> scores = Scores(("a", "b"), np.array([2.0, 1.0]), DiagonalCovariance(np.ones(2)))
+    >>> [pvalue] = exact(scores, TopK(1), np.array([0]), rng=np.random.default_rng()).pvalues
+    >>> bool(np.isclose(pvalue, norm.sf(2) / norm.sf(1)))
+    True
+    """
     return truncated_test(scores, selected, rule.truncation)
