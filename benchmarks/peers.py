@@ -90,7 +90,7 @@ PEERS = (
     Peer("f_classif + BH", analysis_of_variance, 200),
     Peer("mutual information, top 10", mutual_information, 100, ranks=True),
     Peer("hyppo Dcorr + BH", _hyppo("Dcorr"), 100),
-    Peer("hyppo Hsic + BH", _hyppo("Hsic"), 40),
+    Peer("hyppo Hsic + BH", _hyppo("Hsic"), 100),
     Peer("knockoffs, q=0.05", _knockoffs(0.05), 60),
     Peer("knockoffs, q=0.1", _knockoffs(0.1), 60),
 )

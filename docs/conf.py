@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+
+HERE = Path(__file__).resolve().parent
 
 project = "kernsift"
 author = "kernsift developers"
@@ -17,7 +24,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -25,8 +31,7 @@ extensions = [
 root_doc = "index"
 exclude_patterns = ["_build", "power", "images", "**/README.*", "**/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
-# The pages of figures come and go with the runs that make them.
-suppress_warnings = ["toc.empty_glob", "config.cache"]
+suppress_warnings = ["config.cache"]
 default_role = "literal"
 
 # Pages are run from the start at every build: a page that fails, or warns, fails the build.
@@ -51,6 +56,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 5,
     "remove_config_comments": True,
     "plot_gallery": True,
+    "write_computation_times": False,
 }
 
 autosummary_generate = True
@@ -61,6 +67,7 @@ numpydoc_class_members_toctree = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "kernsift"
 html_static_path = ["_static"]
@@ -91,6 +98,38 @@ def describe_entries(app: Sphinx, what: str, name: str, obj: object, options: ob
     lines[:] = out
 
 
+def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
+    """The pages that measuring runs have left in this folder: Markdown as pages, ready HTML as links."""
+    if docname != "figures":
+        return
+    pages = [name for name in ("power", "reproduction", "reproduction/index") if (HERE / f"{name}.md").is_file()]
+    listed = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(pages) + "\n```\n" if pages else ""
+    if (HERE / "reproduction" / "index.html").is_file():
+        listed += '\n<p><a href="reproduction/index.html">The paper\'s figures and tables, made again</a></p>\n'
+    source[0] = source[0].replace("FIGURES", listed)
+
+
+def copy_reproduction(app: Sphinx, error: Exception | None) -> None:
+    """Ready HTML pages go along as they are."""
+    if error is None and app.builder.format == "html" and (HERE / "reproduction" / "index.html").is_file():
+        shutil.copytree(HERE / "reproduction", Path(app.outdir) / "reproduction", dirs_exist_ok=True)
+
+
+def inline_formula(translator: Any, node: nodes.math) -> None:
+    """A formula as MathML, which browsers draw by themselves: no script, and nothing to be fetched."""
+    translator.body.append(tex2mathml(node.astext(), as_block=False))
+    raise nodes.SkipNode
+
+
+def formula(translator: Any, node: nodes.math_block) -> None:
+    """The same on lines of its own."""
+    translator.body.append(tex2mathml(node.astext(), as_block=True))
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
+    app.connect("source-read", list_figures)
+    app.connect("build-finished", copy_reproduction)
     # Before numpydoc, which reads docstrings at the usual priority.
     app.connect("autodoc-process-docstring", describe_entries, priority=400)

@@ -1,6 +1,6 @@
 """The picture in the README and on the first page: docs/images/result.png.
 
-    python docs/readme_picture.py
+python docs/readme_picture.py
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Thirty real measurements of breast tumours are hidden among 170 copies shuffled 
 malignant from benign. The 40 columns that look most different are kept and tested on the same patients.
 """
 
+import textwrap
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -21,7 +23,7 @@ shuffled = pd.DataFrame(
 table = pd.concat([data.data, shuffled], axis=1)
 
 result = compare(table[data.target == 0], table[data.target == 1], k=40, random_state=0)
-print(result.summary())
+print(textwrap.fill(result.summary(), 95))
 
 # %%
 # Selective p-values against naive ones. Points on the diagonal are features so far above the cut that being selected

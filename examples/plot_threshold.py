@@ -6,6 +6,8 @@ When nobody knows how many features to keep, ``threshold=2`` keeps every feature
 deviations of chance. Its p-value is then conditional on nothing but that.
 """
 
+import textwrap
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -17,7 +19,7 @@ rng = np.random.default_rng(0)
 table = np.hstack([X, np.column_stack([rng.permutation(X[:, i % 10]) for i in range(190)])])
 
 result = relate(table, y, threshold=2, random_state=0)
-print(result.summary())
+print(textwrap.fill(result.summary(), 95))
 
 # %%
 # Real columns are the first ten; the rest are shuffled copies, of which two or three in a hundred reach 2 by luck.

@@ -217,7 +217,7 @@ GENERATED = {"__pycache__", "_build", "gallery", "generated"}
 
 
 def project_files() -> list[Path]:
-    folders = [ROOT / name for name in ("src", "tests", "docs", "benchmarks", ".ci")]
+    folders = [ROOT / name for name in ("src", "tests", "docs", "examples", "benchmarks", ".ci", ".github")]
     files = [file for folder in folders for file in folder.rglob("*") if not GENERATED & set(file.parts)]
     top = [file for file in ROOT.iterdir() if file.suffix in {".md", ".toml", ".cff"} or file.name == "Makefile"]
     return [file for file in files + top if file.is_file()]

@@ -81,7 +81,9 @@ def test_the_second_origin_is_tried_and_unpacked(served: dict[str, bytes]) -> No
     assert find_file("heart").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("bad", [b"not a zip", zipped(CONTENT[:-4]), zipped(CONTENT)[:60]], ids=["other", "short", "cut"])
+@pytest.mark.parametrize(
+    "bad", [b"not a zip", zipped(CONTENT[:-4]), zipped(CONTENT)[:60]], ids=["other", "short", "cut"]
+)
 def test_wrong_and_truncated_downloads_are_refused_and_not_kept(
     served: dict[str, bytes], tmp_path: Path, bad: bytes
 ) -> None:

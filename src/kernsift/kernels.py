@@ -103,7 +103,7 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    """(1 + x . y / s^2)^degree, saturating far beyond any sensible value so that its squares stay finite."""
+    """(1 + <x, y> / s^2)^degree, saturating far beyond any sensible value so that its squares stay finite."""
 
     degree: int = 3
     kind: ClassVar[Literal["product"]] = "product"

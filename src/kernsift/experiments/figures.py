@@ -39,7 +39,7 @@ def style_of(method: str) -> Style:
     if method.startswith("Complete"):
         return Style("#15803d", "-", "D")
     if method.startswith("Cross"):
-        return Style("#7e22ce", "-", "D")
+        return Style("#7e22ce", ":", "v")
     if method.startswith(("Incomplete", "Block")):
         return Style("#c2410c", "-", "D")
     colour = "#0891b2" if "shared" in method else "#db2777" if "authors" in method else "#1d4ed8"
@@ -217,9 +217,16 @@ def _pvalues(figure: Figure, artefact: Artefact, rows: list[Row], finished: Fini
     for number, method in enumerate(methods):
         style = style_of(method)
         # One below the other, so that equal p-values do not hide each other.
-        shift = 0.5 * (number - (len(methods) - 1) / 2) / len(methods)
+        shift = 0.8 * (number - (len(methods) - 1) / 2) / len(methods)
         points = [(max(p[method], 1e-6), place + shift) for place, (_, p) in enumerate(statements) if method in p]
-        ax.plot(*zip(*points, strict=True), linestyle="none", color=style.colour, marker=style.marker, label=method)
+        ax.plot(
+            *zip(*points, strict=True),
+            linestyle="none",
+            color=style.colour,
+            marker=style.marker,
+            markersize=4.5,
+            label=method,
+        )
     ax.axvline(artefact.alpha, color=_INK, linewidth=0.9, linestyle=":")
     labels = ["\n".join(textwrap.wrap(text, 62)) for text, _ in statements]
     ax.set_yticks(range(len(labels)), labels, fontsize=7.5)

@@ -21,7 +21,7 @@ from kernsift.statistics import HSIC, MMD, SCREEN
 from kernsift.tables import Table, as_candidates, as_pair, as_xy, stack
 
 # The estimator of the authors' code with the rows that code drew.
-PUBLISHED = "incomplete, rows as published"
+PUBLISHED = "incomplete, the authors' rows"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def score(sample: Sample, recipe: Recipe, rng: np.random.Generator) -> Scores:
     own = bandwidth if isinstance(bandwidth, str) else "median"
     response_kernels = fit_kernels(target, recipe.kernel, own, rng=rng)
     if recipe.estimator == PUBLISHED:
-        return published_hsic(table, target, kernels, response_kernels, rng=rng, **options)
+        return published_hsic(table, target, kernels, response_kernels, **options)
     if recipe.own_designs:
         return _own_designs(table, target, kernels, response_kernels, options, rng)
     return HSIC[recipe.estimator](table, target, kernels, response_kernels, rng=rng, **options)

@@ -1,13 +1,18 @@
 """Incomplete HSIC on the rows the authors' code drew: kept to show what its slips do, and for nothing else.
 
-A quadruple is drawn as one number below n! / (4! (n - 4)!), read as four digits: 24 times the number, divided by
-(n-1)(n-2)(n-3), the rest by (n-2)(n-3), the rest by n-3. A digit that equals an earlier one is raised by one, which can
-make it equal to another: then a row comes twice. A kernel of a row with itself counts as 0. Where a feature is narrow
-beside the bandwidth its other kernel values are nearly 1, and one such draw outweighs all the others.
+A quadruple is drawn as one number below n! / (4! (n - 4)!), read as four digits: the number divided by
+(n-1)(n-2)(n-3)/24, the rest by (n-2)(n-3)/24, the rest by (n-3)/24, the rest by 1/24. A digit that equals an earlier
+one is raised by one, which can make it equal to another: then a row comes twice. A kernel of a row with itself counts
+as 0. Where a feature is narrow beside the bandwidth its other kernel values are nearly 1, and one such draw outweighs
+all the others.
+
+The numbers come from a generator seeded by the feature's place in the table, so the rows are the same in every trial,
+and so is which features are hit.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import comb
 
 import numpy as np
@@ -16,15 +21,20 @@ from kernsift.kernels import FeatureKernels
 from kernsift.scores import DenseCovariance, Scores
 from kernsift.tables import Table
 
+_FIRST_SEED = 5
 _PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
 
 
-def published_quadruples(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows (size, 4) as the authors' code finds them; a few have a row twice."""
-    rest = 24 * rng.integers(comb(n, 4), size=size)
+@lru_cache(maxsize=256)
+def published_quadruples(n: int, size: int, feature: int) -> np.ndarray:
+    """Rows (size, 4) of one feature as the authors' code finds them; a few have a row twice."""
+    # The generator of old, on purpose: its numbers are those of the authors.
+    rest = np.random.RandomState(_FIRST_SEED + feature).randint(0, comb(n, 4), size=size).astype(float)
     digits: list[np.ndarray] = []
-    for weight in ((n - 1) * (n - 2) * (n - 3), (n - 2) * (n - 3), n - 3, 1):
-        digit, rest = np.divmod(rest, weight)
+    for weight in ((n - 1) * (n - 2) * (n - 3) / 24, (n - 2) * (n - 3) / 24, (n - 3) / 24, 1 / 24):
+        # In floating point like theirs, rounding errors of the last digit included.
+        digit = np.floor(rest / weight).astype(int)
+        rest = rest - digit * weight
         for earlier in digits:
             digit = digit + (digit == earlier)
         digits.append(digit)
@@ -38,12 +48,11 @@ def published_hsic(
     response_kernels: FeatureKernels,
     *,
     r: float,
-    rng: np.random.Generator,
 ) -> Scores:
-    """Scores from a design of its own for each feature; the covariance is that of the draws over their number."""
+    """Scores from a fixed design for each feature; the covariance is that of the draws over their number."""
     draws = np.empty((round(r * table.n), table.d))
     for feature in range(table.d):
-        rows = published_quadruples(table.n, len(draws), rng)
+        rows = published_quadruples(table.n, len(draws), feature)
         own = np.array([feature])
         K = _pairing_sums(table.select(own).values, rows, kernels.select(own))
         L = _pairing_sums(target.values, rows, response_kernels)

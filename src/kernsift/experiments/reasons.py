@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 _HEART = (
-    "The authors' way to turn a random number into four rows draws, at n = 138, a row twice in 0.6 of a feature's 690 "
-    "quadruples, and there the kernel of the row with itself counts as 0. Most columns of Heart are narrow beside the "
-    "one bandwidth (their kernel is 1 up to 0.001), so one such draw outweighs all others and its variance hides the "
-    "feature. Run on these rows (the methods “authors' rows” in table3) it gives the printed numbers; with only the "
-    "quadruples that have a row twice replaced by others it gives 0.675 and 0.580, as here (60 trials). Neither rows "
-    "(50 to 138), r (1 to 15), standardising, the five original classes nor a shared design came to both numbers."
+    "The authors' code turns a random number into four rows in a way that can draw a row twice, and there the "
+    "kernel of the row with itself counts as 0. Its seeds are fixed, so the same features are hit in every trial: 7 "
+    "of Heart's 13 columns, 2 of Pulsar's 8, none of Wine's 12. Where a column is narrow beside the one bandwidth "
+    "all other kernel values are nearly 1; one such draw outweighs the rest and its variance hides the feature. On "
+    "exactly their rows (the methods “authors' rows” in table3) the printed numbers come out. With only the "
+    "quadruples that have a row twice replaced by others it is 0.675 and 0.580 (60 trials), as here. Neither the "
+    "number of rows (50 to 138), r (1 to 15), standardising, the five original classes nor a shared design came to "
+    "both printed numbers."
 )
 
 REASONS: dict[tuple[str, str, str, str], str] = {
