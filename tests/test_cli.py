@@ -367,10 +367,12 @@ def test_a_closed_pipe_is_no_error(folder: Path) -> None:
 def test_ctrl_c(folder: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    run = process("compare", "before.csv", str(pipe), cwd=folder)
+    # Where the tests run in the background of a shell the signal is ignored, and a child inherits that.
+    heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    run = process("compare", "before.csv", str(pipe), cwd=folder, **heed)
     with open(pipe, "wb"):  # waits until the other side reads
         run.send_signal(signal.SIGINT)
-        _, err = run.communicate()
+        _, err = run.communicate(timeout=60)
     assert run.returncode == 130
     assert err.strip() == "kernsift: interrupted."
 

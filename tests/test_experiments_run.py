@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,15 +86,16 @@ def test_killed_and_resumed_it_comes_to_the_same_to_the_last_bit(undisturbed: Pa
 
 
 def test_a_finished_run_is_not_run_again(
-    undisturbed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "run_trial", lambda task: pytest.fail("a finished trial was run again"))
-    before = without_seconds(undisturbed)
-    options = ["--tiny", "--trials", str(TRIALS), "--workers", "1", "--out", str(undisturbed)]
+    shutil.copy(undisturbed / "trials.jsonl", tmp_path)
+    options = ["--tiny", "--trials", str(TRIALS), "--workers", "1", "--out", str(tmp_path)]
     assert main([NAMES[0], *options]) == 0
     count = TRIALS * len(ARTEFACTS[NAMES[0]].settings)
     assert f"{count} of {count} trials were finished before" in capsys.readouterr().out
-    assert without_seconds(undisturbed) == [row for row in before if row[0] in ("artefact", NAMES[0])]
+    expected = [row for row in without_seconds(undisturbed) if row[0] in ("artefact", NAMES[0])]
+    assert without_seconds(tmp_path) == expected
 
 
 @pytest.mark.filterwarnings("ignore")
