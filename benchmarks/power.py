@@ -230,9 +230,7 @@ def cells_of(part: str, trials: int | None) -> list[Cell]:
     most = _TRIALS[part] if trials is None else trials
     rows = rows_of(part)
     if part == "null":
-        return [
-            Cell(part, row, "complete, exact (default)", min(most, 500) if "n=2000" in row else most) for row in rows
-        ]
+        return [Cell(part, row, "complete, exact (default)", most) for row in rows]
     methods = {"paper": PAPER_METHODS, "bh": BH_METHODS, "intervals": INTERVAL_METHODS}.get(part, {})
     main = {"paper": 1, "bh": 2, "intervals": len(methods)}.get(part, 0)
     limits = {name: most if place < main else min(most, _FEWER) for place, name in enumerate(methods)}

@@ -29,7 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
-exclude_patterns = ["_build", "power", "images", "**/README.*", "**/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "power/**", "images", "**/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]
 default_role = "literal"
@@ -102,17 +102,20 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
     """The pages that measuring runs have left in this folder: Markdown as pages, ready HTML as links."""
     if docname != "figures":
         return
-    pages = [name for name in ("power", "reproduction", "reproduction/index") if (HERE / f"{name}.md").is_file()]
+    pages = [name for name in ("power", "reproduction/README") if (HERE / f"{name}.md").is_file()]
     listed = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(pages) + "\n```\n" if pages else ""
     if (HERE / "reproduction" / "index.html").is_file():
-        listed += '\n<p><a href="reproduction/index.html">The paper\'s figures and tables, made again</a></p>\n'
+        listed += (
+            '\n<p><a href="reproduction/index.html">The paper\'s numbers and pictures beside those made again</a></p>\n'
+        )
     source[0] = source[0].replace("FIGURES", listed)
 
 
-def copy_reproduction(app: Sphinx, error: Exception | None) -> None:
-    """Ready HTML pages go along as they are."""
-    if error is None and app.builder.format == "html" and (HERE / "reproduction" / "index.html").is_file():
-        shutil.copytree(HERE / "reproduction", Path(app.outdir) / "reproduction", dirs_exist_ok=True)
+def copy_measured(app: Sphinx, error: Exception | None) -> None:
+    """The files that the pages of figures point to go along as they are."""
+    for name in ("power", "reproduction"):
+        if error is None and app.builder.format == "html" and (HERE / name).is_dir():
+            shutil.copytree(HERE / name, Path(app.outdir) / name, dirs_exist_ok=True)
 
 
 def inline_formula(translator: Any, node: nodes.math) -> None:
@@ -130,6 +133,6 @@ def formula(translator: Any, node: nodes.math_block) -> None:
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
     app.connect("source-read", list_figures)
-    app.connect("build-finished", copy_reproduction)
+    app.connect("build-finished", copy_measured)
     # Before numpydoc, which reads docstrings at the usual priority.
     app.connect("autodoc-process-docstring", describe_entries, priority=400)

@@ -32,7 +32,7 @@ def adjust(pvalues: np.ndarray, correction: str | None) -> np.ndarray:
         steps = np.maximum.accumulate(pvalues[order] * (count + 1 - ranks))
     else:
         penalty = (1.0 / ranks).sum() if correction == "by" else 1.0
-        steps = np.minimum.accumulate((pvalues[order] * count * penalty / ranks)[::-1])[::-1]
+        steps = np.minimum.accumulate((pvalues[order] * (count * penalty / ranks))[::-1])[::-1]
     adjusted = np.empty(count)
     adjusted[order] = np.minimum(steps, 1.0)
     return adjusted
