@@ -33,20 +33,10 @@ ORDER = [
     "multiplicity",
     "pictures",
     "result",
-    "wording",
     "door",
     "select",
     "selectors",
-    "plots",
-    "feature_plot",
-    "drawing",
-    "report",
-    "textfiles",
-    "files",
-    "guesses",
-    "output",
-    "options",
-    "demo",
+    "show",
     "experiments",
     "cli",
     "__init__",
@@ -54,7 +44,7 @@ ORDER = [
 ]
 
 # A result can show itself, and what shows it knows results: the arrows backwards, taken when a method is called.
-LAZY = {("result", "plots"), ("result", "feature_plot"), ("result", "wording"), ("result", "report")}
+LAZY = {("result", "show")}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -144,7 +134,7 @@ def test_each_module_imports_only_from_those_before_it(file: Path) -> None:
         ("statistics/linear.py", "from ..inference.exact import exact"),
         ("statistics/linear.py", "from kernsift.inference import exact"),
         ("statistics/linear.py", "from .. import inference"),
-        ("result.py", "from kernsift.plots import draw"),
+        ("result.py", "from kernsift.show.plots import draw"),
         ("result.py", "def f():\n    from kernsift.cli import main"),
     ],
 )
@@ -159,7 +149,7 @@ def test_an_import_against_the_order_is_seen(file: str, source: str) -> None:
         ("statistics/linear.py", "from .incomplete import draws\nfrom . import block\nfrom ..kernels import Kernel"),
         ("statistics/linear.py", "from kernsift.statistics.block import blocks\nfrom .. import designs"),
         ("statistics/__init__.py", "from kernsift.statistics.linear import linear_mmd\nfrom .block import block_mmd"),
-        ("result.py", "class Result:\n    def plot(self):\n        from kernsift.plots import draw"),
+        ("result.py", "class Result:\n    def plot(self):\n        from kernsift.show.plots import draw"),
         ("__init__.py", "from kernsift.select import compare\nfrom .cli import main"),
         ("__main__.py", "from kernsift.cli import main\nfrom kernsift import compare"),
     ],

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernsift import options
-from kernsift.cli import app, in_shell_words, main
+from kernsift.cli import options
+from kernsift.cli.app import app, in_shell_words, main
 from kernsift.inference import TESTS
 from kernsift.kernels import KERNELS
 from kernsift.multiplicity import CORRECTIONS
@@ -107,7 +107,7 @@ def test_whole_numbers_as_target_are_said(kernsift, folder: Path) -> None:
     table = pd.read_csv(folder / "patients.csv")
     table["grade"] = pd.qcut(table["weight"], 4, labels=False)
     table.to_csv(folder / "graded.csv", index=False)
-    assert "--response category" in kernsift("relate", "graded.csv", "-t", "grade")[1]
+    assert "--response category" in " ".join(kernsift("relate", "graded.csv", "-t", "grade")[1].split())
     assert "--response category" not in kernsift("relate", "graded.csv", "-t", "grade", "--response", "category")[1]
 
 
@@ -237,7 +237,7 @@ class Terminal(io.StringIO):
 
 
 def test_long_work_shows_the_time_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernsift.output import working
+    from kernsift.cli.output import working
 
     screen, file = Terminal(), io.StringIO()
     for stream, quiet in ((screen, True), (file, False)):

@@ -152,7 +152,7 @@ def make_hsic(estimator, adaptive):
     [(make_mmd, complete_mmd), (make_mmd, cross_mmd), (make_hsic, complete_hsic), (make_hsic, cross_hsic)],
 )
 def test_null_rates_hold_where_naive_ones_do_not(make, estimator, adaptive):
-    """k = 2 of 8, one random selected feature a trial; 4 standard errors either side of the level for the exact test."""
+    """k = 2 of 8, one random selected feature a trial; the exact test stays within 4 standard errors of its level."""
     trials = 300
     error = np.sqrt(0.05 * 0.95 / trials)
     honest, unaware = null_rates(make(estimator, adaptive), trials, 2, 6)

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from kernsift import InputError
-from kernsift.files import Loaded, read_arrays, read_file
-from kernsift.guesses import choose
+from kernsift.cli.files import Loaded, read_arrays, read_file
+from kernsift.cli.guesses import choose
 
 FRAME = pd.DataFrame(
     {"height": [1.5, 2.25, -3.0, 4.0], "count": [3, 1, 2, 5], "city": ["Rome", "Oslo", "Rome", "Bern"]}

@@ -204,7 +204,7 @@ def test_scores_match_brute_force_permutation(share, kind):
             T = ((factor[j] @ permuted) ** 2).sum(axis=0)
             for p in (0.05, 0.01, 0.001):
                 at = np.quantile(T, 1 - p)
-                true = (T >= at).mean()
+                true = (at <= T).mean()
                 z = (at - law[0][j]) / law[1][j]
                 claimed = stats.norm.sf(spectral_score(z, law[2][j], weights[j], counts[j]))
                 noise = 4 * np.sqrt(p / 60_000)

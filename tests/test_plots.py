@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from kernsift import InputError, Result, compare, relate, screen
-from kernsift.plots import LEFT, SELECTED, STANDS
+from kernsift.show.plots import LEFT, SELECTED, STANDS
 
 PLOTS = ["plot", "plot_pvalues"]
 

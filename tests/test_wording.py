@@ -11,7 +11,7 @@ import pytest
 
 import kernsift
 from kernsift import Result
-from kernsift.wording import clean, fooled, legend, p_text, table, verdict
+from kernsift.show.wording import clean, fooled, legend, p_text, table, verdict
 
 RNG = np.random.default_rng(0)
 BASE = kernsift.compare(RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)), k=3, random_state=0)
@@ -78,7 +78,7 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
     found = kernsift.compare(X, Y, k=None, random_state=0)
     lines = table(found, width).splitlines()
     assert len(lines) == 7
-    from kernsift.wording import _cells
+    from kernsift.show.wording import _cells
 
     assert len({_cells(line) for line in lines}) == 1
     assert _cells(lines[0]) <= width

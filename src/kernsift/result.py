@@ -129,13 +129,13 @@ class Result:
 
     def summary(self) -> str:
         """One sentence in plain words."""
-        from kernsift.wording import verdict
+        from kernsift.show.wording import verdict
 
         return verdict(self)
 
     def to_text(self, width: int = 100) -> str:
         """The table as printed, in at most `width` columns, with the verdict and the notes below it."""
-        from kernsift.wording import table, words
+        from kernsift.show.wording import table, words
 
         return f"{table(self, width)}\n\n{words(self, width)}"
 
@@ -155,19 +155,19 @@ class Result:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """All scores best first, the cut, and which selected features stand. Needs matplotlib."""
-        from kernsift.plots import plot_scores
+        from kernsift.show.plots import plot_scores
 
         return plot_scores(self, ax)
 
     def plot_pvalues(self, ax: Axes | None = None) -> Axes:
         """Selective against naive p-values of the selected features. Needs matplotlib."""
-        from kernsift.plots import plot_pvalues
+        from kernsift.show.plots import plot_pvalues
 
         return plot_pvalues(self, ax)
 
     def plot_feature(self, name: str | None = None, ax: Axes | None = None) -> Axes:
         """One selected feature (the best by default) in both samples, or against the response. Needs matplotlib."""
-        from kernsift.feature_plot import plot_feature
+        from kernsift.show.feature_plot import plot_feature
 
         return plot_feature(self, name, ax)
 
@@ -176,13 +176,13 @@ class Result:
 
         `title` is its heading; `command` is what makes it again, if that is not the line of Python it would tell.
         """
-        from kernsift.report import report
+        from kernsift.show.report import report
 
         return report(self, title=title, command=command)
 
     def plot_scaling(self, name: str | None = None, ax: Axes | None = None) -> Axes:
         """The multiscale test's scaling law for one feature (the best by default), read at gamma^2 = 0."""
-        from kernsift.plots import plot_scaling
+        from kernsift.show.plots import plot_scaling
 
         return plot_scaling(self, name, ax)
 

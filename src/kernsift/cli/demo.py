@@ -11,7 +11,7 @@ from kernsift.multiplicity import adjust
 from kernsift.pictures import renamed
 from kernsift.result import Result
 from kernsift.select import compare
-from kernsift.wording import legend, table
+from kernsift.show.wording import legend, table
 
 _MEASURED, _SHUFFLED, _KEPT = 10, 190, 20
 

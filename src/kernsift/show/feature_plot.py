@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernsift.pictures import Bars, Boxes, Cloud, Histogram
-from kernsift.plots import SELECTED, STANDS, _axes, _tidy
+from kernsift.show.plots import SELECTED, STANDS, _axes, _tidy
+from kernsift.show.wording import clean
 from kernsift.tables import InputError
-from kernsift.wording import clean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

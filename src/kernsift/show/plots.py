@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernsift.show.wording import clean, things
 from kernsift.tables import InputError
-from kernsift.wording import clean, things
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

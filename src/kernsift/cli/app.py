@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernsift.options import Question, common, group_option, number_or_word, option_values, split_names
+from kernsift.cli.options import Question, common, group_option, number_or_word, option_values, split_names
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -153,7 +153,7 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 
     def ask() -> Result:
         from kernsift import select
-        from kernsift.guesses import choose
+        from kernsift.cli.guesses import choose
 
         names, files = _candidates(reference, candidates, given)
         chosen = choose(
@@ -177,8 +177,8 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 def demo(seed: int, report: str | None, debug: bool) -> None:
     """See it at work on data that comes with scikit-learn: tumour measurements, hidden among shuffled copies."""
-    from kernsift.demo import run
-    from kernsift.output import show, working, write_whole
+    from kernsift.cli.demo import run
+    from kernsift.cli.output import show, working, write_whole
 
     with working("looking for the measurements that differ"):
         shown = run(seed)
@@ -229,13 +229,13 @@ def completion(shell: str) -> None:
 
 
 def _read(paths: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
-    from kernsift.files import read_file
+    from kernsift.cli.files import read_file
 
     return [read_file(path, encoding=given["encoding"]) for path in paths]
 
 
 def _candidates(reference: str, paths: Sequence[str], given: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    from kernsift.files import read_arrays, read_file
+    from kernsift.cli.files import read_arrays, read_file
 
     files: dict[str, Any] = {}
     for path in paths:
@@ -245,7 +245,7 @@ def _candidates(reference: str, paths: Sequence[str], given: Mapping[str, Any]) 
 
 
 def _choose(files: list[Any], given: Mapping[str, Any], keep: Sequence[str] = ()) -> tuple[Any, dict[str, list[str]]]:
-    from kernsift.guesses import choose, match
+    from kernsift.cli.guesses import choose, match
 
     names = [str(name) for name in files[0].frame.columns]
     groups = {
@@ -298,7 +298,7 @@ def _labels(first: str, second: str) -> tuple[str, str]:
 
 def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask, then put the answer where it was wanted."""
-    from kernsift.output import as_csv, as_json, show, working, write_whole
+    from kernsift.cli.output import as_csv, as_json, show, working, write_whole
     from kernsift.tables import InputError
 
     if given["as_json"] and given["as_csv"]:
@@ -327,7 +327,7 @@ def _command(result: Result, seed: int | None) -> str:
 
 def _terminal(result: Result, given: Mapping[str, Any]) -> str:
     """The table; its legend; what it means; what was guessed; how to have it again."""
-    from kernsift.wording import legend, table, words
+    from kernsift.show.wording import legend, table, words
 
     width = _width()
     if given["quiet"]:

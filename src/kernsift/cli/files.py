@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernsift.cli.textfiles import read_text
 from kernsift.tables import InputError
-from kernsift.textfiles import read_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernsift import wording
-from kernsift.drawing import draw_effect, draw_picture, draw_pvalues, draw_scores
 from kernsift.pictures import MOST_PICTURES, Bars, Boxes, Histogram, Picture
+from kernsift.show import wording
+from kernsift.show.drawing import draw_effect, draw_picture, draw_pvalues, draw_scores
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -67,7 +67,7 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
 
 
 def _asset(name: str) -> str:
-    return (files("kernsift") / "templates" / name).read_text(encoding="utf-8")
+    return (files("kernsift.show") / "templates" / name).read_text(encoding="utf-8")
 
 
 def _policy(script: str, style: str) -> str:

@@ -17,7 +17,7 @@ from kernsift.tables import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kernsift.files import Loaded
+    from kernsift.cli.files import Loaded
 
 # Below this many rows, values that are all different say nothing about what the column is.
 _FEW_ROWS = 12

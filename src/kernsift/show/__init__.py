@@ -1,0 +1,1 @@
+"""A result made visible: in words, as pictures, as a report."""
