@@ -16,6 +16,7 @@ PACKAGE = ROOT / "src" / "kernsift"
 
 # The line of data flow. Each module imports only from those before it; a folder counts as one module.
 ORDER = [
+    "progress",
     "columns",
     "anndata_input",
     "tables",

@@ -252,6 +252,30 @@ def test_long_work_shows_the_time_on_a_terminal_only(monkeypatch: pytest.MonkeyP
     assert screen.getvalue().endswith("\r\033[K")  # and clears the line
 
 
+def test_long_work_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernsift.cli.output import working
+    from kernsift.progress import tell
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with working("counting"):
+        tell("scoring features", 10, 40)
+        time.sleep(2.3)
+    assert "█████░░░░░░░░░░░░░░░  25% scoring features, about" in screen.getvalue()
+
+
+@pytest.mark.parametrize("estimator", ["complete", "cross"])
+def test_the_library_tells_how_far_it_is(estimator: str) -> None:
+    from kernsift import compare
+    from kernsift.progress import listening
+
+    heard: list[tuple[str, int, int]] = []
+    rng = np.random.default_rng(0)
+    with listening(lambda *said: heard.append(said)):
+        compare(rng.normal(size=(20, 7)), rng.normal(size=(20, 7)), k=2, estimator=estimator, random_state=0)
+    assert ("scoring features", 7, 7) in heard
+
+
 # Errors --------------------------------------------------------------------------------------------------------------
 
 WRONG = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernsift.progress import listening
 from kernsift.tables import InputError
 
 if TYPE_CHECKING:
@@ -106,19 +107,24 @@ def _inert(text: str) -> str:
 
 @contextmanager
 def working(what: str, quiet: bool = False) -> Iterator[None]:
-    """A line on the terminal that shows the time, once the work has taken two seconds."""
+    """A line on the terminal, once the work has taken two seconds: how far it is and how long it will take."""
     if quiet or not sys.stderr.isatty():
         yield
         return
     done = threading.Event()
     started = time.monotonic()
+    stages: dict[str, tuple[float, int, int]] = {}
+
+    def heard(stage: str, reached: int, total: int) -> None:
+        stages[stage] = (stages.get(stage, (time.monotonic(), 0, 0))[0], reached, total)
 
     def tick() -> None:
         if done.wait(2.0):
             return
         for turn in range(10**9):
             spent = time.monotonic() - started
-            sys.stderr.write(f"\r{'⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'[turn % 10]} {what}, {spent:.0f} s \033[K")
+            line = _bar(*list(stages.items())[-1]) if stages else f"{what}, {spent:.0f} s"
+            sys.stderr.write(f"\r{'⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'[turn % 10]} {line} \033[K")
             sys.stderr.flush()
             if done.wait(0.2):
                 break
@@ -128,7 +134,17 @@ def working(what: str, quiet: bool = False) -> Iterator[None]:
     clock = threading.Thread(target=tick, daemon=True)
     clock.start()
     try:
-        yield
+        with listening(heard):
+            yield
     finally:
         done.set()
         clock.join()
+
+
+def _bar(stage: str, progress: tuple[float, int, int]) -> str:
+    """Twenty cells, the share done, and the time left if it goes on as it went."""
+    begun, reached, total = progress
+    share = reached / max(total, 1)
+    spent = time.monotonic() - begun
+    left = f", about {spent * (1 - share) / share:.0f} s left" if 0 < share < 1 and spent > 0.5 else ""
+    return f"{'█' * round(20 * share):░<20} {share:4.0%} {stage}{left}"

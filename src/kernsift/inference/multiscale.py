@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.inference.outcome import Outcome, log_tail
+from kernsift.progress import tell
 from kernsift.scaling import SCALES, fit_scaling_law
 from kernsift.scores import Scores
 from kernsift.selection import SelectionRule
@@ -104,6 +105,7 @@ def _count_rows(
         )
     hits = np.zeros((len(selected), len(gamma2)))
     for scale, value in enumerate(gamma2):
+        tell("resampling rows", scale, len(gamma2))
         for _ in range(replicates):
             again = scores.resample(1.0 / value, rng)
             hits[:, scale] += rule.keeps(again[None, :], selected)[0]

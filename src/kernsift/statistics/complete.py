@@ -35,6 +35,7 @@ from kernsift.permutation import (
     spectral_score,
     value_of,
 )
+from kernsift.progress import tell
 from kernsift.scores import DenseCovariance, EffectSizes, FactorCovariance, Scores
 from kernsift.tables import Table, stack
 
@@ -166,12 +167,15 @@ def _complete(
     looks = fit_looks(table, kernels, adaptive, rng=rng)
     score, winner = np.zeros(table.d), np.zeros(table.d, dtype=int)
     laws = np.zeros((len(Laws._fields), table.d))
+    done = 0
     for features in looks[-1].chunks(np.arange(table.d)):
         seen = [look_at(factors.of(features), response) for factors in looks]
         score[features] = seen[0].score
         if adaptive:
             score[features], winner[features] = larger_of(seen[0], seen[1], response)
         laws[:, features] = np.choose(winner[features], [np.array(look.laws) for look in seen])
+        done += len(features)
+        tell("scoring features", done, table.d)
     law = Laws(*laws)
     score = two_by_two(table, looks[0].rank, response.factor, score)
     score = np.where(law.sd > 0, np.minimum(score, response.ceiling), 0.0)
@@ -271,11 +275,13 @@ class AlignmentCovariance:
     def columns(self, features: np.ndarray) -> np.ndarray:
         out = np.zeros((len(self.sd), len(features)))
         place = {feature: column for column, feature in enumerate(features.tolist())}
-        chosen = list(self._speaking(features))
+        chosen, done = list(self._speaking(features)), 0
         for others in self._speaking(np.arange(len(self.sd))):
             for part in chosen:
                 columns = np.array([place[feature] for feature in part.features.tolist()])
                 out[np.ix_(others.features, columns)] = self._correlation(others, part)
+            done += len(others.features)
+            tell("correlating features", done, len(self.sd))
         out[features, np.arange(len(features))] = self.sd[features] > 0
         return out
 

@@ -17,6 +17,7 @@ from kernsift.designs import halves
 from kernsift.factors import Factors, fit_looks
 from kernsift.kernels import FeatureKernels
 from kernsift.permutation import score_of
+from kernsift.progress import tell
 from kernsift.scores import EffectSizes, FactorCovariance, Scores
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
@@ -77,7 +78,8 @@ def cross_hsic(
 
 def joint_factors(looks: tuple[Factors, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Features a block at a time with one factor each; two looks are put side by side with equal weight."""
-    for features in looks[-1].chunks(np.arange(looks[-1].table.d)):
+    done, d = 0, looks[-1].table.d
+    for features in looks[-1].chunks(np.arange(d)):
         parts = [factors.of(features) for factors in looks]
         if len(parts) > 1:
             norms = [np.sqrt(((part @ np.swapaxes(part, 1, 2)) ** 2).sum((1, 2))) for part in parts]
@@ -85,6 +87,8 @@ def joint_factors(looks: tuple[Factors, ...]) -> Iterator[tuple[np.ndarray, np.n
                 part / np.sqrt(np.maximum(norm, 1e-300))[:, None, None] for part, norm in zip(parts, norms, strict=True)
             ]
         yield features, np.concatenate(parts, axis=1)
+        done += len(features)
+        tell("scoring features", done, d)
 
 
 def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: np.ndarray | Sequence[np.ndarray]) -> Scores:
