@@ -22,8 +22,9 @@ help:  ## show this list
 demo: $(VENV)/.installed-plot  ## see the package at work on data that comes with scikit-learn
 	@$(PY) -m kernsift demo
 
+# SCIPY_ARRAY_API lets scikit-learn run its array API checks on the selectors.
 test: lint types  ## lint, types, then all tests and doctests
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q -rs
+	@SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q -rs
 
 lint: $(VENV)/.installed-test  ## ruff: rules and formatting
 	@$(PY) -m ruff check .
