@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from by_hand import table
 from scipy.spatial.distance import pdist
 
 from kernsift.bandwidths import column_medians
@@ -30,16 +31,6 @@ def _no_floating_point_accident():
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20)
-
-
-def table(values: np.ndarray, widths: list[int] | None = None, categorical: list[int] | None = None) -> Table:
-    """A table by hand: features of the given widths, some of them categorical."""
-    widths = widths or [1] * values.shape[1]
-    flags = np.zeros(len(widths), dtype=bool)
-    flags[categorical or []] = True
-    names = tuple(f"f{j}" for j in range(len(widths)))
-    levels = {names[j]: ("a", "b", "c") for j in np.flatnonzero(flags)}
-    return Table(names, np.ascontiguousarray(values), np.concatenate([[0], np.cumsum(widths)]), flags, levels)
 
 
 def mixed(n: int, rng: np.random.Generator, *, groups: bool = True) -> Table:

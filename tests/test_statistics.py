@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_hand import table
 
 from kernsift.kernels import KERNELS, FeatureKernels, fit_kernels
 from kernsift.scores import Scores
@@ -43,15 +44,6 @@ def _no_floating_point_accident():
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(30)
-
-
-def table(values: np.ndarray, widths: list[int] | None = None, categorical: list[int] | None = None) -> Table:
-    widths = widths or [1] * values.shape[1]
-    flags = np.zeros(len(widths), dtype=bool)
-    flags[categorical or []] = True
-    names = tuple(f"f{j}" for j in range(len(widths)))
-    levels = {names[j]: ("a", "b", "c") for j in np.flatnonzero(flags)}
-    return Table(names, np.ascontiguousarray(values), np.concatenate([[0], np.cumsum(widths)]), flags, levels)
 
 
 def mixed(n: int, rng: np.random.Generator, shift: float = 0.0) -> Table:
