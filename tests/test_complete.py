@@ -198,6 +198,14 @@ def test_effects_reach_one_and_zero():
         assert result.pvalues[result.names.index("x1")] > 0.01
 
 
+def test_cross_scores_without_spread_claim_no_more_than_their_draws():
+    one, two = as_pair(np.zeros((40, 1)), np.ones((40, 1)))
+    kernels = fit_kernels(stack([one, two]), "gaussian", 1.0, rng=np.random.default_rng(0))
+    scores = cross_mmd(one, two, kernels, rng=np.random.default_rng(0))
+    assert scores.cov.diagonal() == pytest.approx([1.0])
+    assert 5 < scores.estimate[0] <= 40
+
+
 @pytest.mark.parametrize("estimator", ["complete", "cross"])
 def test_intervals_hold_the_effect_and_shrink_with_rows(estimator):
     rng = np.random.default_rng(9)

@@ -162,6 +162,21 @@ class Scores:
         return len(self.estimate)
 
 
+def supported(factor: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:
+    """A covariance factor that claims no more than `count` draws can support.
+
+    Draws that are all equal and not zero (two samples without overlap) would claim infinite precision; l draws cannot
+    support more than l standard errors. Such features get a row of their own that says so.
+    """
+    least = (estimate / count) ** 2
+    flat = np.flatnonzero(np.einsum("ij,ij->j", factor, factor) < 1e-12 * least)
+    if len(flat) == 0:
+        return factor
+    extra = np.zeros((len(flat), len(estimate)))
+    extra[np.arange(len(flat)), flat] = np.sqrt(least[flat])
+    return np.vstack([factor, extra])
+
+
 def scores_from_draws(
     names: Sequence[str],
     draws: np.ndarray,
@@ -187,21 +202,9 @@ def scores_from_draws(
     factor = 1.0 / count if variance_factor is None else variance_factor
     estimate = draws.mean(axis=0)
     scaled = (draws - estimate) * np.sqrt(factor / max(count - 1, 1))
-    variance = np.einsum("ij,ij->j", scaled, scaled)
-    # Draws that are all equal and not zero (two samples without overlap) would claim infinite precision; l draws
-    # cannot support more than l standard errors.
-    least = (estimate / count) ** 2
-    flat = np.flatnonzero(variance < 1e-12 * least)
-    cov: Covariance
+    cov: Covariance = FactorCovariance(supported(scaled, estimate, count))
     if not shared:
-        variance[flat] = least[flat]
-        cov = DiagonalCovariance(variance)
-    elif len(flat):
-        extra = np.zeros((len(flat), len(estimate)))
-        extra[np.arange(len(flat)), flat] = np.sqrt(least[flat])
-        cov = FactorCovariance(np.vstack([scaled, extra]))
-    else:
-        cov = FactorCovariance(scaled)
+        cov = DiagonalCovariance(cov.diagonal())
     return Scores(tuple(names), estimate, cov, draws=float(count), resample=resample)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_ndtr
 
-from kernsift.inference.outcome import Outcome, log_tail
+from kernsift.inference.outcome import Outcome, standardised
 from kernsift.progress import tell
 from kernsift.scaling import SCALES, fit_scaling_law
 from kernsift.scores import Scores
@@ -49,15 +49,10 @@ def multiscale(
     count = _count_rows if resampling == "rows" else _count_normal
     hits = count(scores, rule, selected, gamma2, replicates, rng)
     fit = fit_scaling_law(hits, replicates, gamma2, model)
-    log_beta = log_tail(scores, selected)
-    variance = scores.cov.diagonal()[selected]
-    varies = variance > 0
-    standard = np.zeros(len(selected))
-    standard[varies] = scores.estimate[selected][varies] / np.sqrt(variance[varies])
+    beta = standardised(scores, selected)
     # y lies in S, so the distance to its boundary is not positive; a fit that says otherwise is noise.
     distance = np.minimum(fit.at_zero, 0.0)
-    log_pvalues = np.where(varies, np.minimum(log_beta - log_ndtr(-(standard + distance)), 0.0), 0.0)
-    return Outcome(log_pvalues, fit=fit)
+    return Outcome(np.minimum(log_ndtr(-beta) - log_ndtr(-(beta + distance)), 0.0), fit=fit)
 
 
 def _count_normal(

@@ -32,8 +32,12 @@ class Outcome:
         return np.exp(np.clip(self.log_pvalues, np.log(np.finfo(float).tiny), 0.0))
 
 
+def standardised(scores: Scores, selected: np.ndarray) -> np.ndarray:
+    """Each selected score in its standard deviations; -inf, which is no evidence at all, where nothing varies."""
+    sd = np.sqrt(scores.cov.diagonal()[selected])
+    return np.divide(scores.estimate[selected], sd, out=np.full(len(selected), -np.inf), where=sd > 0)
+
+
 def log_tail(scores: Scores, selected: np.ndarray) -> np.ndarray:
     """Log of the normal tail beyond each selected score, as if nothing had been selected; 0 where nothing varies."""
-    sd = np.sqrt(scores.cov.diagonal()[selected])
-    standard = np.divide(scores.estimate[selected], sd, out=np.full(len(selected), -np.inf), where=sd > 0)
-    return np.asarray(log_ndtr(-standard))
+    return np.asarray(log_ndtr(-standardised(scores, selected)))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from kernsift.factors import Factors, fit_looks
+from kernsift.factors import Factors, fit_factors, fit_looks
 from kernsift.kernels import FeatureKernels
 from kernsift.permutation import (
     Invariants,
@@ -66,7 +66,7 @@ def complete_hsic(
     rng: np.random.Generator,
 ) -> Scores:
     """Normal scores of the HSIC with the response, from all rows."""
-    factor = fit_looks(y, response_kernels, False, rng=rng)[0].of(np.array([0]))[0]
+    factor = fit_factors(y, response_kernels, rng=rng).of(np.array([0]))[0]
     _, counts = np.unique(y.values, axis=0, return_counts=True)
     matchings = float(gammaln(y.n + 1) - gammaln(counts + 1).sum())
     return _complete(X, Response(factor, invariants(factor), _ceiling(matchings)), kernels, adaptive, rng)

@@ -14,11 +14,11 @@ import numpy as np
 from scipy.special import log_ndtr, stdtr
 
 from kernsift.designs import halves
-from kernsift.factors import Factors, fit_looks
+from kernsift.factors import Factors, fit_factors, fit_looks
 from kernsift.kernels import FeatureKernels
 from kernsift.permutation import score_of
 from kernsift.progress import tell
-from kernsift.scores import EffectSizes, FactorCovariance, Scores
+from kernsift.scores import EffectSizes, FactorCovariance, Scores, supported
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
 
@@ -54,7 +54,7 @@ def cross_hsic(
     """Scores of the dependence on the response along a cross-covariance learned on other rows."""
     require_rows(X, 8, "X", " for the cross estimator")
     look, learn = halves(X.n, rng)
-    response = fit_looks(y, response_kernels, False, rng=rng)[0].of(np.array([0]))[0]
+    response = fit_factors(y, response_kernels, rng=rng).of(np.array([0]))[0]
     answers = response[:, learn] - response[:, learn].mean(axis=1, keepdims=True)
     held = response[:, look] - response[:, look].mean(axis=1, keepdims=True)
     draws, scale = np.empty((len(look), X.d)), np.empty(X.d)
@@ -82,7 +82,8 @@ def joint_factors(looks: tuple[Factors, ...]) -> Iterator[tuple[np.ndarray, np.n
     for features in looks[-1].chunks(np.arange(d)):
         parts = [factors.of(features) for factors in looks]
         if len(parts) > 1:
-            norms = [np.sqrt(((part @ np.swapaxes(part, 1, 2)) ** 2).sum((1, 2))) for part in parts]
+            # Rows are orthogonal: the norm of a Gram matrix is that of their squared lengths.
+            norms = [np.linalg.norm((part**2).sum(axis=2), axis=1) for part in parts]
             parts = [
                 part / np.sqrt(np.maximum(norm, 1e-300))[:, None, None] for part, norm in zip(parts, norms, strict=True)
             ]
@@ -130,9 +131,8 @@ def _student_scores(
     names: tuple[str, ...], estimate: np.ndarray, part: np.ndarray, freedom: np.ndarray, size: Size
 ) -> Scores:
     """Normal scores of estimates whose centred, scaled draws are `part`: `part.T @ part` is their covariance."""
+    part = supported(part, estimate, len(part))
     error = np.sqrt((part**2).sum(axis=0))
-    # As with other draws, l of them cannot support more than l standard errors.
-    error = np.where(error < 1e-6 * np.abs(estimate) / len(part), np.abs(estimate) / len(part), error)
     varies = error > 0
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
     tail = stdtr(freedom, -statistic)
