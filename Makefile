@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest lint types docs dist bench power clean distclean
+.PHONY: help demo test test-all test-oldest lint types docs dist bench power calibrate soak fuzz clean distclean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -25,6 +25,13 @@ demo: $(VENV)/.installed-plot  ## see the package at work on data that comes wit
 # SCIPY_ARRAY_API lets scikit-learn run its array API checks on the selectors.
 test: lint types  ## lint, types, then all tests and doctests
 	@SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q -rs
+
+# PyPI's build for Linux brings gigabytes of CUDA along, so `make test` does without torch; for a build without it set
+# PIP_INDEX_URL to an index that has one. TORCH= leaves it out.
+TORCH ?= torch==2.13.0
+test-all: $(VENV)/.installed-test  ## the same with torch, which it installs: every estimator on torch's arrays, too
+	@$(PY) -c 'import torch' 2>/dev/null || $(PY) -m pip install -qq '$(TORCH)'
+	@$(MAKE) -s test
 
 lint: $(VENV)/.installed-test  ## ruff: rules and formatting
 	@$(PY) -m ruff check .
@@ -52,11 +59,21 @@ dist: $(PY)  ## build wheel and sdist, and try both in empty environments
 	@sh tests/install.sh $(PY) dist/*.whl
 	@sh tests/install.sh $(PY) dist/*.tar.gz
 
-bench: $(VENV)/.installed-bench  ## time the package against others
-	@$(PY) benchmarks/bench.py
+bench: $(VENV)/.installed-bench  ## time and memory, against others and against the last run on record
+	@$(PY) benchmarks/bench.py --growth
 
 power: $(VENV)/.installed-bench  ## compare power and error rates with others
 	@$(PY) benchmarks/power.py
+
+calibrate: $(VENV)/.installed-test  ## error rates under the null for every estimator and test: docs/calibration.md
+	@$(PY) benchmarks/calibrate.py
+
+soak: $(VENV)/.installed-test  ## an hour of calls without growth, and fifty kills
+	@$(PY) benchmarks/soak.py --minutes 60
+	@OMP_NUM_THREADS=1 $(PY) -m pytest tests/test_faults.py -q -m nightly
+
+fuzz: $(VENV)/.installed-test  ## broken files by the hundred thousand for the file readers, some minutes
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) tests/fuzz_readers.py
 
 clean:  ## remove caches and build output
 	@rm -rf build dist docs/_build docs/gallery docs/api/generated

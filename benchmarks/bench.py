@@ -1,141 +1,165 @@
-"""How fast: the calls people make, timed on this machine, with memory, as a table and as JSON.
+"""How fast, and how much memory: everything measured in one run on one machine, as ratios.
 
-    python benchmarks/bench.py [--repeats 7] [--json FILE]
+    python benchmarks/bench.py                         all parts but growth
+    python benchmarks/bench.py --growth                growth too; what `make bench` runs
+    python benchmarks/bench.py --quick                 neither growth nor the large tables, and fewer turns
+    python benchmarks/bench.py scores calls            some parts
+    python benchmarks/bench.py --growth --record       puts the run on record: history.jsonl and docs/speed/cpu.json
+    python benchmarks/bench.py --page docs/speed.md    the page, from the figures on record
 
-Times are medians of repeated calls after one warm-up. Memory is what one call adds to the peak resident set of a fresh
-process. Ratios to a SciPy loop over the same features are measured in the same run, because machines differ and are
-noisy. The authors' times are those of their published code for one call at n = 1000, d = 50, k = 30.
+Calls that are compared take turns after a warm-up, and a ratio is the median over the turns. Memory is what a call
+adds, at its peak, to a fresh process that holds the input. Every run is compared with the last one on record of a like
+machine, in units of a yardstick, a few milliseconds of NumPy's exp and sort that take turns with the calls.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
-import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import measure
+import speed_history
+from speed_rows import HEAD, LeftOut, Row, cells, closing, line
 
-import kernsift
-from kernsift import compare, relate
-
-ROWS, FEATURES, KEPT = 1000, 50, 30
-
-
-def two_samples(n: int = ROWS, d: int = FEATURES) -> tuple[np.ndarray, np.ndarray]:
-    """The paper's mean shift: the first ten of d features differ by half a standard deviation."""
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(n, d)), rng.normal(size=(n, d))
-    Y[:, :10] += 0.5
-    return X, Y
+HERE = Path(__file__).resolve().parent
+HISTORY = HERE / "history.jsonl"
+JSON = HERE.parent / ".benchmarks" / "speed.json"
+ON_RECORD = HERE.parent / "docs" / "speed"
+LONG = ("large", "growth")
 
 
-def logistic(n: int = ROWS, d: int = FEATURES) -> tuple[np.ndarray, np.ndarray]:
-    """The paper's logistic problem: the response depends on the sum of the first ten features."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, d))
-    return X, (rng.random(n) < 1 / (1 + np.exp(-X[:, :10].sum(axis=1)))).astype(int)
+def run_parts(names: Sequence[str], plan: Any) -> tuple[list[Row], list[LeftOut]]:
+    """Measure, and print each row as soon as it is there."""
+    from speed_parts import PARTS
+
+    rows: list[Row] = []
+    left_out: list[LeftOut] = []
+    for name in names:
+        begun = time.perf_counter()
+        title = ""
+        try:
+            for figure in PARTS[name](plan):
+                if isinstance(figure, LeftOut):
+                    left_out.append(figure)
+                    continue
+                if figure.part != title:
+                    title = figure.part
+                    print(f"\n{title}\n{line(HEAD)}", flush=True)
+                print(line(cells(figure)), flush=True)
+                rows.append(figure)
+        except (MemoryError, RuntimeError) as problem:  # one part that fails must not cost the others
+            left_out.append(LeftOut(name, "the rest of the part", str(problem)))
+        print(f"({name}: {time.perf_counter() - begun:.0f} s)", flush=True)
+    return rows, left_out
 
 
-def ks_loop() -> object:
-    """What one would write without this library: a Kolmogorov-Smirnov test per feature."""
-    from scipy.stats import ks_2samp
+def as_run(rows: Sequence[Row], left_out: Sequence[LeftOut]) -> dict[str, Any]:
+    """The run as it goes into the JSON file."""
+    import kernsift
 
-    X, y = logistic(500)
-    return [ks_2samp(column[y == 0], column[y == 1]).pvalue for column in X.T]
-
-
-def call(
-    question: Callable[..., object], data: tuple[np.ndarray, np.ndarray], **options: object
-) -> Callable[[], object]:
-    return lambda: question(*data, k=KEPT, random_state=0, **options)
-
-
-CASES: dict[str, tuple[Callable[[], object], float | None, float | None]] = {
-    # name: (call, seconds to stay below, seconds of the authors' code)
-    "compare incomplete + multiscale": (
-        call(compare, two_samples(), estimator="incomplete", test="multiscale"),
-        0.100,
-        115.0,
-    ),
-    "compare incomplete + exact": (call(compare, two_samples(), estimator="incomplete"), 0.010, None),
-    "compare incomplete + polyhedral": (
-        call(compare, two_samples(), estimator="incomplete", test="polyhedral"),
-        None,
-        4.0,
-    ),
-    "relate incomplete + multiscale": (
-        call(relate, logistic(), estimator="incomplete", test="multiscale"),
-        0.120,
-        174.0,
-    ),
-    "relate incomplete + polyhedral": (call(relate, logistic(), estimator="incomplete", test="polyhedral"), None, 54.0),
-    "relate incomplete + exact": (call(relate, logistic(), estimator="incomplete"), None, None),
-    "compare complete + exact": (call(compare, two_samples()), None, None),
-    "relate complete + exact, n=500": (call(relate, logistic(500)), None, None),
-    "relate complete + exact, median, n=500": (call(relate, logistic(500), bandwidth="median"), None, None),
-    "scipy ks_2samp loop, n=500": (ks_loop, None, None),
-}
+    return {
+        "date": date.today().isoformat(),
+        "version": kernsift.__version__,
+        "commit": measure.commit(HERE),
+        "machine": measure.machine(),
+        "rows": [row.as_dict() for row in rows],
+        "left_out": [vars(gone) for gone in left_out],
+    }
 
 
-def seconds(function: Callable[[], object], repeats: int) -> float:
-    function()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+def write_json(path: Path, run: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # JSON has no word for "not a number"; null is read back as a figure that is missing.
+    clean = [{name: None if value != value else value for name, value in row.items()} for row in run["rows"]]
+    text = json.dumps({**run, "rows": clean}, indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
-def peak_of(name: str) -> float:
-    """Megabytes one call adds to the peak of a fresh process."""
-    child = subprocess.run([sys.executable, __file__, "--memory", name], capture_output=True, text=True, check=True)
-    return float(child.stdout)
-
-
-def report_memory(name: str) -> None:
-    before = peak_memory()
-    CASES[name][0]()
-    print(peak_memory() - before)
-
-
-def peak_memory() -> float:
-    """Peak resident set of this process in megabytes; the kernel's own count, as getrusage inherits the parent's."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return float("nan")
-
-
-def main() -> None:
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--memory", choices=list(CASES), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.memory:
-        report_memory(options.memory)
+    known = "scores, calls, error, others, precision, jobs, start, large, growth"
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {known}; all but growth by default")
+    parser.add_argument("--growth", action="store_true", help="measure growth too (minutes)")
+    parser.add_argument("--quick", action="store_true", help="leave out growth and the large tables; fewer turns")
+    parser.add_argument(
+        "--json", type=Path, default=JSON, help="where the figures go (default: .benchmarks/speed.json)"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append to the history, and keep the figures for the page"
+    )
+    parser.add_argument("--history", type=Path, default=HISTORY, help=argparse.SUPPRESS)
+    parser.add_argument("--on-record", type=Path, default=ON_RECORD, help=argparse.SUPPRESS)
+    parser.add_argument("--page", type=Path, help="write this page from the figures on record, and measure nothing")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds a single call of growth may take")
+    parser.add_argument("--shrink", type=float, default=1.0, help="divide all sizes, to try the script")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(given)
+    unknown = set(options.parts) - set(known.split(", "))
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {known}")
+    if options.record and options.shrink != 1:
+        parser.error("--record: only sizes as they are go on record; leave out --shrink")
+    return options
+
+
+def parts_of(options: argparse.Namespace) -> list[str]:
+    from speed_parts import PARTS
+
+    if options.parts:
+        return list(options.parts)
+    out = set(LONG) if options.quick else set() if options.growth else {"growth"}
+    return [name for name in PARTS if name not in out]
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    options = arguments(given)
+    if options.page:
+        from speed_page import write_page
+
+        write_page(options.page, options.on_record)
         return
-    rows = []
-    print(f"n={ROWS}, d={FEATURES}, k={KEPT} unless said otherwise; kernsift {kernsift.__version__}")
-    print(f"{'call':<42} {'ms':>9} {'to reach':>9} {'authors / ours':>15} {'MB':>6}")
-    for name, (function, target, theirs) in CASES.items():
-        took = seconds(function, options.repeats)
-        memory = peak_of(name)
-        rows.append({"call": name, "seconds": took, "target": target, "authors": theirs, "peak_mb": memory})
-        goal = "" if target is None else f"{1000 * target:.0f}{'' if took <= target else ' MISSED'}"
-        ratio = "" if theirs is None else f"{theirs / took:,.0f}x"
-        print(f"{name:<42} {1000 * took:>9.1f} {goal:>9} {ratio:>15} {memory:>6.0f}")
-    if options.json:
-        machine = {"python": platform.python_version(), "numpy": np.__version__, "processor": platform.machine()}
-        options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+    if options.child:
+        from speed_cases import child
+
+        print(json.dumps(child(json.loads(options.child))))
+        return
+    from speed_parts import Plan
+
+    plan = Plan(
+        lambda task: measure.in_child(Path(__file__), task),
+        budget=1.5 if options.quick else 6.0,
+        seeds=25 if options.quick else 100,
+        patience=options.patience,
+        shrink=options.shrink,
+    )
+    machine = measure.machine()
+    print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    rows, left_out = run_parts(parts_of(options), plan)
+    run = as_run(rows, left_out)
+    finish(run, rows, left_out, options)
+
+
+def finish(run: dict[str, Any], rows: list[Row], left_out: list[LeftOut], options: argparse.Namespace) -> None:
+    """Say how it went, compare with the past, and put on record what is to be kept."""
+    print("\n" + closing(rows, left_out))
+    now = speed_history.entry(run)
+    if options.shrink != 1:
+        print(f"All sizes were divided by {options.shrink:g}: what was reached here says nothing about the real ones.")
+    else:
+        print(speed_history.comparison(now, speed_history.read(options.history)))
+    write_json(options.json, run)
+    print(f"Figures: {options.json}")
+    if options.record:
+        speed_history.append(options.history, now)
+        write_json(options.on_record / "cpu.json", run)
+        print(f"On record: {options.history.name}, {options.on_record / 'cpu.json'}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

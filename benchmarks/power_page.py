@@ -122,7 +122,7 @@ bandwidth, the median, would do a little better than two looks, and hyppo's Hsic
 
 <details><summary>Time a call</summary>
 
-Single thread, several processes side by side, so the figures are for comparison only.
+Processor time of one thread, so that other work on the machine counts for little.
 
 {seconds}
 
@@ -215,10 +215,11 @@ Where rates are below the level:
 - *Binary* features against a class have a p-value with few possible values. Fisher's exact tail stays at or below the
   level at each of them, so on average it is below.
 - *Correlated* features, and blocks of them, have scores that are normal one by one but not together: large scores go
-  together more than small ones do (with equicorrelation 0.8, a correlation of 0.2 to 0.3 where a score is above 0.5,
-  and near 0 where it is below -0.5). The test takes the joint law as normal, which errs on the safe side. A
+  together more than small ones do (with equicorrelation 0.8, a correlation of about 0.3 where a score is above 0.5,
+  and of about 0.1 where it is below -0.5). The test takes the joint law as normal, which errs on the safe side. A
   correlation measured by permutations in place of the computed one changes nothing.
-- The *two looks* at a feature are such a pair themselves, so the default is a little below the level throughout.
+- The *two looks* at a feature are such a pair themselves, so the default is a little below the level in most settings.
+  It comes closest to it against a numeric response, where heavy tails or few rows can put it a few thousandths above.
 - At k = 1 there is one p-value a trial, and the standard error shows it.
 """
 
@@ -252,8 +253,8 @@ for true and for null features among the k selected. The right value is
 - 0 for a null feature, so its interval is right exactly when it begins at 0.
 
 "Target below" and "above" are the two ways to miss. `block` gives intervals only from forty blocks on, as the values
-of fewer are too skewed. At k = 10 nearly all selected features are true ones, so the figures for null features are
-rough there.
+of fewer are too skewed. Where power is high nearly all of ten selected features are true ones, so the figures for null
+features at k = 10 are rough there, and a dash says that there were none.
 
 {body}
 
@@ -376,8 +377,8 @@ def _intervals_plot(path: Path, figures: Figures) -> None:
 _INTRODUCTION = """# How much power
 
 What the tests find, how often they err, and how that compares with what else one could run. Everything on this page
-comes from `make power`, which takes about half an hour on two idle cores; seeds are fixed, so the figures come out the
-same again. The tables behind it are the CSV files in [power/](power/).
+comes from `make power`, which takes about a quarter of an hour on two idle cores; seeds are fixed, so the figures come
+out the same again. The tables behind it are the CSV files in [power/](power/).
 
 In short:
 

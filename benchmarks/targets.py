@@ -20,18 +20,22 @@ from problems import Family, Problem
 
 from kernsift.designs import halves
 from kernsift.door import Door
-from kernsift.factors import _NEGLIGIBLE, Factors, _against, _mix, fit_looks
+from kernsift.factors import lenses
+from kernsift.grids import Grid, fit_grid, rows_to_sort
 from kernsift.kernels import FeatureKernels, fit_kernels
-from kernsift.permutation import invariants
 from kernsift.result import Result
 from kernsift.scores import Scores
 from kernsift.statistics import HSIC, MMD
-from kernsift.statistics.complete import Response, effect_sizes, look_at, sample_label
+from kernsift.statistics.complete import Look, best_of, effect_sizes, look_at, scores_of
+from kernsift.statistics.cross import side_by_side
+from kernsift.statistics.responses import Meeting, Response, label_response, table_response
 from kernsift.tables import Table, as_pair, as_xy, stack
+from kernsift.tabulation import tabulate
 
-# Rows (of each sample, or in all) behind a population value, and points of the grid a witness is tabulated on.
+# Rows (of each sample, or in all) behind a population value.
 _POPULATION = 20_000
-_GRID = 400
+# Rows that represent a group of columns; there are no groups here.
+_NO_LANDMARKS = np.empty(0, dtype=int)
 
 
 class Setup(NamedTuple):
@@ -43,6 +47,11 @@ class Setup(NamedTuple):
     pooled: Table
     kernels: FeatureKernels
     response_kernels: FeatureKernels | None
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether there are two looks at each feature."""
+        return bool(self.door.estimator_options.get("adaptive"))
 
     def scores(self) -> Scores:
         more = () if self.response_kernels is None else (self.response_kernels,)
@@ -66,6 +75,7 @@ def set_up(problem: Problem, data: tuple[Any, Any], seed: int, **arguments: Any)
         "alpha": 0.05,
         "correction": None,
         "random_state": seed,
+        "n_jobs": 1,
         "options": {},
     } | arguments
     door = Door(problem.question, MMD if problem.question == "compare" else HSIC, **given)
@@ -82,6 +92,20 @@ def set_up(problem: Problem, data: tuple[Any, Any], seed: int, **arguments: Any)
 # --- complete, block, linear ------------------------------------------------------------------------------------------
 
 
+def _looks(setup: Setup, adaptive: bool, rng: np.random.Generator) -> tuple[np.ndarray, list[Look], Response]:
+    """What `complete` sees of every feature: the counts of its points, each lens's look at them, the response."""
+    table, features = setup.pooled, np.arange(setup.pooled.d)
+    if setup.response_kernels is None:
+        response = label_response(setup.one.n, setup.two.n, table.like)
+    else:
+        response = table_response(setup.two, setup.response_kernels, rng)
+    grid = fit_grid(table, features, rows_to_sort(table.n, rng))
+    known = tabulate(table, features, grid, response.cells, response.factor.shape[1], None)
+    meeting = Meeting(known, response)
+    views = [lens.view(grid, known.counts, features, _NO_LANDMARKS) for lens in lenses(setup.kernels, adaptive)]
+    return known.counts, [look_at(view, known.counts, meeting) for view in views], response
+
+
 @cache
 def _population(family: Family, adaptive: bool) -> tuple[np.ndarray, np.ndarray]:
     """Effect sizes (looks, true features) at the population, and which features are true."""
@@ -89,67 +113,34 @@ def _population(family: Family, adaptive: bool) -> tuple[np.ndarray, np.ndarray]
     rng = np.random.default_rng([20_000, int(adaptive)])
     one, two = whole.draw(rng)
     setup = set_up(whole, (one[:, whole.true], two[:, whole.true] if two.ndim > 1 else two), 0)
-    if setup.response_kernels is None:
-        response = sample_label(setup.one.n, setup.two.n)
-    else:
-        factor = fit_looks(setup.two, setup.response_kernels, False, rng=rng)[0].of(np.array([0]))[0]
-        response = _response(factor)
-    looks = fit_looks(setup.pooled, setup.kernels, adaptive, rng=rng)
-    sizes = []
-    for factors in looks:
-        points = [_effect(factors, chunk, response) for chunk in factors.chunks(np.arange(setup.pooled.d))]
-        sizes.append(np.concatenate(points))
+    _, looks, response = _looks(setup, adaptive, rng)
+    scores = scores_of(looks, response)
+    sizes = [effect_sizes(look.laws, score, response).point for look, score in zip(looks, scores, strict=True)]
     return np.array(sizes), whole.true
 
 
-def _response(factor: np.ndarray) -> Response:
-    return Response(factor, invariants(factor), np.inf)
+def winners(setup: Setup) -> np.ndarray:
+    """(d,) the look that speaks for each feature, 0 or 1.
+
+    The scores do not keep it, so that the looks are taken again. Tables this small are sorted whole, so nothing about
+    them is random and these are the looks of the call.
+    """
+    if not setup.adaptive:
+        return np.zeros(setup.pooled.d, dtype=int)
+    counts, looks, response = _looks(setup, True, np.random.default_rng(0))
+    return best_of(looks, counts, response)[1]
 
 
-def _effect(factors: Factors, features: np.ndarray, response: Response) -> np.ndarray:
-    look = look_at(factors.of(features), response)
-    return effect_sizes(look.laws, look.score, response).point
-
-
-def kernel_targets(family: Family, scores: Scores, adaptive: bool) -> np.ndarray:
+def kernel_targets(family: Family, setup: Setup) -> np.ndarray:
     """Each feature's population effect for the look that won."""
-    sizes, true = _population(family, adaptive)
+    sizes, true = _population(family, setup.adaptive)
     targets = np.zeros(len(true))
     # The true features are alike, so their mean is each one's value with less noise.
-    winner = scores.cov.winner if adaptive else np.zeros(len(true), dtype=int)
-    targets[true] = sizes.mean(axis=1)[winner[true]]
+    targets[true] = sizes.mean(axis=1)[winners(setup)[true]]
     return targets
 
 
 # --- cross ------------------------------------------------------------------------------------------------------------
-
-
-class _Map(NamedTuple):
-    """A look's features of the rows before they are turned, at the table's rows and at a grid, and their metric."""
-
-    rows: np.ndarray
-    grid: np.ndarray
-    metric: np.ndarray
-
-
-def _maps(setup: Setup, features: np.ndarray, grid: np.ndarray) -> list[_Map]:
-    """What `Factors.of` and `joint_factors` make of the rows, in a form that can be read at other values."""
-    adaptive = bool(setup.door.estimator_options.get("adaptive"))
-    found = []
-    for factors in fit_looks(setup.pooled, setup.kernels, adaptive, rng=setup.door.rng):
-        rank, kernels = factors.rank[features], factors.kernels.select(features)
-        points = factors.points[: max(int(rank.max(initial=1)), 1), features]
-        mix = _mix(kernels, points, rank)
-        rows = mix @ _against(kernels, points, factors.table.values[:, features])
-        centre = rows.mean(axis=2, keepdims=True)
-        values, vectors = np.linalg.eigh((rows - centre) @ np.swapaxes(rows - centre, 1, 2))
-        keep = values > _NEGLIGIBLE * values[:, -1:]
-        kept = np.where(keep, values, 1.0)
-        weight = np.where(keep, kept**-0.5 if factors.flat else 1.0, 0.0)
-        norm = np.sqrt(np.where(keep, kept * kept * weight**2, 0.0).sum(axis=1)) if adaptive else np.ones(len(values))
-        metric = (vectors * (weight / norm[:, None])[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-        found.append(_Map(rows - centre, mix @ _against(kernels, points, grid) - centre, metric))
-    return found
 
 
 def cross_targets(setup: Setup, problem: Problem, family: Family) -> np.ndarray:
@@ -163,29 +154,45 @@ def cross_targets(setup: Setup, problem: Problem, family: Family) -> np.ndarray:
 def cross_effects(setup: Setup, features: np.ndarray, fresh: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Effects (2, features) of the witnesses that a call with this setup learns: on its other half, and on fresh data.
 
-    The first row is what the call itself reports; it is there to check that these are the same witnesses.
+    The first row is what the call itself reports; it is there to check that these are the same witnesses. A witness has
+    one value for each point of a feature's grid, and a fresh row takes that of the nearest point, as the call's own do.
     """
-    grid = np.linspace(fresh[0].min() - 1.0, fresh[0].max() + 1.0, _GRID)
     if setup.response_kernels is None:
-        return _cross_mmd_effects(setup, features, fresh, grid)
-    return _cross_hsic_effects(setup, features, fresh, grid)
+        return _cross_mmd_effects(setup, features, fresh)
+    return _cross_hsic_effects(setup, features, fresh)
 
 
-def _cross_mmd_effects(
-    setup: Setup, features: np.ndarray, fresh: tuple[np.ndarray, np.ndarray], grid: np.ndarray
-) -> np.ndarray:
+class _Joined(NamedTuple):
+    """The points of some features, the (features, rows) codes of the table's rows, and factors (features, m, points).
+
+    All looks are in a factor, side by side.
+    """
+
+    grid: Grid
+    codes: np.ndarray
+    factor: np.ndarray
+
+    @classmethod
+    def of(cls, setup: Setup, features: np.ndarray) -> _Joined:
+        table = setup.pooled
+        grid = fit_grid(table, features, rows_to_sort(table.n, setup.door.rng))
+        known = tabulate(table, features, grid, None, 1, None)
+        looks = lenses(setup.kernels, setup.adaptive)
+        views = [look.view(grid, known.counts, features, _NO_LANDMARKS) for look in looks]
+        return cls(grid, known.codes, side_by_side(views))
+
+
+def _cross_mmd_effects(setup: Setup, features: np.ndarray, fresh: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     x_look, x_learn = halves(setup.one.n, setup.door.rng)
     y_look, y_learn = (setup.one.n + rows for rows in halves(setup.two.n, setup.door.rng))
-    at_rows, at_grid = 0.0, 0.0
-    for part in _maps(setup, features, np.repeat(grid[:, None], len(features), axis=1)):
-        witness = part.rows[:, :, x_learn].mean(axis=2) - part.rows[:, :, y_learn].mean(axis=2)
-        turned = np.einsum("dm,dmq->dq", witness, part.metric)
-        at_rows = at_rows + np.einsum("dm,dmn->dn", turned, part.rows)
-        at_grid = at_grid + np.einsum("dm,dmn->dn", turned, part.grid)
+    grid, codes, factor = _Joined.of(setup, features)
+    new = [grid.codes(sample) for sample in fresh]
     out = np.empty((2, len(features)))
-    for place in range(len(features)):
-        out[0, place] = _label_correlation(at_rows[place, x_look], at_rows[place, y_look])
-        out[1, place] = _label_correlation(*(np.interp(sample[:, place], grid, at_grid[place]) for sample in fresh))
+    for place, (own, directions) in enumerate(zip(codes, factor, strict=True)):
+        gap = directions[:, own[x_learn]].mean(axis=1) - directions[:, own[y_learn]].mean(axis=1)
+        witness = gap @ directions
+        out[0, place] = _label_correlation(witness[own[x_look]], witness[own[y_look]])
+        out[1, place] = _label_correlation(*(witness[sample[place]] for sample in new))
     return out
 
 
@@ -195,25 +202,22 @@ def _label_correlation(one: np.ndarray, two: np.ndarray) -> float:
     return float(np.sqrt(between / (between + share * one.var() + (1 - share) * two.var())))
 
 
-def _cross_hsic_effects(
-    setup: Setup, features: np.ndarray, fresh: tuple[np.ndarray, np.ndarray], grid: np.ndarray
-) -> np.ndarray:
+def _cross_hsic_effects(setup: Setup, features: np.ndarray, fresh: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     assert setup.response_kernels is not None
     look, learn = halves(setup.one.n, setup.door.rng)
-    held = fit_looks(setup.two, setup.response_kernels, False, rng=setup.door.rng)[0].of(np.array([0]))[0]
+    response = table_response(setup.two, setup.response_kernels, setup.door.rng)
+    held = response.factor[:, response.cells]
     answers = held[:, learn] - held[:, learn].mean(axis=1, keepdims=True)
     # The response is a class, so its factor at fresh rows is the one of a row of the same class.
-    codes, example = np.unique(setup.two.values[:, 0], return_index=True)
-    classes = held[:, example[np.searchsorted(codes, fresh[1])]]
-    at_rows, at_grid = 0.0, 0.0
-    for part in _maps(setup, features, np.repeat(grid[:, None], len(features), axis=1)):
-        turned = answers @ np.swapaxes(part.rows[:, :, learn], 1, 2) @ part.metric
-        at_rows, at_grid = at_rows + turned @ part.rows, at_grid + turned @ part.grid
+    classes, example = np.unique(setup.two.values[:, 0], return_index=True)
+    fresh_held = held[:, example[np.searchsorted(classes, fresh[1])]]
+    grid, codes, factor = _Joined.of(setup, features)
+    new = grid.codes(fresh[0])
     out = np.empty((2, len(features)))
-    for place in range(len(features)):
-        out[0, place] = _pair_correlation(at_rows[place][:, look], held[:, look])
-        new = np.array([np.interp(fresh[0][:, place], grid, direction) for direction in at_grid[place]])
-        out[1, place] = _pair_correlation(new, classes)
+    for place, (own, directions) in enumerate(zip(codes, factor, strict=True)):
+        predicted = answers @ directions[:, own[learn]].T @ directions  # (response directions, points)
+        out[0, place] = _pair_correlation(predicted[:, own[look]], held[:, look])
+        out[1, place] = _pair_correlation(predicted[:, new[place]], fresh_held)
     return out
 
 

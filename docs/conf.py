@@ -29,7 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
-exclude_patterns = ["_build", "power/**", "images", "**/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "power/**", "calibration/**", "images", "**/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]
 default_role = "literal"
@@ -102,7 +102,9 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
     """The pages that measuring runs have left in this folder: Markdown as pages, ready HTML as links."""
     if docname != "figures":
         return
-    pages = [name for name in ("power", "reproduction/README") if (HERE / f"{name}.md").is_file()]
+    pages = [
+        name for name in ("power", "calibration", "speed", "reproduction/README") if (HERE / f"{name}.md").is_file()
+    ]
     listed = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(pages) + "\n```\n" if pages else ""
     if (HERE / "reproduction" / "index.html").is_file():
         listed += (
@@ -113,7 +115,7 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def copy_measured(app: Sphinx, error: Exception | None) -> None:
     """The files that the pages of figures point to go along as they are."""
-    for name in ("power", "reproduction"):
+    for name in ("power", "calibration", "speed", "reproduction"):
         if error is None and app.builder.format == "html" and (HERE / name).is_dir():
             shutil.copytree(HERE / name, Path(app.outdir) / name, dirs_exist_ok=True)
 

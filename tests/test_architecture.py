@@ -17,12 +17,23 @@ PACKAGE = ROOT / "src" / "kernsift"
 # The line of data flow. Each module imports only from those before it; a folder counts as one module.
 ORDER = [
     "progress",
+    "threads",
+    "arrays",
+    "fused",
     "columns",
+    "cluster",
+    "sources",
     "anndata_input",
     "tables",
+    "stored",
+    "parcels",
     "bandwidths",
     "kernels",
+    "grids",
+    "tabulation",
+    "blocks",
     "factors",
+    "roots",
     "permutation",
     "designs",
     "scores",
@@ -31,6 +42,8 @@ ORDER = [
     "selection",
     "scaling",
     "inference",
+    "advice",
+    "estimates",
     "multiplicity",
     "pictures",
     "result",
@@ -164,7 +177,7 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
-OPTIONAL = ["pandas", "polars", "pyarrow", "torch", "dask", "matplotlib", "click", "jinja2"]
+OPTIONAL = ["pandas", "polars", "pyarrow", "torch", "dask", "matplotlib", "click", "jinja2", "zarr", "h5py"]
 
 
 def run_python(program: str) -> str:

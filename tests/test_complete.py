@@ -5,11 +5,16 @@ import pytest
 from scipy import stats
 
 from kernsift import compare, relate, screen
+from kernsift.factors import lenses
+from kernsift.grids import fit_grid
 from kernsift.inference import exact, naive
 from kernsift.kernels import fit_kernels
 from kernsift.selection import TopK
 from kernsift.statistics import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
+from kernsift.statistics.complete import best_of, look_at
+from kernsift.statistics.responses import Meeting, label_response
 from kernsift.tables import as_candidates, as_pair, as_xy, stack
+from kernsift.tabulation import tabulate
 
 
 def two_samples(rng, n=60, m=40, d=6, shift=0.0):
@@ -21,14 +26,15 @@ def two_samples(rng, n=60, m=40, d=6, shift=0.0):
     return one, two, fit_kernels(stack([one, two]), rng=rng)
 
 
-def permuted_statistics(cov, table, label, rng, size):
-    """T of each feature's winning kernel under random relabelling."""
-    labels = np.array([rng.permutation(label) for _ in range(size)]).T
-    out = np.empty((table.d, size))
-    for feature in range(table.d):
-        [factor] = cov.looks[cov.winner[feature]].of(np.array([feature]))
-        out[feature] = ((factor @ labels) ** 2).sum(axis=0)
-    return out
+def seen_by(one, two, kernels, adaptive):
+    """The points of all features and what the lenses see there."""
+    table = stack([one, two])
+    features = np.arange(table.d)
+    response = label_response(one.n, two.n, table.values)
+    grid = fit_grid(table, features, None)
+    known = tabulate(table, features, grid, response.cells, 2, None)
+    views = [lens.view(grid, known.counts, features, np.arange(table.n)) for lens in lenses(kernels, adaptive)]
+    return known, [look_at(view, known.counts, Meeting(known, response)) for view in views], response
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -36,8 +42,14 @@ def test_correlations_are_those_over_permutations(adaptive):
     rng = np.random.default_rng(0)
     one, two, kernels = two_samples(rng)
     scores = complete_mmd(one, two, kernels, adaptive=adaptive, rng=rng)
+    known, looks, response = seen_by(one, two, kernels, adaptive)
+    _, winner = best_of(looks, known.counts, response)
     label = np.repeat([1.0, 0.0], [one.n, two.n])
-    T = permuted_statistics(scores.cov, stack([one, two]), label - label.mean(), rng, 20_000)
+    labels = np.array([rng.permutation(label - label.mean()) for _ in range(20_000)]).T
+    T = [
+        ((looks[which].view.factor[feature][:, known.codes[feature]] @ labels) ** 2).sum(axis=0)
+        for feature, which in enumerate(winner)
+    ]
     claimed = scores.cov.columns(np.array([1, 0, 4]))
     measured = np.corrcoef(T)[:, [1, 0, 4]]
     # Squares of heavy-tailed T make the correlation's own error larger than 1 / sqrt(size).
@@ -46,13 +58,28 @@ def test_correlations_are_those_over_permutations(adaptive):
     assert scores.cov.diagonal().tolist() == [1.0] * 6
 
 
+def test_copies_of_a_feature_correlate_by_one_and_a_part_of_the_rows_is_enough(monkeypatch):
+    rng = np.random.default_rng(11)
+    X, Y = rng.normal(size=(700, 5)), rng.normal(size=(500, 5))
+    X[:, 3], Y[:, 3] = X[:, 0], Y[:, 0]
+    X[:, 1] += X[:, 0]
+    Y[:, 1] += Y[:, 0]
+    one, two = as_pair(X, Y)
+    kernels = fit_kernels(stack([one, two]), rng=rng)
+    whole = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
+    monkeypatch.setattr("kernsift.statistics.alignment._ROWS", 600)
+    part = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
+    assert whole[0, 3] == pytest.approx(1.0, abs=1e-12) and part[0, 3] == pytest.approx(1.0, abs=1e-12)
+    assert 0 < np.abs(whole - part).max() < 3 / np.sqrt(600)
+
+
 @pytest.mark.parametrize(("sketch", "within"), [(6, 0.03), (5, 0.2)])
 def test_samples_have_the_correlations_of_the_columns(monkeypatch, sketch, within):
     """From the matrix itself while that is small; beyond, from a sketch, whose own error is larger."""
     rng = np.random.default_rng(1)
     one, two, kernels = two_samples(rng)
     scores = complete_mmd(one, two, kernels, adaptive=True, rng=rng)
-    monkeypatch.setattr("kernsift.statistics.complete._SKETCH", sketch)
+    monkeypatch.setattr("kernsift.statistics.alignment._SKETCH", sketch)
     drawn = (
         np.vstack([scores.cov.sample(200, rng) for _ in range(400)]) if sketch < 6 else scores.cov.sample(40_000, rng)
     )
@@ -63,12 +90,8 @@ def test_one_bandwidth_statistic_is_the_squared_mmd():
     """T / (n m / N)^2 is the biased MMD^2 of all rows: mean over pairs within, minus twice between."""
     rng = np.random.default_rng(2)
     one, two, kernels = two_samples(rng)
-    scores = complete_mmd(one, two, kernels, rng=rng)
-    table = stack([one, two])
-    label = np.repeat([1.0, 0.0], [one.n, two.n])
+    _, [look], _ = seen_by(one, two, kernels, False)
     for feature in range(3):
-        [factor] = scores.cov.looks[0].of(np.array([feature]))
-        T = ((factor @ (label - label.mean())) ** 2).sum()
         own = kernels.select(np.array([feature]))
         x, y = one.values[:, [feature]], two.values[:, [feature]]
         mmd = (
@@ -76,7 +99,7 @@ def test_one_bandwidth_statistic_is_the_squared_mmd():
             + own.matched(y[:, None], y[None]).mean()
             - 2 * own.matched(x[:, None], y[None]).mean()
         )
-        assert T / (one.n * two.n / table.n) ** 2 == pytest.approx(mmd, rel=1e-4)
+        assert look.laws.statistic[feature] / (one.n * two.n / (one.n + two.n)) ** 2 == pytest.approx(mmd, rel=0.05)
 
 
 def test_comparing_is_relating_to_the_label():

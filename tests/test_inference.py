@@ -1,14 +1,18 @@
 """The tests: against the definition of their p-value, against each other, and calibrated where naive is not."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
 from kernsift.inference import TESTS, exact, multiscale, naive, polyhedral, selective_bootstrap
+from kernsift.scaling import SCALES, fit_scaling_law
 from kernsift.scores import DenseCovariance, DiagonalCovariance, FactorCovariance, Scores
 from kernsift.selection import Everything, Threshold, TopK
 from kernsift.tables import InputError
+from kernsift.threads import using
 
 
 def make(estimate, cov):
@@ -205,6 +209,52 @@ def test_multiscale_null_rate_is_near_its_level():
         outcome = multiscale(scores, rule, selected, rng=rng, replicates=1000)
         hits += outcome.pvalues[rng.integers(4)] < 0.05
     assert abs(hits / trials - 0.05) < 4 * np.sqrt(0.05 * 0.95 / trials)
+
+
+@pytest.mark.parametrize("block", [2**22, 200])
+def test_multiscale_probabilities_are_right_and_better_than_counted(block, monkeypatch):
+    """The half-space again: mean within 4 standard errors at every scale, scatter below that of a plain share."""
+    monkeypatch.setattr(sys.modules[multiscale.__module__], "_BLOCK", block)
+    cov, gap, total, seeds = np.array([[4.0, 0.5], [0.5, 1.0]]), 1.5, 400, 200
+    scores = make([1.5, 1.5 - gap], cov)
+    fits = [run(multiscale, scores, TopK(1), seed, replicates=total)[1].fit for seed in range(seeds)]
+    gamma = np.sqrt(fits[0].gamma2)
+    found = stats.norm.sf(np.array([fit.psi[0] for fit in fits]) / gamma)
+    expected = stats.norm.cdf(gap / np.sqrt(cov[0, 0] + cov[1, 1] - 2 * cov[0, 1]) / gamma)
+    assert np.all(np.abs(found.mean(axis=0) - expected) < 4 * found.std(axis=0) / np.sqrt(seeds))
+    assert np.all(found.std(axis=0) < 0.9 * np.sqrt(expected * (1 - expected) / total))
+
+
+@pytest.mark.parametrize(("correlation", "most"), [(0.0, 0.95), (0.5, 1.15)])
+def test_multiscale_scatters_no_more_than_with_replicates_of_their_own_for_every_scale(correlation, most):
+    """Shared normals save time; they must not cost precision. Used plainly they scatter 1.2 and 1.3 times as much."""
+    d, rule, total, seeds = 12, TopK(6), 1000, 100
+    rng = np.random.default_rng(21)
+    cov = np.full((d, d), correlation) + (1 - correlation) * np.eye(d)
+    scores = make(np.linspace(2.0, -0.7, d), cov)
+    selected = rule.select(scores.estimate)
+    gamma2, beta = np.asarray(SCALES), scores.estimate[selected]
+
+    def afresh():
+        samples = [scores.estimate + np.sqrt(g) * scores.cov.sample(total, rng) for g in gamma2]
+        hits = np.column_stack([np.count_nonzero(rule.keeps(sample, selected), axis=0) for sample in samples])
+        distance = np.minimum(fit_scaling_law(hits, total, gamma2).at_zero, 0.0)
+        return stats.norm.sf(beta) / stats.norm.sf(beta + distance)
+
+    theirs = np.array([afresh() for _ in range(seeds)]).std(axis=0)
+    ours = np.array([run(multiscale, scores, rule, seed, replicates=total)[1].pvalues for seed in range(seeds)])
+    ratio = ours.std(axis=0) / theirs
+    assert np.sqrt(np.mean(ratio**2)) < most
+
+
+def test_multiscale_does_not_depend_on_threads():
+    rng = np.random.default_rng(22)
+    scores = make(rng.normal(size=9), random_covariance(9, rng))
+    found = []
+    for jobs in (1, 3):
+        with using(jobs):
+            found.append(run(multiscale, scores, TopK(4), replicates=500)[1].log_pvalues)
+    assert found[0].tobytes() == found[1].tobytes()
 
 
 def test_selecting_everything_leaves_the_naive_test():

@@ -34,7 +34,7 @@ def test_the_oldest_versions_are_the_lower_bounds() -> None:
     lines = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8").splitlines()
     oldest = dict(re.sub(r"\[\w+\]", "", line).split("==") for line in lines if "==" in line)
     promised = bounds(PROJECT["dependencies"])
-    for extra in ("plot", "report", "files", "reproduce", "dask", "test"):
+    for extra in ("plot", "report", "files", "reproduce", "dask", "scale", "test"):
         promised |= bounds(EXTRAS[extra])
     for name in promised.keys() - TOOLS:
         assert name in oldest, f"{name}: add {name}=={promised[name]} to tests/oldest.txt"
@@ -48,10 +48,11 @@ def test_every_requirement_has_a_lower_bound() -> None:
 
 
 def test_the_core_is_small() -> None:
-    assert set(bounds(PROJECT["dependencies"])) == {"numpy", "scipy", "scikit-learn", "narwhals", "click"}
+    named = {"numpy", "scipy", "scikit-learn", "narwhals", "array-api-compat", "threadpoolctl", "click"}
+    assert set(bounds(PROJECT["dependencies"])) == named
 
 
-@pytest.mark.parametrize("extra", ["plot", "report", "files", "dask", "docs", "test", "bench"])
+@pytest.mark.parametrize("extra", ["plot", "report", "files", "dask", "gpu", "scale", "docs", "test", "bench"])
 def test_extras(extra: str) -> None:
     assert EXTRAS[extra]
     named = [re.findall(r"\w+", text.partition("[")[2]) for text in EXTRAS[extra] if text.startswith("kernsift[")]

@@ -8,7 +8,9 @@ import pytest
 from scipy import stats
 
 from kernsift import permutation
+from kernsift.factors import View
 from kernsift.permutation import (
+    Invariants,
     gamma_score,
     invariants,
     larger_score,
@@ -28,6 +30,17 @@ def centred(rng, m, n, power=3):
     return sizes[:, None] * rows
 
 
+def sums_of(factor, counts=None):
+    """The invariants of one feature with this factor (m, points), each point standing for one row or for several."""
+    counts = np.ones(factor.shape[1]) if counts is None else counts
+    sizes = ((factor * counts) @ factor.T).diagonal()
+    return invariants(View(factor[None], sizes[None]), counts[None], int(counts.sum()))[0]
+
+
+def one(sums):
+    return Invariants(*(part[0] for part in sums))
+
+
 @pytest.mark.parametrize("n", [4, 5, 6, 7])
 @pytest.mark.parametrize("ranks", [(1, 1), (2, 3), (3, 1)])
 def test_moments_are_exact_by_enumeration(n, ranks):
@@ -35,19 +48,22 @@ def test_moments_are_exact_by_enumeration(n, ranks):
     F, G = centred(rng, ranks[0], n), centred(rng, ranks[1], n)
     K, L = F.T @ F, G.T @ G
     law = np.array([(K * L[np.ix_(p, p)]).sum() for p in itertools.permutations(range(n))])
-    mean, sd, skewness = moments(n, invariants(F), invariants(G))
+    [mean], [sd], [skewness] = moments(n, sums_of(F), one(sums_of(G)))
     assert mean == pytest.approx(law.mean(), rel=1e-10)
     assert sd == pytest.approx(law.std(), rel=1e-9)
     assert skewness == pytest.approx(stats.skew(law), rel=1e-8, abs=1e-9)
 
 
-def test_moments_come_in_batches():
+def test_points_that_stand_for_several_rows_give_the_moments_of_those_rows():
     rng = np.random.default_rng(0)
-    F, G = centred(rng, 2, 9)[None] * np.array([1.0, 2.0])[:, None, None], centred(rng, 1, 9)
-    mean, sd, skewness = moments(9, invariants(F), invariants(G))
-    assert mean[1] == pytest.approx(4 * mean[0])
-    assert sd[1] == pytest.approx(4 * sd[0])
-    assert skewness[1] == pytest.approx(skewness[0])
+    counts = np.array([3.0, 1.0, 4.0, 2.0, 5.0])
+    points = rng.normal(size=(2, 5))
+    points -= (points * counts).sum(axis=1, keepdims=True) / counts.sum()
+    _, vectors = np.linalg.eigh((points * counts) @ points.T)
+    points = vectors[:, ::-1].T @ points
+    rows = np.repeat(points, counts.astype(int), axis=1)
+    for few, all_ in zip(sums_of(points, counts), sums_of(rows), strict=True):
+        assert few == pytest.approx(all_, rel=1e-10)
 
 
 def set_partitions(items):
@@ -181,9 +197,11 @@ def test_larger_score_in_the_far_tail_loses_at_most_a_factor_two():
 @pytest.mark.parametrize("kind", ["normal", "heavy", "counts"])
 def test_scores_match_brute_force_permutation(share, kind):
     """At n = 60 and true p near 0.05, 0.01 and 0.001 the closed form is near 60,000 permutations."""
-    from kernsift.factors import fit_looks
+    from kernsift.factors import lenses
+    from kernsift.grids import fit_grid
     from kernsift.kernels import fit_kernels
     from kernsift.tables import as_table
+    from kernsift.tabulation import tabulate
 
     rng = np.random.default_rng(21)
     n = 60
@@ -196,12 +214,14 @@ def test_scores_match_brute_force_permutation(share, kind):
     label = (np.arange(n) < share * n).astype(float)
     label -= label.mean()
     permuted = np.array([rng.permutation(label) for _ in range(60_000)]).T
-    for look in fit_looks(table, fit_kernels(table, rng=rng), True, rng=rng):
-        factor = look.of(np.arange(3))
-        law = moments(n, invariants(factor), invariants(label[None, :]))
-        weights, counts = limit_weights((factor**2).sum(axis=2), np.array([label @ label]))
+    grid = fit_grid(table, np.arange(3), None)
+    known = tabulate(table, np.arange(3), grid, None, 1, None)
+    for lens in lenses(fit_kernels(table, rng=rng), True):
+        view = lens.view(grid, known.counts, np.arange(3), np.arange(n))
+        law = moments(n, invariants(view, known.counts, n)[0], one(sums_of(label[None, :])))
+        weights, counts = limit_weights(view.sizes, np.array([label @ label]))
         for j in range(3):
-            T = ((factor[j] @ permuted) ** 2).sum(axis=0)
+            T = ((view.factor[j][:, known.codes[j]] @ permuted) ** 2).sum(axis=0)
             for p in (0.05, 0.01, 0.001):
                 at = np.quantile(T, 1 - p)
                 true = (at <= T).mean()

@@ -114,3 +114,20 @@ def test_the_witness_is_the_one_the_call_learned(power, name, bandwidth):
     reported[result.selected] = result.effects
     np.testing.assert_allclose(here, reported[true], atol=1e-5)
     assert np.abs(here - there).max() > 0  # the second row is about other rows
+
+
+@pytest.mark.parametrize("name", ["standard deviation × 1.5, n=200", "logistic, n=500"])
+def test_the_look_is_the_one_that_spoke_in_the_call(power, name):
+    """Looks taken again after the call: the winner's effects are those reported, and the other look's are not."""
+    import targets
+
+    problem = power.rows_of("intervals")[name]
+    setup = targets.set_up(problem, problem.draw(np.random.default_rng(4)), 6)
+    reported = setup.scores().effects(np.arange(50)).point
+    _, looks, response = targets._looks(setup, True, np.random.default_rng(8))
+    both = np.array([targets.effect_sizes(look.laws, np.zeros(50), response).point for look in looks])
+    winner = targets.winners(setup)
+    assert set(winner) == {0, 1}
+    np.testing.assert_allclose(both[winner, np.arange(50)], reported, atol=1e-9)
+    apart = (reported > 0) & (both[1 - winner, np.arange(50)] > 0)
+    assert (np.abs(both[1 - winner, np.arange(50)] - reported)[apart] > 1e-6).all()

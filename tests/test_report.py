@@ -8,6 +8,7 @@ import pickle
 import re
 import sys
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -57,7 +58,9 @@ def results() -> dict[str, Result]:
         "naive": kernsift.compare(X, Y, k=2, test="naive", random_state=1),
         "multiscale": kernsift.compare(X, Y, k=2, test="multiscale", estimator="incomplete", random_state=1),
         "nothing": kernsift.compare(X, Y, threshold=1e6, random_state=1),
-        "no effects": dataclasses.replace(kernsift.compare(X, Y, random_state=1), effects=None, intervals=None),
+        "no effects": dataclasses.replace(
+            kernsift.compare(X, Y, random_state=1), estimates=SimpleNamespace(effects=None, intervals=None)
+        ),
         "uncorrected": kernsift.compare(X, Y, k=2, correction=None, random_state=np.random.default_rng(0)),
         "hostile": kernsift.compare(table(), table(90), random_state=1),
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from kernsift.scaling import SCALES, fit_scaling_law
+from kernsift.scaling import SCALES, fit_scaling_law, mirrored
 
 GAMMA2 = np.array(SCALES)
 
@@ -17,6 +17,14 @@ def test_the_ten_scales_are_the_papers():
     assert len(SCALES) == 10
     assert sorted([SCALES[0], SCALES[-1]]) == pytest.approx([0.5, 2.0])
     assert np.ptp(np.diff(np.log(SCALES))) < 1e-12
+
+
+def test_signs_of_the_scales_are_balanced_along_the_line():
+    """Half of the weight that the intercept of a line gives to the scales goes to each sign."""
+    gamma = mirrored(GAMMA2)
+    assert np.abs(gamma) == pytest.approx(np.sqrt(GAMMA2))
+    weights = np.linalg.pinv(np.column_stack([np.ones_like(GAMMA2), GAMMA2]))[0]
+    assert weights[gamma > 0].sum() == pytest.approx(0.5, abs=0.1)
 
 
 def test_linear_law_is_recovered():

@@ -30,6 +30,9 @@ ON_FEATURES = [pair for pair in ASKED if pair[0] != "screen"]
 # Estimators that use every row in one fixed way, so that a seed has nothing to change.
 FIXED = {"complete"}
 
+# Small tables are quick; what is off about some estimators there is said in a warning, and tested in test_calibration.
+pytestmark = pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")
+
 
 @pytest.fixture(autouse=True)
 def _no_floating_point_accident():
@@ -724,9 +727,11 @@ def test_printed_names_are_there() -> None:
 
 def test_effects_and_intervals_are_printed_within_a_hundred_columns() -> None:
     from dataclasses import replace
+    from types import SimpleNamespace
 
     result = ask("compare", "incomplete", pd.DataFrame(X6, columns=LONG), pd.DataFrame(Y6, columns=LONG), k=4)
-    full = replace(result, effects=np.linspace(0.1, 1.0, 4), intervals=np.array([[0.0, 1.0]] * 4), alpha=0.005)
+    estimates = SimpleNamespace(effects=np.linspace(0.1, 1.0, 4), intervals=np.array([[0.0, 1.0]] * 4))
+    full = replace(result, estimates=estimates, alpha=0.005)
     text = str(full)
     assert max(map(len, text.splitlines())) <= 100
     assert "99.5% interval" in text

@@ -26,6 +26,9 @@ BOTH = [SelectMMD, SelectHSIC]
 REGISTRY = {SelectMMD: MMD, SelectHSIC: HSIC}
 FUNCTION = {SelectMMD: compare, SelectHSIC: relate}
 
+# Small tables are quick; what is off about some estimators there is said in a warning, and tested in test_calibration.
+pytestmark = pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")
+
 
 # "rejected" may keep nothing, of which scikit-learn's SelectorMixin warns; the checks ask for answers, not for silence.
 @pytest.mark.filterwarnings("ignore:No features were selected:UserWarning")

@@ -11,14 +11,18 @@ import numpy as np
 import pytest
 from by_hand import table
 
+from kernsift import scores as scores_module
 from kernsift.kernels import KERNELS, FeatureKernels, fit_kernels
-from kernsift.scores import Scores
+from kernsift.scores import LEARNING, DrawCovariance, Scores, scores_from_draws
 from kernsift.statistics import block, incomplete, ustatistic
+from kernsift.statistics import draws as draws_module
 from kernsift.statistics.block import block_hsic, block_mmd
+from kernsift.statistics.draws import HSICDraws
 from kernsift.statistics.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
 from kernsift.statistics.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
 from kernsift.tables import InputError, Table, stack
+from kernsift.threads import using
 
 MMD = {
     "incomplete": incomplete_mmd,
@@ -179,14 +183,17 @@ def test_incomplete_hsic_over_the_full_design(
     )
 
 
-def test_draws_are_the_kernel_at_every_tuple(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_are_the_kernel_at_every_tuple(rng: np.random.Generator) -> None:
     X, y = mixed(5, rng), numeric(5, rng, 1)
     kernels, response = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
     tuples = np.array(list(permutations(range(5), 4)))
-    monkeypatch.setattr(incomplete, "quadruples", lambda n, size, rng: tuples)
-    draws = incomplete._hsic_draws(X, y, kernels, response, len(tuples), "shared", rng)
+    draws = HSICDraws(X, kernels, y, response, tuples)
     K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
-    np.testing.assert_allclose(draws, [hsic_term(K, L, tuple(rows)) for rows in tuples], **CLOSE)
+    terms = np.array([hsic_term(K, L, tuple(rows)) for rows in tuples])
+    np.testing.assert_allclose(draws.of(slice(0, 4), slice(0, len(tuples))), terms, **CLOSE)
+    # Any piece of them, on its own.
+    np.testing.assert_allclose(draws.of(slice(1, 3), slice(7, 20)), terms[7:20, 1:3], **CLOSE)
+    np.testing.assert_allclose(draws.of(np.array([2, 0]), slice(7, 20)), terms[7:20, [2, 0]], **CLOSE)
 
 
 @pytest.mark.parametrize("design", ["shared", "independent"])
@@ -406,6 +413,8 @@ def test_the_size_of_batches_changes_nothing(rng: np.random.Generator, monkeypat
     complete = [mmd_ustat(*two), hsic_ustat(*joint)]
     for chunk in (1, 37, 200):
         monkeypatch.setattr(ustatistic, "CHUNK", chunk)
+        monkeypatch.setattr(scores_module, "batch_numbers", lambda like, chunk=chunk: chunk)
+        monkeypatch.setattr(draws_module, "_COLUMNS", chunk)
         for (estimator, data), expected in zip(every, whole, strict=True):
             found = estimator(*data, rng=np.random.default_rng(1)).estimate
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
@@ -517,6 +526,121 @@ def test_memory_is_linear_in_rows(rng: np.random.Generator) -> None:
         tracemalloc.stop()
     # Draws, their centred copy, designs of four rows per draw and feature, and batches of a megabyte: far from 3.2 GB.
     assert peak < 32e6
+
+
+# Many draws ----------------------------------------------------------------------------------------------------------
+
+
+def shared_cases(rng: np.random.Generator) -> list[tuple[Callable[..., Scores], tuple[Any, ...]]]:
+    """The estimators whose scores are correlated."""
+    return [case for case in cases(rng) if case[0] not in (MMD["independent"], HSIC["independent"])]
+
+
+def test_draws_that_are_not_kept_give_the_same_scores(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = shared_cases(rng)
+    kept = [estimator(*data, rng=np.random.default_rng(1)) for estimator, data in every]
+    monkeypatch.setattr(scores_module, "_KEPT", 0)
+    for (estimator, data), expected in zip(every, kept, strict=True):
+        scores = estimator(*data, rng=np.random.default_rng(1))
+        assert isinstance(scores.cov, DrawCovariance)
+        np.testing.assert_allclose(scores.estimate, expected.estimate, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(scores.cov.diagonal(), expected.cov.diagonal(), rtol=1e-10)
+        chosen = np.array([3, 0])
+        size = expected.cov.diagonal().max()
+        np.testing.assert_allclose(scores.cov.columns(chosen), expected.cov.columns(chosen), rtol=0, atol=1e-12 * size)
+        assert scores.cov.columns(chosen[:0]).shape == (4, 0)
+        one, other = (cov.sample(50, np.random.default_rng(2)) for cov in (scores.cov, expected.cov))
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * np.sqrt(size))
+
+
+def test_correlations_from_the_first_draws_and_variances_from_all(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scores_module, "_KEPT", 0)
+    monkeypatch.setattr(scores_module, "LEARNING", 12)
+    for estimator, data in shared_cases(rng):
+        scores = estimator(*data, rng=np.random.default_rng(1))
+        if scores.draws is None or scores.draws <= 12:
+            continue
+        assert isinstance(scores.cov, DrawCovariance)
+        draws = scores.cov.draws.of(slice(0, 4), slice(0, scores.cov.draws.count))
+        whole = scores_from_draws(scores.names, draws)
+        np.testing.assert_allclose(scores.estimate, draws.mean(axis=0), rtol=0, atol=1e-15)
+        ratio = scores.cov.diagonal() / whole.cov.diagonal()
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
+        found = scores.cov.columns(np.arange(4))
+        np.testing.assert_allclose(np.diag(found), scores.cov.diagonal(), rtol=1e-12)
+        sd = np.sqrt(scores.cov.diagonal())
+        np.testing.assert_allclose(found / np.outer(sd, sd), np.corrcoef(draws[:12].T), rtol=0, atol=1e-9)
+        # The normal draws have that covariance, whether the factor is held or made again piece by piece.
+        for most in (2**25, 1):
+            monkeypatch.setattr(scores_module, "_MOST", most)
+            sample = scores.cov.sample(20_000, rng) / sd
+            # A product of two standard normals has a variance of at most 2.
+            assert (np.abs(sample.T @ sample / 20_000 - found / np.outer(sd, sd)) < Z * np.sqrt(2 / 20_000)).all()
+        assert np.isfinite(scores.resample(0.7, rng)).all()
+
+
+def test_a_feature_that_varies_only_late_keeps_its_variance(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scores_module, "_KEPT", 0)
+    monkeypatch.setattr(scores_module, "LEARNING", 5)
+    X, Y = numeric(200, rng), numeric(200, rng)
+    X.values[:, 1], Y.values[:, 1] = 0.0, 5.0
+    X.values[150:, 2] = Y.values[:, 2] = X.values[:150, 2] = 0.0
+    X.values[150:, 2] = rng.normal(size=50)
+    kernels = fit_kernels(stack([X, Y]), "gaussian", 0.3, rng=rng)
+    # Rows in order, so that the rows that vary in the third feature come late.
+    monkeypatch.setattr("kernsift.statistics.linear.blocks", lambda n, size, rng: np.arange(n).reshape(-1, size))
+    scores = linear_mmd(X, Y, kernels, rng=rng)
+    draws = scores.cov.draws.of(slice(0, 3), slice(0, 100))
+    expected = scores_from_draws(scores.names, draws)
+    assert (draws[:5, 2] == 0).all()
+    assert np.ptp(draws[:, 1]) == 0
+    np.testing.assert_allclose(scores.cov.diagonal(), expected.cov.diagonal(), rtol=1e-9)
+    columns = scores.cov.columns(np.arange(3))
+    assert (columns - np.diag(np.diag(columns)) == 0).all()
+    for most in (2**25, 1):
+        monkeypatch.setattr(scores_module, "_MOST", most)
+        sample = scores.cov.sample(4000, rng) / np.sqrt(scores.cov.diagonal())
+        assert (np.abs(sample.T @ sample / 4000 - np.eye(3)) < Z * np.sqrt(2 / 4000)).all()
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_threads_change_no_bit(jobs: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores_module, "_KEPT", 0)
+    monkeypatch.setattr(scores_module, "batch_numbers", lambda like: 20)
+    for estimator, data in cases(rng):
+        plain = estimator(*data, rng=np.random.default_rng(1))
+        expected = plain.cov.columns(np.array([0, 2]))
+        with using(jobs):
+            scores = estimator(*data, rng=np.random.default_rng(1))
+            found = scores.cov.columns(np.array([0, 2]))
+        np.testing.assert_array_equal(scores.estimate, plain.estimate)
+        np.testing.assert_array_equal(scores.cov.diagonal(), plain.cov.diagonal())
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_memory_of_many_draws(rng: np.random.Generator) -> None:
+    X, Y, y = numeric(300, rng, 700), numeric(300, rng, 700), numeric(300, rng, 1)
+    kernels, response = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    count = 4 * LEARNING
+    tracemalloc.start()
+    try:
+        for scores in (
+            incomplete_mmd(X, Y, kernels, r=count / 300, rng=rng),
+            incomplete_hsic(X, y, kernels, response, r=count / 300, rng=rng),
+        ):
+            assert scores.draws == count
+            assert scores.cov.columns(np.arange(20)).shape == (700, 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # All draws would take 367 MB; a design is 2 MB, the draws of the chosen features 2.6 MB.
+    assert peak < 30e6
 
 
 @pytest.mark.parametrize(

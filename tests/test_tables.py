@@ -197,6 +197,34 @@ def test_a_hundred_thousand_columns() -> None:
 # Rows and features of a Table
 
 
+def test_parts_of_tables_and_of_stacked_tables() -> None:
+    values = np.arange(60.0).reshape(12, 5)
+    whole = as_table(values)
+    stacked = stack([whole.take(np.arange(3)), whole.take(np.arange(3, 4)), whole.take(np.arange(4, 12))])
+    assert stacked.n == 12
+    columns = [slice(None), slice(1, 4), np.array([3, 0]), np.array([2])]
+    rows = [None, slice(None), slice(2, 9), np.array([0, 4, 11]), np.array([11, 0, 3, 3, 2, 7]), np.arange(12)]
+    for which in columns:
+        for some in rows:
+            expected = values[slice(None) if some is None else some][:, which]
+            np.testing.assert_array_equal(whole.part(which, some), expected)
+            np.testing.assert_array_equal(stacked.part(which, some), expected)
+    np.testing.assert_array_equal(stacked.values, values)
+    np.testing.assert_array_equal(stacked.take(np.array([5, 1])).values, values[[5, 1]])
+    np.testing.assert_array_equal(stacked.select(np.array([4, 2])).values, values[:, [4, 2]])
+
+
+def test_constant_features_are_found() -> None:
+    values = np.zeros((9, 4))
+    values[:, 1] = np.arange(9)
+    # The rows that are looked at first are equal here, another one is not.
+    values[2, 2] = 1.0
+    for table in (as_table(values), stack([as_table(values[:4]), as_table(values[4:])])):
+        assert table.constant.tolist() == [True, False, False, True]
+    assert as_table(values, groups={"a": [0, 3], "b": [1, 2]}).constant.tolist() == [True, False]
+    assert as_table(values, groups={"a": [0, 1], "b": [2, 3]}).constant.tolist() == [False, False]
+
+
 def test_take_select_stack_constant() -> None:
     data = pd.DataFrame({"a": [1, 2, 3], "b": [7, 7, 7], "c": ["u", "v", "u"], "d": [5, 6, 5], "e": [0, 0, 0]})
     table = as_table(data, groups={"g": ["b", "d"]})

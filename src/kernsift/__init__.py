@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernsift.advice import CalibrationWarning
     from kernsift.inference import selective_bootstrap
     from kernsift.result import Result
     from kernsift.select import compare, relate, screen, topk_pvalues
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CalibrationWarning",
     "InputError",
     "Result",
     "SelectHSIC",
@@ -27,6 +29,7 @@ __all__ = [
 # Where each public name lives. They are loaded when first asked for: SciPy's statistics take most of a second, which
 # `kernsift --help` and a shell waiting for completions should not have to wait for.
 _HOMES = {
+    "CalibrationWarning": "advice",
     "InputError": "tables",
     "Result": "result",
     "SelectHSIC": "selectors",

@@ -2,94 +2,132 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+
+from kernsift.arrays import Array, beside, dtype_of, namespace, on_host, sorted_columns, taken, to_numpy, wide
+from kernsift.tables import Table
+from kernsift.threads import spread
 
 # Order statistics per column behind the median distance: 2016 differences, the same for any row order.
 _QUANTILES = 64
-# Elements of one temporary array while medians are computed: small enough to stay in the cache.
-_CHUNK = 1 << 18
+# Numbers of one temporary array while medians are computed: small enough to stay in the cache; a device wants more.
+_CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
+# Rows beyond which the order statistics are those of a random part of the rows.
+_MOST_ROWS, _PART_OF_ROWS = 1 << 14, 1 << 12
 
 
-def column_medians(values: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The median distance and the median of each of those columns, whatever the order of the rows.
+def column_medians(table: Table, columns: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The median distance and the median of each of those value columns.
 
     The distances are those between at most 64 evenly spaced order statistics; where ties make their median 0, only
-    distances above 0 count, and a constant column gets 1.
+    distances above 0 count, and a constant column gets 1. Up to 2^14 rows all of them count, so their order does not
+    matter; of a longer table a random part is sorted.
     """
-    n = len(values)
+    rows = None if table.n <= _MOST_ROWS else np.sort(rng.choice(table.n, _PART_OF_ROWS, replace=False))
+    distances, middles = _in_blocks(table, columns, rows)
+    # The rows left out may be those that vary: columns that look constant are read in full.
+    flat = np.flatnonzero(np.isnan(distances))
+    if rows is not None and len(flat):
+        distances[flat], middles[flat] = _in_blocks(table, columns[flat], None)
+    return np.where(np.isnan(distances), 1.0, distances), middles
+
+
+def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    size = max(table.n if rows is None else len(rows), _QUANTILES * (_QUANTILES - 1) // 2)
+    step = max(1, (_CHUNK if on_host(table.like) else _DEVICE_CHUNK) // size)
+    blocks = [columns[start : start + step] for start in range(0, len(columns), step)]
+    found = list(spread(lambda block: _medians(table.part(_run(block), rows)), blocks))
+    distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
+    return distances, middles
+
+
+def _run(columns: np.ndarray) -> slice | np.ndarray:
+    """Neighbouring columns as a slice, because slices are views and arrays are copies."""
+    first, last = int(columns[0]), int(columns[-1])
+    return slice(first, last + 1) if last - first + 1 == len(columns) else columns
+
+
+def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Median distance and median of each column of an array; NaN for the distance within a constant column."""
+    xp = namespace(values)
+    n = values.shape[0]
     m = min(n, _QUANTILES)
-    order = ((np.arange(m) + 0.5) * n / m).astype(np.intp)
-    count = m * (m - 1) // 2
+    ordered = sorted_columns(values)
+    middle = to_numpy(_halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
+    if m == 1:
+        return np.full(len(middle), np.nan), middle
+    places = ((np.arange(m) + 0.5) * n / m).astype(np.intp)
+    gaps = _gaps(taken(ordered, places, 1))
+    count = gaps.shape[1]
     ranks = ((count - 1) // 2, count // 2)
-    distance, middle = np.ones(len(columns)), np.empty(len(columns), dtype=values.dtype)
-    step = max(1, _CHUNK // max(n, count))
-    for start in range(0, len(columns), step):
-        part = slice(start, start + step)
-        ordered = np.sort(values[:, columns[part]].T, axis=1)
-        middle[part] = _halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2])
-        if m > 1:
-            gaps = _gaps(ordered[:, order])
-            gaps.partition(ranks, axis=1)
-            medians = _halfway(gaps[:, ranks[0]], gaps[:, ranks[1]])
-            tied = np.flatnonzero(medians == 0)
-            if len(tied):
-                medians[tied] = _positive_median(gaps[tied])
-            tied = tied[medians[tied] == 0]
-            if len(tied):
-                # All order statistics are equal: then the rows off the median decide, or the column is constant.
-                off = _positive_median(np.abs(ordered[tied] - middle[part][tied, None]))
-                medians[tied] = np.where(off > 0, off, 1.0)
-            distance[part] = medians
-    return distance, middle
+    if isinstance(gaps, np.ndarray):
+        gaps.partition(ranks, axis=1)
+    else:
+        gaps = xp.sort(gaps, axis=1)
+    medians = to_numpy(_halfway(gaps[:, ranks[0]], gaps[:, ranks[1]])).astype(float)
+    tied = np.flatnonzero(medians == 0)
+    if len(tied):
+        medians[tied] = to_numpy(_positive_median(taken(gaps, tied, 0)))
+    tied = tied[medians[tied] == 0]
+    if len(tied):
+        # All order statistics are equal: then the rows off the median decide, or the column is constant.
+        off = xp.abs(taken(ordered, tied, 0) - beside(middle[tied, None], ordered))
+        medians[tied] = to_numpy(_positive_median(off))
+        medians[tied[medians[tied] == 0]] = np.nan
+    return medians, middle
 
 
-def _gaps(ordered: np.ndarray) -> np.ndarray:
+def _gaps(ordered: Array) -> Array:
     """Row by row, the differences of all pairs of ordered values."""
-    m = ordered.shape[1]
-    gaps = np.empty((len(ordered), m * (m - 1) // 2), dtype=ordered.dtype)
-    start = 0
-    # Neighbours at one lag after the other: slices, where an index of all pairs would cost more than the median.
-    for lag in range(1, m):
-        np.subtract(ordered[:, lag:], ordered[:, :-lag], out=gaps[:, start : start + m - lag])
-        start += m - lag
+    low, high = _pairs(ordered.shape[1])
+    gaps = taken(ordered, high, 1)
+    gaps -= taken(ordered, low, 1)
     return gaps
 
 
-def _halfway(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+@lru_cache(maxsize=8)
+def _pairs(count: int) -> tuple[np.ndarray, ...]:
+    return np.triu_indices(count, 1)
+
+
+def _halfway(low: Array, high: Array) -> Array:
     """The mean of the two middle values, in a form that cannot overflow."""
     return 0.5 * low + 0.5 * high
 
 
-def _positive_median(rows: np.ndarray) -> np.ndarray:
+def _positive_median(rows: Array) -> Array:
     """Row by row, the median of the values above 0; 0 where there are none."""
-    rows = np.sort(rows, axis=1)
-    zeros = (rows == 0).sum(axis=1)
+    xp = namespace(rows)
+    rows = xp.sort(rows, axis=1)
+    zeros = xp.sum(xp.astype(rows == 0, xp.int64), axis=1, keepdims=True)
     count = rows.shape[1] - zeros
-    low = np.minimum(zeros + (count - 1) // 2, rows.shape[1] - 1)
-    high = np.minimum(zeros + count // 2, rows.shape[1] - 1)
-    every = np.arange(len(rows))
-    return _halfway(rows[every, low], rows[every, high])
+    last = rows.shape[1] - 1
+    low, high = (xp.clip(zeros + rank // 2, 0, last) for rank in (count - 1, count))
+    return _halfway(xp.take_along_axis(rows, low, axis=1), xp.take_along_axis(rows, high, axis=1))[:, 0]
 
 
-def joint_median(
-    values: np.ndarray, columns: np.ndarray, scale: np.ndarray, most: int, rng: np.random.Generator
-) -> float:
+def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int, rng: np.random.Generator) -> float:
     """Median Euclidean distance between rows over those columns, each divided by its scale; `most` rows at most."""
-    n = len(values)
+    n = table.n
     rows = np.arange(n) if n <= most else rng.choice(n, most, replace=False)
-    points = values[np.ix_(rows, columns)].astype(float) / scale
-    points -= np.median(points, axis=0)
-    size = float(np.abs(points).max(initial=0.0))
+    points = table.part(_run(columns), rows)
+    xp = namespace(points)
+    points = xp.astype(points, wide(points)) / beside(scale, points)
+    ordered = xp.sort(points, axis=0)
+    points -= _halfway(ordered[(len(rows) - 1) // 2, :], ordered[len(rows) // 2, :])
+    size = float(xp.max(xp.abs(points)))
     if size == 0 or len(rows) < 2:
         return 1.0
     points /= size
-    gram = points @ points.T
+    gram = to_numpy(points @ xp.matrix_transpose(points)).astype(float)
     norms = np.diagonal(gram)
     low, high = np.triu_indices(len(rows), 1)
     total = norms[low] + norms[high]
     squares = total - 2.0 * gram[low, high]
     # Equal rows come out as rounding error instead of 0.
-    squares[squares <= 1e-13 * total] = 0.0
+    squares[squares <= (1e-13 if dtype_of(points) == np.float64 else 1e-6) * total] = 0.0
     distances = np.sqrt(squares, out=squares)
     median = float(np.median(distances)) or float(_positive_median(distances[None])[0])
     return size * median if median > 0 else 1.0

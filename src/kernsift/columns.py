@@ -1,22 +1,30 @@
 """Any table a user may hold, read into one float array: numbers as they are, categories as codes, missing as NaN.
 
-This file knows the containers (NumPy, SciPy sparse, everything narwhals reads), the column types and what a usable cell
-is. What the columns mean to each other (two samples, a response, groups) is the business of `tables`.
+This file knows the containers (NumPy, other array libraries, SciPy sparse, everything narwhals reads), the column types
+and what a usable cell is. Arrays of other libraries stay there, on their device. What the columns mean to each other
+(two samples, a response, groups) is the business of `tables`.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from numbers import Real
 from typing import Any, NoReturn
 
 import narwhals as nw
 import numpy as np
+from array_api_compat import device, is_torch_array
 from scipy import sparse
+
+from kernsift.arrays import Array, dtype_of, is_array, namespace, taken, to_numpy, wide
+
+_LONGEST_MESSAGE = 1000
 
 LARGEST_DENSE = 50_000_000
 """A sparse matrix is made dense up to this many cells (0.4 GB of float64)."""
@@ -45,6 +53,13 @@ class InputError(ValueError):
     k: at most the number of features, 1, can be selected, got 2; use k=None for all.
     """
 
+    def __init__(self, message: str = "") -> None:
+        # Names come from data: a line break or a page of text in one would make more than a sentence of it.
+        line = " ".join(message.splitlines())
+        super().__init__(
+            line if len(line) <= _LONGEST_MESSAGE else f"{line[: _LONGEST_MESSAGE - 200]} ... {line[-195:]}"
+        )
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -61,22 +76,34 @@ class Columns:
     """
 
     names: tuple[str, ...]
-    values: np.ndarray
+    values: Array
     levels: dict[int, tuple[str, ...]]
     boolean: np.ndarray
     named: bool
     flat: bool
 
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return int(self.values.shape[0])
+
+    @cached_property
+    def extremes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest and the largest value of each column; NaN where a cell is missing."""
+        xp = namespace(self.values)
+        with np.errstate(invalid="ignore"):
+            return to_numpy(xp.min(self.values, axis=0)), to_numpy(xp.max(self.values, axis=0))
+
     def take(self, rows: np.ndarray) -> Columns:
-        """The rows of a boolean mask or an index array."""
-        return replace(self, values=self.values[rows])
+        """The rows at these positions."""
+        return replace(self, values=taken(self.values, rows, 0))
 
     def pick(self, positions: Sequence[int]) -> Columns:
         """The columns at these positions, in this order."""
         return replace(
             self,
             names=tuple(self.names[i] for i in positions),
-            values=np.take(self.values, np.asarray(positions, dtype=np.intp), axis=1),
+            values=taken(self.values, np.asarray(positions, dtype=np.intp), 1),
             levels={new: self.levels[old] for new, old in enumerate(positions) if old in self.levels},
             boolean=self.boolean[np.asarray(positions, dtype=np.intp)],
         )
@@ -84,21 +111,45 @@ class Columns:
 
 def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
     """Read a table; `argument` is what error messages call it, `prefix` names the columns of unnamed arrays."""
-    frame = _frame(data, argument, prefix)
-    columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
-    repeated = [name for name, count in Counter(columns.names).items() if count > 1]
-    if repeated:
+    if is_array(data):
+        columns = _from_library(data, argument, prefix)
+    else:
+        # Plain arrays, the usual case, need not be looked up among the data frames.
+        frame = None if type(data) is np.ndarray else _frame(data, argument, prefix)
+        columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
+    if columns.named and len(set(columns.names)) < len(columns.names):
+        repeated = [name for name, count in Counter(columns.names).items() if count > 1]
         raise InputError(
             f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once; rename them."
         )
     if columns.values.shape[1] == 0:
-        raise InputError(f"{argument}: at least one column is needed, got a table of shape {columns.values.shape}.")
+        raise InputError(
+            f"{argument}: at least one column is needed, got a table of shape {tuple(columns.values.shape)}."
+        )
     return columns
+
+
+def require_together(parts: Sequence[Columns], arguments: Sequence[str]) -> None:
+    """Refuse tables in different array libraries or on different devices: nothing is moved behind the user's back."""
+    places = [_place(part.values) for part in parts]
+    for argument, place in zip(arguments, places, strict=True):
+        if place != places[0]:
+            raise InputError(
+                f"{argument}: an array of the same library and on the same device as {arguments[0]} is needed, but "
+                f"{arguments[0]} is in {places[0]} and {argument} in {place}; convert or move one of them."
+            )
+
+
+def _place(values: Array) -> str:
+    if isinstance(values, np.ndarray):
+        return "NumPy"
+    name = namespace(values).__name__.removeprefix("array_api_compat.")
+    return f"{name} on {device(values)}"
 
 
 def quoted(names: Iterable[Any], most: int = 5) -> str:
     """At most `most` names in quotes, then how many more there are."""
-    listed = [str(name) for name in names]
+    listed = [text if len(text) <= 60 else f"{text[:57]}..." for text in map(str, names)]
     shown = ", ".join(f"'{name}'" for name in listed[:most])
     return shown + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
@@ -217,6 +268,31 @@ def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
     return _assemble(read, names, False, flat)
 
 
+def _from_library(array: Array, argument: str, prefix: str) -> Columns:
+    """An array of torch, CuPy or another library stays there: numbers become float64, or float32 if that is finer."""
+    if is_torch_array(array):
+        if str(array.layout) != "torch.strided":
+            raise InputError(f"{argument}: a dense tensor is needed, got {array.layout}; call .to_dense() first.")
+        array = array.detach()
+    if array.ndim not in (1, 2):
+        raise InputError(
+            f"{argument}: a table with rows and columns is needed, got {type(array).__name__} with shape "
+            f"{tuple(array.shape)}; pass a 2-D array."
+        )
+    xp = namespace(array)
+    flat = array.ndim == 1
+    array = array[:, None] if flat else array
+    names = tuple(f"{prefix}{i}" for i in range(array.shape[1]))
+    if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
+        _refuse(argument, names[0] if names else prefix, str(array.dtype).rpartition(".")[2])
+    boolean = bool(xp.isdtype(array.dtype, "bool"))
+    if xp.isdtype(array.dtype, "real floating") and array.dtype != xp.float64:
+        array = xp.astype(array, xp.float32, copy=False)
+    else:
+        array = xp.astype(array, wide(array), copy=False)
+    return Columns(names, array, {}, np.full(len(names), boolean), False, flat)
+
+
 # Columns -------------------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +337,16 @@ def _array_column(values: np.ndarray, name: str, argument: str) -> _Column:
         values = np.char.decode(values, "utf-8", "replace")
     elif kind in "cMmV":
         _refuse(argument, name, str(values.dtype))
+    elif kind == "U" and not is_unicode(values):
+        raise InputError(f"{argument}: column '{name}' holds text that is no Unicode; write its file again.")
     return _object_column(values.astype(object), name, argument)
+
+
+def is_unicode(texts: np.ndarray) -> bool:
+    """Whether an array of strings holds characters: NumPy takes any four bytes for one, which breaks Python."""
+    native = np.ascontiguousarray(texts, dtype=texts.dtype.newbyteorder("="))
+    codes = native.view(np.uint32) if native.dtype.itemsize else np.empty(0, dtype=np.uint32)
+    return not np.any((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000)))
 
 
 def _object_column(values: np.ndarray, name: str, argument: str) -> _Column:
@@ -337,37 +422,45 @@ def _refuse(argument: str, name: str, kind: str) -> NoReturn:
 
 def complete_rows(columns: Columns, argument: str, missing: str | None) -> np.ndarray:
     """(n,) bool: the rows without a missing cell; None for `missing` refuses where dropping is no option."""
-    values = columns.values
-    if len(values) < 2:
-        raise InputError(f"{argument}: at least 2 rows are needed, got {len(values)}; pass more data.")
-    with np.errstate(invalid="ignore"):
-        low, high = values.min(axis=0), values.max(axis=0)
+    if columns.n < 2:
+        raise InputError(f"{argument}: at least 2 rows are needed, got {columns.n}; pass more data.")
+    low, high = columns.extremes
     # Extremes of a column tell whether it is finite without a mask of the whole table.
     suspect = np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))
-    keep = np.ones(len(values), dtype=bool)
+    keep = np.ones(columns.n, dtype=bool)
     if not suspect.size:
         return keep
-    infinite = suspect[np.isinf(values[:, suspect]).any(axis=0)]
-    if infinite.size:
-        raise InputError(
-            f"{argument}: infinite values in {quoted(columns.names[i] for i in infinite)}; replace or remove them."
-        )
-    gaps = np.isnan(values[:, suspect])
+    values = to_numpy(taken(columns.values, suspect, 1))
+    gaps = np.isnan(values)
     keep &= ~gaps.any(axis=1)
-    if missing == "drop" and keep.sum() >= 2:
-        return keep
-    order = np.argsort(-gaps.sum(axis=0), kind="stable") if missing == "drop" else np.arange(len(suspect))
-    counts = [f"'{columns.names[suspect[i]]}' ({gaps[:, i].sum()})" for i in order]
+    names = [columns.names[i] for i in suspect]
+    refuse_cells(argument, names, np.isinf(values).any(axis=0), gaps.sum(axis=0), keep, missing)
+    return keep
+
+
+def refuse_cells(
+    argument: str, names: Sequence[str], infinite: np.ndarray, gaps: np.ndarray, keep: np.ndarray, missing: str | None
+) -> None:
+    """Complain about columns with infinite values, and about missing ones: as many as `gaps` says, in rows not kept."""
+    if infinite.any():
+        raise InputError(
+            f"{argument}: infinite values in {quoted(names[i] for i in np.flatnonzero(infinite))}; replace or remove "
+            "them."
+        )
+    left, n = int(np.count_nonzero(keep)), len(keep)
+    suspect = np.flatnonzero(gaps)
+    if not suspect.size or (missing == "drop" and left >= 2):
+        return
+    order = suspect[np.argsort(-gaps[suspect], kind="stable")] if missing == "drop" else suspect
+    counts = [f"'{names[i]}' ({gaps[i]})" for i in order]
     listed = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
     if missing == "drop":
         raise InputError(
-            f"{argument}: missing='drop' leaves {keep.sum()} of {len(values)} rows, at least 2 are needed; leave out "
-            f"or fill the columns with most missing values: {listed}."
+            f"{argument}: missing='drop' leaves {left} of {n} rows, at least 2 are needed; leave out or fill the "
+            f"columns with most missing values: {listed}."
         )
     fix = "fill them in, or leave these rows out" + (" with missing='drop'" if missing == "error" else "")
-    raise InputError(
-        f"{argument}: {(~keep).sum()} of {len(values)} rows have missing values, in columns {listed}; {fix}."
-    )
+    raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed}; {fix}.")
 
 
 def keep_rows(columns: Columns, keep: np.ndarray, argument: str) -> Columns:
@@ -376,13 +469,12 @@ def keep_rows(columns: Columns, keep: np.ndarray, argument: str) -> Columns:
         return columns
     if keep.sum() < 2:
         raise InputError(f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed.")
-    return columns.take(keep)
+    return columns.take(np.flatnonzero(keep))
 
 
 def settle(parts: Sequence[Columns], arguments: Sequence[str]) -> list[Columns]:
     """Check the range of the numbers over all parts, and give all parts the same codes and the same float type."""
-    lows = [part.values.min(axis=0).astype(np.float64) for part in parts]
-    highs = [part.values.max(axis=0).astype(np.float64) for part in parts]
+    lows, highs = ([part.extremes[end].astype(np.float64) for part in parts] for end in (0, 1))
     for argument, part, low, high in zip(arguments, parts, lows, highs, strict=True):
         large = np.flatnonzero(np.maximum(-low, high) > _LARGEST[np.dtype(np.float64)])
         if large.size:
@@ -398,12 +490,19 @@ def settle(parts: Sequence[Columns], arguments: Sequence[str]) -> list[Columns]:
             f"{arguments[0]}: the values in {quoted(parts[0].names[i] for i in narrow)} differ by less than 1e-70, "
             "too little to be squared; rescale these columns."
         )
-    dtype = np.result_type(*(part.values.dtype for part in parts))
+    dtype = np.result_type(*(dtype_of(part.values) for part in parts))
     limit = _LARGEST[dtype]
     if np.any(np.maximum(-low, high) > limit) or np.any((spread > 0) & (spread < 1 / limit)):
         dtype = np.dtype(np.float64)
     parts = _recode(parts)
-    return [replace(part, values=np.ascontiguousarray(part.values, dtype=dtype)) for part in parts]
+    return [replace(part, values=_as_type(part.values, dtype)) for part in parts]
+
+
+def _as_type(values: Array, dtype: np.dtype[Any]) -> Array:
+    if isinstance(values, np.ndarray):
+        return np.ascontiguousarray(values, dtype=dtype)
+    xp = namespace(values)
+    return xp.astype(values, wide(values) if dtype == np.float64 else xp.float32, copy=False)
 
 
 def _recode(parts: Sequence[Columns]) -> Sequence[Columns]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from kernsift import cluster
+from kernsift.advice import advise
+from kernsift.estimates import Estimates
 from kernsift.inference import TESTS, Outcome, naive
 from kernsift.multiplicity import CORRECTIONS, adjust
 from kernsift.pictures import Picture
@@ -18,7 +22,7 @@ from kernsift.scaling import MODELS
 from kernsift.scores import Scores
 from kernsift.selection import Everything, SelectionRule, Threshold, TopK
 from kernsift.tables import InputError
-from kernsift.truncated import EVERYWHERE, confidence_intervals
+from kernsift.threads import using
 
 Seed = int | np.random.Generator | None
 
@@ -32,6 +36,7 @@ class Door:
     bandwidth: Any
     rng: np.random.Generator
     seed: int | None
+    n_jobs: int | None
     estimator_options: dict[str, Any]
     test_options: dict[str, Any]
 
@@ -49,6 +54,7 @@ class Door:
         alpha: float,
         correction: str | None,
         random_state: Seed,
+        n_jobs: int | None,
         options: Mapping[str, Any],
     ) -> None:
         self.question = question
@@ -65,6 +71,15 @@ class Door:
         self.estimator_options, self.test_options = self._split_options()
         self.estimator_options |= {"adaptive": True} if adaptive else {}
         self.seed, self.rng = generator(random_state)
+        if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
+            raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {n_jobs!r}.")
+        self.n_jobs = None if n_jobs is None else int(n_jobs)
+
+    @contextmanager
+    def working(self, client: Any = None, *data: Any) -> Iterator[None]:
+        """On as many threads as the caller allows, and on the workers of a Dask client."""
+        with using(self.n_jobs), cluster.using(client, *data):
+            yield
 
     def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
         """What to fit the kernels with, and whether the estimator looks at more than one bandwidth."""
@@ -100,6 +115,7 @@ class Door:
     ) -> Result:
         """Select, test, correct, and put it all on record; `draw` makes the pictures of the selected features."""
         rule = selection_rule(self.k, self.threshold, scores)
+        advise(self.question, self.estimator, self.test, rule, scores, rows)
         selected = rule.select(scores.estimate)
         if len(selected):
             outcome = self.run(scores, rule, selected, rng=self.rng, **self.test_options)
@@ -107,7 +123,6 @@ class Door:
         else:
             outcome = unaware = Outcome(np.empty(0))
         adjusted = adjust(outcome.pvalues, self.correction)
-        effects, intervals = self._effects(scores, selected, outcome)
         flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
         return Result(
             question=self.question,
@@ -118,8 +133,7 @@ class Door:
             naive_pvalues=unaware.pvalues,
             adjusted_pvalues=adjusted,
             rejected=adjusted <= self.alpha,
-            effects=effects,
-            intervals=intervals,
+            estimates=Estimates(scores, selected, outcome, self.test, float(self.alpha)),
             scores=scores.estimate,
             feature_names=scores.names,
             alpha=float(self.alpha),
@@ -131,32 +145,6 @@ class Door:
             rows=rows,
             pictures=draw(selected) if draw is not None else (),
         )
-
-    def _effects(
-        self, scores: Scores, selected: np.ndarray, outcome: Outcome
-    ) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Effect sizes, and intervals from the truncated law each selected score has around its mean."""
-        if scores.effects is None:
-            return None, None
-        if len(selected) == 0:
-            return np.empty(0), np.empty((0, 2))
-        sizes = scores.effects(selected)
-        pieces = outcome.truncation or ((EVERYWHERE,) * len(selected) if self.test == "naive" else None)
-        if sizes.spread is None or pieces is None:
-            return sizes.point, None
-        sd = np.sqrt(scores.cov.diagonal()[selected])
-        varies = sd > 0
-        ends = np.tile([0.0, np.inf], (len(selected), 1))
-        ends[varies] = confidence_intervals(
-            scores.estimate[selected][varies],
-            [piece for piece, use in zip(pieces, varies, strict=True) if use],
-            sd[varies],
-            sizes.spread[varies],
-            1.0 - self.alpha,
-        )
-        # Beyond this many standard deviations an end is the end of the scale.
-        ends = np.minimum(ends, 1e6 * np.where(varies, sd, 1.0)[:, None])
-        return sizes.point, np.column_stack([sizes.at(ends[:, 0]), sizes.at(ends[:, 1])])
 
     def _settings(self, k: int) -> dict[str, Any]:
         kernel, bandwidth = self.kernel, self.bandwidth

@@ -11,22 +11,24 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kernsift.arrays import Array, beside, bounded, dtype_of, in_place, keep_freed_memory, namespace, taken, to_numpy
 from kernsift.bandwidths import column_medians, joint_median
 from kernsift.tables import InputError, Table
 
 Columns = slice | np.ndarray
-KernelFunction = Callable[[np.ndarray, np.ndarray], np.ndarray]
+KernelFunction = Callable[[Array, Array], Array]
 
 # Rows behind a median of joint distances, where no order statistics exist: for a group, and for all columns together.
 _GROUP_ROWS = 500
 _JOINT_ROWS = 1000
+# Columns of a feature up to which they are added one after the other.
+_NARROW = 8
 
 
 class Kernel:
@@ -41,43 +43,51 @@ class Kernel:
     scaled: ClassVar[bool] = True
     joint: ClassVar[bool] = True
 
-    def profile(self, t: np.ndarray) -> np.ndarray:
-        """Kernel values from `t`, written into `t`; distances may come with a sign."""
+    def profile(self, t: Array) -> Array:
+        """Kernel values from `t`, written into `t` where the library can; distances may come with a sign."""
         return t
+
+    def of_differences(self, t: Array, inverse: Array) -> Array:
+        """Kernel values from differences `t` and one over the bandwidths: where that saves a pass over `t`."""
+        t *= inverse
+        return self.profile(t)
 
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
     """exp(-||x - y||^2 / s^2)."""
 
-    def profile(self, t: np.ndarray) -> np.ndarray:
-        np.multiply(t, t, out=t)
-        np.negative(t, out=t)
-        np.exp(t, out=t)
-        return t
+    def profile(self, t: Array) -> Array:
+        t *= t
+        return in_place("exp", in_place("negative", t))
+
+    def of_differences(self, t: Array, inverse: Array) -> Array:
+        t *= t
+        t *= -(inverse * inverse)
+        return in_place("exp", t)
 
 
 @dataclass(frozen=True)
 class Laplace(Kernel):
     """exp(-||x - y|| / s)."""
 
-    def profile(self, t: np.ndarray) -> np.ndarray:
-        np.abs(t, out=t)
-        np.negative(t, out=t)
-        np.exp(t, out=t)
-        return t
+    def profile(self, t: Array) -> Array:
+        return in_place("exp", in_place("negative", in_place("abs", t)))
+
+    def of_differences(self, t: Array, inverse: Array) -> Array:
+        t = in_place("abs", t)
+        t *= -inverse
+        return in_place("exp", t)
 
 
 @dataclass(frozen=True)
 class InverseMultiquadric(Kernel):
     """(1 + ||x - y||^2 / s^2)^(-1/2)."""
 
-    def profile(self, t: np.ndarray) -> np.ndarray:
-        np.multiply(t, t, out=t)
+    def profile(self, t: Array) -> Array:
+        t *= t
         t += 1.0
-        np.sqrt(t, out=t)
-        np.reciprocal(t, out=t)
-        return t
+        return in_place("reciprocal", in_place("sqrt", t))
 
 
 @dataclass(frozen=True)
@@ -86,11 +96,10 @@ class Triangle(Kernel):
 
     joint: ClassVar[bool] = False
 
-    def profile(self, t: np.ndarray) -> np.ndarray:
-        np.abs(t, out=t)
-        np.subtract(1.0, t, out=t)
-        np.maximum(t, 0.0, out=t)
-        return t
+    def profile(self, t: Array) -> Array:
+        t = in_place("negative", in_place("abs", t))
+        t += 1.0
+        return bounded(t, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -112,11 +121,11 @@ class Polynomial(Kernel):
         if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 1:
             raise InputError(f"degree: the polynomial kernel needs a whole number of at least 1, got {self.degree!r}.")
 
-    def profile(self, t: np.ndarray) -> np.ndarray:
+    def profile(self, t: Array) -> Array:
         t += 1.0
-        bound = (1e30 if t.dtype == np.float32 else 1e100) ** (1.0 / self.degree)
-        np.clip(t, -bound, bound, out=t)
-        base = t.copy() if self.degree > 1 else t
+        bound = (1e30 if dtype_of(t) == np.float32 else 1e100) ** (1.0 / self.degree)
+        t = bounded(t, -bound, bound)
+        base = namespace(t).asarray(t, copy=True) if self.degree > 1 else t
         for _ in range(self.degree - 1):
             t *= base
         return t
@@ -138,15 +147,18 @@ class Custom(Kernel):
     kind: ClassVar[Literal["function"]] = "function"
     scaled: ClassVar[bool] = False
 
-    def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        values = np.asarray(self.function(A, B))
+    def __call__(self, A: Array, B: Array) -> Array:
+        xp = namespace(A)
+        values = self.function(A, B)
+        values = np.asarray(values) if isinstance(A, np.ndarray) else values
         expected = np.broadcast_shapes(A.shape, B.shape)[:-1]
-        if values.shape != expected:
+        if tuple(np.shape(values)) != expected:
             raise InputError(
-                f"kernel: the function must return shape {expected} for inputs {A.shape} and {B.shape}, got "
-                f"{values.shape}; reduce the last axis, which holds the columns of one feature."
+                f"kernel: the function must return shape {expected} for inputs {tuple(A.shape)} and {tuple(B.shape)}, "
+                f"got {tuple(np.shape(values))}; reduce the last axis, which holds the columns of one feature."
             )
-        if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        real = xp.isdtype(values.dtype, ("bool", "integral", "real floating"))
+        if not real or not bool(xp.all(xp.isfinite(xp.astype(values, A.dtype)))):
             raise InputError("kernel: the function must return finite real numbers, got others; check its formula.")
         return values
 
@@ -184,12 +196,12 @@ def as_kernel(kernel: str | Kernel | KernelFunction) -> Kernel:
 
 @dataclass(frozen=True)
 class _Part:
-    """Features that are evaluated in one go: `columns` of the values, cut at `starts` where features have several."""
+    """Features that are evaluated in one go: `columns` of the values, `width` of them for each."""
 
     kernel: Kernel
-    features: Columns
+    features: np.ndarray
     columns: Columns
-    starts: np.ndarray | None
+    width: int
 
 
 @dataclass(frozen=True)
@@ -200,7 +212,8 @@ class FeatureKernels:
     ----------
     kernel : the kernel of the numeric features; categorical ones compare for equality.
     offsets, categorical : the layout of the table's value columns, as in `Table`.
-    inverse : (p,) what each value column is multiplied with before distances or products are taken.
+    inverse : (p,) what each value column is multiplied with before distances or products are taken. It lies with the
+        values: in the same library, on the same device.
     centre : (p,) what is subtracted from each column before products are taken; None for nothing.
     bandwidth : (d,) the bandwidths, NaN for features whose kernel has none.
     """
@@ -208,8 +221,8 @@ class FeatureKernels:
     kernel: Kernel
     offsets: np.ndarray
     categorical: np.ndarray
-    inverse: np.ndarray
-    centre: np.ndarray | None
+    inverse: Array
+    centre: Array | None
     bandwidth: np.ndarray
 
     @property
@@ -217,68 +230,94 @@ class FeatureKernels:
         """The number of features."""
         return len(self.categorical)
 
+    @property
+    def rounds(self) -> bool:
+        """Whether values next to each other may be taken for one: not where the kernel only knows equality."""
+        return self.kernel.kind != "equality"
+
     @cached_property
     def _parts(self) -> tuple[_Part, ...]:
-        widths = np.diff(self.offsets)
-        numeric = ~self.categorical
+        """Features of one kernel and one width each; nearly always that is one part."""
+        widths = np.where(self.categorical, 0, np.diff(self.offsets))
         parts = []
-        for kernel, chosen in (
-            (self.kernel, numeric & (widths == 1)),
-            (self.kernel, numeric & (widths > 1)),
-            (Delta(), self.categorical),
-        ):
-            features = np.flatnonzero(chosen)
-            if len(features):
-                counts = widths[features]
-                starts = np.cumsum(counts) - counts if counts.max() > 1 else None
-                parts.append(_Part(kernel, _span(features), _span(columns_of(self.offsets, features)), starts))
+        for width in np.unique(widths).tolist():
+            features = np.flatnonzero(widths == width)
+            kernel = self.kernel if width else Delta()
+            parts.append(_Part(kernel, features, _span(columns_of(self.offsets, features)), max(width, 1)))
         return tuple(parts)
 
-    def matched(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        """Kernel values (..., d), feature by feature, of value rows A and B (..., p) that broadcast together."""
+    @cached_property
+    def _order(self) -> np.ndarray | None:
+        """Where each feature is when the parts lie side by side; None where that is their own order."""
+        places = np.argsort(np.concatenate([part.features for part in self._parts]))
+        return None if np.array_equal(places, np.arange(self.d)) else places
+
+    @cached_property
+    def _squarable(self) -> bool:
+        """Whether squares of the reciprocal bandwidths are ordinary numbers."""
+        limit = 1e15 if dtype_of(self.inverse) == np.float32 else 1e100
+        inverse = to_numpy(self.inverse)
+        return bool((inverse > 1 / limit).all() and (inverse < limit).all())
+
+    @cached_property
+    def exponents(self) -> Array | None:
+        """(d,) the c of exp(c (x - y)^2), where all features are single columns under the Gaussian kernel; or None."""
+        [part, *others] = self._parts
+        plain = isinstance(part.kernel, Gaussian) and part.width == 1 and not others and self._squarable
+        return -(self.inverse * self.inverse) if plain else None
+
+    def matched(self, A: Array, B: Array, *, spend: bool = False) -> Array:
+        """Kernel values (..., d), feature by feature, of value rows A and B (..., p) that broadcast together.
+
+        With `spend` the memory of A, which then has the shape of the result, may be used for it.
+        """
         # Scaled distances may overflow to infinity, where every distance kernel is 0, as it should be.
         with np.errstate(over="ignore"):
-            if len(self._parts) == 1 and self._parts[0].starts is None:
-                return self._evaluate(self._parts[0], A, B)
-            shape = np.broadcast_shapes(A.shape, B.shape)[:-1]
-            out = np.empty((*shape, self.d), dtype=np.result_type(A, B))
-            for part in self._parts:
-                out[..., part.features] = self._evaluate(part, A[..., part.columns], B[..., part.columns])
-            return out
+            if len(self._parts) == 1:
+                return self._evaluate(self._parts[0], A, B, spend)
+            pieces = [
+                self._evaluate(part, taken(A, part.columns, -1), taken(B, part.columns, -1)) for part in self._parts
+            ]
+            joined = namespace(A).concat(pieces, axis=-1)
+            return joined if self._order is None else taken(joined, self._order, -1)
 
-    def _evaluate(self, part: _Part, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-        kind, starts = part.kernel.kind, part.starts
+    def _evaluate(self, part: _Part, A: Array, B: Array, spend: bool = False) -> Array:
+        kind, width = part.kernel.kind, part.width
         if kind == "distance":
-            t = np.subtract(A, B)
-            np.multiply(t, self.inverse[part.columns], out=t)
-            if starts is not None:
-                np.multiply(t, t, out=t)
-                t = np.add.reduceat(t, starts, axis=-1)
-                np.sqrt(t, out=t)
+            if spend:
+                A -= B
+            t = A if spend else A - B
+            inverse = taken(self.inverse, part.columns, 0)
+            if width == 1 and self._squarable:
+                return part.kernel.of_differences(t, inverse)
+            t *= inverse
+            if width > 1:
+                t *= t
+                t = in_place("sqrt", _sums(t, width))
             return part.kernel.profile(t)
         if kind == "product":
             t = self._standardised(A, part.columns) * self._standardised(B, part.columns)
-            return part.kernel.profile(t if starts is None else np.add.reduceat(t, starts, axis=-1))
+            return part.kernel.profile(_sums(t, width))
         if kind == "equality":
-            same = np.equal(A, B)
-            if starts is not None:
-                same = np.logical_and.reduceat(same, starts, axis=-1)
-            return same.astype(np.result_type(A, B))
+            xp = namespace(A)
+            same = xp.astype(A == B, xp.result_type(A.dtype, B.dtype))
+            # As many equal columns as there are.
+            return same if width == 1 else xp.astype(_sums(same, width) == width, same.dtype)
         return _function_values(part, A, B)
 
-    def _standardised(self, A: np.ndarray, columns: Columns) -> np.ndarray:
-        t = A * self.inverse[columns] if self.centre is None else (A - self.centre[columns]) * self.inverse[columns]
+    def _standardised(self, A: Array, columns: Columns) -> Array:
+        t = A if self.centre is None else A - taken(self.centre, columns, 0)
+        t = t * taken(self.inverse, columns, 0)
         # Bounds that only keep the product of two values finite.
-        bound = 1e15 if t.dtype == np.float32 else 1e150
-        np.clip(t, -bound, bound, out=t)
-        return t
+        bound = 1e15 if dtype_of(t) == np.float32 else 1e150
+        return bounded(t, -bound, bound)
 
     def rescaled(self, factor: float) -> FeatureKernels:
         """The same kernels with every bandwidth multiplied; kernels without one stay as they are."""
         if not self.kernel.scaled:
             return self
         numeric = np.repeat(~self.categorical, np.diff(self.offsets))
-        inverse = np.where(numeric, self.inverse / factor, self.inverse).astype(self.inverse.dtype)
+        inverse = namespace(self.inverse).where(beside(numeric, self.inverse), self.inverse / factor, self.inverse)
         return replace(self, inverse=inverse, bandwidth=self.bandwidth * factor)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
@@ -289,21 +328,34 @@ class FeatureKernels:
             self,
             offsets=np.concatenate([[0], np.cumsum(np.diff(self.offsets)[features])]),
             categorical=self.categorical[features],
-            inverse=self.inverse[columns],
-            centre=None if self.centre is None else self.centre[columns],
+            inverse=taken(self.inverse, columns, 0),
+            centre=None if self.centre is None else taken(self.centre, columns, 0),
             bandwidth=self.bandwidth[features],
         )
 
 
-def _function_values(part: _Part, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+def _sums(t: Array, width: int) -> Array:
+    """Sums over each `width` neighbours of the last axis."""
+    if width == 1:
+        return t
+    if width > _NARROW:
+        return namespace(t).sum(namespace(t).reshape(t, (*t.shape[:-1], -1, width)), axis=-1)
+    # A sum over a short last axis is slow; over every width-th column it is not.
+    total = t[..., ::width] + t[..., 1::width]
+    for place in range(2, width):
+        total += t[..., place::width]
+    return total
+
+
+def _function_values(part: _Part, A: Array, B: Array) -> Array:
     assert isinstance(part.kernel, Custom)
-    starts = np.arange(A.shape[-1]) if part.starts is None else part.starts
-    bounds = [*starts.tolist(), A.shape[-1]]
-    shape = np.broadcast_shapes(A.shape, B.shape)[:-1]
-    out = np.empty((*shape, len(starts)), dtype=np.result_type(A, B))
-    for j, (lo, hi) in enumerate(pairwise(bounds)):
-        out[..., j] = part.kernel(A[..., lo:hi], B[..., lo:hi])
-    return out
+    xp, width = namespace(A), part.width
+    dtype = xp.result_type(A.dtype, B.dtype)
+    pieces = [
+        xp.astype(part.kernel(A[..., start : start + width], B[..., start : start + width]), dtype)
+        for start in range(0, A.shape[-1], width)
+    ]
+    return xp.stack(pieces, axis=-1)
 
 
 def columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -354,6 +406,7 @@ def fit_kernels(
     >>> fit_kernels(table, "gaussian", 1.0, rng=rng).matched(table.values[0], table.values[0])
     array([1., 1., 1.])
     """
+    keep_freed_memory()
     chosen = as_kernel(kernel)
     widths = np.diff(pooled.offsets)
     if not chosen.joint and (widths > 1).any():
@@ -364,25 +417,27 @@ def fit_kernels(
     given = _checked_bandwidth(bandwidth, pooled.d)
     numeric = ~pooled.categorical
     columns = np.flatnonzero(np.repeat(numeric, widths))
-    scale, centre = np.ones(pooled.values.shape[1]), None
+    scale, centre = np.ones(int(pooled.offsets[-1])), None
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
-        distances, middle = column_medians(pooled.values, columns)
+        distances, middle = column_medians(pooled, columns, rng)
         if chosen.kind == "product":
-            centre = np.zeros(len(scale), dtype=pooled.values.dtype)
+            centre = np.zeros(len(scale), dtype=dtype_of(pooled.like))
             centre[columns] = middle
+            centre = beside(centre, pooled.like)
         if chosen.scaled:
             scale[columns] = distances
             bandwidths[numeric] = scale[pooled.offsets[:-1][numeric]]
             _fit_groups(pooled, scale, bandwidths, rng)
     elif chosen.scaled and numeric.any():
         if isinstance(given, str):
-            given = np.full(pooled.d, joint_median(pooled.values, columns, np.ones(len(columns)), _JOINT_ROWS, rng))
+            given = np.full(pooled.d, joint_median(pooled, columns, np.ones(len(columns)), _JOINT_ROWS, rng))
         bandwidths[numeric] = given[numeric]
         scale[columns] = np.repeat(given, widths)[columns]
     # Reciprocals of the very smallest numbers would not be finite.
-    limit = 1e37 if pooled.values.dtype == np.float32 else 1e300
-    inverse = (1.0 / np.clip(scale, 1.0 / limit, limit)).astype(pooled.values.dtype)
+    dtype = dtype_of(pooled.like)
+    limit = 1e37 if dtype == np.float32 else 1e300
+    inverse = beside((1.0 / np.clip(scale, 1.0 / limit, limit)).astype(dtype), pooled.like)
     return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths)
 
 
@@ -417,5 +472,5 @@ def _fit_groups(pooled: Table, scale: np.ndarray, bandwidths: np.ndarray, rng: n
     """Replace the scales of columns in groups: own median distance times the group's median of joint distances."""
     for j in np.flatnonzero(np.diff(pooled.offsets) > 1):
         columns = np.arange(pooled.offsets[j], pooled.offsets[j + 1])
-        bandwidths[j] = joint_median(pooled.values, columns, scale[columns], _GROUP_ROWS, rng)
+        bandwidths[j] = joint_median(pooled, columns, scale[columns], _GROUP_ROWS, rng)
         scale[columns] *= bandwidths[j]

@@ -16,6 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
+from kernsift.arrays import Array, namespace, to_numpy
+from kernsift.factors import View
+from kernsift.roots import crossing
+
 # The third moment's patterns: how many different indices a pattern has, what it sums to in terms of the invariants
 # (trace K^3, sum K_ii^3, sum K_ij^3, sum K_ii K_ij^2, sum K_ii K_ij K_jj), and how many patterns are alike. They follow
 # by Moebius inversion over the 203 partitions of six indices, which a test repeats.
@@ -62,7 +66,6 @@ class Invariants(NamedTuple):
     trace: np.ndarray
     second: np.ndarray
     third: np.ndarray
-    diagonal: np.ndarray
 
 
 @lru_cache(maxsize=256)
@@ -77,47 +80,66 @@ def moment_matrix(order: int, n: int) -> np.ndarray:
     return matrix
 
 
-def invariants(factor: np.ndarray) -> Invariants:
-    """The invariants of K = F.T @ F for centred factors F (..., m, n) with orthogonal rows, leading ones first."""
-    n = factor.shape[-1]
+def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
+    """The invariants of the Gram matrices of n rows, from factors on points that stand for `counts` (b, G) rows each.
+
+    With them comes the diagonal (b, G) of the matrices, their trace taken out.
+    """
+    factor, sizes = view
+    xp = namespace(factor)
     entries = factor * factor
-    sizes = entries.sum(-1)  # the eigenvalues of K
-    diagonal = entries.sum(-2)
-    trace, square, cube = sizes.sum(-1), (sizes**2).sum(-1), (sizes**3).sum(-1)
+    diagonal = xp.sum(entries, axis=1)
+    trace, square, cube = (xp.sum(sizes**power, axis=1) for power in (1, 2, 3))
     shift = trace / (n - 1)
-    rest = diagonal - (shift * (1 - 1 / n))[..., None]  # diagonal of K - shift H, H the centring matrix
-    own = (sizes[..., None, :] @ entries)[..., 0, :]  # diagonal of K^2
-    rest2 = (rest * rest).sum(-1)
-    rest3 = (rest**3).sum(-1)
-    mixed = (rest * (own - 2 * shift[..., None] * diagonal + (shift**2 * (1 - 1 / n))[..., None])).sum(-1)
-    between = ((factor @ rest[..., None])[..., 0] ** 2).sum(-1) - shift * rest2
+    rest = diagonal - (shift * (1 - 1 / n))[:, None]  # diagonal of K - shift H, H the centring matrix
+    own = (sizes[:, None, :] @ entries)[:, 0, :]  # diagonal of K^2
+    weighted = counts * rest
+    rest2 = xp.sum(weighted * rest, axis=1)
+    rest3 = xp.sum(weighted * rest * rest, axis=1)
+    mixed = xp.sum(weighted * (own - 2 * shift[:, None] * diagonal + (shift**2 * (1 - 1 / n))[:, None]), axis=1)
+    between = xp.sum((factor @ weighted[:, :, None])[:, :, 0] ** 2, axis=1) - shift * rest2
     off = shift / n
     cubes = (
-        _sum_of_cubes(factor, diagonal)
+        _sum_of_cubes(factor[:, : _leading(sizes, n), :], counts, diagonal)
         + 3 * off * square
         + n * n * off**3
-        - ((diagonal + off[..., None]) ** 3).sum(-1)
+        - xp.sum(counts * (diagonal + off[:, None]) ** 3, axis=1)
         + rest3
     )
     third = [cube - 3 * shift * square + 3 * shift**2 * trace - shift**3 * (n - 1), rest3, cubes, mixed, between]
-    return Invariants(trace, np.stack([square - shift * trace, rest2], -1), np.stack(third, -1), rest)
+    second = [square - shift * trace, rest2]
+    sums = Invariants(to_numpy(trace), to_numpy(xp.stack(second, axis=1)), to_numpy(xp.stack(third, axis=1)))
+    return sums, rest
 
 
-def _sum_of_cubes(factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+def _leading(sizes: Array, n: int) -> int:
+    """How many directions are asked for third moments: the more rows there are, the less these matter.
+
+    Directions of one and the same size are arbitrary within their span, so that all of them are taken or none.
+    """
+    most = sizes.shape[1]
+    count = min(most, 16 if n <= 200 else 8 if n <= 400 else 5)
+    known = to_numpy(sizes)
+    while count < most and (known[:, count] > (1.0 - 1e-6) * known[:, count - 1]).any() and known[:, count].any():
+        count += 1
+    return count
+
+
+def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
     """Sum over i, j of K_ij^3: the squared norm of the third moments of the factor's leading directions.
 
-    It is the one invariant whose cost is cubic in the rank, and the one whose weight falls fastest with n, so the more
-    rows there are the fewer directions are asked.
+    It is the one invariant whose cost is cubic in the rank, and the one whose weight falls fastest with n.
     """
-    n = factor.shape[-1]
-    leading = factor[..., : 16 if n <= 200 else 8 if n <= 1000 else 5, :]
-    i, j = np.triu_indices(leading.shape[-2])
-    pairs = leading[..., i, :] * leading[..., j, :]
-    weights = np.where(i == j, 1.0, 2.0)[:, None]
-    cubes = (weights * (pairs @ np.swapaxes(leading, -1, -2)) ** 2).sum((-1, -2))
+    xp = namespace(leading)
+    weighted = leading * counts[:, None, :]
+    turned = xp.matrix_transpose(leading)
+    cubes = 0.0
+    for i in range(leading.shape[1]):
+        third = (weighted[:, i : i + 1, :] * leading[:, i:, :]) @ turned
+        cubes = cubes + 2.0 * xp.sum(third * third, axis=(1, 2)) - xp.sum(third[:, 0, :] ** 2, axis=1)
     # The diagonal is known in full.
-    partial = np.einsum("...mn,...mn->...n", leading, leading)
-    return cubes - (partial**3).sum(-1) + (diagonal**3).sum(-1)
+    partial = xp.sum(leading * leading, axis=1)
+    return cubes + xp.sum(counts * (diagonal**3 - partial**3), axis=1)
 
 
 def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -136,6 +158,8 @@ def limit_weights(sizes: np.ndarray, response_sizes: np.ndarray) -> tuple[np.nda
     """
     weights = (sizes[..., :, None] * response_sizes).reshape(*sizes.shape[:-1], -1)
     weights = -np.sort(-weights, axis=-1)
+    if weights.shape[-1] < _WEIGHTS_KEPT:
+        weights = np.concatenate([weights, np.zeros((*weights.shape[:-1], _WEIGHTS_KEPT - weights.shape[-1]))], -1)
     top, rest = weights[..., :_WEIGHTS_KEPT], weights[..., _WEIGHTS_KEPT:]
     total, squares = rest.sum(-1), (rest * rest).sum(-1)
     some = squares > 0
@@ -181,16 +205,28 @@ def _saddlepoint(
     relative: np.ndarray,
     largest: np.ndarray,
 ) -> np.ndarray:
-    """v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by bisection of log v."""
+    """v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by Newton's method in log v."""
     right = value > mean
     leading = np.where(relative > 1.0 - 1e-12, counts, 0.0).sum(-1)
     low = np.where(right, np.log(np.minimum(leading * largest / value, 1.0)), 0.0)
     high = np.where(right, 0.0, np.log(counts.sum(-1) * largest / value + 1.0))
-    for _ in range(52):
-        middle = 0.5 * (low + high)
-        beyond = (counts * weights / (np.exp(middle)[..., None] * relative + (1.0 - relative))).sum(-1) > value
-        low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
-    return np.exp(0.5 * (low + high))
+    products, target = counts * weights, np.log(value)
+    log_v = np.where(right, low, 0.0)
+    for _ in range(60):
+        v = np.exp(log_v)
+        spread = v[..., None] * relative + (1.0 - relative)
+        shares = products / spread
+        total = shares.sum(-1)
+        beyond = np.log(total) - target
+        low, high = np.where(beyond > 0, log_v, low), np.where(beyond > 0, high, log_v)
+        # log K' is nearly straight in log v, so that Newton's steps are few; one that leaves the bracket is halved.
+        slope = v * (shares * (relative / spread)).sum(-1) / total
+        moved = log_v + beyond / np.maximum(slope, 1e-300)
+        moved = np.where((moved >= low) & (moved <= high), moved, 0.5 * (low + high))
+        if (np.abs(moved - log_v) <= 1e-14 * (1.0 + np.abs(moved))).all():
+            break
+        log_v = moved
+    return np.exp(log_v)
 
 
 def _r_star(r: np.ndarray, u: np.ndarray, standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
@@ -212,19 +248,11 @@ def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
 
 
 def value_of(score: np.ndarray, skewness: np.ndarray) -> np.ndarray:
-    """The standardised value whose `gamma_score` is that score: its inverse, by bisection."""
+    """The standardised value whose `gamma_score` is that score: its inverse."""
     low = np.full(np.shape(score), -2.0) / np.maximum(skewness, _LEAST_SKEWNESS)
-    high = np.full(np.shape(score), 1.0)
-    for _ in range(60):
-        short = gamma_score(high, skewness) < score
-        if not short.any():
-            break
-        high = np.where(short, 2.0 * high, high)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        below = gamma_score(middle, skewness) < score
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return 0.5 * (low + high)
+    # A gamma variable has heavier tails than a normal one, which bounds the value from above.
+    high = np.maximum(score, 1.0) * (1.0 + np.maximum(score, 1.0) * np.maximum(skewness, _LEAST_SKEWNESS))
+    return crossing(lambda value: gamma_score(value, skewness) - score, low, high, tolerance=1e-12 * (1.0 + high))
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)

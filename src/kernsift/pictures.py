@@ -13,6 +13,7 @@ from typing import overload
 
 import numpy as np
 
+from kernsift.arrays import to_numpy
 from kernsift.tables import Table
 
 MOST_PICTURES = 200
@@ -150,9 +151,9 @@ def _draw_renamed(pictures: Sequence[Picture], series: tuple[str, ...]) -> tuple
 
 def _thinned(table: Table) -> Table:
     """At most so many rows, evenly spread; nothing is drawn, so a picture changes no random number of the tests."""
-    if table.n <= _ROWS:
-        return table
-    return table.take(np.linspace(0, table.n - 1, _ROWS).astype(np.intp))
+    if table.n > _ROWS:
+        table = table.take(np.linspace(0, table.n - 1, _ROWS).astype(np.intp))
+    return replace(table, values=to_numpy(table.values))
 
 
 # Two samples ---------------------------------------------------------------------------------------------------------

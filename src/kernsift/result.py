@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from kernsift.estimates import Estimates
 from kernsift.inference import Outcome
 from kernsift.pictures import Picture
 from kernsift.tables import InputError
@@ -31,7 +32,7 @@ class Result:
     naive_pvalues : what one would get by forgetting that the features were selected on the same data.
     adjusted_pvalues : `pvalues` after `correction`; compare these with `alpha`.
     rejected : whether each feature stands: adjusted p-value at most alpha.
-    effects : effect sizes in [0, 1]; None where the estimator has none.
+    effects : effect sizes in [0, 1]; None where the estimator has none. `estimates` works them out when asked.
     intervals : (k, 2) confidence intervals for `effects`, valid after selection; None where the estimator has none.
     scores : the scores of all features, in table order; `feature_names` are their names.
     alpha, correction : the level and the correction behind `rejected`.
@@ -68,8 +69,7 @@ class Result:
     naive_pvalues: np.ndarray
     adjusted_pvalues: np.ndarray
     rejected: np.ndarray
-    effects: np.ndarray | None
-    intervals: np.ndarray | None
+    estimates: Estimates
     scores: np.ndarray
     feature_names: tuple[str, ...]
     alpha: float
@@ -80,6 +80,14 @@ class Result:
     outcome: Outcome
     rows: tuple[int, ...] = ()
     pictures: Sequence[Picture] = ()
+
+    @property
+    def effects(self) -> np.ndarray | None:
+        return self.estimates.effects
+
+    @property
+    def intervals(self) -> np.ndarray | None:
+        return self.estimates.intervals
 
     def columns(self) -> dict[str, Any]:
         """The table as named columns, one row a selected feature."""

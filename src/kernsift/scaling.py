@@ -83,6 +83,20 @@ def fit_scaling_law(hits: np.ndarray, replicates: int, gamma2: np.ndarray, model
     )
 
 
+def mirrored(gamma2: np.ndarray) -> np.ndarray:
+    """The scales gamma, half of them negative: + - - + + - - + ...
+
+    Normal noise is symmetric, so that noise E serves at scale -gamma as well as at gamma. At one sign the errors of all
+    scales would be almost the same number, which the fitted line passes on in full; those of E and -E hardly agree. The
+    order of signs balances them along the line.
+
+    >>> mirrored(np.array([1.0, 1.0, 4.0, 4.0, 9.0]))
+    array([ 1., -1., -2.,  2.,  3.])
+    """
+    sign = 1.0 - 2.0 * ((np.arange(len(gamma2)) + 1) // 2 % 2)
+    return np.asarray(sign * np.sqrt(gamma2))
+
+
 def _observed_psi(hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> np.ndarray:
     return -np.sqrt(gamma2) * ndtri(hits / replicates)
 

@@ -7,11 +7,27 @@ but never all d x d entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+
+from kernsift import cluster
+from kernsift.arrays import Array, batch_numbers, beside, column_sums, namespace, on_host, to_numpy
+from kernsift.cluster import crew
+from kernsift.threads import spread
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+LEARNING = 2**14
+"""Draws that the correlation of scores is learned from; the scores and their variances use all draws."""
+# Numbers that are kept: draws up to the first are never made twice, an array above the second is never made.
+_KEPT, _MOST = 2**20, 2**25
+# Batches that make up one piece of work for a thread, and draws that say roughly where the mean is.
+_BATCHES, _PILOT = 16, 16
 
 
 class Covariance(Protocol):
@@ -206,6 +222,262 @@ def scores_from_draws(
     if not shared:
         cov = DiagonalCovariance(cov.diagonal())
     return Scores(tuple(names), estimate, cov, draws=float(count), resample=resample)
+
+
+def supported_variances(variances: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:
+    """The same floor for variances alone."""
+    least = (estimate / count) ** 2
+    return np.where(variances < 1e-12 * least, least, variances)
+
+
+class Draws(Protocol):
+    """An (l, d) array of draws that is made piece by piece, as often as somebody needs it, and is always the same."""
+
+    @property
+    def count(self) -> int:
+        """The number of draws, l."""
+
+    @property
+    def like(self) -> Array:
+        """Any array of the library and device that the draws come from."""
+
+    @property
+    def blocks(self) -> Sequence[slice]:
+        """The features, in runs that are worked on together."""
+
+    def numbers(self, features: slice) -> int:
+        """How many numbers it takes to make one draw of these features."""
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        """Some draws of some features, the caller's to write into."""
+
+    @property
+    def worth_sending(self) -> bool:
+        """Whether other machines make the draws faster than the values get there."""
+
+    def parcels(self, least: int) -> list[Any]:
+        """The tables and kernels, some features at a time, at least so many parcels where there are features enough."""
+
+    def emptied(self) -> Draws:
+        """All the rest."""
+
+    def filled(self, tables: Any) -> Draws:
+        """The draws of the features in a parcel, from all the rest."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means of some draws, and sums of squared deviations from them."""
+
+    count: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    def plus(self, other: Moments) -> Moments:
+        """Those of both sets of draws."""
+        count = self.count + other.count
+        if not other.count:
+            return self
+        gap = other.mean - self.mean
+        mean = self.mean + gap * (other.count / count)
+        return Moments(count, mean, self.squares + other.squares + gap**2 * (self.count * other.count / count))
+
+
+def moments_of(draws: Draws, start: int = 0, stop: int | None = None) -> Moments:
+    """Mean and squared deviations of a run of draws, all of them by default, batch by batch."""
+    stop = draws.count if stop is None else stop
+    return _beside(list(_over_blocks(draws, partial(_block_moments, start=start, stop=stop))))
+
+
+def _block_moments(draws: Draws, features: slice, start: int, stop: int) -> Moments:
+    # Deviations are taken from a pilot mean, because squares of the draws would cancel where these vary little.
+    some = draws.of(features, slice(start, min(start + _PILOT, stop)))
+    pilot = namespace(some).astype(column_sums(some) / some.shape[0], some.dtype, copy=False)
+    pieces = _work(draws, features, start, stop)
+    found = list(_each(partial(_sums, draws, features, pilot), pieces, draws.like))
+    off, squares = (np.sum(part, axis=0) for part in zip(*found, strict=True))
+    count = stop - start
+    return Moments(count, to_numpy(pilot).astype(float) + off / count, np.maximum(squares - off**2 / count, 0.0))
+
+
+def _beside(parts: Sequence[Moments]) -> Moments:
+    """Moments of the same draws of all features, from those of some."""
+    return Moments(
+        parts[0].count, np.concatenate([part.mean for part in parts]), np.concatenate([part.squares for part in parts])
+    )
+
+
+def _sums(draws: Draws, features: slice, pilot: Array, piece: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of deviations from the pilot mean and of their squares."""
+    total: Array = 0.0
+    squares: Array = 0.0
+    for part in _cut(piece.start, piece.stop, _batch(draws, features)):
+        values = draws.of(features, part)
+        values -= pilot
+        total = total + column_sums(values)
+        values *= values
+        squares = squares + column_sums(values)
+    return to_numpy(total), to_numpy(squares)
+
+
+def _batch(draws: Draws, features: slice) -> int:
+    return max(1, batch_numbers(draws.like) // draws.numbers(features))
+
+
+def _work(draws: Draws, features: slice, start: int, stop: int) -> Iterator[slice]:
+    return _cut(start, stop, _BATCHES * _batch(draws, features))
+
+
+def _cut(start: int, stop: int, step: int) -> Iterator[slice]:
+    for low in range(start, stop, step):
+        yield slice(low, min(low + step, stop))
+
+
+def _each(function: Callable[[Item], Answer], items: Iterable[Item], like: Array) -> Iterator[Answer]:
+    """On threads where these help; a device keeps its own cores busy."""
+    return spread(function, items) if on_host(like) else map(function, items)
+
+
+def _over_blocks(draws: Draws, work: Callable[[Draws, slice], Answer]) -> Iterator[Answer]:
+    """`work` of the draws of one run of features after the other; on the workers of a cluster where that pays."""
+    workers = crew()
+    if workers is None or not draws.worth_sending:
+        return (work(draws, features) for features in draws.blocks)
+    parcels = draws.parcels(2 * workers.threads())
+    sent = cluster.spread(_Sent(draws.emptied(), work), parcels)
+    return (answer for answers in sent for answer in answers)
+
+
+@dataclass(frozen=True)
+class _Sent(Generic[Answer]):
+    """`work` of draws that lack only their tables."""
+
+    draws: Draws
+    work: Callable[[Draws, slice], Answer]
+
+    def __call__(self, tables: Any) -> list[Answer]:
+        draws = self.draws.filled(tables)
+        return [self.work(draws, features) for features in draws.blocks]
+
+
+def gathered(draws: Draws, stop: int | None = None) -> np.ndarray:
+    """The first draws, all of them by default, as one array."""
+    stop = draws.count if stop is None else stop
+    out = np.empty((stop, draws.blocks[-1].stop))
+    for features in draws.blocks:
+
+        def fill(piece: slice, features: slice = features) -> None:
+            for part in _cut(piece.start, piece.stop, _batch(draws, features)):
+                out[part, features] = to_numpy(draws.of(features, part))
+
+        for _ in _each(fill, _work(draws, features, 0, stop), draws.like):
+            pass
+    return out
+
+
+@dataclass(frozen=True)
+class DrawCovariance:
+    """Covariance of means of many draws: variances from all of them, correlations from the first ones.
+
+    Nothing of size (l, d) is kept: the draws are made again when they are needed.
+
+    Attributes
+    ----------
+    draws : where they come from.
+    first : moments of the first draws, which the correlations come from.
+    variances : (d,) the variances of the scores.
+    scale : (d,) what a centred draw is multiplied with, so that the squares of the first draws add up to the variance;
+        0 for a feature that does not vary together with others.
+    """
+
+    draws: Draws
+    first: Moments
+    variances: np.ndarray
+    scale: np.ndarray
+
+    def diagonal(self) -> np.ndarray:
+        return self.variances.copy()
+
+    def columns(self, features: np.ndarray) -> np.ndarray:
+        step = max(1, _MOST // self.first.count)
+        parts = [self._columns(features[start : start + step]) for start in range(0, len(features), step)]
+        return np.concatenate(parts, axis=1) if parts else np.empty((len(self.variances), 0))
+
+    def _columns(self, features: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(self.variances), len(features)))
+        step = max(1, batch_numbers(self.draws.like) // max(len(features), 1))
+        parts = [self._centred(features, part) for part in _cut(0, self.first.count, step)]
+        chosen = namespace(parts[0]).concat(parts, axis=0)
+        for block in self.draws.blocks:
+            pieces = _work(self.draws, block, 0, self.first.count)
+            for product in _each(partial(self._product, block, chosen), pieces, self.draws.like):
+                out[block] += product
+        out *= self.scale[:, None] * self.scale[features]
+        out[features, np.arange(len(features))] = self.variances[features]
+        return out
+
+    def _product(self, block: slice, chosen: Array, piece: slice) -> np.ndarray:
+        total: Array = 0.0
+        for part in _cut(piece.start, piece.stop, _batch(self.draws, block)):
+            values = self._centred(block, part)
+            total = total + namespace(values).matrix_transpose(values) @ chosen[part, :]
+        return to_numpy(total)
+
+    def _centred(self, features: slice | np.ndarray, piece: slice) -> Array:
+        values = self.draws.of(features, piece)
+        values -= namespace(values).astype(beside(self.first.mean[features], values), values.dtype, copy=False)
+        return values
+
+    @cached_property
+    def _factor(self) -> np.ndarray:
+        """The centred and scaled first draws, and a row for each feature with a variance of its own."""
+        factor = gathered(self.draws, self.first.count)
+        factor -= self.first.mean
+        factor *= self.scale
+        alone = np.flatnonzero((self.scale == 0) & (self.variances > 0))
+        extra = np.zeros((len(alone), factor.shape[1]))
+        extra[np.arange(len(alone)), alone] = np.sqrt(self.variances[alone])
+        return np.vstack([factor, extra]) if len(alone) else factor
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        count = self.first.count
+        if count * len(self.variances) <= _MOST:
+            return FactorCovariance(self._factor).sample(size, rng)
+        normal = rng.standard_normal((size, count))
+        out = rng.standard_normal((size, len(self.variances)))
+        out *= np.where(self.scale == 0, np.sqrt(self.variances), 0.0)
+        for block in self.draws.blocks:
+            for piece in _work(self.draws, block, 0, count):
+                values = to_numpy(self._centred(block, piece)) * self.scale[block]
+                out[:, block] += normal[:, piece] @ values
+        return out
+
+
+def scores_from_batches(
+    names: Sequence[str],
+    draws: Draws,
+    *,
+    variance_factor: float | None = None,
+    resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
+) -> Scores:
+    """`scores_from_draws` of draws that are made batch by batch, on their device, and never held all at once.
+
+    Few draws are kept, so that they need not be made again for the correlations.
+    """
+    d = len(names)
+    if draws.count * d <= _KEPT:
+        return scores_from_draws(names, gathered(draws), variance_factor=variance_factor, resample=resample)
+    count = draws.count
+    first = moments_of(draws, 0, min(count, LEARNING))
+    every = first.plus(moments_of(draws, LEARNING)) if count > LEARNING else first
+    factor = 1.0 / count if variance_factor is None else variance_factor
+    variances = every.squares * (factor / max(count - 1, 1))
+    floored = supported_variances(variances, every.mean, count)
+    alone = (floored > variances) | (first.squares == 0)
+    variances = floored
+    scale = np.where(alone, 0.0, np.sqrt(variances / np.where(alone, 1.0, first.squares)))
+    cov = DrawCovariance(draws, first, variances, scale)
+    return Scores(tuple(names), every.mean, cov, draws=float(count), resample=resample)
 
 
 def merge_scores(parts: Sequence[Scores]) -> Scores:

@@ -42,6 +42,8 @@ def compare(
     groups: Mapping[str, Any] | None = None,
     missing: str = "error",
     random_state: Seed = None,
+    n_jobs: int | None = None,
+    client: Any = None,
     **options: Any,
 ) -> Result:
     """Which features are distributed differently in two samples?
@@ -85,15 +87,17 @@ def compare(
         alpha=alpha,
         correction=correction,
         random_state=random_state,
+        n_jobs=n_jobs,
         options=options,
     )
-    one, two = as_pair(*as_samples(X, Y, groupby, missing), groups=groups, missing=missing)
-    pooled = stack([one, two])
-    door.check_selection(pooled.d)
-    kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng)
-    scores = door.statistic(one, two, kernels, rng=door.rng, **door.estimator_options)
-    draw = partial(picture_samples, (one, two), ("X", "Y"))
-    return door.answer(scores, pooled.constant, rows=(one.n, two.n), draw=draw)
+    with door.working(client, X, Y):
+        one, two = as_pair(*as_samples(X, Y, groupby, missing), groups=groups, missing=missing)
+        pooled = stack([one, two])
+        door.check_selection(pooled.d)
+        kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng)
+        scores = door.statistic(one, two, kernels, rng=door.rng, **door.estimator_options)
+        draw = partial(picture_samples, (one, two), ("X", "Y"))
+        return door.answer(scores, pooled.constant, rows=(one.n, two.n), draw=draw)
 
 
 def relate(
@@ -112,6 +116,8 @@ def relate(
     groups: Mapping[str, Any] | None = None,
     missing: str = "error",
     random_state: Seed = None,
+    n_jobs: int | None = None,
+    client: Any = None,
     **options: Any,
 ) -> Result:
     """Which features depend on a response?
@@ -154,17 +160,19 @@ def relate(
         alpha=alpha,
         correction=correction,
         random_state=random_state,
+        n_jobs=n_jobs,
         options=options,
     )
-    table, target = as_xy(X, y, groups=groups, missing=missing, response=response)
-    door.check_selection(table.d)
-    kernels = fit_kernels(table, kernel, door.bandwidth, rng=door.rng)
-    # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
-    own = door.bandwidth if isinstance(door.bandwidth, str) else "median"
-    response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=door.rng)
-    scores = door.statistic(table, target, kernels, response_kernels, rng=door.rng, **door.estimator_options)
-    draw = partial(picture_response, table, target)
-    return door.answer(scores, table.constant, rows=(table.n,), draw=draw)
+    with door.working(client, X, y):
+        table, target = as_xy(X, y, groups=groups, missing=missing, response=response)
+        door.check_selection(table.d)
+        kernels = fit_kernels(table, kernel, door.bandwidth, rng=door.rng)
+        # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
+        own = door.bandwidth if isinstance(door.bandwidth, str) else "median"
+        response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=door.rng)
+        scores = door.statistic(table, target, kernels, response_kernels, rng=door.rng, **door.estimator_options)
+        draw = partial(picture_response, table, target)
+        return door.answer(scores, table.constant, rows=(table.n,), draw=draw)
 
 
 def screen(
@@ -180,6 +188,7 @@ def screen(
     alpha: float = 0.05,
     correction: str | None = "bh",
     random_state: Seed = None,
+    n_jobs: int | None = None,
     **options: Any,
 ) -> Result:
     """Which whole data sets deviate from a reference (the paper, section 5.3)?
@@ -219,15 +228,17 @@ def screen(
         alpha=alpha,
         correction=correction,
         random_state=random_state,
+        n_jobs=n_jobs,
         options=options,
     )
-    base, others = as_candidates(reference, candidates)
-    door.check_selection(len(others))
-    # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
-    kernels = fit_kernels(stack([base, *others.values()]), kernel, door.bandwidth, rng=door.rng)
-    scores = door.statistic(base, others, kernels, rng=door.rng, **door.estimator_options)
-    draw = partial(picture_candidates, base, list(others.values()), list(others))
-    return door.answer(scores, rows=(base.n, *(other.n for other in others.values())), draw=draw)
+    with door.working():
+        base, others = as_candidates(reference, candidates)
+        door.check_selection(len(others))
+        # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
+        kernels = fit_kernels(stack([base, *others.values()]), kernel, door.bandwidth, rng=door.rng)
+        scores = door.statistic(base, others, kernels, rng=door.rng, **door.estimator_options)
+        draw = partial(picture_candidates, base, list(others.values()), list(others))
+        return door.answer(scores, rows=(base.n, *(other.n for other in others.values())), draw=draw)
 
 
 def topk_pvalues(
@@ -307,6 +318,10 @@ _COMMON = """k : how many features to keep: a number, a fraction of all, None fo
     groups : columns that form one feature, as {name: [columns]}.
     missing : "error", or "drop" to leave out rows with missing values.
     random_state : seed or Generator; the seed in use is kept in the result.
+    n_jobs : threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
+        threadpoolctl count), -1 for all cores. Results do not depend on it.
+    client : a `distributed.Client`, on whose workers the features are scored; where X is a Dask collection the current
+        one is taken. Results do not depend on it.
     **options : of the estimator (`r`, `design`; `block_size`) and of the multiscale test (`replicates`, `model`,
         `scales`, `resampling`)."""
 for _function, _known in ((compare, MMD), (relate, HSIC), (screen, SCREEN)):
@@ -316,4 +331,5 @@ for _function, _known in ((compare, MMD), (relate, HSIC), (screen, SCREEN)):
             _text = "\n".join(
                 line for line in _text.splitlines() if not line.lstrip().startswith(("groups :", "missing :"))
             )
+            _text = _text[: _text.index("    client :")] + _text[_text.index("    **options") :]
         _function.__doc__ = _function.__doc__.replace("{common}", _text)

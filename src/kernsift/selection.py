@@ -131,7 +131,7 @@ class TopK:
         d = samples.shape[1]
         if self.k >= d:
             return np.ones((len(samples), len(features)), dtype=bool)
-        chosen = samples[:, features]
+        chosen = samples.take(features, axis=1)
         samples.partition(d - self.k, axis=1)
         return chosen >= samples[:, d - self.k, None]
 

@@ -12,6 +12,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kernsift.arrays import to_numpy
 from kernsift.columns import complete_rows, read_columns
 from kernsift.result import Result
 from kernsift.select import compare, relate
@@ -38,6 +39,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         missing: str = "error",
         options: Mapping[str, Any] | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.k = k
         self.keep = keep
@@ -52,6 +54,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.missing = missing
         self.options = options
         self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any) -> Self:
         """Rank, select and test the columns of X.
@@ -137,6 +140,7 @@ _PARAMETERS = """
     missing : "error", or "drop" to fit without the rows that have missing values. `transform` keeps every row.
     options : further keywords of `kernsift.FUNCTION`, such as {"r": 5} for estimator="incomplete".
     random_state : seed, Generator or RandomState.
+    n_jobs : threads; None for as many as BLAS may use here, -1 for all cores.
 
     Attributes
     ----------
@@ -220,6 +224,7 @@ class SelectHSIC(_KernelSelector):
         missing: str = "error",
         options: Mapping[str, Any] | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         super().__init__(
             k,
@@ -235,6 +240,7 @@ class SelectHSIC(_KernelSelector):
             missing=missing,
             options=options,
             random_state=random_state,
+            n_jobs=n_jobs,
         )
         self.response = response
 
@@ -279,7 +285,7 @@ def _labels(y: Any, missing: str) -> tuple[np.ndarray, np.ndarray]:
     if len(columns.names) > 1:
         raise InputError(f"y: one column of labels is needed, got {len(columns.names)}; use SelectHSIC for several.")
     present = complete_rows(columns, "y", missing)
-    codes = columns.values[:, 0]
+    codes = to_numpy(columns.values)[:, 0]
     if not columns.levels and (codes[present] % 1 != 0).any():
         example = codes[present][codes[present] % 1 != 0][0]
         raise InputError(

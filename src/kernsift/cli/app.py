@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernsift.cli.interrupts import end_soon_when_interrupted, told
 from kernsift.cli.options import Question, common, group_option, number_or_word, option_values, split_names
 
 if TYPE_CHECKING:
@@ -367,6 +368,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     _ARGV[:] = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in _ARGV
+    if argv is None and _ARGV[:1] != ["reproduce"]:  # which has workers to end first
+        end_soon_when_interrupted()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: click.echo(f"note: {message}", err=True)
@@ -379,7 +382,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f" (kernsift {context.info_name} --help)" if context is not None and context.parent else ""
         return _complain(f"{error.format_message()}{where}", 2, debug)
     except (KeyboardInterrupt, click.Abort):
-        return _complain("interrupted.", 130, False)
+        code = _complain("interrupted.", 130, False)
+        told()
+        return code
     except ModuleNotFoundError as error:
         text = str(error)
         return _complain(text if "pip install" in text else f"{text}: pip install {error.name}.", 3, debug)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from numbers import Number
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +27,8 @@ _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|key|index|idx|row|rowid|rownr|nr|no|number)$)|[a-z]I[dD]$|^Unnamed: "
     r"|^\(row names\)$|^__index_level_"
 )
+# Numbers as people write them: 1,234.5 or 1 234,5 or 1,5 or 12 % or $5. Which sign means what is not for us to guess.
+_WRITTEN_NUMBER = re.compile(r"\s*[+-]?\s*[$€£¥]?\s*(\d{1,3}([,.'’ \u00a0\u202f]\d{3})+|\d+)([.,]\d+)?\s*[%€£$]?\s*")
 
 
 @dataclass(frozen=True)
@@ -72,20 +76,22 @@ def choose(
 
 def _shared(files: Sequence[Loaded]) -> tuple[list[str], list[str]]:
     """The columns of all files in the order of the first, and those that are not in all of them."""
-    first = [str(name) for name in files[0].frame.columns]
-    for file in files:
-        file.frame.columns = [str(name) for name in file.frame.columns]
-        if not (files[0].named and file.named) and file.frame.shape[1] == len(first):
-            file.frame.columns = first  # by position, where one of the two has no names
-    others = [set(file.frame.columns) for file in files[1:]]
-    everywhere = [name for name in first if all(name in known for known in others)]
+    # Names are taken out once: a column index of pandas hands them out one by one, and there may be a million.
+    names = [[str(name) for name in file.frame.columns.tolist()] for file in files]
+    model = next((own for own, file in zip(names, files, strict=True) if file.named), names[0])
+    for i, file in enumerate(files):
+        if not file.named and len(names[i]) == len(model):
+            names[i] = model  # by position, where it has no names of its own
+        file.frame.columns = names[i]
+    first, others = names[0], [set(own) for own in names[1:]]
+    everywhere = [name for name in first if all(name in known for known in others)] if others else first
     if not everywhere:
-        other = files[1] if len(files) > 1 else files[0]
+        other = 1 if len(files) > 1 else 0
         raise InputError(
-            f"{other.name}: shares no column with {files[0].name}, which has {quoted(first)} where this file has "
-            f"{quoted(other.frame.columns)}."
+            f"{files[other].name}: shares no column with {files[0].name}, which has {quoted(first)} where this file "
+            f"has {quoted(names[other])}; rename columns."
         )
-    anywhere = dict.fromkeys(name for file in files for name in file.frame.columns)
+    anywhere = dict.fromkeys(name for own in names for name in own)
     known = set(everywhere)
     return everywhere, [name for name in anywhere if name not in known]
 
@@ -112,44 +118,83 @@ def _numbers(file: Loaded, names: list[str]) -> pd.DataFrame:
     """The columns, where text that is nearly always a number is refused rather than taken as categories."""
     import pandas as pd
 
-    frame = file.frame[names]
-    for name in names:
-        column = frame[name]
-        if not _is_text(column):
-            continue
+    frame = file.frame if names == file.frame.columns.tolist() else file.frame[names]
+    for i in _text_positions(frame):
+        name, column = names[i], frame.iloc[:, i]
         present = column.dropna()
         numbers = pd.to_numeric(present, errors="coerce")
         odd = present[numbers.isna()]
-        if len(present) and 0 < len(odd) < 0.2 * len(present):
+        if 0 < len(odd) < 0.2 * len(present):
             raise InputError(
                 f"{file.name}: column '{name}' holds numbers, but also text such as {str(odd.iloc[0])!r:.40} (row "
                 f"{int(frame.index.get_loc(odd.index[0])) + 1}); mend or empty these cells, or --exclude '{name}'."
             )
+        written = sum(_WRITTEN_NUMBER.fullmatch(str(cell)) is not None for cell in odd)
+        if len(odd) and written + len(present) - len(odd) > 0.8 * len(present):
+            raise InputError(
+                f"{file.name}: column '{name}' holds numbers written as {str(odd.iloc[0])!r:.40}; write them with "
+                f"digits and a decimal point only, or --exclude '{name}'."
+            )
     return frame
+
+
+def _text_positions(frame: pd.DataFrame) -> list[int]:
+    """The columns that hold text, looked for by their types first: there may be a million columns."""
+    import pandas as pd
+
+    kinds = frame.dtypes.to_numpy()
+    textual = {
+        kind: bool(pd.api.types.is_string_dtype(kind) or pd.api.types.is_object_dtype(kind)) for kind in set(kinds)
+    }
+    return [i for i, kind in enumerate(kinds) if textual[kind] and _is_text(frame.iloc[:, i])]
 
 
 def _is_text(column: pd.Series) -> bool:
     import pandas as pd
 
-    return bool(pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column))
+    if pd.api.types.is_object_dtype(column):
+        return any(isinstance(cell, str) for cell in column)
+    return bool(pd.api.types.is_string_dtype(column))
 
 
 def _reasons(frames: list[pd.DataFrame], names: list[str], categories: bool) -> dict[str, str | None]:
-    """Why each column cannot be a feature; fractions, of which there may be thousands, are looked at all at once."""
+    """Why each column cannot be a feature; numbers, of which there may be a million, are looked at all at once."""
     kinds = [frame[names].dtypes.to_numpy() for frame in frames]
-    fractions = [name for i, name in enumerate(names) if all(kind[i] in (np.float64, np.float32) for kind in kinds)]
+    plainly = {kind: isinstance(kind, np.dtype) and kind.kind in "iuf" for row in kinds for kind in set(row)}
+    numbers = [all(plainly[kind] for kind in row) for row in zip(*kinds, strict=True)]
     found: dict[str, str | None] = dict.fromkeys(names)
-    if fractions:
-        values = [frame[fractions].to_numpy() for frame in frames]
-        low = np.fmin.reduce([np.fmin.reduce(value, axis=0) for value in values])
-        high = np.fmax.reduce([np.fmax.reduce(value, axis=0) for value in values])
-        found |= {fractions[i]: "Constant" for i in np.flatnonzero(low == high)}
-        found |= {fractions[i]: "Empty" for i in np.flatnonzero(np.isnan(low))}
-    done = set(fractions)
-    for name in names:
-        if name not in done:
+    plain = [name for name, number in zip(names, numbers, strict=True) if number]
+    if plain:
+        found |= _unfit_numbers([frame[plain].to_numpy() for frame in frames], plain)
+    for name, number in zip(names, numbers, strict=True):
+        if not number:
             found[name] = _unfit([frame[name] for frame in frames], name, categories)
     return found
+
+
+def _unfit_numbers(parts: list[np.ndarray], names: list[str]) -> dict[str, str]:
+    """Why some of these columns of numbers cannot be features."""
+    low = np.fmin.reduce([np.fmin.reduce(part, axis=0) for part in parts if len(part)])
+    high = np.fmax.reduce([np.fmax.reduce(part, axis=0) for part in parts if len(part)])
+    found: dict[str, str] = {}
+    if sum(map(len, parts)) >= _FEW_ROWS:
+        ids = np.array([bool(_ID_NAME.search(name)) for name in names])
+        for part in parts:
+            found |= {names[i]: "Numbering of the rows" for i in np.flatnonzero(_number_rows(part, ids))}
+    found |= {names[i]: "Constant" for i in np.flatnonzero(low == high)}
+    return found | {names[i]: "Empty" for i in np.flatnonzero(np.isnan(low))}
+
+
+def _number_rows(values: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Which columns are whole numbers, all different, that go up by one, or whose names say that they are ids."""
+    if len(values) < _FEW_ROWS:
+        return np.zeros(values.shape[1], dtype=bool)
+    with np.errstate(invalid="ignore", over="ignore"):
+        counting = (values[1:] - values[:-1] == 1).all(axis=0) & (values[0] == np.floor(values[0]))
+        for i in np.flatnonzero(ids & ~counting):
+            column = values[:, i]
+            counting[i] = bool((column == np.floor(column)).all()) and len(np.unique(column)) == len(column)
+    return counting
 
 
 def _unfit(parts: list[pd.Series], name: str, categories: bool) -> str | None:
@@ -168,6 +213,8 @@ def _unfit(parts: list[pd.Series], name: str, categories: bool) -> str | None:
     if distinct <= 1:
         return "Constant" if len(present) else "Empty"
     text = _is_text(column) or isinstance(column.dtype, pd.CategoricalDtype)
+    if kinds.is_object_dtype(column) and (odd := _no_feature(present)):
+        return odd
     if text and not categories:
         return "Text, where numbers are compared"
     if len(column) < _FEW_ROWS:
@@ -177,26 +224,33 @@ def _unfit(parts: list[pd.Series], name: str, categories: bool) -> str | None:
     return "Numbering of the rows" if any(_counts_rows(part, name) for part in parts) else None
 
 
+def _no_feature(present: pd.Series) -> str | None:
+    """Why Python objects cannot be a feature; None if they are strings or numbers."""
+    kinds = {type(cell) for cell in present}
+    if any(issubclass(kind, (datetime.date, datetime.time, datetime.timedelta)) for kind in kinds):
+        return "Dates and times"
+    if all(issubclass(kind, (str, Number, np.generic)) for kind in kinds):
+        return None
+    return "Neither numbers nor categories"
+
+
 def _counts_rows(column: pd.Series, name: str) -> bool:
-    """Whole numbers, all different, that go up by one from row to row or whose name says that they are ids."""
+    """The same for a column of another type, such as nullable whole numbers."""
     import pandas as pd
 
-    values = column.to_numpy()
-    if not pd.api.types.is_integer_dtype(column) or column.isna().any() or len(values) < _FEW_ROWS:
+    if not pd.api.types.is_integer_dtype(column) or column.isna().any():
         return False
-    if np.all(np.diff(values) == 1):
-        return True
-    return bool(_ID_NAME.search(name)) and len(np.unique(values)) == len(values)
+    values = column.to_numpy(dtype=np.float64)[:, None]
+    return bool(_number_rows(values, np.array([bool(_ID_NAME.search(name))]))[0])
 
 
 def _categories(frames: list[pd.DataFrame], names: list[str]) -> list[str]:
     import pandas as pd
 
     told = []
-    for name in names:
-        if _is_text(frames[0][name]):
-            count = pd.concat([frame[name] for frame in frames]).nunique()
-            told.append(f"'{name}' ({count} values)")
+    for i in _text_positions(frames[0]):
+        count = pd.concat([frame.iloc[:, i] for frame in frames]).nunique()
+        told.append(f"'{names[i]}' ({count} values)")
     if not told:
         return []
     more = f" and {len(told) - 5} more" if len(told) > 5 else ""

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -24,28 +25,38 @@ from kernsift.tables import InputError
 if TYPE_CHECKING:
     from kernsift.result import Result
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# What spreadsheets take for the beginning of a formula, in either width; a plain number with its sign is none.
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def write_whole(path: str, text: str) -> None:
     """Write a file in one go: a reader sees the old one or the new one, and a failure leaves the old one."""
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(f"{path}: is a folder; name a file in it.")
-    if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced
-        target.write_text(text, encoding="utf-8")
-        return
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        _write_whole(Path(path), text)
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; name a file in it.") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}).") from None
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror or error}); name a file in a folder that can be written to."
+        ) from None
+
+
+def _write_whole(target: Path, text: str) -> None:
+    # A name that is no Unicode, which file names may be, becomes question marks rather than an error.
+    data = text.encode("utf-8", "replace")
+    if os.path.isdir(target):
+        raise IsADirectoryError
+    if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe cannot be replaced
+        target.write_bytes(data)
+        return
+    # Private until it is whole, and beside the target, because only within one folder is it put in place in one go.
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:60]}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
         os.replace(name, target)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}).") from None
     finally:
         with suppress(FileNotFoundError):
             os.unlink(name)
@@ -66,11 +77,13 @@ def show(text: str) -> None:
     try:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python would complain once more when it closes standard output, so that leads nowhere from here on.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+        if not isinstance(error, BrokenPipeError):  # such as a full disk
+            raise InputError(f"standard output: cannot be written ({error.strerror or error}).") from None
 
 
 def as_json(result: Result) -> str:
@@ -102,7 +115,9 @@ def as_csv(result: Result) -> str:
 
 
 def _inert(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    # A carriage return ends a row for some readers, and what follows it would begin a cell.
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import csv
 import hashlib
 import io
 import os
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -20,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+
+from kernsift.experiments.whole import whole
 
 _TIMEOUT = 30.0
 # No file of the paper is near this; a page that is no data set may be.
@@ -156,16 +157,9 @@ def _fetch(origin: Origin) -> bytes:
 
 
 def _keep(content: bytes, target: Path) -> Path:
-    """Write beside the target and move into place, so that no reader ever sees half a file."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with whole(target) as beside:
+        beside.write_bytes(content)
     return target
 
 

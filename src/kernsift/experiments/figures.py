@@ -15,6 +15,7 @@ from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.datasets import divorce_statements, load
 from kernsift.experiments.summary import Row
 from kernsift.experiments.trials import Values
+from kernsift.experiments.whole import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,8 +71,10 @@ def draw(artefact: Artefact, rows: list[Row], finished: Finished, folder: Path, 
         figure = Figure(layout="constrained")
         drawing(figure, artefact, rows, finished, data_dir)
         figure.suptitle(artefact.title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=_INK)
-        figure.savefig(folder / f"{artefact.name}.png", dpi=130, metadata={"Software": None})
-        figure.savefig(folder / f"{artefact.name}.svg", metadata={"Date": None})
+        with whole(folder / f"{artefact.name}.png") as beside:
+            figure.savefig(beside, format="png", dpi=130, metadata={"Software": None})
+        with whole(folder / f"{artefact.name}.svg") as beside:
+            figure.savefig(beside, format="svg", metadata={"Date": None})
     return artefact.name
 
 

@@ -14,6 +14,7 @@ from kernsift.experiments.figures import statements_of
 from kernsift.experiments.published import DIVORCE_TABLE
 from kernsift.experiments.records import Records
 from kernsift.experiments.summary import DISTANCE, ERRORS, Row
+from kernsift.experiments.whole import whole
 
 if TYPE_CHECKING:
     from kernsift.experiments.reproduce import Reproduction
@@ -48,7 +49,8 @@ def write_page(
         ],
     )
     path = folder / "index.html"
-    path.write_text(text, encoding="utf-8")
+    with whole(path) as beside:
+        beside.write_text(text, encoding="utf-8")
     return path
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -98,9 +99,13 @@ class Records:
     def add(self, key: Key, values: Values) -> None:
         """Keep a finished trial; on return it is on the disk."""
         body = json.dumps({"key": vars(key), "values": values}, separators=(",", ":"), allow_nan=False).encode()
-        self._file.write(_checksum(body).encode() + b" " + body + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            # One write to a file opened for appending: records of two runs in one folder do not mix.
+            self._file.write(_checksum(body).encode() + b" " + body + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
         # What is read back is what counts, so that a resumed run cannot differ from this one.
         self.values[key] = json.loads(body)["values"]
 
@@ -118,4 +123,6 @@ class Records:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        # Where the disk is full, what could not be written cannot be written now either.
+        with suppress(OSError) if kind is not None else nullcontext():
+            self._file.close()

@@ -12,6 +12,8 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -84,8 +86,8 @@ def reproduce(
         missing = [task for task in tasks if key_of(task) not in records.values]
         if len(missing) < len(tasks):
             print(f"{len(tasks) - len(missing)} of {len(tasks)} trials were finished before; going on.", flush=True)
-        with Progress(missing) as progress:
-            for task, values in run_all(missing, workers, cluster):
+        with Progress(missing) as progress, closing(run_all(missing, workers, cluster)) as finished:
+            for task, values in finished:
                 records.add(key_of(task), values)
                 progress.advance(task)
         rows = [
@@ -169,7 +171,17 @@ def main(argv: list[str] | None = None) -> int:
             seed=arguments.seed,
             tiny=arguments.tiny,
         )
-    except (DataError, ModuleNotFoundError, OSError) as error:
+    except BrokenPipeError:
+        # Python would complain once more when it closes standard output, so that leads nowhere from here on.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print("Stopped, as nobody reads the output any more; the same command goes on from here.", file=sys.stderr)
+        return 1
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        rest = "finished trials are kept, and the same command goes on from here."
+        print(f"kernsift reproduce: {place}{error.strerror or error}; {rest}", file=sys.stderr)
+        return 1
+    except (DataError, ModuleNotFoundError, BrokenProcessPool) as error:
         print(f"kernsift reproduce: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

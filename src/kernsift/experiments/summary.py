@@ -15,6 +15,7 @@ from scipy import stats
 from kernsift.experiments.configurations import Artefact, Setting
 from kernsift.experiments.reasons import reason_for
 from kernsift.experiments.trials import Values
+from kernsift.experiments.whole import whole
 
 # The agreement that is asked for: within 3 standard errors, the paper's and ours together, or within 0.03.
 ERRORS, DISTANCE = 3.0, 0.03
@@ -147,7 +148,7 @@ COLUMNS = (
 
 def write_csv(rows: list[Row], path: Path) -> None:
     """The table as CSV; numbers in full, so that equal runs give equal files (but for the seconds)."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in rows:

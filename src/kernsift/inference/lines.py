@@ -12,10 +12,15 @@ import numpy as np
 
 from kernsift.inference.outcome import Outcome
 from kernsift.scores import Scores
+from kernsift.threads import spread
 from kernsift.truncated import EVERYWHERE, log_survivals
 
 # Columns of the covariance fetched at a time: k columns of d = 100,000 scores stay below 52 MB.
 _BATCH = 64
+# Scores beyond which selected features are tested on several threads.
+_LONG = 5000
+# Room above a score, in standard deviations, below which it is rounding error.
+_ROOM = 1e-9
 
 
 def truncated_test(
@@ -30,17 +35,35 @@ def truncated_test(
     for start in range(0, len(selected), _BATCH):
         batch = selected[start : start + _BATCH]
         columns = scores.cov.columns(batch)
-        for place, feature in enumerate(batch):
-            variance = variances[start + place] = columns[feature, place]
-            if variance > 0:
-                slope = columns[:, place] / variance
-                value = values[start + place]
-                pieces = truncation(scores.estimate - slope * value, slope, int(feature))
-                unions[start + place] = _holding(pieces, value)
+        variances[start : start + _BATCH] = columns[batch, np.arange(len(batch))]
+
+        def union(place: int, start: int = start, columns: np.ndarray = columns) -> np.ndarray:
+            feature, variance, value = (part[start + place] for part in (selected, variances, values))
+            if variance <= 0:
+                return EVERYWHERE
+            slope = columns[:, place] / variance
+            pieces = truncation(scores.estimate - slope * value, slope, int(feature))
+            return _with_room(_holding(pieces, value), value, float(np.sqrt(variance)))
+
+        # With few scores a line is walked faster than a thread is told to.
+        places = spread(union, range(len(batch)), None if len(scores) > _LONG else 1)
+        unions[start : start + _BATCH] = list(places)
     # A score that cannot vary is no evidence: p = 1.
     varies = variances > 0
     log_pvalues = log_survivals(values, unions, np.sqrt(np.where(varies, variances, 1.0)))
     return Outcome(np.where(varies, log_pvalues, 0.0), tuple(unions))
+
+
+def _with_room(pieces: np.ndarray, value: float, sd: float) -> np.ndarray:
+    """The same intervals, unless the one that holds `value` ends there: then the half-line from it, which is p = 1.
+
+    In continuous data there is always room above. Where two scores tie at the cut, as those of counts do, the least
+    move upwards may swap them; what lies beyond the value is then empty, and that is no evidence against the null.
+    """
+    holding = (pieces[:, 0] <= value) & (value <= pieces[:, 1])
+    if pieces[holding, 1].max() - value > _ROOM * sd:
+        return pieces
+    return np.array([[value, np.inf]])
 
 
 def _holding(pieces: np.ndarray, value: float) -> np.ndarray:

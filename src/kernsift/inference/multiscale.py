@@ -5,20 +5,27 @@ law read at gamma^2 = 0 gives the signed distance to the selection boundary, phi
 p = Phibar(beta_0) / Phibar(beta_0 + phi_S(0)) with beta_0 the standardised score: the hypothesis {score <= 0} is a
 half-space, so its own law needs no fit (the paper, section 3.1, algorithm 2).
 
-The same normals serve every scale and every feature: resampled scores are T + gamma E.
+The same normals serve every scale and every feature: resampled scores are T + gamma E at some scales, T - gamma E at
+others. Which normals happened to be drawn is kept out of the p-value in two ways. E and -E miss the mark almost
+independently, so that errors average out along the fitted line. And whether a feature is kept is mostly a matter of
+its own noise, whose law is known: replicates are counted apart where that noise reaches a level and where it does not,
+and the two shares weighted with the probabilities of the normal law (post-stratification).
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from kernsift.inference.outcome import Outcome, standardised
 from kernsift.progress import tell
-from kernsift.scaling import SCALES, fit_scaling_law
+from kernsift.scaling import SCALES, fit_scaling_law, mirrored
 from kernsift.scores import Scores
 from kernsift.selection import SelectionRule
 from kernsift.tables import InputError
+from kernsift.threads import spread
 
 # Rows of resampled scores held at a time, in numbers: 2^22 are 32 MB.
 _BLOCK = 2**22
@@ -63,18 +70,56 @@ def _count_normal(
     replicates: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    hits = np.zeros((len(selected), len(gamma2)))
+    """Expected hits, (features, scales)."""
     block = max(1, _BLOCK // len(scores))
     precision = _precision(scores)
     centre = scores.estimate.astype(precision)
+    sd = np.sqrt(scores.cov.diagonal()[selected])
+    gammas = mirrored(gamma2).astype(precision)
+    levels: list[np.ndarray | None] = [None] * len(gammas)
+    counts = np.zeros((len(gammas), 3, len(selected)))
     for start in range(0, replicates, block):
         noise = scores.cov.sample(min(block, replicates - start), rng).astype(precision)
-        moved = np.empty_like(noise)
-        for scale, gamma in enumerate(np.sqrt(gamma2).astype(precision)):
-            np.multiply(noise, gamma, out=moved)
-            moved += centre
-            hits[:, scale] += np.count_nonzero(rule.keeps(moved, selected), axis=0)
-    return hits
+        count = partial(_count_apart, rule, selected, centre, noise, noise.take(selected, axis=1), sd)
+        for scale, (level, found) in enumerate(spread(count, zip(gammas, levels, strict=True))):
+            levels[scale] = level
+            counts[scale] += found
+    return replicates * _weighted(counts, replicates, np.array(levels), sd).T
+
+
+def _count_apart(
+    rule: SelectionRule,
+    selected: np.ndarray,
+    centre: np.ndarray,
+    noise: np.ndarray,
+    own: np.ndarray,
+    sd: np.ndarray,
+    scale: tuple[np.floating, np.ndarray | None],
+) -> tuple[np.ndarray, np.ndarray]:
+    """A level for each feature's own noise; and how often it is kept, reaches the level, does both."""
+    gamma, level = scale
+    moved = noise * gamma
+    moved += centre
+    # As numbers, because BLAS adds up columns faster than NumPy counts them; exact for any block that is held.
+    kept = rule.keeps(moved, selected).astype(np.float32)
+    ones = np.ones(len(noise), np.float32)
+    hits = (ones @ kept).astype(float)
+    if level is None:
+        # Any level is right. This one tells kept from not kept best: it is reached as often as the feature is kept.
+        level = (-sd * ndtri((hits + 0.5) / (len(noise) + 1.0))).astype(own.dtype)
+    reached = (own >= level if gamma > 0 else own <= -level).astype(np.float32)
+    return level, np.array([hits, ones @ reached, np.einsum("ij,ij->j", kept, reached)])
+
+
+def _weighted(counts: np.ndarray, replicates: int, levels: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Probabilities of being kept, (scales, features), from the counts on either side of the levels."""
+    hits, reached, both = counts[:, 0], counts[:, 1], counts[:, 2]
+    split = (reached > 0) & (reached < replicates) & (sd > 0)
+    high = both / np.where(split, reached, 1.0)
+    low = (hits - both) / np.where(split, replicates - reached, 1.0)
+    share = ndtr(-levels / np.where(sd > 0, sd, 1.0))
+    # In this form shares of exactly 0 and 1 stay what they are.
+    return np.where(split, low + share * (high - low), hits / replicates)
 
 
 def _precision(scores: Scores) -> type[np.floating]:

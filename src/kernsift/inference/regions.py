@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from kernsift.scaling import SCALES, ScalingFit, fit_scaling_law
+from kernsift.scaling import SCALES, ScalingFit, fit_scaling_law, mirrored
 from kernsift.scores import DenseCovariance
 from kernsift.tables import InputError
 
@@ -83,7 +83,7 @@ def selective_bootstrap(
     noise_source = DenseCovariance(cov)
     for start in range(0, replicates, _ROWS):
         noise = noise_source.sample(min(_ROWS, replicates - start), rng)
-        for scale, gamma in enumerate(np.sqrt(gamma2)):
+        for scale, gamma in enumerate(mirrored(gamma2)):
             sample = mean + gamma * noise
             hits[0, scale] += np.count_nonzero(in_hypothesis(sample))
             hits[1, scale] += np.count_nonzero(in_selection(sample))

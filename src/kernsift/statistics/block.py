@@ -6,18 +6,19 @@ and appendix, "Block HSIC").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
 
+from kernsift.arrays import Array, beside, namespace, taken, wide
 from kernsift.designs import blocks
 from kernsift.kernels import FeatureKernels
-from kernsift.scores import Scores, scores_from_draws
+from kernsift.scores import Draws, Scores, moments_of, scores_from_batches
+from kernsift.statistics.draws import FeatureDraws
 from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
 from kernsift.statistics.ustatistic import (
-    CHUNK,
-    batches,
+    chunk_of,
     complete_hsic_values,
     complete_mmd_values,
     largest,
@@ -32,8 +33,8 @@ from kernsift.tables import InputError, Table
 _HSIC_BLOCK = 5  # the paper's choice, section 5.1
 # Values of fewer blocks are too skewed for their mean to be normal: no confidence intervals then.
 _MANY_BLOCKS = 40
-# Kernel values of one block up to which it is evaluated in one go: with the rows that go in, below 64 MB.
-_SMALL = 16 * CHUNK
+# Kernel values of one block, in temporary arrays, up to which it is evaluated in one go.
+_SMALL = 16
 
 
 def block_mmd(
@@ -49,13 +50,15 @@ def block_mmd(
     default = min(max(2, round(least**0.5)), least // 2)
     size = default if block_size is None else _checked_size(block_size, 2, least)
 
-    def values(x: Table, y: Table, rng: np.random.Generator) -> np.ndarray:
-        return _mmd_values(x, y, kernels, size, rng)
+    def values(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+        count = max(1, min(x.n, y.n) // size)
+        rows, others = (blocks(table.n, table.n // count, rng)[:count] for table in (x, y))
+        return _MMDBlocks(x, kernels, y, rows, others)
 
-    resample = resample_two(X, Y, size, lambda x, y, rng: values(x, y, rng).mean(axis=0))
+    resample = resample_two(X, Y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
     draws = values(X, Y, rng)
-    scores = scores_from_draws(X.names, draws, resample=resample)
-    return with_mmd_effects(scores, X, Y, kernels, intervals=len(draws) >= _MANY_BLOCKS)
+    scores = scores_from_batches(X.names, draws, resample=resample)
+    return with_mmd_effects(scores, X, Y, kernels, intervals=draws.count >= _MANY_BLOCKS)
 
 
 def block_hsic(
@@ -71,13 +74,13 @@ def block_hsic(
     require_rows(X, 8, "X", " for two blocks")
     size = min(_HSIC_BLOCK, X.n // 2) if block_size is None else _checked_size(block_size, 4, X.n)
 
-    def values(x: Table, y: Table, rng: np.random.Generator) -> np.ndarray:
-        return _hsic_values(x, y, kernels, response_kernels, size, rng)
+    def values(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+        return _HSICBlocks(x, kernels, y, response_kernels, blocks(x.n, size, rng))
 
-    resample = resample_joint(X, y, size, lambda x, y, rng: values(x, y, rng).mean(axis=0))
+    resample = resample_joint(X, y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
     draws = values(X, y, rng)
-    scores = scores_from_draws(X.names, draws, resample=resample)
-    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=len(draws) >= _MANY_BLOCKS)
+    scores = scores_from_batches(X.names, draws, resample=resample)
+    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=draws.count >= _MANY_BLOCKS)
 
 
 def _checked_size(block_size: int, least: int, n: int) -> int:
@@ -90,77 +93,97 @@ def _checked_size(block_size: int, least: int, n: int) -> int:
     return int(block_size)
 
 
-def _mmd_values(X: Table, Y: Table, kernels: FeatureKernels, size: int, rng: np.random.Generator) -> np.ndarray:
-    """The statistic of each block: (blocks, d)."""
-    count = max(1, min(X.n, Y.n) // size)
-    rows, others = blocks(X.n, X.n // count, rng)[:count], blocks(Y.n, Y.n // count, rng)[:count]
-    n, m = rows.shape[1], others.shape[1]
-    values = np.empty((count, kernels.d))
-    for part in _block_batches(count, max(n * m, n * n // 2, m * m // 2), X.values.shape[1]):
-        if isinstance(part, int):
-            values[part] = complete_mmd_values(X.values[rows[part]], Y.values[others[part]], kernels)
-            continue
-        x, y = X.values.take(rows[part], axis=0), Y.values.take(others[part], axis=0)
-        base = kernels.matched(x[:, :1], y[:, :1])
+@dataclass(frozen=True)
+class _MMDBlocks(FeatureDraws):
+    """The statistic of each block: `rows` (blocks, n) of one sample against `others` (blocks, m) of the other."""
+
+    Y: Table
+    rows: np.ndarray
+    others: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    def numbers(self, features: slice) -> int:
+        n, m = self.rows.shape[1], self.others.shape[1]
+        return super().numbers(features) * max(n * m, n * n // 2, m * m // 2)
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        columns, kernels = self.chosen(features)
+        rows, others = self.rows[draws], self.others[draws]
+        (n, m), width = (rows.shape[1], others.shape[1]), kernels.inverse.shape[0]
+        if max(n * m, n * n // 2, m * m // 2) * width > _SMALL * chunk_of(self.like):
+            parts = [
+                complete_mmd_values(self.X.part(columns, a), self.Y.part(columns, b), kernels)
+                for a, b in zip(rows, others, strict=True)
+            ]
+            return namespace(parts[0]).stack(parts, axis=0)
+        x, y = _in_blocks(self.X, columns, rows), _in_blocks(self.Y, columns, others)
+        base = kernels.matched(x[:, :1, :], y[:, :1, :])
         eta = _pair_mean(x, x, np.triu_indices(n, 1), kernels, base)
         eta += _pair_mean(y, y, np.triu_indices(m, 1), kernels, base)
         eta -= 2 * _pair_mean(x, y, np.divmod(np.arange(n * m), m), kernels, base)
-        values[part] = settle(eta, np.maximum(largest(kernels, x), largest(kernels, y)))
-    return values
+        return settle(eta, namespace(x).maximum(largest(kernels, x), largest(kernels, y)))
 
 
-def _pair_mean(
-    a: np.ndarray,
-    b: np.ndarray,
-    pairs: tuple[np.ndarray, np.ndarray],
-    kernels: FeatureKernels,
-    base: np.ndarray,
-) -> np.ndarray:
-    """Block by block, the mean of k - base over the pairs of positions in the block."""
-    gram = kernels.matched(a.take(pairs[0], axis=1), b.take(pairs[1], axis=1))
-    gram -= base
-    return np.asarray(gram.mean(axis=1, dtype=float))
+@dataclass(frozen=True)
+class _HSICBlocks(FeatureDraws):
+    """The statistic of each block of `rows` (blocks, B)."""
 
+    y: Table
+    response_kernels: FeatureKernels
+    rows: np.ndarray
 
-def _hsic_values(
-    X: Table,
-    y: Table,
-    kernels: FeatureKernels,
-    response_kernels: FeatureKernels,
-    size: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """The statistic of each block: (blocks, d)."""
-    rows = blocks(X.n, size, rng)
-    values = np.empty((len(rows), kernels.d))
-    for part in _block_batches(len(rows), size * size // 2, X.values.shape[1]):
-        if isinstance(part, int):
-            here = rows[part]
-            values[part] = complete_hsic_values(X.values[here], y.values[here], kernels, response_kernels)
-            continue
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    def numbers(self, features: slice) -> int:
+        return super().numbers(features) * (self.rows.shape[1] ** 2 // 2)
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        columns, kernels = self.chosen(features)
+        rows = self.rows[draws]
+        size, width = rows.shape[1], kernels.inverse.shape[0]
+        if size * size // 2 * width > _SMALL * chunk_of(self.like):
+            parts = [
+                complete_hsic_values(
+                    self.X.part(columns, own), self.y.part(slice(None), own), kernels, self.response_kernels
+                )
+                for own in rows
+            ]
+            return namespace(parts[0]).stack(parts, axis=0)
+        x, y = _in_blocks(self.X, columns, rows), _in_blocks(self.y, slice(None), rows)
+        xp = namespace(x)
         first, second = np.triu_indices(size, 1)
-        inside, outcome = X.values.take(rows[part], axis=0), y.values.take(rows[part], axis=0)
-        weights = _block_weights(outcome, response_kernels)[:, first, second]
-        gram = kernels.matched(inside.take(first, axis=1), inside.take(second, axis=1))
-        gram -= gram[:, :1].copy()
-        scale = largest(kernels, inside) * largest(response_kernels, outcome)
-        values[part] = settle((weights[:, None] @ gram)[:, 0], scale)
-    return values
+        weights = xp.reshape(_block_weights(y, self.response_kernels), (len(rows), size * size))
+        weights = taken(weights, first * size + second, 1)
+        gram = kernels.matched(taken(x, first, 1), taken(x, second, 1))
+        gram -= xp.asarray(gram[:, :1, :], copy=True)
+        scale = largest(kernels, x) * largest(self.response_kernels, y)
+        sums = xp.matmul(weights[:, None, :], xp.astype(gram, weights.dtype, copy=False))
+        return settle(sums[:, 0, :], scale)
 
 
-def _block_weights(y: np.ndarray, response_kernels: FeatureKernels) -> np.ndarray:
+def _in_blocks(table: Table, columns: slice | np.ndarray, rows: np.ndarray) -> Array:
+    """Values (blocks, rows of a block, columns)."""
+    values = table.part(columns, rows.reshape(-1))
+    return namespace(values).reshape(values, (*rows.shape, -1))
+
+
+def _pair_mean(a: Array, b: Array, pairs: tuple[np.ndarray, ...], kernels: FeatureKernels, base: Array) -> Array:
+    """Block by block, the mean of k - base over the pairs of positions in the block."""
+    gram = kernels.matched(taken(a, pairs[0], 1), taken(b, pairs[1], 1))
+    gram -= base
+    return namespace(gram).sum(gram, axis=1, dtype=wide(gram)) / len(pairs[0])
+
+
+def _block_weights(y: Array, response_kernels: FeatureKernels) -> Array:
     """The weights of all pairs within each block, (blocks, B, B), exactly 0 where the response is constant."""
-    size = y.shape[1]
-    gram = response_kernels.matched(y[:, :, None], y[:, None])[..., 0]
-    gram -= gram[:, :1, 1:2].copy()
-    gram[:, np.arange(size), np.arange(size)] = 0.0
-    sums = gram.sum(axis=2, dtype=float)
-    return pair_weights(gram, sums[:, :, None] + sums[:, None], sums.sum(axis=1)[:, None, None], size)
-
-
-def _block_batches(count: int, pairs: int, width: int) -> Iterator[slice | int]:
-    """Batches of whole blocks while one is small; else the blocks one by one, to be cut up themselves."""
-    if pairs * width <= _SMALL:
-        yield from batches(count, pairs * width)
-    else:
-        yield from range(count)
+    xp, size = namespace(y), y.shape[1]
+    gram = response_kernels.matched(y[:, :, None, :], y[:, None, :, :])[..., 0]
+    gram = xp.astype(gram - gram[:, :1, 1:2], wide(gram), copy=False)
+    gram *= beside(1.0 - np.eye(size), gram)
+    sums = xp.sum(gram, axis=2)
+    return pair_weights(gram, sums[:, :, None] + sums[:, None, :], xp.sum(sums, axis=1)[:, None, None], size)

@@ -6,22 +6,25 @@ and unequal sizes come free. T is turned into a normal score through its permuta
 correlation between the scores of two null features is that of their T over permutations, which for large n is the
 alignment of their Gram matrices.
 
-**Adaptive bandwidth.** One bandwidth misses shapes, so each feature is looked at twice (`kernsift.factors.fit_looks`).
-The larger of the two scores is turned back into one normal score with their bivariate normal law, the correlation again
+**Adaptive bandwidth.** One bandwidth misses shapes, so each feature is looked at twice (`kernsift.factors.lenses`). The
+larger of the two scores is turned back into one normal score with their bivariate normal law, the correlation again
 that over permutations; the kernel that won speaks for the feature from then on.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from kernsift.factors import Factors, fit_factors, fit_looks
+from kernsift.arrays import Array, beside, most_at_once, namespace, to_numpy
+from kernsift.blocks import Block, blocks_of
+from kernsift.cluster import spread
+from kernsift.factors import GROUP_ROWS, Lens, View, lenses
+from kernsift.grids import Grid, fit_grid, parts_of, rows_to_sort
 from kernsift.kernels import FeatureKernels
 from kernsift.permutation import (
     Invariants,
@@ -36,24 +39,22 @@ from kernsift.permutation import (
     value_of,
 )
 from kernsift.progress import tell
-from kernsift.scores import DenseCovariance, EffectSizes, FactorCovariance, Scores
+from kernsift.scores import EffectSizes, Scores
+from kernsift.statistics.alignment import AlignmentCovariance, Voice, rows_to_align
+from kernsift.statistics.responses import Meeting, Response, label_response, table_response
 from kernsift.tables import Table, stack
+from kernsift.tabulation import Tabulation, joined, tabulate
 
-# Rows of the sketch that stands for the correlation matrix when samples are drawn (the multiscale test).
-_SKETCH = 2000
 # The spread of a score is estimated; dependence that sits in one direction can make it smaller than 1, but not vanish.
 _LEAST_SPREAD = 0.5
-# Numbers in one temporary array of inner products: 2^21 are 16 MB.
-_NUMBERS = 2**21
-# Directions of a factor with less than this share of tr(K^2) do not count in correlations.
-_FAINT = 1e-6
 
 
 def complete_mmd(
     X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
 ) -> Scores:
     """Normal scores of the MMD between the samples, from all rows."""
-    return _complete(stack([X, Y]), sample_label(X.n, Y.n), kernels, adaptive, rng)
+    table = stack([X, Y])
+    return _complete(table, label_response(X.n, Y.n, table.like), kernels, adaptive, rng)
 
 
 def complete_hsic(
@@ -66,32 +67,7 @@ def complete_hsic(
     rng: np.random.Generator,
 ) -> Scores:
     """Normal scores of the HSIC with the response, from all rows."""
-    factor = fit_factors(y, response_kernels, rng=rng).of(np.array([0]))[0]
-    _, counts = np.unique(y.values, axis=0, return_counts=True)
-    matchings = float(gammaln(y.n + 1) - gammaln(counts + 1).sum())
-    return _complete(X, Response(factor, invariants(factor), _ceiling(matchings)), kernels, adaptive, rng)
-
-
-class Response(NamedTuple):
-    """What the features are held against: centred factor (p, n), its invariants, and the highest score allowed.
-
-    No permutation test can say less than one over the number of different matchings of rows.
-    """
-
-    factor: np.ndarray
-    own: Invariants
-    ceiling: float
-
-
-def sample_label(n: int, m: int) -> Response:
-    """The label of two samples as a response."""
-    factor = np.repeat([1.0, 0.0], [n, m])[None, :]
-    factor -= factor.mean()
-    return Response(factor, invariants(factor), _ceiling(float(gammaln(n + m + 1) - gammaln(n + 1) - gammaln(m + 1))))
-
-
-def _ceiling(log_matchings: float) -> float:
-    return float(score_of(np.array([-max(log_matchings, math.log(2.0))]))[0])
+    return _complete(X, table_response(y, response_kernels, rng), kernels, adaptive, rng)
 
 
 class Laws(NamedTuple):
@@ -114,98 +90,193 @@ class Laws(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One kernel's view of some features."""
+    """One kernel's view of some features: `rest` is the diagonal of its Gram matrices, their trace taken out."""
 
-    factor: np.ndarray
+    view: View
     own: Invariants
+    rest: Array
     laws: Laws
-    score: np.ndarray
 
 
-def look_at(factor: np.ndarray, response: Response) -> Look:
-    """T of features with centred factors (features, m, n), its law, and its normal score."""
-    own, n = invariants(factor), factor.shape[2]
-    cross = factor @ response.factor.T
+def look_at(view: View, counts: Array, meeting: Meeting) -> Look:
+    """T of features seen through one lens, and its law."""
+    response = meeting.response
+    xp, n = namespace(view.factor), response.n
+    own, rest = invariants(view, counts, n)
+    cross = view.factor @ meeting.sums
     mean, sd, skewness = moments(n, own, response.own)
-    # A spread that is rounding error beside the mean is none: constant features.
-    sd = np.where(sd > 1e-9 * mean, sd, 0.0)
-    influence = 4.0 * n * ((np.swapaxes(cross, 1, 2) @ factor) * response.factor).sum(axis=1).var(axis=1)
-    laws = Laws((cross**2).sum((1, 2)), mean, sd, skewness, own.second[:, 0] + own.trace**2 / (n - 1), influence)
-    varies = sd > 0
-    # Rows are orthogonal, so their squared lengths are the eigenvalues; any will do where nothing varies.
-    sizes = np.where(varies[:, None], (factor**2).sum(axis=2), 1.0)
-    weights, counts = limit_weights(sizes, (response.factor**2).sum(axis=1))
-    score = spectral_score(laws.standardised, skewness, weights, counts)
-    return Look(factor, own, laws, np.where(varies, score, 0.0))
+    # A spread that is rounding error beside the mean is none: constant features, and those without equal rows under a
+    # kernel that only knows equality. It is the root of a difference, so that its error is the root of rounding.
+    sd = np.where(sd > 1e-6 * mean, sd, 0.0)
+    influence = 4.0 * n * to_numpy(meeting.variance(xp.matrix_transpose(view.factor) @ cross))
+    statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
+    laws = Laws(statistic, mean, sd, skewness, own.second[:, 0] + own.trace**2 / (n - 1), influence)
+    return Look(view, own, rest, laws)
 
 
-def larger_of(wide: Look, narrow: Look, response: Response) -> tuple[np.ndarray, np.ndarray]:
-    """One score from two looks at each feature, and which of them it comes from (0 wide, 1 narrow)."""
-    cross = ((wide.factor @ np.swapaxes(narrow.factor, 1, 2)) ** 2).sum((1, 2))
-    shared = np.einsum("dn,dn->d", wide.own.diagonal, narrow.own.diagonal)
-    covariance = _covariance(cross, wide.own.trace * narrow.own.trace, shared, response, wide.factor.shape[2])
+def scores_of(looks: Sequence[Look], response: Response) -> list[np.ndarray]:
+    """Normal scores of T, look by look."""
+    weights, counts = [], []
+    for look in looks:
+        # The eigenvalues; any will do where nothing varies.
+        sizes = np.where((look.laws.sd > 0)[:, None], to_numpy(look.view.sizes), 1.0)
+        weight, count = limit_weights(sizes, response.sizes)
+        weights.append(weight)
+        counts.append(count)
+    score = spectral_score(
+        np.concatenate([look.laws.standardised for look in looks]),
+        np.concatenate([look.laws.skewness for look in looks]),
+        np.concatenate(weights),
+        np.concatenate(counts),
+    )
+    parts = np.split(score, len(looks))
+    return [np.where(look.laws.sd > 0, part, 0.0) for look, part in zip(looks, parts, strict=True)]
+
+
+def best_of(looks: Sequence[Look], counts: Array, response: Response) -> tuple[np.ndarray, np.ndarray]:
+    """One score from one or two looks at each feature, and which of them it comes from (0 wide, 1 narrow)."""
+    scores = scores_of(looks, response)
+    if len(looks) == 1:
+        return scores[0], np.zeros(len(scores[0]), dtype=int)
+    wide, narrow = looks
+    xp = namespace(counts)
+    between = (wide.view.factor * counts[:, None, :]) @ xp.matrix_transpose(narrow.view.factor)
+    cross = to_numpy(xp.sum(between**2, axis=(1, 2)))
+    shared = to_numpy(xp.sum(counts * wide.rest * narrow.rest, axis=1))
+    weight = moment_matrix(2, response.n) @ response.own.second
+    covariance = (cross - wide.own.trace * narrow.own.trace / (response.n - 1)) * weight[0] + shared * weight[1]
     varies = (wide.laws.sd > 0) & (narrow.laws.sd > 0)
     scale = np.where(varies, wide.laws.sd * narrow.laws.sd, 1.0)
     correlation = np.clip(np.where(varies, covariance / scale, 1.0), -1.0, 1.0)
-    score = larger_score(wide.score, narrow.score, correlation)
+    score = larger_score(scores[0], scores[1], correlation)
     # A feature with two values, say, has one centred kernel up to a factor: there was nothing to choose between.
-    score = np.where(correlation > 1.0 - 1e-9, np.maximum(wide.score, narrow.score), score)
-    return score, (narrow.score > wide.score).astype(int)
+    score = np.where(correlation > 1.0 - 1e-9, np.maximum(scores[0], scores[1]), score)
+    return score, (scores[1] > scores[0]).astype(int)
 
 
-def _covariance(
-    products: np.ndarray, traces: np.ndarray, diagonals: np.ndarray, response: Response, n: int
-) -> np.ndarray:
-    """Covariance of T_i and T_j over permutations, from tr(K_i K_j), tr K_i tr K_j and the diagonals' product."""
-    weight = moment_matrix(2, n) @ response.own.second
-    return (products - traces / (n - 1)) * weight[0] + diagonals * weight[1]
+class _Measured(NamedTuple):
+    """All that is kept of a block of features."""
+
+    features: np.ndarray
+    score: np.ndarray
+    laws: np.ndarray
+    voices: list[Voice]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How blocks of features are measured; all that they share, but for the cells of the response's rows."""
+
+    response: Response
+    adaptive: bool
+    to_align: np.ndarray | None
+    landmarks: np.ndarray
+    dtype: Any
+
+    def __call__(self, block: Block) -> list[_Measured]:
+        grid = self.begin(block)
+        return self.finish(block, grid, [self.count(block, grid)])
+
+    def begin(self, block: Block) -> Grid:
+        """The points of the features."""
+        return fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+
+    def count(self, block: Block, grid: Grid) -> Tabulation:
+        """What the rows of the block amount to."""
+        # Without cells every row's code is needed, to look up the response's own row.
+        kept = block.within(self.to_align) if block.cells is not None else None
+        return tabulate(block.table, block.own, grid, block.cells, self.response.factor.shape[1], kept)
+
+    def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[_Measured]:
+        """The features measured, from what all rows amount to."""
+        known, looks = joined(counted), lenses(block.kernels, self.adaptive)
+        response = self.response._replace(cells=block.cells)
+        return [
+            _measure(
+                grid.part(part),
+                known.part(part),
+                (block.features[part], block.own[part]),
+                looks,
+                response,
+                self.landmarks,
+                self.to_align,
+                self.dtype,
+            )
+            for part in parts_of(block.features, grid.points)
+        ]
 
 
 def _complete(
     table: Table, response: Response, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator
 ) -> Scores:
-    looks = fit_looks(table, kernels, adaptive, rng=rng)
-    score, winner = np.zeros(table.d), np.zeros(table.d, dtype=int)
-    laws = np.zeros((len(Laws._fields), table.d))
+    to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(table.n, rng)
+    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    measuring = Measuring(response._replace(cells=None), adaptive, to_align, landmarks, table.like.dtype)
+    blocks = blocks_of(table, kernels, response.cells, to_sort, runs=True)
+    score, laws = np.zeros(table.d), np.zeros((len(Laws._fields), table.d))
+    voices: list[Voice] = []
     done = 0
-    for features in looks[-1].chunks(np.arange(table.d)):
-        seen = [look_at(factors.of(features), response) for factors in looks]
-        score[features] = seen[0].score
-        if adaptive:
-            score[features], winner[features] = larger_of(seen[0], seen[1], response)
-        laws[:, features] = np.choose(winner[features], [np.array(look.laws) for look in seen])
-        done += len(features)
+    for measured in spread(measuring, blocks, most_at_once(table.like)):
+        for part in measured:
+            score[part.features], laws[:, part.features] = part.score, part.laws
+            voices += part.voices
+            done += len(part.features)
         tell("scoring features", done, table.d)
-    law = Laws(*laws)
-    score = two_by_two(table, looks[0].rank, response.factor, score)
-    score = np.where(law.sd > 0, np.minimum(score, response.ceiling), 0.0)
+    sd = Laws(*laws).sd
+    score = np.where(sd > 0, np.minimum(score, response.ceiling), 0.0)
 
     def effects(features: np.ndarray) -> EffectSizes:
         return effect_sizes(Laws(*laws[:, features]), score[features], response)
 
-    return Scores(table.names, score, AlignmentCovariance(looks, winner, response, law.sd), effects=effects)
+    return Scores(table.names, score, AlignmentCovariance(tuple(voices), response, sd > 0), effects=effects)
 
 
-def two_by_two(table: Table, rank: np.ndarray, label: np.ndarray, score: np.ndarray) -> np.ndarray:
+def _measure(
+    grid: Grid,
+    known: Tabulation,
+    places: tuple[np.ndarray, np.ndarray],
+    looks: Sequence[Lens],
+    response: Response,
+    landmarks: np.ndarray,
+    to_align: np.ndarray | None,
+    dtype: Any,
+) -> _Measured:
+    features, own = places
+    meeting = Meeting(known, response)
+    views = [lens.view(grid, known.counts, own, landmarks) for lens in looks]
+    seen = [look_at(view, known.counts, meeting) for view in views]
+    score, winner = best_of(seen, known.counts, response)
+    score = two_by_two(known, response, score)
+    laws = np.choose(winner, [np.array(look.laws) for look in seen])
+    voices = [
+        Voice.of(features, np.flatnonzero(winner == which), known, look.view, to_align, dtype)
+        for which, look in enumerate(seen)
+        if (winner == which).any()
+    ]
+    return _Measured(features, score, laws, voices)
+
+
+def two_by_two(known: Tabulation, response: Response, score: np.ndarray) -> np.ndarray:
     """Scores of features with two values against a response with two: Fisher's exact tail.
 
     There T is the squared deviation of one cell of a 2 x 2 table from its mean, whose law has few atoms, and no smooth
     law does it justice. All tables that deviate at least as much count, as in any permutation test.
     """
-    two = np.flatnonzero((rank == 2) & (np.diff(table.offsets) == 1))
-    if len(label) > 1 or len(np.unique(np.round(label[0], 12))) != 2 or len(two) == 0:
+    if known.joint is None or known.joint.shape[2] != 2 or len(response.sizes) != 1:
         return score
-    values = table.values[:, table.offsets[two]]
-    high = values == values.max(axis=0)
-    binary = (high | (values == values.min(axis=0))).all(axis=0)
-    two, high = two[binary], high[:, binary]
-    first = label[0] > 0
-    counts = np.column_stack([high.sum(axis=0), (high & first[:, None]).sum(axis=0)])
+    xp = namespace(known.counts)
+    two = np.flatnonzero(to_numpy(xp.sum(xp.astype(known.counts > 0, xp.int64), axis=1)) == 2)
+    if len(two) == 0:
+        return score
+    joint = to_numpy(xp.take(known.joint, beside(two, known.joint), axis=0)).astype(int)
+    first = joint.any(axis=2).argmax(axis=1)
+    cells = joint[np.arange(len(two)), first]  # the rows of one value, by response
+    counts = np.column_stack([cells.sum(axis=1), cells[:, 0]])
     tables, which = np.unique(counts, axis=0, return_inverse=True)
-    tails = np.array([_hypergeometric_tail(len(first), int(first.sum()), *cells) for cells in tables.tolist()])
+    drawn = int(joint[0, :, 0].sum())
+    tails = np.array([_hypergeometric_tail(response.n, drawn, *pair) for pair in tables.tolist()])
     out = score.copy()
-    if len(two):
-        out[two] = score_of(np.minimum(tails, -1e-15))[which.ravel()]
+    out[two] = score_of(np.minimum(tails, -1e-15))[which.ravel()]
     return out
 
 
@@ -229,7 +300,7 @@ def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSiz
     """
     varies = laws.sd > 0
     sd = np.where(varies, laws.sd, 1.0)
-    target = response.own.second[0] + response.own.trace**2 / (response.factor.shape[1] - 1)
+    target = response.own.second[0] + response.own.trace**2 / (response.n - 1)
     whole = np.sqrt(laws.size * target) - laws.mean
     # The Pearson III law is close enough here, and quick to invert; what it differs by at the observed T goes with it.
     offset = gamma_score(laws.standardised, laws.skewness) - score
@@ -249,82 +320,3 @@ def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSiz
         return size(value_of(means + offset * part + centre / (1.0 + 0.5 * means), laws.skewness))
 
     return EffectSizes(size(laws.standardised), np.where(varies, np.maximum(spread, _LEAST_SPREAD), 0.0), at)
-
-
-class _Speaking(NamedTuple):
-    """Winning factors of features that share a look, cut to the directions that count in correlations."""
-
-    features: np.ndarray
-    factor: np.ndarray
-    trace: np.ndarray
-    diagonal: np.ndarray
-
-
-@dataclass(frozen=True)
-class AlignmentCovariance:
-    """Correlation of the scores over permutations of the rows; 0 on the diagonal for features that cannot vary."""
-
-    looks: tuple[Factors, ...]
-    winner: np.ndarray
-    response: Response
-    sd: np.ndarray
-
-    def diagonal(self) -> np.ndarray:
-        return (self.sd > 0).astype(float)
-
-    def columns(self, features: np.ndarray) -> np.ndarray:
-        out = np.zeros((len(self.sd), len(features)))
-        place = {feature: column for column, feature in enumerate(features.tolist())}
-        chosen, done = list(self._speaking(features)), 0
-        for others in self._speaking(np.arange(len(self.sd))):
-            for part in chosen:
-                columns = np.array([place[feature] for feature in part.features.tolist()])
-                out[np.ix_(others.features, columns)] = self._correlation(others, part)
-            done += len(others.features)
-            tell("correlating features", done, len(self.sd))
-        out[features, np.arange(len(features))] = self.sd[features] > 0
-        return out
-
-    def _correlation(self, one: _Speaking, other: _Speaking) -> np.ndarray:
-        (d, m, n), (k, q, _) = one.factor.shape, other.factor.shape
-        products = np.empty((d, k))
-        step = max(1, _NUMBERS // (m * k * q))
-        for start in range(0, d, step):
-            part = one.factor[start : start + step]
-            inner = part.reshape(-1, n) @ other.factor.reshape(k * q, n).T
-            products[start : start + step] = np.square(inner, out=inner).reshape(-1, m, k, q).sum(axis=(1, 3))
-        traces = np.outer(one.trace, other.trace)
-        covariance = _covariance(products, traces, one.diagonal @ other.diagonal.T, self.response, n)
-        scale = np.outer(self.sd[one.features], self.sd[other.features])
-        return np.clip(np.divide(covariance, scale, out=np.zeros((d, k)), where=scale > 0), -1.0, 1.0)
-
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Normal draws from the correlation matrix, or for many features from a random sketch of it, never larger.
-
-        With a, b normal vectors, a'K_i b has covariance tr(K_i K_j) over features.
-        """
-        n, d = self.looks[0].table.n, len(self.sd)
-        if d <= _SKETCH:
-            return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
-        sketch = np.empty((_SKETCH, d))
-        a, b = rng.standard_normal((2, n, _SKETCH))
-        for part in self._speaking(np.arange(d)):
-            step = max(1, _NUMBERS // (part.factor.shape[1] * _SKETCH))
-            for start in range(0, len(part.features), step):
-                factor = part.factor[start : start + step]
-                sketch[:, part.features[start : start + step]] = ((factor @ a) * (factor @ b)).sum(axis=1).T
-        norm = np.sqrt((sketch**2).sum(axis=0))
-        sketch *= np.divide(self.sd > 0, norm, out=np.zeros(d), where=norm > 0)
-        return FactorCovariance(sketch).sample(size, rng)
-
-    def _speaking(self, features: np.ndarray) -> Iterator[_Speaking]:
-        for which, factors in enumerate(self.looks):
-            for chunk in factors.chunks(features[self.winner[features] == which]):
-                factor = factors.of(chunk)
-                diagonal = np.einsum("dmn,dmn->dn", factor, factor)
-                trace = diagonal.sum(axis=1)
-                squares = np.einsum("dmn,dmn->dm", factor, factor) ** 2
-                # What is left behind each direction, rows being orthogonal and the largest first.
-                behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _FAINT * squares.sum(axis=1, keepdims=True)
-                count = max(int(behind.sum(axis=1).max(initial=1)), 1)
-                yield _Speaking(chunk, factor[:, :count], trace, diagonal - trace[:, None] / factor.shape[2])

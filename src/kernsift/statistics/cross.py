@@ -9,18 +9,27 @@ normal scores, so that small halves are taken for what they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import log_ndtr, stdtr
 
+from kernsift.arrays import Array, beside, lookup, most_at_once, namespace, tally, to_numpy
+from kernsift.blocks import Block, blocks_of
+from kernsift.cluster import spread
 from kernsift.designs import halves
-from kernsift.factors import Factors, fit_factors, fit_looks
+from kernsift.factors import GROUP_ROWS, View, lenses
+from kernsift.grids import fit_grid, parts_of, rows_to_sort
 from kernsift.kernels import FeatureKernels
 from kernsift.permutation import score_of
 from kernsift.progress import tell
-from kernsift.scores import EffectSizes, FactorCovariance, Scores, supported
+from kernsift.scores import LEARNING, EffectSizes, FactorCovariance, Scores, supported
+from kernsift.statistics.responses import Response, summed_rows, table_response
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
+from kernsift.tabulation import Tabulation, tabulate
 
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -34,12 +43,82 @@ def cross_mmd(
     table = stack([X, Y])
     x_look, x_learn = halves(X.n, rng)
     y_look, y_learn = (X.n + rows for rows in halves(Y.n, rng))
-    first, second = np.empty((len(x_look), table.d)), np.empty((len(y_look), table.d))
-    for features, factor in joint_factors(fit_looks(table, kernels, adaptive, rng=rng)):
-        witness = factor[:, :, x_learn].mean(axis=2) - factor[:, :, y_learn].mean(axis=2)
-        heights = np.einsum("dm,dmn->nd", witness, factor)
-        first[:, features], second[:, features] = heights[x_look], heights[y_look]
-    return witness_scores(table.names, first, second)
+    one, two = Drawn.empty(len(x_look), table.d, LEARNING // 2), Drawn.empty(len(y_look), table.d, LEARNING // 2)
+    heights = Heights((x_look, x_learn), (y_look, y_learn))
+    for features, (high, low) in over_blocks(table, kernels, adaptive, heights, rng):
+        one.put(features, high)
+        two.put(features, low)
+    return _witness_scores(table.names, one, two)
+
+
+@dataclass(frozen=True)
+class Heights:
+    """The witness of features at the rows that look, in each sample; `x` and `y` are the rows that look and learn."""
+
+    x: tuple[np.ndarray, np.ndarray]
+    y: tuple[np.ndarray, np.ndarray]
+
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn]:
+        xp = namespace(factor)
+        gap = _share(known, self.x[1]) - _share(known, self.y[1])
+        witness = (xp.matrix_transpose(factor @ gap[:, :, None]) @ factor)[:, 0, :]
+        high, low = _at_rows(known, witness, self.x[0]), _at_rows(known, witness, self.y[0])
+        # A witness that is the same at all rows leaves rounding errors, which must not be compared with each other.
+        top, bottom = np.maximum(high.max(axis=0), low.max(axis=0)), np.minimum(high.min(axis=0), low.min(axis=0))
+        some = top - bottom > 1e-10 * to_numpy(xp.max(xp.abs(witness), axis=1))
+        return Drawn.of(np.where(some, high, 0.0), LEARNING // 2), Drawn.of(np.where(some, low, 0.0), LEARNING // 2)
+
+
+class Drawn(NamedTuple):
+    """The values of features at the rows that look: how many, their means and variances, and the first rows' values.
+
+    The rows are in random order, so that the first are as good as any to learn correlations from.
+    """
+
+    size: int
+    mean: np.ndarray
+    variance: np.ndarray
+    kept: np.ndarray
+
+    @classmethod
+    def empty(cls, count: int, d: int, most: int) -> Drawn:
+        return cls(count, np.empty(d), np.empty(d), np.empty((min(count, most), d)))
+
+    @classmethod
+    def of(cls, values: np.ndarray, most: int | None = None) -> Drawn:
+        """From values (rows, features), of which at most so many rows are kept."""
+        # A copy, because a view would keep all of them.
+        kept = values if most is None or most >= len(values) else values[:most].copy()
+        return cls(len(values), values.mean(axis=0), values.var(axis=0, ddof=1), kept)
+
+    def put(self, features: np.ndarray, part: Drawn) -> None:
+        """Write down some of the features."""
+        self.mean[features], self.variance[features], self.kept[:, features] = part.mean, part.variance, part.kept
+
+    def part(self) -> np.ndarray:
+        """Rows whose squares add up to the variance of the mean."""
+        rows = self.kept - self.kept.mean(axis=0)
+        if len(rows) == self.size:
+            return rows / np.sqrt(self.size * (self.size - 1))
+        size = np.sqrt((rows**2).sum(axis=0))
+        return rows * np.divide(np.sqrt(self.variance / self.size), size, out=np.zeros(len(size)), where=size > 0)
+
+
+def _share(known: Tabulation, rows: np.ndarray) -> Array:
+    """(b, G) the share of these rows that each point stands for."""
+    xp, (b, points) = namespace(known.counts), known.counts.shape
+    index = beside(rows, known.counts)
+    codes = index[None, :] if known.codes is None else xp.astype(xp.take(known.codes, index, axis=1), xp.int64)
+    place = codes + xp.arange(b, device=codes.device)[:, None] * points
+    return xp.astype(xp.reshape(tally(place, b * points), (b, points)), known.counts.dtype) / len(rows)
+
+
+def _at_rows(known: Tabulation, values: Array, rows: np.ndarray) -> np.ndarray:
+    """(rows, b) what rows look up in `values` (b, G)."""
+    xp, index = namespace(values), beside(rows, values)
+    if known.codes is None:
+        return to_numpy(xp.take(values, index, axis=1)).T
+    return to_numpy(lookup(values[:, None, :], xp.take(known.codes, index, axis=1))[:, 0, :]).T
 
 
 def cross_hsic(
@@ -54,84 +133,176 @@ def cross_hsic(
     """Scores of the dependence on the response along a cross-covariance learned on other rows."""
     require_rows(X, 8, "X", " for the cross estimator")
     look, learn = halves(X.n, rng)
-    response = fit_factors(y, response_kernels, rng=rng).of(np.array([0]))[0]
-    answers = response[:, learn] - response[:, learn].mean(axis=1, keepdims=True)
-    held = response[:, look] - response[:, look].mean(axis=1, keepdims=True)
-    draws, scale = np.empty((len(look), X.d)), np.empty(X.d)
-    for features, factor in joint_factors(fit_looks(X, kernels, adaptive, rng=rng)):
-        witness = factor[:, :, learn] @ answers.T  # centred on one side is enough
-        seen = factor[:, :, look] - factor[:, :, look].mean(axis=2, keepdims=True)
-        predicted = np.swapaxes(witness, 1, 2) @ seen  # (features, response directions, rows)
-        draws[:, features] = (predicted * held).sum(axis=1).T
-        scale[features] = np.sqrt((predicted**2).mean(axis=2).sum(axis=1) * (held**2).mean(axis=1).sum())
-    count = len(look)
-    estimate = draws.mean(axis=0)
-    part = (draws - estimate) / np.sqrt(count * (count - 1))
+    response = table_response(y, response_kernels, rng)
+    answers, held = (_rows_of(response, rows) for rows in (learn, look))
+    answers, held = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (answers, held))
+    draws, scale = Drawn.empty(len(look), X.d, LEARNING), np.empty(X.d)
+    for features, (products, whole) in over_blocks(X, kernels, adaptive, Predictions(look, learn, held, answers), rng):
+        draws.put(features, products)
+        scale[features] = whole
 
     def size(features: np.ndarray, means: np.ndarray) -> np.ndarray:
         whole = scale[features]
         share = np.divide(means, whole, out=np.zeros(len(features)), where=whole > 0)
         return np.clip(share, 0.0, 1.0)
 
-    return _student_scores(X.names, estimate, part, np.full(X.d, count - 1.0), size)
+    return _student_scores(X.names, draws.mean, draws.part(), draws.size, np.full(X.d, draws.size - 1.0), size)
 
 
-def joint_factors(looks: tuple[Factors, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Features a block at a time with one factor each; two looks are put side by side with equal weight."""
-    done, d = 0, looks[-1].table.d
-    for features in looks[-1].chunks(np.arange(d)):
-        parts = [factors.of(features) for factors in looks]
-        if len(parts) > 1:
-            # Rows are orthogonal: the norm of a Gram matrix is that of their squared lengths.
-            norms = [np.linalg.norm((part**2).sum(axis=2), axis=1) for part in parts]
-            parts = [
-                part / np.sqrt(np.maximum(norm, 1e-300))[:, None, None] for part, norm in zip(parts, norms, strict=True)
-            ]
-        yield features, np.concatenate(parts, axis=1)
-        done += len(features)
-        tell("scoring features", done, d)
+@dataclass(frozen=True)
+class Predictions:
+    """Products of the prediction and the response at the rows that look, and their greatest possible mean.
 
-
-def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: np.ndarray | Sequence[np.ndarray]) -> Scores:
-    """Welch statistics of witness values; the effect is the witness's correlation with the sample label.
-
-    `first` (rows, d) are one sample's values for every feature, and their rows are what the scores share; `seconds` are
-    the other sample's values feature by feature, or (rows, d) for all of them where those rows are shared as well.
+    `held` and `answers` (p, rows) are the response's centred factor at the rows that look and learn.
     """
-    columns = list(seconds.T) if isinstance(seconds, np.ndarray) else list(seconds)
-    counts = np.array([len(column) for column in columns])
-    gap = first.mean(axis=0) - np.array([column.mean() for column in columns])
-    parts = [_scaled(first)]
-    if isinstance(seconds, np.ndarray):
-        parts.append(_scaled(seconds))
-    else:
-        below = np.zeros((counts.sum(), len(columns)))
-        for place, (column, end) in enumerate(zip(columns, np.cumsum(counts), strict=True)):
-            below[end - len(column) : end, place] = _scaled(column)
-        parts.append(below)
-    one, two = ((part**2).sum(axis=0) for part in parts)
-    freedom = (one + two) ** 2 / np.maximum(one**2 / (len(first) - 1) + two**2 / (counts - 1), np.finfo(float).tiny)
-    share = len(first) / (len(first) + counts)
-    within = share * first.var(axis=0) + (1 - share) * np.array([column.var() for column in columns])
+
+    look: np.ndarray
+    learn: np.ndarray
+    held: Array
+    answers: Array
+
+    @cached_property
+    def power(self) -> float:
+        return float((to_numpy(self.held) ** 2).mean(axis=1).sum())
+
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, np.ndarray]:
+        xp, (b, points) = namespace(factor), known.counts.shape
+        index = [beside(rows, factor) for rows in (self.learn, self.look)]
+        if known.codes is None:
+            learnt, seen = (rows[None, :] for rows in index)
+        else:
+            learnt, seen = (xp.take(known.codes, rows, axis=1) for rows in index)
+        witness = factor @ summed_rows(learnt, self.answers, points)  # centred on one side is enough
+        shares = _share(known, self.look)
+        raw = xp.matrix_transpose(factor) @ witness
+        predicted = raw - xp.sum(shares[:, :, None] * raw, axis=1, keepdims=True)
+        squares = xp.sum(shares * xp.sum(predicted**2, axis=2), axis=1)
+        # A prediction that is the same for all rows leaves rounding errors, which must not be compared with each other:
+        # it is held against what it could be, were the directions of rows and witness the same.
+        could = xp.sum(shares * xp.sum(factor**2, axis=1), axis=1) * xp.sum(witness**2, axis=(1, 2))
+        some = squares > 1e-20 * could
+        predicted, squares = xp.where(some[:, None, None], predicted, 0.0), xp.where(some, squares, 0.0)
+        own = xp.matrix_transpose(self.held)
+        seen = xp.astype(seen, xp.int64)
+        products = [xp.sum(xp.take(predicted[i, ...], seen[i, :], axis=0) * own, axis=1) for i in range(b)]
+        found, whole = to_numpy(xp.stack(products, axis=1)), np.sqrt(to_numpy(squares) * self.power)
+        # Where prediction and response have no direction in common, their product is rounding error too.
+        found = np.where(np.abs(found).max(axis=0) > 1e-10 * whole, found, 0.0)
+        return Drawn.of(found, LEARNING), whole
+
+
+def _rows_of(response: Response, rows: np.ndarray) -> Array:
+    """(p, rows) the response's factor at some rows."""
+    xp, index = namespace(response.factor), beside(rows, response.factor)
+    cells = index if response.cells is None else xp.take(response.cells, index)
+    return xp.take(response.factor, cells, axis=1)
+
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Looking(Generic[Answer]):
+    """`work(known, factor)` of blocks of features."""
+
+    work: Callable[[Tabulation, Array], Answer]
+    adaptive: bool
+    landmarks: np.ndarray
+
+    def __call__(self, block: Block) -> list[tuple[np.ndarray, Answer]]:
+        looks = lenses(block.kernels, self.adaptive)
+        whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+        counted = tabulate(block.table, block.own, whole, None, 1, None)
+        answers = []
+        for part in parts_of(block.features, whole.points):
+            grid, known = whole.part(part), counted.part(part)
+            views = [look.view(grid, known.counts, block.own[part], self.landmarks) for look in looks]
+            answers.append((block.features[part], self.work(known, side_by_side(views))))
+        return answers
+
+
+def over_blocks(
+    table: Table,
+    kernels: FeatureKernels,
+    adaptive: bool,
+    work: Callable[[Tabulation, Array], Answer],
+    rng: np.random.Generator,
+) -> Iterator[tuple[np.ndarray, Answer]]:
+    """`work(known, factor)` for one block of features after the other."""
+    to_sort = rows_to_sort(table.n, rng)
+    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    blocks = blocks_of(table, kernels, None, to_sort)
+    done = 0
+    for answers in spread(Looking(work, adaptive, landmarks), blocks, most_at_once(table.like)):
+        for features, answer in answers:
+            yield features, answer
+            done += len(features)
+        tell("scoring features", done, table.d)
+
+
+def side_by_side(views: Sequence[View]) -> Array:
+    """One factor (b, m, G) for each feature; two looks are put side by side with equal weight."""
+    if len(views) == 1:
+        return views[0].factor
+    xp = namespace(views[0].factor)
+    # Directions are orthogonal: the norm of a Gram matrix is that of its eigenvalues.
+    norms = [xp.sqrt(xp.sum(view.sizes**2, axis=1)) for view in views]
+    parts = [
+        view.factor / xp.sqrt(xp.where(norm > 0, norm, 1.0))[:, None, None]
+        for view, norm in zip(views, norms, strict=True)
+    ]
+    return xp.concat(parts, axis=1)
+
+
+def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray]) -> Scores:
+    """Welch statistics of witness values where only the first sample's rows are shared by the features.
+
+    `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
+    """
+    counts = np.array([len(column) for column in seconds])
+    below = np.zeros((counts.sum(), len(seconds)))
+    for place, (column, end) in enumerate(zip(seconds, np.cumsum(counts), strict=True)):
+        below[end - len(column) : end, place] = Drawn.of(column[:, None]).part()[:, 0]
+    mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
+    return _welch(names, Drawn.of(first), (counts, mean, variance), below)
+
+
+def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn) -> Scores:
+    """Welch statistics of witness values; the effect is the witness's correlation with the sample label."""
+    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), two.part())
+
+
+def _welch(
+    names: tuple[str, ...], one: Drawn, other: tuple[np.ndarray, np.ndarray, np.ndarray], below: np.ndarray
+) -> Scores:
+    counts, mean, variance = other
+    gap = one.mean - mean
+    squares = one.variance / one.size, variance / counts
+    least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (counts - 1), np.finfo(float).tiny)
+    freedom = (squares[0] + squares[1]) ** 2 / least
+    # Two constants: what `supported` says of their spread is as good as all rows make it.
+    freedom = np.where(squares[0] + squares[1] > 0, freedom, one.size + counts - 2.0)
+    share = one.size / (one.size + counts)
+    # Variances around the samples' own means, not corrected for having estimated these.
+    within = share * one.variance * (1 - 1 / one.size) + (1 - share) * variance * (1 - 1 / counts)
 
     def size(features: np.ndarray, gaps: np.ndarray) -> np.ndarray:
         between = (share * (1 - share))[features] * np.maximum(gaps, 0.0) ** 2
         total = within[features] + between
         return np.sqrt(np.divide(between, total, out=np.zeros(len(features)), where=total > 0))
 
-    return _student_scores(names, gap, np.vstack(parts), np.maximum(freedom, 1.0), size)
-
-
-def _scaled(rows: np.ndarray) -> np.ndarray:
-    """Centred rows whose squares add up to the variance of their mean."""
-    return (rows - rows.mean(axis=0)) / np.sqrt(len(rows) * (len(rows) - 1))
+    rows = np.vstack([one.part(), below])
+    return _student_scores(names, gap, rows, one.size + int(counts.max()), np.maximum(freedom, 1.0), size)
 
 
 def _student_scores(
-    names: tuple[str, ...], estimate: np.ndarray, part: np.ndarray, freedom: np.ndarray, size: Size
+    names: tuple[str, ...], estimate: np.ndarray, part: np.ndarray, count: int, freedom: np.ndarray, size: Size
 ) -> Scores:
-    """Normal scores of estimates whose centred, scaled draws are `part`: `part.T @ part` is their covariance."""
-    part = supported(part, estimate, len(part))
+    """Normal scores of estimates whose centred, scaled draws are `part`: `part.T @ part` is their covariance.
+
+    `count` is how many draws there were.
+    """
+    part = supported(part, estimate, count)
     error = np.sqrt((part**2).sum(axis=0))
     varies = error > 0
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kernsift.arrays import Array, namespace, to_numpy, wide
 from kernsift.kernels import FeatureKernels, columns_of
 from kernsift.scores import EffectSizes, Scores
 from kernsift.tables import Table
@@ -25,7 +26,8 @@ def with_mmd_effects(scores: Scores, X: Table, Y: Table, kernels: FeatureKernels
     share = X.n / (X.n + Y.n)
 
     def sizes(features: np.ndarray) -> EffectSizes:
-        both = np.concatenate([spread_points(X, features), spread_points(Y, features)])
+        points = [spread_points(X, features), spread_points(Y, features)]
+        both = namespace(points[0]).concat(points, axis=0)
         whole = self_dependence(both, kernels.select(features)) / (share * (1 - share))
         return _root_scale(scores, features, whole, intervals)
 
@@ -60,22 +62,25 @@ def _root_scale(scores: Scores, features: np.ndarray, whole: np.ndarray, interva
     return EffectSizes(at(scores.estimate[features]), spread, at)
 
 
-def spread_points(table: Table, features: np.ndarray) -> np.ndarray:
+def spread_points(table: Table, features: np.ndarray) -> Array:
     """Value rows of these features, evenly spaced over the table."""
     rows = np.arange(table.n) if table.n <= _ROWS else ((np.arange(_ROWS) + 0.5) * table.n / _ROWS).astype(int)
-    return table.values[np.ix_(rows, columns_of(table.offsets, features))]
+    return table.part(columns_of(table.offsets, features), rows)
 
 
-def self_dependence(points: np.ndarray, kernels: FeatureKernels) -> np.ndarray:
+def self_dependence(points: Array, kernels: FeatureKernels) -> np.ndarray:
     """sqrt(HSIC(x, x)) of each feature: the root mean square of its centred kernel."""
+    # Column by column, so that what is done to one feature's kernel is done along its own memory.
+    points = np.asfortranarray(points) if isinstance(points, np.ndarray) else points
+    xp, n = namespace(points), points.shape[0]
     out = np.empty(kernels.d)
-    step = max(1, 2**20 // len(points) ** 2)
+    step = max(1, 2**20 // n**2)
     for start in range(0, kernels.d, step):
         features = np.arange(start, min(start + step, kernels.d))
-        columns = slice(kernels.offsets[features[0]], kernels.offsets[features[-1] + 1])
-        own = points[:, columns]
+        own = points[:, int(kernels.offsets[start]) : int(kernels.offsets[features[-1] + 1])]
         gram = kernels.select(features).matched(own[:, None, :], own[None, :, :])
-        gram -= gram.mean(axis=0)
-        gram -= gram.mean(axis=1, keepdims=True)
-        out[features] = np.sqrt(np.einsum("abd,abd->d", gram, gram)) / len(points)
+        gram -= xp.mean(gram, axis=0)
+        gram -= xp.mean(gram, axis=1, keepdims=True)
+        gram *= gram
+        out[features] = np.sqrt(to_numpy(xp.sum(gram, axis=(0, 1), dtype=wide(gram)))) / n
     return out

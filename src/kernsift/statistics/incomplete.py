@@ -6,20 +6,28 @@ tuples varies itself: Var = Var(h)/l + (1 - 1/l) Var(U), with Var(U)/Var(h) know
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations
+from collections.abc import Callable
+from functools import reduce
 from typing import Literal
 
 import numpy as np
 
 from kernsift.designs import pairs, quadruples
 from kernsift.kernels import FeatureKernels
-from kernsift.scores import Scores, scores_from_draws
+from kernsift.scores import (
+    DiagonalCovariance,
+    Draws,
+    Moments,
+    Scores,
+    moments_of,
+    scores_from_batches,
+    supported_variances,
+)
+from kernsift.statistics.draws import HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
 from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
 from kernsift.statistics.ustatistic import (
-    batches,
+    Resample,
     hsic_null_ratio,
-    mmd_kernel,
     mmd_null_ratio,
     require_rows,
     resample_joint,
@@ -29,10 +37,8 @@ from kernsift.tables import InputError, Table
 
 Design = Literal["shared", "independent"]
 
-# Features whose own designs are drawn together; part of what a seed means, unlike the size of a batch.
-_FEATURES = 64
-# The three ways to split four rows into two pairs.
-_PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
+# Features whose own designs are drawn together, and draws of them: part of what a seed means, unlike a batch's size.
+_FEATURES, _DRAWS = 64, 2**17
 
 
 def incomplete_mmd(
@@ -52,18 +58,29 @@ def incomplete_mmd(
     _check(r, design)
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
+    factor = _variance_factor(_count(r, min(X.n, Y.n)), mmd_null_ratio(X.n, Y.n))
+    if design == "shared":
 
-    def draws(x: Table, y: Table, rng: np.random.Generator) -> np.ndarray:
-        return _mmd_draws(x, y, kernels, _count(r, min(x.n, y.n)), design, rng)
+        def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+            count = _count(r, min(x.n, y.n))
+            return MMDDraws(x, kernels, y, (*pairs(x.n, count, rng), *pairs(y.n, count, rng)))
 
-    values = draws(X, Y, rng)
-    scores = scores_from_draws(
-        X.names,
-        values,
-        variance_factor=_variance_factor(len(values), mmd_null_ratio(X.n, Y.n)),
-        shared=design == "shared",
-        resample=resample_two(X, Y, 2, lambda x, y, rng: draws(x, y, rng).mean(axis=0)),
-    )
+        draws = shared(X, Y, rng)
+        resample = resample_two(X, Y, 2, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
+        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample)
+        return with_mmd_effects(scores, X, Y, kernels, intervals=False)
+
+    def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
+        count = _count(r, min(x.n, y.n))
+
+        def block(features: np.ndarray, draws: int) -> Draws:
+            rows = [*pairs(x.n, (draws, len(features)), rng), *pairs(y.n, (draws, len(features)), rng)]
+            return OwnMMDDraws(x.select(features), kernels.select(features), y.select(features), tuple(rows))
+
+        return _by_feature(x.d, count, block)
+
+    resample = resample_two(X, Y, 2, lambda x, y, rng: own(x, y, rng).mean)
+    scores = _uncorrelated(X.names, own(X, Y, rng), factor, resample)
     return with_mmd_effects(scores, X, Y, kernels, intervals=False)
 
 
@@ -80,18 +97,26 @@ def incomplete_hsic(
     """HSIC of every feature with the response from about r * n draws of four different rows; `design` as for MMD."""
     _check(r, design)
     require_rows(X, 4, "X")
+    factor = _variance_factor(_count(r, X.n), hsic_null_ratio(X.n))
+    if design == "shared":
 
-    def draws(x: Table, y: Table, rng: np.random.Generator) -> np.ndarray:
-        return _hsic_draws(x, y, kernels, response_kernels, _count(r, x.n), design, rng)
+        def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+            return HSICDraws(x, kernels, y, response_kernels, quadruples(x.n, _count(r, x.n), rng))
 
-    values = draws(X, y, rng)
-    scores = scores_from_draws(
-        X.names,
-        values,
-        variance_factor=_variance_factor(len(values), hsic_null_ratio(X.n)),
-        shared=design == "shared",
-        resample=resample_joint(X, y, 4, lambda x, y, rng: draws(x, y, rng).mean(axis=0)),
-    )
+        draws = shared(X, y, rng)
+        resample = resample_joint(X, y, 4, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
+        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample)
+        return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=False)
+
+    def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
+        def block(features: np.ndarray, draws: int) -> Draws:
+            rows = quadruples(x.n, (draws, len(features)), rng)
+            return OwnHSICDraws(x.select(features), kernels.select(features), y, response_kernels, rows)
+
+        return _by_feature(x.d, _count(r, x.n), block)
+
+    resample = resample_joint(X, y, 4, lambda x, y, rng: own(x, y, rng).mean)
+    scores = _uncorrelated(X.names, own(X, y, rng), factor, resample)
     return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=False)
 
 
@@ -115,86 +140,17 @@ def _variance_factor(count: int, ratio: float) -> float:
     return 1 / count + min(ratio, 0.9) / (1 - min(ratio, 0.9))
 
 
-def _feature_blocks(X: Table) -> Iterator[np.ndarray]:
-    for start in range(0, X.d, _FEATURES):
-        yield np.arange(start, min(start + _FEATURES, X.d))
+def _by_feature(d: int, count: int, draws: Callable[[np.ndarray, int], Draws]) -> Moments:
+    """Moments of draws whose design is each feature's own, drawn for some features and some draws at a time."""
+    found = []
+    for start in range(0, d, _FEATURES):
+        features = np.arange(start, min(start + _FEATURES, d))
+        parts = [moments_of(draws(features, min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
+        found.append(reduce(Moments.plus, parts))
+    return Moments(count, np.concatenate([one.mean for one in found]), np.concatenate([one.squares for one in found]))
 
 
-def _own_rows(table: Table, rows: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Value rows (l, p) in which feature j's columns come from rows[:, j]."""
-    return np.take_along_axis(table.values, np.repeat(rows, widths, axis=1), axis=0)
-
-
-def _mmd_draws(
-    X: Table, Y: Table, kernels: FeatureKernels, count: int, design: Design, rng: np.random.Generator
-) -> np.ndarray:
-    draws = np.empty((count, kernels.d))
-    if design == "shared":
-        rows = [*pairs(X.n, count, rng), *pairs(Y.n, count, rng)]
-        for part in batches(count, X.values.shape[1]):
-            taken = [table.values.take(index[part], axis=0) for table, index in zip((X, X, Y, Y), rows, strict=True)]
-            draws[part] = mmd_kernel(kernels, *taken)
-        return draws
-    for features in _feature_blocks(X):
-        own, x, y = kernels.select(features), X.select(features), Y.select(features)
-        widths = np.diff(x.offsets)
-        rows = [*pairs(X.n, (count, len(features)), rng), *pairs(Y.n, (count, len(features)), rng)]
-        for part in batches(count, x.values.shape[1]):
-            taken = [_own_rows(table, index[part], widths) for table, index in zip((x, x, y, y), rows, strict=True)]
-            draws[part, features[0] : features[-1] + 1] = mmd_kernel(own, *taken)
-    return draws
-
-
-def _hsic_draws(
-    X: Table,
-    y: Table,
-    kernels: FeatureKernels,
-    response_kernels: FeatureKernels,
-    count: int,
-    design: Design,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    draws = np.empty((count, kernels.d))
-    if design == "shared":
-        rows = quadruples(X.n, count, rng)
-        for part in batches(count, X.values.shape[1]):
-            weights = _pairing_weights(y.values, rows[part], response_kernels)
-            points = [X.values.take(rows[part, a], axis=0) for a in range(4)]
-            draws[part] = _hsic_kernel(kernels, points, [w[:, None] for w in weights])
-        return draws
-    for features in _feature_blocks(X):
-        own, x = kernels.select(features), X.select(features)
-        widths = np.diff(x.offsets)
-        rows = quadruples(X.n, (count, len(features)), rng)
-        for part in batches(count, x.values.shape[1]):
-            weights = _pairing_weights(y.values, rows[part], response_kernels)
-            points = [_own_rows(x, rows[part, :, a], widths) for a in range(4)]
-            draws[part, features[0] : features[-1] + 1] = _hsic_kernel(own, points, weights)
-    return draws
-
-
-def _pairing_weights(y: np.ndarray, rows: np.ndarray, response_kernels: FeatureKernels) -> list[np.ndarray]:
-    """Weights of the second and third pairing of each quadruple, from the response; the first has minus their sum.
-
-    h of the paper's section 2 gives the pair ab the weight [4(L_ab + L_uv) - 2(L_au + L_av + L_bu + L_bv)]/24, where u
-    and v are the other two rows. That is the same for ab and uv: with P_1, P_2, P_3 the sums of L over the three
-    pairings it is [2 P_1 - P_2 - P_3]/12 and so on, and the three weights add up to 0.
-    """
-    points = [y.take(rows[..., a], axis=0) for a in range(4)]
-    gram = {(a, b): response_kernels.matched(points[a], points[b])[..., 0] for a, b in combinations(range(4), 2)}
-    first, second, third = (gram[one] + gram[other] for one, other in _PAIRINGS)
-    return [(2 * second - (first + third)) / 12, (2 * third - (first + second)) / 12]
-
-
-def _hsic_kernel(kernels: FeatureKernels, points: list[np.ndarray], weights: list[np.ndarray]) -> np.ndarray:
-    """h of the quadruples: the weights times the sums of K over the pairings, exactly 0 where all K are equal."""
-    sums = []
-    for (a, b), (u, v) in _PAIRINGS:
-        pairing = kernels.matched(points[a], points[b])
-        pairing += kernels.matched(points[u], points[v])
-        sums.append(pairing)
-    for pairing, weight in zip(sums[1:], weights, strict=True):
-        pairing -= sums[0]
-        pairing *= weight
-    sums[1] += sums[2]
-    return sums[1]
+def _uncorrelated(names: tuple[str, ...], moments: Moments, factor: float, resample: Resample) -> Scores:
+    variances = moments.squares * (factor / max(moments.count - 1, 1))
+    cov = DiagonalCovariance(supported_variances(variances, moments.mean, moments.count))
+    return Scores(names, moments.mean, cov, draws=float(moments.count), resample=resample)

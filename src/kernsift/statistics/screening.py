@@ -11,17 +11,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kernsift.arrays import Array, beside, namespace, to_numpy, wide
 from kernsift.designs import halves
-from kernsift.factors import fit_looks, principal
+from kernsift.factors import GROUP_ROWS, View, centred, lenses
+from kernsift.grids import Grid
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import DenseCovariance, EffectSizes, Scores
 from kernsift.statistics.block import block_mmd
-from kernsift.statistics.complete import Laws, Response, effect_sizes, larger_of, look_at, sample_label
-from kernsift.statistics.cross import joint_factors, witness_scores
+from kernsift.statistics.complete import Laws, best_of, effect_sizes, look_at
+from kernsift.statistics.cross import side_by_side, witness_scores
 from kernsift.statistics.incomplete import Design, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
+from kernsift.statistics.responses import Meeting, Response, label_response
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
+from kernsift.tabulation import Tabulation
 
 Candidates = Mapping[str, Table]
 
@@ -35,19 +39,18 @@ def complete_screen(
     rng: np.random.Generator,
 ) -> Scores:
     """Normal scores of every candidate's MMD to the reference, from all rows."""
-    looks = fit_looks(stack([reference, *candidates.values()]), kernels, adaptive, rng=rng)
-    whole = [factors.of(np.array([0])) for factors in looks]
+    whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
     sizes = np.array([table.n for table in candidates.values()])
     ends = reference.n + np.cumsum(sizes)
     score, winner, sd = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=int), np.zeros(len(sizes))
     records: list[tuple[Laws, Response]] = []
     for place, (size, end) in enumerate(zip(sizes, ends, strict=True)):
         rows = np.concatenate([np.arange(reference.n), np.arange(end - size, end)])
-        label = sample_label(reference.n, int(size))
-        seen = [look_at(_centred(factor[:, :, rows]), label) for factor in whole]
-        score[place] = seen[0].score[0]
-        if adaptive:
-            [score[place]], [winner[place]] = larger_of(seen[0], seen[1], label)
+        label = label_response(reference.n, int(size), whole[0].factor)
+        ones = _ones(len(rows), whole[0].factor)
+        meeting = Meeting(Tabulation(ones, None, None), label)
+        seen = [look_at(centred(_rows(view.factor, rows), ones), ones, meeting) for view in whole]
+        [score[place]], [winner[place]] = best_of(seen, ones, label)
         records.append((seen[winner[place]].laws, label))
         sd[place] = records[-1][0].sd[0]
         score[place] = min(score[place], label.ceiling) if sd[place] > 0 else 0.0
@@ -70,14 +73,27 @@ def complete_screen(
     return Scores(tuple(candidates), score, DenseCovariance(correlation), effects=effects)
 
 
-def _centred(factor: np.ndarray) -> np.ndarray:
-    return principal(factor - factor.mean(axis=2, keepdims=True))
+def _views(table: Table, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator) -> list[View]:
+    """All rows through each lens, each row a point of its own."""
+    values = table.part(slice(None))
+    ones = _ones(table.n, values)
+    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    return [lens.view(Grid(values, None), ones, np.array([0]), landmarks) for lens in lenses(kernels, adaptive)]
 
 
-def _alignment(one: np.ndarray, other: np.ndarray) -> float:
+def _ones(rows: int, like: Array) -> Array:
+    return namespace(like).ones((1, rows), dtype=wide(like), device=like.device)
+
+
+def _rows(factor: Array, rows: np.ndarray) -> Array:
+    return namespace(factor).take(factor, beside(rows, factor), axis=2)
+
+
+def _alignment(one: View, other: View) -> float:
     """Cosine between two Gram matrices of the same rows."""
-    products = [((a[0] @ b[0].T) ** 2).sum() for a, b in ((one, other), (one, one), (other, other))]
-    return float(products[0] / np.sqrt(products[1] * products[2])) if products[1] * products[2] > 0 else 0.0
+    between = to_numpy(one.factor[0, ...] @ namespace(one.factor).matrix_transpose(other.factor[0, ...]))
+    norms = np.linalg.norm(to_numpy(one.sizes)) * np.linalg.norm(to_numpy(other.sizes))
+    return float((between**2).sum() / norms) if norms > 0 else 0.0
 
 
 def cross_screen(
@@ -91,16 +107,16 @@ def cross_screen(
     """Scores of every candidate along a witness learned on other rows; the reference's rows are shared by all."""
     for name, table in [("reference", reference), *candidates.items()]:
         require_rows(table, 4, name, " for the cross estimator")
-    looks = fit_looks(stack([reference, *candidates.values()]), kernels, adaptive, rng=rng)
-    [(_, factor)] = joint_factors(looks)
+    whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
+    factor = to_numpy(side_by_side(whole))[0]
     base_look, base_learn = halves(reference.n, rng)
     first, seconds = [], []
     start = reference.n
     for table in candidates.values():
         look, learn = (start + rows for rows in halves(table.n, rng))
         start += table.n
-        witness = factor[0][:, base_learn].mean(axis=1) - factor[0][:, learn].mean(axis=1)
-        heights = witness @ factor[0]
+        witness = factor[:, base_learn].mean(axis=1) - factor[:, learn].mean(axis=1)
+        heights = witness @ factor
         first.append(heights[base_look])
         seconds.append(heights[look])
     return witness_scores(tuple(candidates), np.column_stack(first), seconds)
@@ -148,9 +164,11 @@ def _repeated(kernels: FeatureKernels, candidates: Candidates) -> FeatureKernels
 def _side_by_side(base: Table, others: Candidates, rng: np.random.Generator) -> tuple[Table, Table]:
     """The reference repeated once a candidate, and the candidates next to each other, cut to the same length."""
     rows = min(table.n for table in others.values())
-    parts = [table.values[rng.permutation(table.n)[:rows]] for table in others.values()]
-    offsets = np.arange(len(others) + 1) * base.values.shape[1]
+    parts = [table.part(slice(None), rng.permutation(table.n)[:rows]) for table in others.values()]
+    width = int(base.offsets[-1])
+    offsets = np.arange(len(others) + 1) * width
     flags = np.zeros(len(others), dtype=bool)
-    repeated = np.tile(base.values, (1, len(others)))
+    repeated = base.part(np.tile(np.arange(width), len(others)))
     names = tuple(others)
-    return Table(names, repeated, offsets, flags, {}), Table(names, np.hstack(parts), offsets, flags, {})
+    beside_each_other = namespace(repeated).concat(parts, axis=1)
+    return Table(names, repeated, offsets, flags, {}), Table(names, beside_each_other, offsets, flags, {})

@@ -13,23 +13,31 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
+from kernsift.arrays import Array, beside, dtype_of, in_place, namespace, on_host, to_numpy, wide
+from kernsift.fused import gaussian_mmd
 from kernsift.kernels import FeatureKernels
 from kernsift.tables import InputError, Table
 
-# Elements of one temporary array: a megabyte of doubles, which stays in the cache while a kernel works on it.
-CHUNK = 1 << 17
+# Numbers of one temporary array: a megabyte of doubles, which stays in the cache while a kernel works on it. A device
+# wants more at a time.
+CHUNK, DEVICE_CHUNK = 1 << 17, 1 << 25
 
 Resample = Callable[[float, np.random.Generator], np.ndarray]
 
 
-def mmd_kernel(kernels: FeatureKernels, x: np.ndarray, x2: np.ndarray, y: np.ndarray, y2: np.ndarray) -> np.ndarray:
-    """h(x, x', y, y') of matched value rows (..., p): (..., d)."""
+def mmd_kernel(kernels: FeatureKernels, x: Array, x2: Array, y: Array, y2: Array) -> Array:
+    """h(x, x', y, y') of matched value rows (l, p): (l, d); the rows are spent."""
+    fused = None if kernels.exponents is None else gaussian_mmd(x, x2, y, y2, kernels.exponents)
+    if fused is not None:
+        return fused
     # In this order h is exactly 0 where it should be: when x = y or x' = y', as with three equal rows out of four.
     h = kernels.matched(x, x2)
-    h -= kernels.matched(x, y2)
-    rest = kernels.matched(y, y2)
-    rest -= kernels.matched(x2, y)
+    h -= kernels.matched(x, y2, spend=True)
+    across = kernels.matched(x2, y, spend=True)
+    rest = kernels.matched(y, y2, spend=True)
+    rest -= across
     h += rest
     return h
 
@@ -52,7 +60,7 @@ def hsic_null_ratio(n: int) -> float:
     return (6 * comb(n - 4, 2) / 18 + 4 * (n - 4) / 4 + 1) / comb(n, 4)
 
 
-def pair_weights(pairs: np.ndarray, ends: np.ndarray, total: Any, size: int) -> np.ndarray:
+def pair_weights(pairs: Array, ends: Array, total: Any, size: int) -> Array:
     """Weights c with HSIC = sum over pairs a < b of c_ab K_ab, among `size` rows.
 
     The closed form of Song et al. (2012) read as a linear function of K: `pairs` holds L_ab, `ends` the row sums
@@ -60,42 +68,53 @@ def pair_weights(pairs: np.ndarray, ends: np.ndarray, total: Any, size: int) -> 
     """
     weights = pairs + total / ((size - 1) * (size - 2)) - ends / (size - 2)
     weights *= 2 / (size * (size - 3))
-    return np.asarray(weights)
+    return weights
 
 
-def largest(kernels: FeatureKernels, rows: np.ndarray) -> np.ndarray:
+def largest(kernels: FeatureKernels, rows: Array) -> Array:
     """The largest k(a, a) over the rows (..., B, p), a bound on all |k(a, b)| among them: (..., d)."""
-    parts = [
-        kernels.matched(rows[..., part, :], rows[..., part, :]) for part in batches(rows.shape[-2], rows.shape[-1])
-    ]
-    return np.max([np.abs(part).max(axis=-2) for part in parts], axis=0)
+    xp = namespace(rows)
+    bound = None
+    for part in batches(rows.shape[-2], rows.shape[-1], rows):
+        some = rows[..., part, :]
+        found = xp.max(in_place("abs", kernels.matched(some, some)), axis=-2)
+        bound = found if bound is None else xp.maximum(bound, found)
+    return bound
 
 
-def settle(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """`values` with rounding errors of sums of numbers up to `scale` replaced by 0, in place.
+def settle(values: Array, scale: Array) -> Array:
+    """`values` with rounding errors of sums of numbers up to `scale` replaced by 0.
 
     A feature with one deviating row in a block has the value 0 there. Left as rounding errors, a score made only of
     such values would be compared with a spread as meaningless as itself.
     """
-    values[np.abs(values) <= 1e-14 * scale] = 0.0
-    return values
+    xp = namespace(values)
+    # Sums are in float64 where the device has it; the kernel values themselves may be coarser.
+    tolerance = 1e-14 if dtype_of(values) == np.float64 else 1e-6
+    return xp.where(xp.abs(values) <= tolerance * scale, xp.zeros_like(values), values)
 
 
-def batches(count: int, width: int) -> Iterator[slice]:
-    """Cuts `count` rows of `width` values into runs of at most CHUNK values, at least one row each."""
-    step = max(1, CHUNK // max(width, 1))
+def chunk_of(array: Array) -> int:
+    """Numbers of one temporary array."""
+    return CHUNK if on_host(array) else DEVICE_CHUNK
+
+
+def batches(count: int, width: int, like: Array) -> Iterator[slice]:
+    """Cuts `count` rows of `width` values into runs that suit the library of `like`, at least one row each."""
+    step = max(1, chunk_of(like) // max(width, 1))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
-def _tiles(rows: int, columns: int, width: int, *, upper: bool) -> Iterator[tuple[slice, slice]]:
-    """Cuts the pairs of rows and columns into tiles of at most CHUNK values; `upper`: only those above a diagonal."""
-    tall = max(1, CHUNK // max(columns * width, 1))
+def _tiles(rows: int, columns: int, width: int, like: Array, *, upper: bool) -> Iterator[tuple[slice, slice]]:
+    """Cuts the pairs of rows and columns into tiles that suit `like`; `upper`: only those above a diagonal."""
+    chunk = chunk_of(like)
+    tall = max(1, chunk // max(columns * width, 1))
     for top in range(0, rows, tall):
         high = slice(top, min(top + tall, rows))
-        wide = max(1, CHUNK // ((high.stop - top) * width))
-        for left in range(top if upper else 0, columns, wide):
-            yield high, slice(left, min(left + wide, columns))
+        wide_ = max(1, chunk // ((high.stop - top) * width))
+        for left in range(top if upper else 0, columns, wide_):
+            yield high, slice(left, min(left + wide_, columns))
 
 
 def _above(rows: slice, columns: slice) -> np.ndarray:
@@ -105,20 +124,22 @@ def _above(rows: slice, columns: slice) -> np.ndarray:
 
 def _pair_sum(
     kernels: FeatureKernels,
-    A: np.ndarray,
-    B: np.ndarray,
-    base: np.ndarray,
-    weights: Callable[[slice, slice], np.ndarray] | None = None,
-) -> np.ndarray:
+    A: Array,
+    B: Array,
+    base: Array,
+    weights: Callable[[slice, slice], Array] | None = None,
+) -> Array:
     """Sum of (k(a, b) - base) over all pairs of rows; with weights, of the pairs above the diagonal only."""
-    total = np.zeros(kernels.d)
-    for rows, columns in _tiles(len(A), len(B), A.shape[1], upper=weights is not None):
-        values = kernels.matched(A[rows, None], B[None, columns])
+    xp = namespace(A)
+    total = xp.zeros(kernels.d, dtype=wide(A), device=device(A))
+    for rows, columns in _tiles(A.shape[0], B.shape[0], A.shape[1], A, upper=weights is not None):
+        values = kernels.matched(A[rows, None, :], B[None, columns, :])
         values -= base
         if weights is None:
-            total += values.sum(axis=(0, 1), dtype=float)
+            total += xp.sum(values, axis=(0, 1), dtype=total.dtype)
         else:
-            total += weights(rows, columns).ravel() @ values.reshape(-1, kernels.d)
+            weight = xp.reshape(weights(rows, columns), (-1,))
+            total += weight @ xp.astype(xp.reshape(values, (-1, kernels.d)), weight.dtype, copy=False)
     return total
 
 
@@ -126,46 +147,50 @@ def mmd_ustat(X: Table, Y: Table, kernels: FeatureKernels) -> np.ndarray:
     """The complete unbiased MMD^2 of every feature, in O(n^2 d) time and bounded memory."""
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
-    return complete_mmd_values(X.values, Y.values, kernels)
+    return to_numpy(complete_mmd_values(X.values, Y.values, kernels))
 
 
-def complete_mmd_values(x: np.ndarray, y: np.ndarray, kernels: FeatureKernels) -> np.ndarray:
+def complete_mmd_values(x: Array, y: Array, kernels: FeatureKernels) -> Array:
     """`mmd_ustat` of bare value rows."""
-    n, m = len(x), len(y)
-    base = kernels.matched(x[0], y[0])
-    within = _pair_sum(kernels, x, x, base, _above) * (2 / (n * (n - 1)))
-    within += _pair_sum(kernels, y, y, base, _above) * (2 / (m * (m - 1)))
+    n, m = x.shape[0], y.shape[0]
+    base = kernels.matched(x[0, :], y[0, :])
+
+    def above(rows: slice, columns: slice) -> Array:
+        return beside(_above(rows, columns), x)
+
+    within = _pair_sum(kernels, x, x, base, above) * (2 / (n * (n - 1)))
+    within += _pair_sum(kernels, y, y, base, above) * (2 / (m * (m - 1)))
     within -= _pair_sum(kernels, x, y, base) * (2 / (n * m))
-    return settle(within, np.maximum(largest(kernels, x), largest(kernels, y)))
+    return settle(within, namespace(x).maximum(largest(kernels, x), largest(kernels, y)))
 
 
 def hsic_ustat(X: Table, y: Table, kernels: FeatureKernels, response_kernels: FeatureKernels) -> np.ndarray:
     """The complete unbiased HSIC of every feature with the response, in O(n^2 d) time and bounded memory."""
     require_rows(X, 4, "X")
-    return complete_hsic_values(X.values, y.values, kernels, response_kernels)
+    return to_numpy(complete_hsic_values(X.values, y.values, kernels, response_kernels))
 
 
-def complete_hsic_values(
-    x: np.ndarray, y: np.ndarray, kernels: FeatureKernels, response_kernels: FeatureKernels
-) -> np.ndarray:
+def complete_hsic_values(x: Array, y: Array, kernels: FeatureKernels, response_kernels: FeatureKernels) -> Array:
     """`hsic_ustat` of bare value rows."""
-    n = len(x)
-    base = response_kernels.matched(y[0], y[1])
-    diagonal = response_kernels.matched(y, y)[:, 0] - base
-    sums = np.zeros(n)
-    for rows, columns in _tiles(n, n, y.shape[1], upper=False):
-        sums[rows] += (response_kernels.matched(y[rows, None], y[None, columns])[..., 0] - base).sum(
-            axis=1, dtype=float
-        )
-    sums -= diagonal
-    total = sums.sum()
+    xp, n = namespace(x), x.shape[0]
+    base = response_kernels.matched(y[0, :], y[1, :])
 
-    def weights(rows: slice, columns: slice) -> np.ndarray:
-        pairs = response_kernels.matched(y[rows, None], y[None, columns])[..., 0] - base
-        ends = np.add.outer(sums[rows], sums[columns])
-        return _above(rows, columns) * pair_weights(pairs, ends, total, n)
+    def answers(rows: slice, columns: slice) -> Array:
+        values = response_kernels.matched(y[rows, None, :], y[None, columns, :])
+        values -= base
+        return xp.astype(values[..., 0], wide(y), copy=False)
 
-    values = _pair_sum(kernels, x, x, kernels.matched(x[0], x[1]), weights)
+    sums = base[0] - response_kernels.matched(y, y)[:, 0]
+    sums = xp.astype(sums, wide(y))
+    for rows, columns in _tiles(n, n, y.shape[1], y, upper=False):
+        sums[rows] += xp.sum(answers(rows, columns), axis=1)
+    total = xp.sum(sums)
+
+    def weights(rows: slice, columns: slice) -> Array:
+        ends = sums[rows, None] + sums[None, columns]
+        return beside(_above(rows, columns), x) * pair_weights(answers(rows, columns), ends, total, n)
+
+    values = _pair_sum(kernels, x, x, kernels.matched(x[0, :], x[1, :]), weights)
     return settle(values, largest(kernels, x) * largest(response_kernels, y))
 
 

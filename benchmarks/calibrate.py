@@ -1,0 +1,604 @@
+"""Are the p-values right? A grid of null and mixed settings for every estimator and every test.
+
+    python benchmarks/calibrate.py                        what is not on record yet, then the page
+    python benchmarks/calibrate.py --replicates 50        a quick look (give it another --store and --folder)
+    python benchmarks/calibrate.py --only 'relate block'  stores whose name holds all these words
+    python benchmarks/calibrate.py --page                 docs/calibration.md from the figures at hand
+    python benchmarks/calibrate.py --fresh                forget what is on record: after a change of the library
+
+The scores of a replicate are computed once; every test and every k runs on the same scores. Finished batches of
+replicates go into a store at once, so that a run that was stopped or killed goes on where it was. Seeds come from the
+names of question, setting, rows and estimator and from the number of the replicate, and so do not depend on what else
+is run, in which order, or by how many processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import kstest
+from threadpoolctl import threadpool_limits
+
+import kernsift
+from kernsift import InputError
+from kernsift.inference import TESTS
+from kernsift.kernels import fit_kernels
+from kernsift.scores import DenseCovariance, Scores
+from kernsift.selection import TopK
+from kernsift.statistics import HSIC, MMD, SCREEN
+from kernsift.tables import as_candidates, as_pair, as_xy, stack
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "calibration"
+STORE = ROOT / "build" / "calibration"
+
+D = 12
+KS = (1, D // 3, D - 1)
+LEVELS = (0.05, 0.01)
+ROWS = (30, 100, 1000)
+# Columns of each data set that `screen` compares.
+_WIDTH = 3
+# Which features are true where some are: two of the first block of three and one of the second.
+_TRUE = (0, 1, 3)
+# Resampled score vectors a scale. The default is 10,000; that changes a rate by less than its standard error here (the
+# page has the figures).
+BOOTSTRAP = 1000
+BATCH = 10
+DEFAULT = "complete"
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+Shape = Callable[[np.random.Generator, int, int], np.ndarray]
+
+
+def _normal(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    return rng.standard_normal((n, d))
+
+
+def _equicorrelated(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    return np.sqrt(0.8) * rng.standard_normal((n, 1)) + np.sqrt(0.2) * rng.standard_normal((n, d))
+
+
+def _blocks(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    """Blocks of three columns; within one the correlation is 0.7."""
+    shared = np.repeat(rng.standard_normal((n, -(-d // 3))), 3, axis=1)[:, :d]
+    return np.sqrt(0.7) * shared + np.sqrt(0.3) * rng.standard_normal((n, d))
+
+
+def _heavy(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    return rng.standard_t(2.0, (n, d))
+
+
+def _counts(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    """Columns by turns: Poisson(1), and counts of which four in five are 0."""
+    values = rng.poisson(1.0, (n, d))
+    tied = np.where(rng.random((n, d)) < 0.8, 0, rng.poisson(3.0, (n, d)))
+    return np.where(np.arange(d) % 2, tied, values).astype(float)
+
+
+def _binary(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    return (rng.random((n, d)) < 0.5).astype(float)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How data are drawn.
+
+    Attributes
+    ----------
+    shape : the law of the features.
+    share : of the rows in the second sample or class.
+    sizes : rows of both samples, where they do not follow from n and the share.
+    signals : whether the features of _TRUE are true.
+    classes : whether the response of `relate` is a class.
+    """
+
+    shape: Shape
+    share: float = 0.5
+    sizes: tuple[int, int] | None = None
+    signals: bool = False
+    classes: bool = False
+
+    def rows(self, n: int) -> tuple[int, int]:
+        second = round(self.share * n)
+        return self.sizes or (n - second, second)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "independent": Setting(_normal),
+    "equicorrelated 0.8": Setting(_equicorrelated),
+    "correlated with signals": Setting(_blocks, signals=True),
+    "t(2) tails": Setting(_heavy),
+    "counts and ties": Setting(_counts),
+    "binary": Setting(_binary, classes=True),
+    "95/5": Setting(_normal, share=0.05, classes=True),
+    "50 against 1000": Setting(_normal, sizes=(50, 1000), classes=True),
+}
+# The sizes of the last one leave nothing for n to say.
+_FIXED = 1050
+
+
+class Drawn(NamedTuple):
+    """Data for one call, and which features are true."""
+
+    data: tuple[Any, Any]
+    true: np.ndarray
+    classes: bool
+
+
+def draw(question: str, setting: Setting, n: int, rng: np.random.Generator) -> Drawn:
+    """n rows in all: of both samples, of the table, or of the reference and any one candidate."""
+    true = np.isin(np.arange(D), _TRUE) if setting.signals else np.zeros(D, dtype=bool)
+    # As hard to see with many rows as with few, so that null features are selected, too.
+    signal = 0.4 * np.sqrt(100 / n)
+    one, two = setting.rows(n)
+    if question == "compare":
+        both = setting.shape(rng, one + two, D)
+        both[one:, true] += signal
+        return Drawn((both[:one], both[one:]), true, False)
+    if question == "relate":
+        x = setting.shape(rng, n, D)
+        if setting.classes:
+            return Drawn((x, rng.permutation(np.arange(n) < two).astype(int)), true, True)
+        # Only the true features get some of the response, so their block mates stay null.
+        y = setting.shape(rng, n, 1)[:, 0]
+        x[:, true] += 0.6 * signal * y[:, None]
+        return Drawn((x, y), true, False)
+    tables = [setting.shape(rng, one, _WIDTH)] + [setting.shape(rng, two, _WIDTH) for _ in range(D)]
+    for candidate in np.flatnonzero(true):
+        tables[candidate + 1] += signal
+    return Drawn((tables[0], {f"c{i}": table for i, table in enumerate(tables[1:])}), true, False)
+
+
+# --- estimators -------------------------------------------------------------------------------------------------------
+
+QUESTIONS: Mapping[str, Mapping[str, Callable[..., Scores]]] = {"compare": MMD, "relate": HSIC, "screen": SCREEN}
+
+
+class Variant(NamedTuple):
+    """An estimator with options; `blocks` stands for the block size that gives that many blocks."""
+
+    estimator: str
+    options: Mapping[str, Any] = {}
+    blocks: int | None = None
+
+    def settled(self, n: int) -> dict[str, Any]:
+        """The options for n rows (of the shorter sample)."""
+        return dict(self.options) | ({} if self.blocks is None else {"block_size": n // self.blocks})
+
+
+_DRAWS = (3, 10, 30, 100)
+_BLOCKS = (40, 20, 10, 5, 3)
+VARIANTS: Mapping[str, Variant] = (
+    {name: Variant(name) for name in MMD}
+    | {f"incomplete r={r}": Variant("incomplete", {"r": float(r)}) for r in _DRAWS}
+    | {f"block n/{count}": Variant("block", blocks=count) for count in _BLOCKS}
+)
+
+
+def score(question: str, variant: Variant, drawn: Drawn, rng: np.random.Generator) -> Scores:
+    """The scores that `compare`, `relate` or `screen` would compute with the default kernel and bandwidth."""
+    statistic = QUESTIONS[question][variant.estimator]
+    options: dict[str, Any] = {"adaptive": True} if variant.estimator in ("complete", "cross") else {}
+    if question == "compare":
+        one, two = as_pair(*drawn.data)
+        kernels = fit_kernels(stack([one, two]), "gaussian", "median", rng=rng)
+        scores = statistic(one, two, kernels, rng=rng, **options, **variant.settled(min(one.n, two.n)))
+    elif question == "relate":
+        table, target = as_xy(*drawn.data, response="category" if drawn.classes else "numeric")
+        fitted = (fit_kernels(part, "gaussian", "median", rng=rng) for part in (table, target))
+        scores = statistic(table, target, *fitted, rng=rng, **options, **variant.settled(table.n))
+    else:
+        base, others = as_candidates(*drawn.data)
+        kernels = fit_kernels(stack([base, *others.values()]), "gaussian", "median", rng=rng)
+        least = min(base.n, *(other.n for other in others.values()))
+        scores = statistic(base, others, kernels, rng=rng, **options, **variant.settled(least))
+    # Several tests ask for the same columns; here all of them are computed once.
+    return Scores(scores.names, scores.estimate, DenseCovariance(scores.cov.columns(np.arange(len(scores)))))
+
+
+# --- one replicate ----------------------------------------------------------------------------------------------------
+
+
+class Store(NamedTuple):
+    """One file of replicates."""
+
+    question: str
+    variant: str
+    setting: str
+    n: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.question} {self.variant} {self.setting} n={self.n}"
+
+    @property
+    def file(self) -> str:
+        kept = (sign if sign.isalnum() else "-" for sign in self.name)
+        return "".join(kept) + ".jsonl"
+
+    def generator(self, replicate: int, *parts: str) -> np.random.Generator:
+        """Data depend on question, setting and rows alone: every estimator sees the same."""
+        names = (self.question, self.setting, str(self.n), *parts)
+        key = [zlib.crc32(name.encode()) for name in names]
+        return np.random.default_rng(np.random.SeedSequence(0, spawn_key=(*key, replicate)))
+
+
+# Selected null features, those rejected at each level, and the p-value of one of them chosen at random.
+Count = tuple[int, int, int, float | None]
+# For each test, for each k; None where the test was left out of this replicate.
+Replicate = dict[str, list[Count] | None]
+
+
+def replicate(store: Store, number: int, tests: Iterable[str]) -> Replicate:
+    """All tests and all k on the scores of one draw."""
+    drawn = draw(store.question, SETTINGS[store.setting], store.n, store.generator(number, "data"))
+    scores = score(store.question, VARIANTS[store.variant], drawn, store.generator(number, store.variant))
+    return {test: [_count(store, number, test, scores, drawn.true, k) for k in KS] for test in tests}
+
+
+def _count(store: Store, number: int, test: str, scores: Scores, true: np.ndarray, k: int) -> Count:
+    rng = store.generator(number, store.variant, test, str(k))
+    rule = TopK(k)
+    selected = rule.select(scores.estimate)
+    options = {"replicates": BOOTSTRAP} if test == "multiscale" else {}
+    pvalues = TESTS[test](scores, rule, selected, rng=rng, **options).pvalues[~true[selected]]
+    rejected = [int((pvalues <= level).sum()) for level in LEVELS]
+    return len(pvalues), *rejected, round(float(rng.choice(pvalues)), 6) if len(pvalues) else None
+
+
+class Batch(NamedTuple):
+    store: Store
+    number: int
+    tests: tuple[str, ...]
+
+
+def run_batch(batch: Batch) -> tuple[Batch, list[Replicate] | str]:
+    """The replicates of a batch, or why the library refuses such data."""
+    first = batch.number * BATCH
+    try:
+        return batch, [replicate(batch.store, number, batch.tests) for number in range(first, first + BATCH)]
+    except InputError as error:
+        return batch, str(error)
+
+
+# --- what is on record ------------------------------------------------------------------------------------------------
+
+
+class Record:
+    """The finished batches of one store: a line each, with a checksum, so that half a line is seen and run again."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store, self.path = store, folder / store.file
+        self.batches: dict[int, list[Replicate]] = {}
+        self.refused: str | None = None
+        self.whole = True
+        if self.path.exists():
+            content = self.path.read_bytes()
+            self.whole = content.endswith(b"\n")
+            for line in content.splitlines():
+                self._read(line)
+
+    def _read(self, line: bytes) -> None:
+        checksum, _, body = line.partition(b" ")
+        if checksum != _checksum(body):
+            return
+        found = json.loads(body)
+        if found["made"] != _made_with():
+            return
+        if "refused" in found:
+            self.refused = found["refused"]
+        else:
+            # A batch may come twice, the second time with more tests.
+            known = self.batches.get(found["batch"], [{}] * BATCH)
+            self.batches[found["batch"]] = [old | new for old, new in zip(known, found["replicates"], strict=True)]
+
+    def missing(self, wanted: Mapping[str, int]) -> Iterator[Batch]:
+        """The batches still to run, where `wanted` says how many replicates each test gets."""
+        if self.refused is not None:
+            return
+        for number in range(-(-max(wanted.values()) // BATCH)):
+            have = self.batches[number][0] if number in self.batches else {}
+            tests = tuple(test for test, count in wanted.items() if number * BATCH < count and test not in have)
+            if tests:
+                yield Batch(self.store, number, tests)
+
+    def add(self, batch: Batch, done: list[Replicate] | str) -> None:
+        about = {"refused": done} if isinstance(done, str) else {"batch": batch.number, "replicates": done}
+        body = json.dumps({"made": _made_with()} | about, separators=(",", ":")).encode()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            file.write((b"" if self.whole else b"\n") + _checksum(body) + b" " + body + b"\n")
+        self.whole = True
+        self._read(_checksum(body) + b" " + body)
+
+    def counts(self, test: str, place: int) -> list[Count]:
+        found = [made.get(test) for number in sorted(self.batches) for made in self.batches[number]]
+        return [counts[place] for counts in found if counts is not None]
+
+
+def _checksum(body: bytes) -> bytes:
+    return f"{zlib.crc32(body):08x}".encode()
+
+
+def _made_with() -> str:
+    """What decides the numbers besides the names: replicates of another grid or version are not mixed in."""
+    return f"{kernsift.__version__} d={D} B={BOOTSTRAP}"
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the grid: error rates among selected null features with their standard errors, and KS distances.
+
+    `counted` replicates had a selected null feature. `ks` is the distance of their p-values from uniform, `excess` the
+    one-sided one: how far the share of p-values below a point is above that point, at most.
+    """
+
+    question: str
+    estimator: str
+    test: str
+    setting: str
+    n: int
+    k: int
+    replicates: int
+    counted: int
+    rate: float
+    error: float
+    rate01: float
+    error01: float
+    ks: float
+    ks_p: float
+    excess: float
+    excess_p: float
+    date: str
+    refused: str = ""
+
+    @property
+    def above(self) -> float:
+        """Standard errors above 0.05."""
+        return (self.rate - 0.05) / self.error if self.error > 0 else (0.0 if not self.rate > 0.05 else np.inf)
+
+
+def share(hits: np.ndarray, among: np.ndarray) -> tuple[float, float]:
+    """The share of hits, and its standard error with replicates as clusters: features of one replicate go together."""
+    total = among.sum()
+    if total == 0:
+        return float("nan"), float("nan")
+    rate = hits.sum() / total
+    clusters = int((among > 0).sum())
+    error = np.sqrt(((hits - rate * among) ** 2).sum() * clusters / max(clusters - 1, 1)) / total
+    return float(rate), float(error)
+
+
+def cells_of(record: Record) -> list[Cell]:
+    """The cells of a store, one for each test and k."""
+    store, today = record.store, date.today().isoformat()
+    found = []
+    for test in TESTS:
+        for place, k in enumerate(KS):
+            where = (store.question, store.variant, test, store.setting, store.n, k)
+            counts = record.counts(test, place)
+            if record.refused is not None:
+                blank = [float("nan")] * 8
+                found.append(Cell(*where, 0, 0, *blank, today, record.refused))
+                continue
+            if not counts:
+                continue
+            among, hits, hits01 = np.array([count[:3] for count in counts]).T
+            single = np.array([count[3] for count in counts if count[3] is not None])
+            distances = [float("nan")] * 4
+            if len(single):
+                tests = [kstest(single, "uniform", alternative=side) for side in ("two-sided", "greater")]
+                distances = [float(value) for found_one in tests for value in (found_one.statistic, found_one.pvalue)]
+            rates = (*share(hits, among), *share(hits01, among))
+            found.append(Cell(*where, len(counts), len(single), *rates, *distances, today))
+    return found
+
+
+_FIELDS = tuple(Cell.__dataclass_fields__)
+
+
+def read_cells(path: Path) -> list[Cell]:
+    if not path.exists():
+        return []
+    types = {"n": int, "k": int, "replicates": int, "counted": int}
+    text = {"question", "estimator", "test", "setting", "date", "refused"}
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Cell(**{name: value if name in text else types.get(name, float)(value) for name, value in line.items()})
+            for line in csv.DictReader(file)
+        ]
+
+
+def write_cells(path: Path, cells: Sequence[Cell]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_FIELDS)
+        for cell in cells:
+            values = (getattr(cell, name) for name in _FIELDS)
+            writer.writerow([f"{value:.5g}" if isinstance(value, float) else value for value in values])
+    part.replace(path)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def stores() -> list[Store]:
+    """The grid, and where the bounds of the warnings come from: estimators with options, independent features."""
+    grid = [
+        Store(question, variant, setting, n)
+        for question, statistics in QUESTIONS.items()
+        for variant in statistics
+        for setting, how in SETTINGS.items()
+        for n in (ROWS if how.sizes is None else (_FIXED,))
+    ]
+    bounds = [
+        Store(question, name, setting, n)
+        for question in ("compare", "relate")
+        for name, variant in VARIANTS.items()
+        if variant.options or variant.blocks
+        for setting in ("independent", "t(2) tails")
+        for n in ROWS
+        if variant.blocks is None or _block_fits(question, n, variant.blocks)
+    ]
+    return grid + bounds
+
+
+def _block_fits(question: str, n: int, blocks: int) -> bool:
+    return n // 2 // blocks >= 2 if question == "compare" else n // blocks >= 4
+
+
+def wanted(store: Store, replicates: int | None) -> dict[str, int]:
+    """How many replicates each test gets. The default estimator has the most, the bootstrap, which is slow, fewer."""
+    most = replicates if replicates is not None else 1000 if store.variant == DEFAULT else 300
+    return {test: min(most, 300) if test == "multiscale" else most for test in TESTS}
+
+
+def unsettled(record: Record) -> bool:
+    """Whether the default combination has a cell that chance alone may have put near the limit of three errors."""
+    return record.store.variant == DEFAULT and any(
+        cell.test == "exact" and cell.above > 2.0 for cell in cells_of(record)
+    )
+
+
+_SETTLED = 4
+
+
+def run(chosen: Sequence[Store], replicates: int | None, workers: int, store: Path, folder: Path) -> None:
+    """Run what is missing, and put the figures of each finished store on record."""
+    threadpool_limits(1)  # one thread a process: the processes share the cores between them
+    pool = Pool(workers, threadpool_limits, (1,)) if workers > 1 else None
+    spread: Callable[..., Iterable[Any]] = pool.imap_unordered if pool else map
+    try:
+        _rounds(chosen, replicates, store, folder, spread, again=False)
+        if replicates is None:
+            _rounds(chosen, replicates, store, folder, spread, again=True)
+    finally:
+        if pool:
+            pool.terminate()
+
+
+def _rounds(
+    chosen: Sequence[Store],
+    replicates: int | None,
+    store: Path,
+    folder: Path,
+    spread: Callable[..., Iterable[Any]],
+    again: bool,
+) -> None:
+    """All missing batches; `again`: more of them for the default estimator where a cell is near the limit."""
+    records = {one: Record(one, store) for one in chosen}
+    plans = {one: wanted(one, replicates) for one in chosen}
+    if again:
+        chosen = [one for one in chosen if unsettled(records[one])]
+        plans = {
+            one: {test: count * (_SETTLED if test != "multiscale" else 1) for test, count in plans[one].items()}
+            for one in chosen
+        }
+    batches = [batch for one in chosen for batch in records[one].missing(plans[one])]
+    left = {one: sum(batch.store == one for batch in batches) for one in chosen}
+    start, finished = time.monotonic(), []
+    for one in chosen:
+        if not left[one]:
+            finished.append(one)
+    for done, (batch, found) in enumerate(spread(run_batch, batches), start=1):
+        one = batch.store
+        if records[one].refused is None:
+            records[one].add(batch, found)
+        left[one] -= 1
+        if left[one] == 0:
+            finished.append(one)
+            spent = time.monotonic() - start
+            rest = spent / done * (len(batches) - done)
+            print(f"{one.name}: {_said(records[one])} | {spent:.0f} s, about {rest:.0f} s left", flush=True)
+        if left[one] == 0 and len(finished) % 20 == 0:
+            _keep(folder, records, finished)
+    _keep(folder, records, finished)
+
+
+def _said(record: Record) -> str:
+    if record.refused is not None:
+        return f"refused ({record.refused})"
+    shown = [cell for cell in cells_of(record) if cell.test in ("exact", "naive")]
+    return "  ".join(f"{cell.test} k={cell.k} {cell.rate:.3f}±{cell.error:.3f}" for cell in shown)
+
+
+def _keep(folder: Path, records: Mapping[Store, Record], finished: Iterable[Store]) -> None:
+    """Put the figures of finished stores into the table of their question, in place of older ones."""
+    order = {one: place for place, one in enumerate(stores())}
+    for question in QUESTIONS:
+        path = folder / f"{question}.csv"
+        mine = [one for one in finished if one.question == question]
+        if not mine:
+            continue
+        new = [cell for one in mine for cell in cells_of(records[one])]
+        replaced = {(one.variant, one.setting, one.n) for one in mine}
+        kept = {_bare(cell): cell for cell in read_cells(path)}
+        cells = [cell for cell in kept.values() if (cell.estimator, cell.setting, cell.n) not in replaced]
+        # Figures that did not change keep their date.
+        cells += [kept[_bare(cell)] if _bare(cell) in kept and _same(cell, kept[_bare(cell)]) else cell for cell in new]
+        place = {(one.variant, one.setting, one.n): order[one] for one in order if one.question == question}
+        cells.sort(key=lambda cell: place.get((cell.estimator, cell.setting, cell.n), len(order)))
+        write_cells(path, cells)
+
+
+def _bare(cell: Cell) -> tuple[Any, ...]:
+    return cell.estimator, cell.test, cell.setting, cell.n, cell.k
+
+
+def _same(new: Cell, old: Cell) -> bool:
+    return new.replicates == old.replicates and f"{new.rate:.5g} {new.ks:.5g}" == f"{old.rate:.5g} {old.ks:.5g}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure error rates under the null, and write docs/calibration.md.")
+    parser.add_argument("--replicates", type=int, help="replicates of every store, instead of each one's own number")
+    parser.add_argument("--only", default="", help="only stores whose name holds all these words (comma: or)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--page", action="store_true", help="only write the page, from the figures at hand")
+    parser.add_argument("--fresh", action="store_true", help="forget the replicates on record")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the tables and pictures go")
+    parser.add_argument("--store", type=Path, default=STORE, help="where the replicates are kept")
+    given = parser.parse_args(arguments)
+    chosen = [
+        one
+        for one in stores()
+        if any(all(word in one.name for word in words.split()) for words in given.only.split(","))
+    ]
+    if not chosen:
+        parser.error(f"--only: no store is called like {given.only!r}")
+    if not given.page:
+        if given.fresh:
+            for one in chosen:
+                (given.store / one.file).unlink(missing_ok=True)
+        try:
+            run(chosen, given.replicates, given.workers, given.store, given.folder)
+        except KeyboardInterrupt:
+            print("\nStopped; the same command goes on from here.", file=sys.stderr)
+            return 130
+    from calibrate_page import write_page
+
+    print(f"{write_page(given.folder)}: written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

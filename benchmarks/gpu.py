@@ -1,0 +1,529 @@
+"""On one GPU: the same answers as NumPy, then how long, beside what the device can do.
+
+    PYTHONPATH=src python benchmarks/gpu.py                      everything, on cuda, at full size
+    PYTHONPATH=src python benchmarks/gpu.py check                only the agreement with NumPy
+    PYTHONPATH=src python benchmarks/gpu.py ceilings calls       only the times
+    PYTHONPATH=src python benchmarks/gpu.py --device cpu --rows 2000 --features 50      to try the script
+
+Needs torch; CuPy's arrays are checked too where CuPy is there. No network. With $OUT (or --out) set, gpu.json and the
+profiles go there. Times are medians of synchronised calls after a warm-up; ceilings are timed with CUDA events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+NEEDED = ("numpy", "torch", "scipy", "narwhals", "array_api_compat", "threadpoolctl", "kernsift")
+HERE = Path(__file__).resolve().parent
+
+
+def stop_if_missing() -> None:
+    """Name everything that is missing at once: a lent machine should not be asked twice."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        sys.exit(
+            f"missing here: {', '.join(missing)}. kernsift needs PYTHONPATH=src; the others can be brought along: "
+            "pip install --target some/folder NAME where there is a network, and that folder on PYTHONPATH here."
+        )
+
+
+stop_if_missing()
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from measure import commit  # noqa: E402
+
+import kernsift.select  # noqa: E402
+from kernsift.door import Door  # noqa: E402
+from kernsift.kernels import KERNELS  # noqa: E402
+from kernsift.select import compare, relate, screen  # noqa: E402
+from kernsift.statistics import HSIC, MMD, SCREEN  # noqa: E402
+from kernsift.tables import InputError  # noqa: E402
+
+
+def cupy_here() -> Any:
+    """CuPy, where it is installed and finds a device."""
+    with suppress(Exception):
+        cupy = importlib.import_module("cupy")
+        if cupy.cuda.runtime.getDeviceCount():
+            return cupy
+    return None
+
+
+def wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def wall(call: Callable[[], object], device: str) -> float:
+    """Seconds of one call, with everything that it started finished."""
+    wait(device)
+    start = time.perf_counter()
+    call()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def on_device(call: Callable[[], object], device: str, repeats: int = 20) -> float:
+    """Median seconds of a call that only starts kernels, by CUDA events."""
+    for _ in range(3):
+        call()
+    if not device.startswith("cuda"):
+        return statistics.median(wall(call, device) for _ in range(3))
+    pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(repeats)]
+    for first, last in pairs:
+        first.record()
+        call()
+        last.record()
+    torch.cuda.synchronize()
+    return statistics.median(first.elapsed_time(last) for first, last in pairs) / 1e3
+
+
+# --- the same answers as NumPy ----------------------------------------------------------------------------------------
+
+TOLERANCE = {"float64": 1e-6, "float32": 1e-3}
+
+
+def questions(rng: np.random.Generator, dtype: str, tied: bool) -> dict[str, tuple[Any, ...]]:
+    """Fresh small data for each question; tied values where the kernel asks for equality."""
+
+    scale = rng.uniform(0.5, 3.0, 12)
+
+    def sample(n: int, shift: float = 0.0, columns: int = 12) -> np.ndarray:
+        values = rng.normal(size=(n, columns)) * scale[:columns]
+        values[:, :4] += shift
+        return (np.round(values) if tied else values).astype(dtype)
+
+    X, y = sample(240), rng.normal(size=240)
+    y += X[:, 0] + np.abs(X[:, 1])
+    # Two columns, so that whole rows are equal now and then where values are tied.
+    candidates = {name: sample(90, 0.2 * number, 2) for number, name in enumerate("abcdefgh")}
+    return {
+        "compare": (sample(130), sample(110, 0.6)),
+        "relate": (X, (np.round(y) if tied else y).astype(dtype)),
+        "screen": (sample(100, 0.0, 2), candidates),
+    }
+
+
+def moved(data: Any, move: Callable[[np.ndarray], Any]) -> Any:
+    return {name: move(part) for name, part in data.items()} if isinstance(data, Mapping) else move(data)
+
+
+def combinations() -> Iterator[tuple[str, str, str, str]]:
+    """Every question with every estimator and kernel; both bandwidths where the estimator can adapt."""
+    for question, known in (("compare", MMD), ("relate", HSIC), ("screen", SCREEN)):
+        for estimator in known:
+            for kernel in KERNELS:
+                yield question, estimator, kernel, "auto"
+                if estimator in ("complete", "cross") and kernel == "gaussian":
+                    yield question, estimator, kernel, "median"
+
+
+def disagreement(here: np.ndarray, there: np.ndarray) -> float:
+    """The largest difference, relative to the score, or to the scores' root mean square where one is close to 0."""
+    size = np.maximum(np.abs(there), np.sqrt(np.mean(there**2)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.where(here == there, 0.0, np.abs(here - there) / size).max())
+
+
+def check(library: str, move: Callable[[np.ndarray], Any], seed: int) -> list[dict[str, Any]]:
+    """NumPy and the other library on the same data with the same seed."""
+    ask = {"compare": compare, "relate": relate, "screen": screen}
+    rows = []
+    for dtype, tolerance in TOLERANCE.items():
+        for number, (question, estimator, kernel, bandwidth) in enumerate(combinations()):
+            rng = np.random.default_rng([seed, number])
+            data = questions(rng, dtype, tied=kernel == "delta")[question]
+            options = {"estimator": estimator, "kernel": kernel, "bandwidth": bandwidth, "k": 4, "random_state": number}
+            name = f"{library} {dtype} {question} {estimator} {kernel} {bandwidth}"
+            try:
+                there = ask[question](*data, **options)
+            except InputError:
+                continue  # not a combination that exists
+            try:
+                here = ask[question](*(moved(part, move) for part in data), **options)
+            except Exception as problem:  # any failure is a finding, and the others still count
+                rows.append({"name": name, "agrees": False, "why": f"{type(problem).__name__}: {problem}"})
+                continue
+            off = disagreement(np.asarray(here.scores), there.scores)
+            same = set(here.selected.tolist()) == set(there.selected.tolist())
+            ordered = np.sort(there.scores)[::-1]
+            gap = f", other features selected; the gap at the cut is {ordered[3] - ordered[4]:.1e}"
+            why = f"scores differ by {off:.1e}" + ("" if same else gap)
+            finite = off if np.isfinite(off) else None
+            rows.append({"name": name, "agrees": bool(off <= tolerance) and same, "why": why, "difference": finite})
+    return rows
+
+
+def check_all(device: str, seed: int) -> list[dict[str, Any]]:
+    rows = check("torch", lambda values: torch.as_tensor(values, device=device), seed)
+    cupy = cupy_here() if device.startswith("cuda") else None
+    if cupy is None:
+        print("CuPy is not here, or has no device: its arrays are not checked.")
+    else:
+        rows += check("cupy", cupy.asarray, seed)
+    for library in ("torch", "cupy"):
+        for dtype in TOLERANCE:
+            own = [row for row in rows if row["name"].startswith(f"{library} {dtype}")]
+            if own:
+                worst = max(own, key=lambda row: np.inf if row.get("difference") is None else row["difference"])
+                agree = sum(row["agrees"] for row in own)
+                print(f"{library} {dtype}: {agree} of {len(own)} agree; largest: {worst['name']}: {worst['why']}")
+    for row in rows:
+        if not row["agrees"]:
+            print(f"DISAGREES: {row['name']}: {row['why']}")
+    return rows
+
+
+# --- what the device can do -------------------------------------------------------------------------------------------
+
+
+def ceilings(device: str) -> list[dict[str, Any]]:
+    """Copy, gather, exp, sorts and matrix products, on random numbers and at sizes that no cache holds."""
+    big = device.startswith("cuda")
+    amounts = [
+        *_moving(device, 2**29 if big else 2**22, 30_000 if big else 500),
+        *_products(device, 8192 if big else 512),
+    ]
+    found = [{"name": name, "rate": amount / seconds, "unit": unit} for name, amount, seconds, unit in amounts]
+    if big:
+        rate = chained_exp(device)
+        if rate is None:
+            print("exp in registers: neither CuPy nor torch's jiterator could build the kernel; left out.")
+        else:
+            found.append({"name": "exp float32, in registers", "rate": rate, "unit": "Gexp/s"})
+    for row in found:
+        print(f"{row['name']:<32} {row['rate']:>10.3g} {row['unit']}", flush=True)
+    return found
+
+
+Amount = tuple[str, float, float, str]
+
+
+def _moving(device: str, length: int, width: int) -> Iterator[Amount]:
+    """What memory is the limit of: name, amount, seconds, unit."""
+    values = torch.rand(length, device=device)
+    out = torch.empty_like(values)
+    yield "copy, read + written", 8e-12 * length, on_device(lambda: out.copy_(values), device), "TB/s"
+    yield "exp float32, from memory", 1e-9 * length, on_device(lambda: torch.exp(values, out=out), device), "Gexp/s"
+    height = length // width
+    table, target = (flat[: height * width].view(height, width) for flat in (values, out))
+    rows = torch.randint(height, (height,), device=device)
+    gather = on_device(lambda: torch.index_select(table, 0, rows, out=target), device)
+    yield "rows gathered, read + written", 8e-12 * height * width, gather, "TB/s"
+    columns = values[: length // 8].view(64, -1)
+    yield "columns sorted", 1e-9 * columns.numel(), on_device(lambda: torch.sort(columns, dim=1), device), "Gvalues/s"
+
+
+def _products(device: str, side: int) -> Iterator[Amount]:
+    """What matrix units are the limit of."""
+    a, b = (torch.rand((side, side), device=device) for _ in range(2))
+    before = torch.get_float32_matmul_precision()
+    for name, precision in (("float32", "highest"), ("TF32", "high")):
+        if name == "float32" or device.startswith("cuda"):
+            torch.set_float32_matmul_precision(precision)
+            yield f"matrix product {name}", 2e-12 * side**3, on_device(lambda: a @ b, device), "TFLOP/s"
+    torch.set_float32_matmul_precision(before)
+
+
+def chained_exp(device: str, chain: int = 64, length: int = 2**26) -> float | None:
+    """exp a nanosecond where each value read goes through many, so that arithmetic is the limit and memory is not."""
+    values = torch.rand(length, device=device)
+    body = f"for (int i = 0; i < {chain}; ++i) v = expf(-v);"
+    with suppress(Exception):
+        cupy = importlib.import_module("cupy")
+        kernel = cupy.ElementwiseKernel("float32 x", "float32 y", f"float v = x; {body} y = v;", "chained_exp")
+        given, out = cupy.from_dlpack(values), cupy.empty(length, dtype="float32")
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            return 1e-9 * chain * length / on_device(lambda: kernel(given, out), device)
+    with suppress(Exception):
+        text = f"template <typename T> T chained(T v) {{ {body} return v; }}"
+        jitted = torch.cuda.jiterator._create_jit_fn(text)
+        return 1e-9 * chain * length / on_device(lambda: jitted(values), device)
+    return None
+
+
+# --- the calls --------------------------------------------------------------------------------------------------------
+
+
+class Stages:
+    """How long the parts of a call take, synchronised at each; a call under this is slower than one without."""
+
+    def __init__(self, device: str, extra: Sequence[str] = ()) -> None:
+        self.device, self.extra = device, extra
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            wait(self.device)
+            start = time.perf_counter()
+            answer = function(*args, **options)
+            wait(self.device)
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            return answer
+
+        return call
+
+    @contextmanager
+    def watching(self) -> Iterator[Stages]:
+        """Put a clock round the steps of `compare`, and round whatever else was asked for as module:function."""
+        steps = {"reading": (kernsift.select, "as_pair"), "stacking": (kernsift.select, "stack")}
+        steps |= {"bandwidths": (kernsift.select, "fit_kernels"), "selection and test": (Door, "answer")}
+        for text in self.extra:
+            module, _, name = text.partition(":")
+            steps[text] = (importlib.import_module(module), name)
+        steps = {name: place for name, place in steps.items() if hasattr(*place)}
+        kept = {name: getattr(*place) for name, place in steps.items()}
+        begin = Door.__init__
+
+        def opened(door: Door, *args: Any, **options: Any) -> None:
+            begin(door, *args, **options)
+            door.statistic = self.timed("scores", door.statistic)
+
+        try:
+            Door.__init__ = opened  # type: ignore[method-assign]
+            for name, place in steps.items():
+                setattr(*place, self.timed(name, kept[name]))
+            yield self
+        finally:
+            Door.__init__ = begin  # type: ignore[method-assign]
+            for name, place in steps.items():
+                setattr(*place, kept[name])
+
+
+# Words in the names of kernels and operations, in the order in which they are looked for.
+_KINDS = {
+    "matrix products": ("gemm", "cutlass", "cublas", "mm", "dot", "einsum"),
+    "sorting": ("sort", "radix", "searchsorted", "bucketize", "kthvalue", "topk"),
+    "counting": ("histogram", "bincount", "unique", "scan", "cumsum"),
+    "gathering": ("index", "gather", "scatter", "take"),
+    "copies": ("copy", "memcpy", "memset", "cat", "fill"),
+    "sums": ("reduce", "sum", "mean", "norm", "var"),
+    "elementwise": ("elementwise", "vectorized", "exp", "mul", "add", "sub", "div"),
+}
+
+
+def kind_of(name: str) -> str:
+    lowered = name.lower()
+    return next((kind for kind, words in _KINDS.items() if any(word in lowered for word in words)), "other")
+
+
+def profile(call: Callable[[], object], device: str, path: Path | None) -> dict[str, float]:
+    """Seconds of device work by kind; the whole list goes into a file."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    on_gpu = device.startswith("cuda")
+    if on_gpu:
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as found:
+        call()
+        wait(device)
+    averages = found.key_averages()
+    if path:
+        order = "self_cuda_time_total" if on_gpu else "self_cpu_time_total"
+        path.write_text(averages.table(sort_by=order, row_limit=60, max_name_column_width=90), encoding="utf-8")
+    seconds: dict[str, float] = {}
+    for event in averages:
+        own = event.device_type == torch.autograd.DeviceType.CUDA
+        if own == on_gpu:
+            took = getattr(event, "self_device_time_total", 0.0) if on_gpu else event.self_cpu_time_total
+            kind = kind_of(event.key)
+            seconds[kind] = seconds.get(kind, 0.0) + took / 1e6
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+def limits(name: str, rows: int, features: int, r: int, rates: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Seconds that a call needs at least, by what it cannot do without: each input read once, and each exp."""
+    found = []
+    if "copy, read + written" in rates:
+        found.append(("input read once", 4e-12 * rows * features / rates["copy, read + written"]))
+    if name.startswith("incomplete"):
+        draws = r * (rows // 2)
+        if "rows gathered, read + written" in rates:
+            found.append(("4 values a draw read", 16e-12 * draws * features / rates["rows gathered, read + written"]))
+        for kind in ("exp float32, from memory", "exp float32, in registers"):
+            if kind in rates:
+                found.append((kind.replace("float32, ", ""), 4e-9 * draws * features / rates[kind]))
+    return found
+
+
+def calls(options: argparse.Namespace, rates: Mapping[str, float], out: Path | None) -> list[dict[str, Any]]:
+    device, n, d = options.device, options.rows, options.features
+    make = torch.Generator(device=device).manual_seed(options.seed % 2**31)
+    X, Y = (torch.randn((n // 2, d), device=device, dtype=torch.float32, generator=make) for _ in range(2))
+    if options.data == "counts":  # a table of expression: small counts, most of them 0, on a logarithmic scale
+        for part in (X, Y):
+            part.sub_(0.5).exp_().floor_().log1p_()
+    Y[:, : max(1, d // 600)] += 0.1
+    full = (n, d) == (100_000, 30_000)
+    todo = {
+        "complete": ({}, 1.6 if full else None),
+        "incomplete": ({"estimator": "incomplete", "r": options.r}, 1.0 if full and options.r == 10 else None),
+    }
+    rows = []
+    for name, (settings, most) in todo.items():
+        if name in options.calls:
+            rows.append(timed_call(f"{name} + exact", X, Y, settings, most, options, rates, out))
+    return rows
+
+
+def timed_call(
+    name: str,
+    X: Any,
+    Y: Any,
+    settings: dict[str, Any],
+    most: float | None,
+    options: argparse.Namespace,
+    rates: Mapping[str, float],
+    out: Path | None,
+) -> dict[str, Any]:
+    device, n, d = options.device, options.rows, options.features
+    on_gpu = device.startswith("cuda")
+
+    def call() -> object:
+        return compare(X, Y, k=min(options.kept, d), random_state=0, **settings)
+
+    first = wall(call, device)
+    before = torch.cuda.memory_allocated() if on_gpu else 0
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    times = [wall(call, device) for _ in range(1 if first > 60 else options.repeats)]
+    peak = (torch.cuda.max_memory_allocated() - before) / 1e9 if on_gpu else None
+    with Stages(device, options.stage).watching() as stages:
+        whole = wall(call, device)
+    kinds = profile(call, device, out / f"profile_{name.split()[0]}.txt" if out else None)
+    seconds = statistics.median(times)
+    least = limits(name, n, d, options.r, rates)
+    return {
+        "name": f"compare {name}, n={n:,} d={d:,} float32 {options.data}",
+        "seconds": seconds,
+        "times": times,
+        "first": first,
+        "most": most,
+        "peak_gb": peak,
+        "stages": [
+            *({"name": stage, "seconds": took} for stage, took in stages.seconds.items()),
+            {"name": "all, with clocks", "seconds": whole},
+        ],
+        "device_work": [{"name": kind, "seconds": took} for kind, took in kinds.items()],
+        "limits": [{"name": limit, "seconds": took, "share": took / seconds} for limit, took in least],
+    }
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+def version() -> str:
+    """The package's version, also where its sources are only on the path."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    with suppress(PackageNotFoundError):
+        return installed("kernsift")
+    import tomllib
+
+    return str(tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
+def machine(device: str) -> dict[str, Any]:
+    found = {
+        "device": torch.cuda.get_device_name() if device.startswith("cuda") else "CPU",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+    }
+    cupy = cupy_here() if device.startswith("cuda") else None
+    return found | ({"cupy": cupy.__version__} if cupy else {})
+
+
+def summary(run: Mapping[str, Any]) -> str:
+    """The short table that comes last."""
+    lines = [", ".join(f"{name} {value}" for name, value in run["machine"].items())]
+    if run["checks"]:
+        agree = sum(row["agrees"] for row in run["checks"])
+        lines.append(f"agreement with NumPy: {agree} of {len(run['checks'])}")
+    lines += [f"{row['name']:<32} {row['rate']:>10.3g} {row['unit']}" for row in run["ceilings"]]
+    for row in run["calls"]:
+        goal = "" if row["most"] is None else f"  (<= {row['most']:g} s: {_verdict(row)})"
+        peak = "" if row["peak_gb"] is None else f", {row['peak_gb']:.1f} GB beyond the input"
+        spread = f"{min(row['times']):.3f} to {max(row['times']):.3f}, first {row['first']:.3f}"
+        lines.append(f"{row['name']}: {row['seconds']:.3f} s{goal}; {spread}{peak}")
+        for title, part in (("stages", "stages"), ("device work", "device_work")):
+            lines.append(f"  {title}: " + ", ".join(f"{x['name']} {x['seconds']:.3f}" for x in row[part]))
+        least = (f"{x['name']} {x['seconds']:.4f} s = {x['share']:.1%}" for x in row["limits"])
+        lines.append("  least by: " + "; ".join(least))
+    return "\n".join(lines)
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    return "reached" if row["seconds"] <= row["most"] else "MISSED"
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = ("check", "ceilings", "calls")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(known)}; all by default")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rows", type=int, default=100_000, help="of both samples together")
+    parser.add_argument("--features", type=int, default=30_000)
+    parser.add_argument("--kept", type=int, default=100)
+    parser.add_argument("--r", type=int, default=10, help="draws a row of the incomplete estimator")
+    parser.add_argument("--calls", nargs="+", default=["complete", "incomplete"], choices=["complete", "incomplete"])
+    parser.add_argument("--data", default="normal", choices=["normal", "counts"])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--stage", action="append", default=[], metavar="MODULE:FUNCTION", help="time this too")
+    parser.add_argument("--seed", type=int, default=None, help="of the checks' data; fresh by default")
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    parser.add_argument("--out", type=Path, default=os.environ.get("OUT"), help="folder for gpu.json and profiles")
+    options = parser.parse_args(given)
+    unknown = set(options.parts) - set(known)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        parser.error("torch finds no CUDA device here; --device cpu --rows 2000 --features 50 tries the script")
+    options.parts = options.parts or list(known)
+    if options.seed is None:
+        options.seed = int(np.random.SeedSequence().generate_state(1)[0])
+    return options
+
+
+def main(given: Sequence[str] | None = None) -> dict[str, Any]:
+    options = arguments(given)
+    out = Path(options.out) if options.out else None
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+    print(f"seed of the checks: {options.seed}", flush=True)
+    run: dict[str, Any] = {
+        "date": date.today().isoformat(),
+        "version": version(),
+        "commit": commit(HERE),
+        "machine": machine(options.device),
+        "checks": check_all(options.device, options.seed) if "check" in options.parts else [],
+        "ceilings": ceilings(options.device) if "ceilings" in options.parts else [],
+    }
+    rates = {row["name"]: row["rate"] for row in run["ceilings"]}
+    run["calls"] = calls(options, rates, out) if "calls" in options.parts else []
+    print("\n" + summary(run))
+    for path in (options.json, out / "gpu.json" if out else None):
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    return run
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("default")
+    main()

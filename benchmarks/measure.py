@@ -1,0 +1,228 @@
+"""Time, memory and growth, measured so that the figures mean something on another day and another machine.
+
+Machines differ and are noisy, so everything is a ratio of things measured side by side: calls take turns, and a ratio
+is the median over the turns. What no other call stands beside is divided by a yardstick, a few milliseconds of NumPy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Call = Callable[[], object]
+
+YARDSTICK = "yardstick"
+# 2^15 numbers are 256 KB: read and written they stay in the second-level cache of one core.
+CACHED = 2**15
+
+
+def clock(call: Call) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of calls that took turns: turn i of one stands beside turn i of another."""
+
+    turns: Mapping[str, Sequence[float]]
+
+    def median(self, name: str) -> float:
+        return statistics.median(self.turns[name])
+
+    def ratio(self, name: str, other: str) -> float:
+        """How many times as long the first takes: the median over the turns that both had."""
+        pairs = zip(self.turns[name], self.turns[other], strict=False)
+        return statistics.median(a / b for a, b in pairs)
+
+
+def take_turns(
+    calls: Mapping[str, Call], *, budget: float, least: int = 3, most: int = 31, slow: Sequence[str] = ()
+) -> Times:
+    """Time the calls in turns, after one warm-up each, for about `budget` seconds; the slow ones have two turns."""
+    calls = {**calls, YARDSTICK: yardstick}
+    for call in calls.values():
+        call()
+    turns: dict[str, list[float]] = {name: [] for name in calls}
+    start, number = time.perf_counter(), 0
+    while number < least or (number < most and time.perf_counter() - start < budget):
+        for name, call in calls.items():
+            if number < 2 or name not in slow:
+                turns[name].append(clock(call))
+        number += 1
+    return Times(turns)
+
+
+# --- yardsticks -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _numbers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    exponents = -(rng.standard_normal(CACHED) ** 2)
+    return exponents, np.empty_like(exponents), rng.random(2**17)
+
+
+def yardstick() -> None:
+    """A million exp in cache and a sort of 131,072 numbers, on one thread: what the library's time goes into."""
+    exponents, out, unsorted = _numbers()
+    for _ in range(2**20 // CACHED):
+        np.exp(exponents, out=out)
+    np.sort(unsorted)
+
+
+def exp_in_cache(count: int, threads: int) -> Call:
+    """`count` exp of NumPy on blocks that stay in cache, on that many threads."""
+    each = max(1, round(count / threads / CACHED))
+    blocks = [(_numbers()[0].copy(), np.empty(CACHED)) for _ in range(threads)]
+
+    def work(block: tuple[np.ndarray, np.ndarray]) -> None:
+        values, out = block
+        for _ in range(each):
+            np.exp(values, out=out)
+
+    return lambda: _on_threads(work, blocks)
+
+
+def exp_in_memory(rows: int, columns: int, calls: int, threads: int) -> Call:
+    """`calls` times `np.exp(a, out=b)` on arrays (rows, columns) that no cache holds, the rows divided over threads."""
+    values = -(np.random.default_rng(0).standard_normal((rows, columns)) ** 2)
+    out = np.empty_like(values)
+    edges = np.linspace(0, rows, threads + 1).astype(int)
+    parts = [(values[a:b], out[a:b]) for a, b in pairwise(edges)]
+
+    def work(part: tuple[np.ndarray, np.ndarray]) -> None:
+        for _ in range(calls):
+            np.exp(part[0], out=part[1])
+
+    return lambda: _on_threads(work, parts)
+
+
+def _on_threads(work: Callable[[Any], None], items: Sequence[Any]) -> None:
+    with ThreadPoolExecutor(len(items)) as pool:
+        list(pool.map(work, items))
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def peak_memory() -> float:
+    """Peak resident set of this process in MB; by the kernel's own count, as getrusage inherits the parent's."""
+    found = _status("VmHWM")
+    if found is not None:
+        return found
+    import resource  # not on every system
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def forget_peak() -> float:
+    """Start counting the peak anew where the system can; returns the MB from which it counts."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return peak_memory()
+
+
+def _status(field: str) -> float | None:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{field}:")), None)
+
+
+# --- child processes --------------------------------------------------------------------------------------------------
+
+
+def in_child(script: Path, task: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fresh process makes of a task: it gets it as JSON after `--child` and prints its answer as JSON."""
+    command = [sys.executable, str(script), "--child", json.dumps(task)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    if child.returncode:
+        reason = child.stderr.strip().splitlines()
+        raise RuntimeError(f"the process ended with {child.returncode}: {reason[-1] if reason else 'without a word'}")
+    return dict(json.loads(child.stdout.splitlines()[-1]))
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[int]:
+    """Let this process, and those it starts, use only so many cores; gives how many these are."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield os.cpu_count() or 1
+        return
+    before = os.sched_getaffinity(0)
+    chosen = sorted(before)[:count]
+    os.sched_setaffinity(0, chosen)
+    try:
+        yield len(chosen)
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def wall_time(command: Sequence[str]) -> Call:
+    """A whole process from start to end."""
+    return lambda: subprocess.run(command, capture_output=True, check=True)
+
+
+# --- growth and the machine -------------------------------------------------------------------------------------------
+
+
+def slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The exponent b of time = a size^b: least squares in logarithms.
+
+    >>> round(slope([10, 100, 1000], [0.02, 0.2, 2.0]), 3)
+    1.0
+    """
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on besides the code."""
+    import scipy
+
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def commit(folder: Path) -> str | None:
+    """The commit of a checkout, marked where files differ from it; None without git."""
+    try:
+        run = subprocess.run(
+            ["git", "-C", str(folder), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return run.stdout.strip() or None

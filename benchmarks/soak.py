@@ -1,0 +1,196 @@
+"""Does it grow? Calls without end, and what the process holds meanwhile.
+
+    python benchmarks/soak.py --minutes 60
+    python benchmarks/soak.py --minutes 2 --threads 8
+
+Questions of every kind, estimator and test go round, results are printed and turned into reports. Memory, threads and
+open files are read at even times. After a fifth of the time, which caches may fill, memory must show no trend beyond
+its noise, and the number of threads and files must not rise. With --threads the calls come from that many threads, and
+every answer is checked against the one a single thread got. The exit code is 1 if anything grows or differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift import CalibrationWarning, InputError, SelectMMD, compare, relate, screen
+from kernsift.inference import TESTS
+from kernsift.statistics import HSIC, MMD, SCREEN
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_SAMPLES = 240
+_WARM = 0.2
+# Growth an hour, in MB, that nobody can tell from what an allocator keeps for later.
+_NOTHING = 1.0
+
+
+class Reading(NamedTuple):
+    """What the process holds at a moment: seconds since the start, MB in memory, threads and open files."""
+
+    seconds: float
+    memory: float
+    threads: int
+    files: int
+
+
+def read(start: float) -> Reading:
+    memory = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / 2**20
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    return Reading(time.monotonic() - start, memory, threads, len(list(Path("/proc/self/fd").iterdir())))
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def calls() -> list[Callable[[np.random.Generator], Any]]:
+    """One of everything; each takes its data and its seed from the generator."""
+
+    def options(rng: np.random.Generator, estimator: str, test: str) -> dict[str, Any]:
+        more = {"replicates": 200} if test == "multiscale" else {}
+        return {"estimator": estimator, "test": test, "k": 4, "random_state": int(rng.integers(2**31)), **more}
+
+    def two(estimator: str, test: str) -> Callable[[np.random.Generator], Any]:
+        def ask(rng: np.random.Generator) -> Any:
+            x, y = rng.normal(size=(120, 10)), rng.normal(size=(90, 10))
+            return compare(x, y + 0.2, **options(rng, estimator, test))
+
+        return ask
+
+    def response(estimator: str, test: str) -> Callable[[np.random.Generator], Any]:
+        def ask(rng: np.random.Generator) -> Any:
+            x = rng.normal(size=(120, 10))
+            return relate(x, x[:, 0] + rng.normal(size=120), **options(rng, estimator, test))
+
+        return ask
+
+    def several(estimator: str, test: str) -> Callable[[np.random.Generator], Any]:
+        def ask(rng: np.random.Generator) -> Any:
+            candidates = {str(i): rng.normal(size=(60, 3)) for i in range(6)}
+            return screen(rng.normal(size=(60, 3)), candidates, **options(rng, estimator, test))
+
+        return ask
+
+    def selector(rng: np.random.Generator) -> Any:
+        x = rng.normal(size=(80, 6))
+        return SelectMMD(k=2).fit(x, np.arange(80) % 2).transform(x)
+
+    def mistake(rng: np.random.Generator) -> Any:
+        try:
+            compare(rng.normal(size=(20, 3)), rng.normal(size=(20, 4)))
+        except InputError as error:
+            return str(error)
+        raise AssertionError("two tables that do not fit were compared")
+
+    kinds = ((two, MMD), (response, HSIC), (several, SCREEN))
+    every = [kind(estimator, test) for kind, known in kinds for estimator in known for test in TESTS]
+    return [*every, selector, mistake]
+
+
+def outcome(result: Any) -> Any:
+    """What a user would do with it, and what must be the same again."""
+    if not hasattr(result, "to_dict"):
+        return result.tolist() if isinstance(result, np.ndarray) else result
+    html = result.to_html()
+    return result.log_pvalues.tolist(), result.scores.tolist(), result.to_text(), len(html)
+
+
+def answer(number: int) -> Any:
+    every = calls()
+    return outcome(every[number % len(every)](np.random.default_rng(number)))
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def soak(minutes: float, threads: int) -> tuple[list[Reading], int, set[int]]:
+    """Readings at even times, the number of calls, and which answers differed from the single thread's."""
+    expected = [answer(number) for number in range(len(calls()))] if threads > 1 else []
+    start, readings, counted, wrong = time.monotonic(), [], 0, set()
+    end = start + 60 * minutes
+    lock, stop = threading.Lock(), threading.Event()
+
+    def work(first: int) -> None:
+        nonlocal counted
+        number = first
+        while not stop.is_set():
+            place = number % len(expected) if expected else number
+            found = answer(place)
+            with lock:
+                counted += 1
+            if expected and found != expected[place]:
+                wrong.add(place)
+            number += threads
+
+    with ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(work, first) for first in range(threads)]
+        try:
+            while time.monotonic() < end and not any(future.done() for future in running):
+                time.sleep(min(60 * minutes / _SAMPLES, 10.0))
+                gc.collect()
+                readings.append(read(start))
+        finally:
+            stop.set()
+        for future in running:
+            future.result()
+    return readings, counted, wrong
+
+
+def trend(readings: list[Reading]) -> tuple[float, float]:
+    """MB an hour and its standard error, from the means of ten stretches: neighbouring readings are much alike."""
+    stretches = np.array_split(np.array([[one.seconds / 3600, one.memory] for one in readings]), 10)
+    x, y = np.array([stretch.mean(axis=0) for stretch in stretches]).T
+    x = x - x.mean()
+    slope = float((x * y).sum() / (x**2).sum())
+    left = y - y.mean() - slope * x
+    return slope, float(np.sqrt((left**2).sum() / (len(x) - 2) / (x**2).sum()))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Call the library for a long time and watch what the process holds.")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--threads", type=int, default=1, help="calling at once")
+    given = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", CalibrationWarning)
+    readings, counted, wrong = soak(given.minutes, given.threads)
+    warm = [one for one in readings if one.seconds > _WARM * 60 * given.minutes]
+    if len(warm) < 10:
+        print("too short to tell; give it more minutes.")
+        return 1
+    slope, error = trend(warm)
+    hours = (warm[-1].seconds - warm[0].seconds) / 3600
+    first, last = warm[: len(warm) // 2], warm[len(warm) // 2 :]
+    grown = {
+        "memory": slope > 3 * error and slope * hours > _NOTHING * max(hours, 0.1),
+        # Pools of threads come and go with the calls: what counts is how many are usual.
+        "threads": np.median([one.threads for one in last]) > np.median([one.threads for one in first]) + 1,
+        "files": np.median([one.files for one in last]) > np.median([one.files for one in first]),
+    }
+    print(
+        f"{counted} calls in {readings[-1].seconds / 60:.1f} minutes on {given.threads} thread(s)\n"
+        f"memory: {warm[0].memory:.1f} MB after warming up, {warm[-1].memory:.1f} MB at the end, "
+        f"trend {slope:+.2f} ± {error:.2f} MB an hour\n"
+        f"threads: {min(one.threads for one in warm)} to {max(one.threads for one in warm)}, "
+        f"open files: {min(one.files for one in warm)} to {max(one.files for one in warm)}"
+    )
+    if given.threads > 1:
+        print(f"questions answered differently than by one thread: {sorted(wrong) or 'none'}")
+    for name, grows in grown.items():
+        if grows:
+            print(f"{name}: grows")
+    return int(any(grown.values()) or bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

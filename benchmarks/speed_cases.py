@@ -1,0 +1,173 @@
+"""The calls that are timed, each as plain data, so that a fresh process can be told to make the same one."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from measure import Call, clock, forget_peak, peak_memory, yardstick
+
+from kernsift import compare, relate, threads
+from kernsift.kernels import fit_kernels
+from kernsift.statistics import incomplete_hsic, incomplete_mmd
+from kernsift.tables import as_pair, as_xy, stack
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call.
+
+    Attributes
+    ----------
+    question : "compare" or "relate"; "mmd" and "hsic" are the incomplete scores alone, of tables with fitted kernels.
+    rows : rows of each of two samples, or of the one table.
+    features, kept : columns, and how many of them are selected.
+    options : what else the call is given.
+    dtype : of the data.
+    response : "class" or "number".
+    """
+
+    question: str
+    rows: int
+    features: int
+    kept: int = 30
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = "float64"
+    response: str = "class"
+
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.question in ("compare", "mmd"):
+            return two_samples(self.rows, self.features, self.dtype)
+        return logistic(self.rows, self.features, self.dtype, self.response)
+
+    def prepare(self, data: tuple[np.ndarray, np.ndarray] | None = None) -> Call:
+        """The call, with everything that is not to be timed done."""
+        one, two = self.data() if data is None else data
+        if self.question in ("mmd", "hsic"):
+            return _scores(self.question, one, two)
+        ask = compare if self.question == "compare" else relate
+        return lambda: ask(one, two, k=self.kept, random_state=0, **self.options)
+
+
+def two_samples(n: int, d: int, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray]:
+    """The paper's mean shift: the first ten of d features differ by half a standard deviation."""
+    rng = np.random.default_rng(0)
+    X, Y = (rng.standard_normal((n, d), dtype=np.dtype(dtype)) for _ in range(2))
+    Y[:, :10] += 0.5
+    return X, Y
+
+
+def logistic(n: int, d: int, dtype: str = "float64", response: str = "class") -> tuple[np.ndarray, np.ndarray]:
+    """The paper's logistic problem: the response depends on the sum of the first ten features."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d), dtype=np.dtype(dtype))
+    total = X[:, :10].sum(axis=1)
+    if response == "number":
+        return X, (total + rng.standard_normal(n)).astype(dtype)
+    return X, (rng.random(n) < 1 / (1 + np.exp(-total))).astype(int)
+
+
+def _scores(question: str, one: np.ndarray, two: np.ndarray) -> Call:
+    """The incomplete scores on all cores."""
+    rng = np.random.default_rng(0)
+    first, second = as_pair(one, two) if question == "mmd" else as_xy(one, two)
+    kernels = fit_kernels(stack([first, second]) if question == "mmd" else first, rng=rng)
+    own = None if question == "mmd" else fit_kernels(second, rng=rng)
+
+    def call() -> object:
+        with threads.using(-1):
+            if own is None:
+                return incomplete_mmd(first, second, kernels, rng=np.random.default_rng(0))
+            return incomplete_hsic(first, second, kernels, own, rng=np.random.default_rng(0))
+
+    return call
+
+
+def takes_jobs() -> bool:
+    """Whether the number of threads can be chosen."""
+    return "n_jobs" in inspect.signature(compare).parameters
+
+
+# --- in a fresh process -----------------------------------------------------------------------------------------------
+
+
+def one_call(case: Case) -> dict[str, Any]:
+    """Seconds, and megabytes at the peak beyond what the process held with the input loaded."""
+    replace(
+        case, rows=50, features=max(12, case.kept), dtype="float64"
+    ).prepare()()  # loads what is loaded on first use
+    data = case.data()
+    call = case.prepare(data)
+    yardstick()
+    unit = clock(yardstick)
+    before = forget_peak()
+    seconds = clock(call)
+    beyond = peak_memory() - before
+    return {
+        "seconds": seconds,
+        "yardstick": (unit + clock(yardstick)) / 2,
+        "input_mb": sum(array.nbytes for array in data) / 1e6,
+        "beyond_mb": beyond,
+    }
+
+
+def growing(case: Case, axis: str, sizes: list[int], patience: float) -> dict[str, Any]:
+    """Seconds at each size of one axis, smallest first; sizes that would take longer than `patience` are left out.
+
+    Data is made once, at the largest size, and the smaller calls get a part of it.
+    """
+    largest = replace(case, **{axis: sizes[-1]})
+    data = largest.data()
+    seconds: list[float] = []
+    beyond = 0.0
+    for number, size in enumerate(sizes):
+        if number and seconds[-1] * size / sizes[number - 1] > patience:
+            break
+        part = data if size == sizes[-1] else _part(data, axis, size)
+        call = replace(case, **{axis: size}).prepare(part)
+        if number == 0:
+            call()
+        before = forget_peak()
+        seconds.append(_usual(call))
+        beyond = peak_memory() - before
+    return {"seconds": seconds, "beyond_mb": beyond}
+
+
+def _part(data: tuple[np.ndarray, np.ndarray], axis: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+    if axis == "rows":
+        return data[0][:size].copy(), data[1][:size].copy()
+    return data[0][:, :size].copy(), data[1][:, :size].copy() if data[1].ndim > 1 else data[1]
+
+
+def _usual(call: Call, budget: float = 2.0, most: int = 7) -> float:
+    """The median of as many calls as fit into two seconds, at least one."""
+    times: list[float] = []
+    start = time.perf_counter()
+    while not times or (len(times) < most and time.perf_counter() - start + times[-1] < budget):
+        times.append(clock(call))
+    return float(np.median(times))
+
+
+def child(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what the parent asks for."""
+    case = Case(**task["case"])
+    if task["kind"] == "growth":
+        return growing(case, task["axis"], task["sizes"], task["patience"])
+    return one_call(case)
+
+
+def task_of(case: Case, kind: str = "call", **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "case": asdict(case), **more}
+
+
+Runner = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def shrunk(size: int, by: float, least: int) -> int:
+    """A size for trying the script."""
+    return size if by == 1 else max(least, math.ceil(size / by))

@@ -1,0 +1,178 @@
+"""One row of the speed table: what was measured, what it stands beside, and what was to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure.
+
+    Attributes
+    ----------
+    part, name : where it belongs and what it is.
+    value, unit : the figure: "s", "MB", or "" for plain numbers.
+    against, other : what it is compared with, and that one's figure in the same unit.
+    ratio : value over other, measured turn by turn where both took turns.
+    most_value, most_ratio : what the figure, or the ratio, may be at most; None where there is nothing to reach.
+    peak_mb : what the call adds to the memory of a fresh process that holds its input, at the peak.
+    yardsticks : the time in units of the yardstick of the same run, for comparison with other runs.
+    note : what has to be known to read the row.
+    """
+
+    part: str
+    name: str
+    value: float
+    unit: str = "s"
+    against: str = ""
+    other: float | None = None
+    ratio: float | None = None
+    most_value: float | None = None
+    most_ratio: float | None = None
+    peak_mb: float | None = None
+    yardsticks: float | None = None
+    note: str = ""
+
+    @property
+    def key(self) -> str:
+        return " | ".join(text for text in (self.part, self.name, self.against) if text)
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the figure is as good as wanted; None where nothing was."""
+        checks = [(self.value, self.most_value), (self.ratio, self.most_ratio)]
+        wanted = [(figure, most) for figure, most in checks if most is not None]
+        if not wanted:
+            return None
+        # A figure that is not a number has reached nothing.
+        return all(figure is not None and figure <= most for figure, most in wanted)
+
+    @property
+    def verdict(self) -> str:
+        return {None: "", True: "reached", False: "MISSED"}[self.reached]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "reached": self.reached}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Row:
+        return cls(**{name: value for name, value in fields.items() if name != "reached"})
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A row that could not be measured here, and why."""
+
+    part: str
+    name: str
+    why: str
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A figure with its unit, in at most eight characters.
+
+    >>> shown(0.00512, "s"), shown(2.5, "s"), shown(115, "s"), shown(1234.5, "MB"), shown(1.034, "")
+    ('5.1 ms', '2.50 s', '115 s', '1,234 MB', '1.03')
+    """
+    if value is None or value != value:
+        return ""
+    if unit == "MB":
+        return f"{value:,.0f} MB"
+    if unit != "s":
+        return f"{value:.3g}"
+    if value < 1.0:
+        return f"{1000 * value:.1f} ms" if value < 0.1 else f"{1000 * value:.0f} ms"
+    return f"{value:.2f} s" if value < 100 else f"{value:.0f} s"
+
+
+def shown_ratio(ratio: float | None) -> str:
+    """A ratio; small ones as parts.
+
+    >>> shown_ratio(1.234), shown_ratio(0.5), shown_ratio(0.005)
+    ('1.23x', '0.50x', '1/200')
+    """
+    if ratio is None:
+        return ""
+    if 0 < ratio < 0.1:
+        return f"1/{1 / ratio:.0f}"
+    return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:.0f}x"
+
+
+def goal(row: Row) -> str:
+    """What was to be reached.
+
+    >>> goal(Row("", "", 1.0, most_value=60.0)), goal(Row("", "", 1.0, most_ratio=1 / 150))
+    ('≤ 60 s', '≤ 1/150')
+    """
+    if row.most_ratio is not None:
+        return f"≤ {row.most_ratio:g}x" if row.most_ratio >= 0.1 else f"≤ {shown_ratio(row.most_ratio)}"
+    if row.most_value is None:
+        return ""
+    if row.unit == "s":
+        return f"≤ {row.most_value:g} s" if row.most_value >= 1 else f"≤ {1000 * row.most_value:g} ms"
+    return f"≤ {row.most_value / 1000:g} GB" if row.unit == "MB" else f"≤ {row.most_value:g}"
+
+
+HEAD = ("", "measured", "compared with", "ratio", "to reach", "", "MB")
+# Eighty columns with the spaces between.
+_WIDTHS = (26, 8, 14, 7, 8, 7, 4)
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    peak = "" if row.peak_mb is None else f"{row.peak_mb:.0f}"
+    return (
+        row.name,
+        shown(row.value, row.unit),
+        row.against,
+        shown_ratio(row.ratio),
+        goal(row),
+        row.verdict,
+        peak,
+    )
+
+
+def line(texts: Sequence[str]) -> str:
+    """One line of the table; what a text is too long for goes into the line below, at spaces."""
+    folded = [_fold(text, width) for text, width in zip(texts, _WIDTHS, strict=True)]
+    lines = []
+    for number in range(max(len(parts) for parts in folded)):
+        now = [parts[number] if number < len(parts) else "" for parts in folded]
+        left = {0, 2, 5}  # names and words; figures stand at the right
+        padded = [
+            text.ljust(width) if place in left else text.rjust(width)
+            for place, (text, width) in enumerate(zip(now, _WIDTHS, strict=True))
+        ]
+        lines.append(" ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def _fold(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if len(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(f"  {word}")
+    return lines
+
+
+def closing(rows: Sequence[Row], left_out: Sequence[LeftOut]) -> str:
+    """The end of the table: how many goals were reached, which were not, and what is missing."""
+    wanted = [row for row in rows if row.reached is not None]
+    missed = [row for row in wanted if not row.reached]
+    lines = [f"{len(wanted) - len(missed)} of {len(wanted)} goals reached."]
+    lines += [f"MISSED: {row.key}: {_miss(row)}" for row in missed]
+    lines += [f"left out: {gone.part}: {gone.name}: {gone.why}" for gone in left_out]
+    return "\n".join(lines)
+
+
+def _miss(row: Row) -> str:
+    figure = shown_ratio(row.ratio) if row.most_ratio is not None else shown(row.value, row.unit)
+    return f"{figure} ({goal(row)})"

@@ -1,0 +1,168 @@
+"""Combinations whose p-values are known to be off: what is said about them, and what to use instead.
+
+Each entry is a condition and a sentence: what is wrong, why, and the better choice. The bounds come from the grid of
+`make calibrate`; docs/calibration.md has the figures behind each.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+
+from kernsift.scores import Scores
+from kernsift.selection import SelectionRule, TopK
+
+# Draws a row beyond which an incomplete statistic behaves like the complete one: a tenth of the rows.
+_DRAWS_A_ROW = 0.1
+# Draws of an MMD, or blocks, whose sample variance is too rough to divide by.
+_FEW_DRAWS = 30
+_FEW_BLOCKS = 5
+# Rows of a sample, half of which measure a spread, where the other sample has more than twice as many.
+_FEW_ROWS = 30
+# Blocks of an HSIC below which their skewness is felt in the mean, where smaller blocks would have given more of them.
+_MANY_BLOCKS = 100
+_SMALL_BLOCK = 5
+
+
+class CalibrationWarning(UserWarning):
+    """The p-values of this combination of estimator, test and options are known to be off; the message says how.
+
+    Examples
+    --------
+    Who wants such a combination on purpose can say so:
+
+    >>> import warnings
+    >>> import numpy as np
+    >>> from kernsift import CalibrationWarning, compare
+    >>> rng = np.random.default_rng(0)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", CalibrationWarning)
+    ...     result = compare(rng.normal(size=(50, 4)), rng.normal(size=(50, 4)), k=1, test="multiscale")
+    """
+
+
+@dataclass(frozen=True)
+class Call:
+    """What decides whether p-values can be trusted.
+
+    Attributes
+    ----------
+    rows : of the shorter sample, or of the table; `longest`: of the longest sample.
+    draws : values that the scores average, where they are averages.
+    """
+
+    question: str
+    estimator: str
+    test: str
+    rule: SelectionRule
+    features: int
+    rows: int
+    longest: int
+    draws: float | None
+
+    @property
+    def draws_a_row(self) -> float:
+        return (self.draws or 0.0) / max(self.rows, 1)
+
+    @property
+    def block_size(self) -> int:
+        return int(self.rows // max(self.draws or 1.0, 1.0))
+
+
+def _few_draws(call: Call) -> bool:
+    # Draws of an HSIC are skewed so much that few of them err on the safe side.
+    averages = call.question != "relate" and call.estimator in ("incomplete", "linear")
+    return averages and call.draws is not None and call.draws < _FEW_DRAWS
+
+
+def _few_blocks(call: Call) -> bool:
+    return call.estimator == "block" and call.draws is not None and call.draws < _FEW_BLOCKS
+
+
+def _large_blocks(call: Call) -> bool:
+    averages = call.question == "relate" and call.estimator == "block"
+    return averages and call.block_size > _SMALL_BLOCK and _FEW_BLOCKS <= (call.draws or 0) < _MANY_BLOCKS
+
+
+def _many_draws(call: Call) -> bool:
+    # The paper's one draw a row is as far from the complete statistic as one can go, however few the rows.
+    return call.estimator == "incomplete" and call.draws_a_row > max(1.0, _DRAWS_A_ROW * call.rows)
+
+
+def _small_sample(call: Call) -> bool:
+    # Of two samples of one size, Student's law knows how rough the spread is.
+    return call.estimator == "cross" and call.rows < _FEW_ROWS and call.longest > 2 * call.rows
+
+
+def _one_winner(call: Call) -> bool:
+    return call.test == "multiscale" and isinstance(call.rule, TopK) and call.rule.k == 1 < call.features
+
+
+_ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
+    (
+        _one_winner,
+        "test='multiscale' with k=1 rejects only about half as often as it may, because the region in which one "
+        "feature wins has corners that the bootstrap's extrapolation does not follow; test='exact' keeps the level.",
+    ),
+    (
+        _many_draws,
+        "estimator='incomplete' with r={a_row:g} rejects too often on {rows} rows (up to 0.2 at level 0.05), because "
+        "so many draws have the skewed null law of the complete statistic in place of a normal one; "
+        "estimator='complete' knows that law, or take r up to {most_a_row:g}.",
+    ),
+    (
+        _few_draws,
+        "estimator='{estimator}' with {draws:g} draws rejects too often (0.06 to 0.25 at level 0.05), because the "
+        "spread of so few draws is not known well enough; use estimator='complete'.",
+    ),
+    (
+        _small_sample,
+        "estimator='cross' with {rows} rows against {longest} rejects too often (0.07 to 0.4 at level 0.05 with k=1), "
+        "because half of so few rows do not tell the spread, which the other sample hides; use estimator='complete'.",
+    ),
+    (
+        _few_blocks,
+        "estimator='block' with {draws:g} blocks rejects too often (0.06 to 0.1 at level 0.05), because the spread of "
+        "so few blocks is not known well enough; use estimator='complete', or a block_size up to {largest_block}.",
+    ),
+    (
+        _large_blocks,
+        "estimator='block' with {draws:g} blocks of {block_size} rows rejects only about half as often as it may, "
+        "because the values of large blocks are skewed and few of them do not average that out; "
+        "use estimator='complete', or block_size=5.",
+    ),
+)
+
+
+def advise(
+    question: str, estimator: str, test: str, rule: SelectionRule, scores: Scores, rows: tuple[int, ...]
+) -> None:
+    """Warn about a combination that is known to be off."""
+    if not rows:  # scores that came without their data
+        return
+    call = Call(question, estimator, test, rule, len(scores), min(rows), max(rows), scores.draws)
+    for applies, sentence in _ADVICE:
+        if applies(call):
+            said = sentence.format(
+                estimator=estimator,
+                rows=call.rows,
+                longest=call.longest,
+                draws=call.draws,
+                a_row=round(call.draws_a_row, 2),
+                most_a_row=max(1.0, _DRAWS_A_ROW * call.rows),
+                block_size=call.block_size,
+                largest_block=call.rows // _FEW_BLOCKS,
+            )
+            warnings.warn(said, CalibrationWarning, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """How far up the first line is that is not the library's own: the one to point at."""
+    level = 1
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kernsift":
+        level, frame = level + 1, frame.f_back
+    return level

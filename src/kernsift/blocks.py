@@ -1,0 +1,122 @@
+"""Some features of a table that are worked on in one go, and how they travel to whoever does the work.
+
+Here a block is the whole table and the places of its features: nothing is copied. Sent to a worker it takes its own
+columns along and nothing else, and a long one is sent in runs of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.cluster import crew
+from kernsift.grids import feature_blocks
+from kernsift.kernels import FeatureKernels
+from kernsift.parcels import Parcel, Rows, pack
+from kernsift.tables import Table
+
+# Numbers that one message holds at most: 2^23 doubles are 64 MB. Fewer rows than this are no run of their own.
+_MESSAGE, _ROWS = 2**23, 2**15
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some features of a table, with their kernels.
+
+    Attributes
+    ----------
+    features : (b,) which features, among all.
+    table : the `Table` that has them; None where its rows are not needed any more.
+    kernels : those of the features.
+    own : (b,) their places in `table` and `kernels`.
+    cells : (n,) the cell of a response that each row is in; None for a response without cells.
+    to_sort : the rows whose order statistics become points; None for all.
+    start : the number, among all, of the table's first row.
+    pieces : into how many runs of rows the block is cut where it is sent away.
+    rows : the rows of the table that are sent; None for all.
+    """
+
+    features: np.ndarray
+    table: Any
+    kernels: FeatureKernels
+    own: np.ndarray
+    cells: Any = None
+    to_sort: np.ndarray | None = None
+    start: int = 0
+    pieces: int = field(default=1, kw_only=True)
+    rows: Rows | None = field(default=None, kw_only=True)
+
+    def within(self, rows: np.ndarray | None) -> np.ndarray | None:
+        """Those of the sorted `rows`, of all, that are in this table, counted from its first."""
+        if rows is None:
+            return None
+        first, last = np.searchsorted(rows, [self.start, self.start + self.table.n])
+        return rows[first:last] - self.start
+
+    def runs(self) -> list[Block]:
+        """The block in runs of rows; none where it stays whole."""
+        if self.pieces == 1:
+            return []
+        columns = np.arange(self.table.offsets[-1])
+        numbers = -(-self.table.n // self.pieces) * len(columns)
+        found = self.table.row_chunks(columns, numbers)
+        return [replace(self, start=start, rows=slice(start, stop), pieces=1) for start, stop in found]
+
+    def sample(self) -> Block:
+        """The rows that are sorted."""
+        return replace(self, rows=self.to_sort, to_sort=None, cells=None, pieces=1)
+
+    def head(self) -> Block:
+        """All but the rows."""
+        own = np.arange(len(self.own))
+        return replace(self, table=None, kernels=self.kernels.select(self.own), own=own, cells=None, to_sort=None)
+
+    def pack(self) -> tuple[_Packed, list[Any]]:
+        """The block without its values, and these."""
+        parcel, values = pack(self.table, self.own, self.rows)
+        if self.cells is not None:
+            cells = self.cells if self.rows is None else self.cells[self.rows]
+            # A response has at most 64 cells where it has any order, and seldom more than 256.
+            values.append(cells.astype(np.uint8) if len(cells) and cells.max() < 256 else cells)
+        to_sort = self.to_sort if self.rows is None else None
+        kernels, has_cells = self.kernels.select(self.own), self.cells is not None
+        return _Packed(self.features, parcel, kernels, to_sort, self.start, has_cells), values
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A block on its way."""
+
+    features: np.ndarray
+    parcel: Parcel
+    kernels: FeatureKernels
+    to_sort: np.ndarray | None
+    start: int
+    has_cells: bool
+
+    def unpack(self, values: list[Any]) -> Block:
+        cells = values[-1] if self.has_cells else None
+        table = self.parcel.unpack(values[:-1] if self.has_cells else values)
+        own = np.arange(len(self.features))
+        return Block(self.features, table, self.kernels, own, cells, self.to_sort, self.start)
+
+
+def blocks_of(
+    table: Table, kernels: FeatureKernels, cells: Any = None, to_sort: np.ndarray | None = None, *, runs: bool = False
+) -> Iterator[Block]:
+    """All features of a table in blocks; with `runs` a worker may be sent some of their rows."""
+    found = list(feature_blocks(table, kernels.rounds))
+    workers = crew()
+    single = np.diff(table.offsets) == 1
+    runs = runs and workers is not None and cells is not None and to_sort is not None and kernels.rounds
+    for features in found:
+        pieces = 1
+        if runs and workers is not None and single[features].all():
+            pieces = -(-2 * workers.threads() // len(found))
+            if table.memory is None:
+                pieces = max(pieces, -(-table.n * len(features) // _MESSAGE))
+            pieces = min(pieces, max(1, table.n // _ROWS))
+        yield Block(features, table, kernels, features, cells, to_sort, pieces=pieces)

@@ -1,0 +1,370 @@
+"""Blocks of work on the machines of a Dask cluster: the functions that threads call, called there.
+
+A piece of work is a function of one item. What all items share is part of the function and is sent once; an item is
+sent with its own values alone. Values in memory go straight to a worker, files are read by the worker itself, and of
+Dask collections the worker gets the columns and rows it needs from the other workers. Nothing depends on who works on
+what, so neither do results.
+
+A worker that dies takes with it what was sent to it, and that is sent again. A scheduler that is gone ends the call
+with an error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from kernsift import threads
+from kernsift.columns import InputError
+
+Answer = TypeVar("Answer")
+
+# How often an item is sent before its workers are taken to die of it; Dask itself tries three times.
+_TRIES = 5
+# Seconds without a scheduler, and without a single worker.
+_WITHOUT_SCHEDULER, _WITHOUT_WORKERS = 5.0, 30.0
+_INSTALL = "pip install 'kernsift[dask]'"
+
+
+class Parcel(Protocol):
+    """An item that can be sent: without its values, which travel beside it."""
+
+    def pack(self) -> tuple[Any, list[Any]]:
+        """What `unpack(values)` makes the item from, and the values: arrays, or Dask collections."""
+
+
+class Split(Protocol):
+    """Work on an item that can be cut into runs of rows: begun once, counted run by run, and finished once."""
+
+    def begin(self, item: Any) -> Any:
+        """What every run needs to know."""
+
+    def count(self, run: Any, begun: Any) -> Any:
+        """What there is in a run."""
+
+    def finish(self, item: Any, begun: Any, counted: Sequence[Any]) -> Any:
+        """The answer, from what there is in all runs."""
+
+
+class Crew:
+    """The workers behind a Dask client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._distributed: Any = sys.modules["distributed"]
+        # Around the scheduler only where the workers can be reached: on one machine they can.
+        local = any(host in str(client.scheduler.address) for host in ("127.0.0.1", "localhost", "inproc://"))
+        self._direct = bool(client.direct_to_workers) or local
+
+    def threads(self) -> int:
+        """How many items are worked on at the same time; waits a while for the first worker."""
+        patience = time.monotonic() + _WITHOUT_WORKERS
+        while True:
+            self._check()
+            found = sum(self._client.nthreads().values())
+            if found:
+                return int(found)
+            if time.monotonic() > patience:
+                raise InputError(
+                    f"client: the Dask cluster at {self._address} has no workers; start some, with "
+                    f"`dask worker {self._address}`."
+                )
+            time.sleep(0.2)
+
+    def spread(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """`work` of each item, in order; as many are on their way as keep all workers busy."""
+        ahead = 2 * self.threads()
+        shared = _Shared(self, work)
+        rest = iter(items)
+        waiting = deque(_Sent(self, shared, item) for item in islice(rest, ahead))
+        try:
+            while waiting:
+                yield waiting[0].answer()
+                waiting.popleft()
+                waiting.extend(_Sent(self, shared, item) for item in islice(rest, 1))
+        finally:
+            for sent in waiting:
+                sent.withdraw()
+
+    def send(self, values: Sequence[Any], everywhere: bool = False) -> list[Any]:
+        """Values in the memory of workers."""
+        patience = time.monotonic() + _WITHOUT_WORKERS
+        while True:
+            self._check()
+            try:
+                call = partial(self._client.scatter, list(values), broadcast=everywhere, direct=self._direct)
+                return list(self._guarded(partial(call, hash=False)))
+            except OSError:  # the worker that was to get them died just now; the next try asks who is there
+                if time.monotonic() > patience:
+                    raise
+                time.sleep(0.2)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A call on a worker, of values there and of Dask collections."""
+        self._check()
+        if not any(_is_collection(part) for part in _flat(arguments)):
+            return self._guarded(partial(self._client.submit, function, *arguments, pure=False))
+        dask: Any = sys.modules["dask"]
+        lazy = dask.delayed(function, pure=False)(*arguments)
+        return self._guarded(partial(self._client.compute, lazy))
+
+    def result(self, future: Any) -> Any:
+        """What a call gave, or `Gone` when its values were lost with a worker."""
+        while True:
+            try:
+                self._distributed.wait([future], timeout=0.5)
+                if future.status in ("finished", "error"):
+                    return self._client.gather(future, direct=self._direct)
+            except TimeoutError:
+                if future.status == "error":
+                    raise
+                self._check()
+                continue
+            except (InputError, self._distributed.KilledWorker):
+                raise
+            except BaseException as error:
+                if not _cancelled(error):
+                    raise
+            self._check()
+            if future.cancelled() or future.status == "lost":
+                raise Gone
+
+    @property
+    def _address(self) -> str:
+        return str(self._client.scheduler.address)
+
+    def _check(self) -> None:
+        """Raise if the scheduler is gone; one that was only cut off may come back."""
+        patience = time.monotonic() + _WITHOUT_SCHEDULER
+        while self._client.status != "running":
+            if self._client.status != "connecting" or time.monotonic() > patience:
+                raise InputError(
+                    f"client: the Dask scheduler at {self._client._start_arg or 'this address'} is gone; start the "
+                    "cluster again and repeat the call."
+                )
+            time.sleep(0.1)
+
+    def _guarded(self, call: Callable[[], Answer]) -> Answer:
+        try:
+            return call()
+        except Exception:
+            # What goes wrong while the scheduler goes away says so in many ways.
+            self._check()
+            raise
+
+
+class Gone(Exception):
+    """Values that were in the memory of a worker are there no longer."""
+
+
+class _Shared:
+    """What all items share, in the memory of every worker."""
+
+    def __init__(self, crew: Crew, work: Callable[[Any], Any]) -> None:
+        self._crew, self.work = crew, work
+        self._future: Any = None
+
+    def future(self) -> Any:
+        if self._future is None or self._future.status != "finished":
+            (self._future,) = self._crew.send([self.work], everywhere=True)
+        return self._future
+
+
+class _Sent:
+    """One item on its way; `cut` into runs of rows where it is long."""
+
+    def __init__(self, crew: Crew, shared: _Shared, item: Any) -> None:
+        self._crew, self._shared, self._item = crew, shared, item
+        self._future = self._send()
+
+    def _send(self) -> Any:
+        crew, item = self._crew, self._item
+        runs = item.runs() if hasattr(item, "runs") else []
+        work = self._shared.future()
+        if len(runs) < 2:
+            return crew.submit(_whole, work, *self._packed(item))
+        begun = crew.submit(_begun, work, *self._packed(item.sample()))
+        counted = [crew.submit(_counted, work, begun, *self._packed(run)) for run in runs]
+        return crew.submit(_finished, work, begun, item.head(), counted)
+
+    def _packed(self, item: Any) -> tuple[Any, list[Any]]:
+        stub, values = item.pack()
+        own = [place for place, value in enumerate(values) if isinstance(value, np.ndarray)]
+        if own:
+            for place, future in zip(own, self._crew.send([values[place] for place in own]), strict=True):
+                values[place] = future
+        return stub, values
+
+    def answer(self) -> Any:
+        for _ in range(_TRIES):
+            try:
+                return self._crew.result(self._future)
+            except Gone:
+                self._future = self._send()
+            except self._crew._distributed.KilledWorker:
+                break
+        raise InputError(
+            "client: workers of the Dask cluster die of this work, most likely for want of memory; give them more, or "
+            "run more workers with fewer threads each."
+        )
+
+    def withdraw(self) -> None:
+        with suppress(Exception):
+            self._future.cancel(force=False)
+
+
+def _whole(work: Any, stub: Any, values: list[Any]) -> Any:
+    with _at_work():
+        return work(stub.unpack(values))
+
+
+def _begun(work: Any, stub: Any, values: list[Any]) -> Any:
+    with _at_work():
+        return work.begin(stub.unpack(values))
+
+
+def _counted(work: Any, begun: Any, stub: Any, values: list[Any]) -> Any:
+    with _at_work():
+        return work.count(stub.unpack(values), begun)
+
+
+def _finished(work: Any, begun: Any, item: Any, counted: list[Any]) -> Any:
+    with _at_work():
+        return work.finish(item, begun, counted)
+
+
+@contextmanager
+def _at_work() -> Iterator[None]:
+    """On a worker: one thread for each piece of work, as it has a thread for each already."""
+    _keep_freed_memory()
+    with threads.using(1):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _keep_freed_memory() -> None:
+    """Let this process keep up to 128 MB of freed memory for the next temporary.
+
+    Dask tells the C library of its workers to give every freed block back to the system, so that every temporary costs
+    page faults: they took twice as long as the work itself.
+    """
+    if "MALLOC_TRIM_THRESHOLD_" in os.environ:
+        with suppress(OSError, AttributeError, TypeError):  # not the GNU C library
+            library = ctypes.CDLL(None)
+            trim_threshold, mmap_threshold = -1, -3  # their numbers in malloc.h
+            library.mallopt(trim_threshold, 1 << 27)
+            library.mallopt(mmap_threshold, 1 << 25)
+
+
+def _cancelled(error: BaseException) -> bool:
+    return any("Cancelled" in kind.__name__ for kind in type(error).__mro__)
+
+
+def _is_collection(value: Any) -> bool:
+    dask = sys.modules.get("dask.base")
+    return dask is not None and bool(dask.is_dask_collection(value))
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+# Which cluster -------------------------------------------------------------------------------------------------------
+
+_crew: ContextVar[Crew | None] = ContextVar("crew", default=None)
+
+
+def crew() -> Crew | None:
+    """The workers in use here; None where there are none but threads."""
+    return _crew.get()
+
+
+@contextmanager
+def using(client: Any, *data: Any) -> Iterator[None]:
+    """Let `spread` use the workers of a Dask client inside.
+
+    Where none is given and some of the data are Dask collections, the client that Dask itself would use is taken.
+    """
+    client = _client_for(data) if client is None else _checked(client)
+    if client is None:
+        yield
+        return
+    token = _crew.set(Crew(client))
+    try:
+        yield
+    finally:
+        _crew.reset(token)
+
+
+def _client_for(data: Iterable[Any]) -> Any:
+    if "distributed" not in sys.modules or not any(_is_collection(one) for one in data):
+        return None
+    distributed: Any = sys.modules["distributed"]
+    try:
+        return distributed.default_client()
+    except ValueError:  # there is none
+        return None
+
+
+def _checked(client: Any) -> Any:
+    distributed: Any = sys.modules.get("distributed")
+    if distributed is None or not isinstance(client, distributed.Client):
+        raise InputError(
+            f"client: a distributed.Client was needed, got {type(client).__name__}; connect with "
+            "distributed.Client(address)."
+        )
+    if client.asynchronous:
+        raise InputError("client: an asynchronous Dask client cannot be waited for; pass one without asynchronous.")
+    return client
+
+
+def spread(work: Callable[[Any], Answer], items: Iterable[Any], most: int | None = None) -> Iterator[Answer]:
+    """`work` of each item, in order: on the workers of the cluster in use, or else on threads (`threads.spread`)."""
+    workers = _crew.get()
+    return threads.spread(work, items, most) if workers is None else workers.spread(work, items)
+
+
+@contextmanager
+def connected(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
+    """A client of the cluster at an address, or of so many worker processes here, which end with it.
+
+    None where neither is given.
+    """
+    if address is None and workers is None:
+        yield None
+        return
+    try:
+        import distributed
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"Working on a cluster needs Dask: {_INSTALL}.") from error
+    dask: Any = distributed  # without types
+    if address is not None:
+        try:
+            client = dask.Client(address, set_as_default=False, timeout="10s")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"client: no Dask scheduler answers at {address}; start one with `dask scheduler`."
+            ) from error
+        with client:
+            yield client
+        return
+    with (
+        dask.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        dask.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client

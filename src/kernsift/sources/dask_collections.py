@@ -1,0 +1,84 @@
+"""Dask arrays and data frames: a chunk is a partition, computed by whatever scheduler is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.columns import Columns, InputError, read_columns
+from kernsift.sources.marks import guarded
+from kernsift.sources.rectangles import kind_of
+from kernsift.sources.source import Rows, Source
+
+
+class DaskArray(Source):
+    """A dask.array of one or two dimensions."""
+
+    def __init__(self, array: Any, argument: str) -> None:
+        if array.ndim not in (1, 2):
+            raise InputError(
+                f"{argument}: a table with rows and columns is needed, got a Dask array of shape {array.shape}; "
+                "reshape it."
+            )
+        with guarded(argument, "the Dask array", "a table"):
+            if any(np.isnan(size) for size in array.shape):
+                array = array.compute_chunk_sizes()
+        self._array = array
+        p = 1 if array.ndim == 1 else array.shape[1]
+        edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
+        kind = kind_of(array.dtype, array.dtype.kind == "O")
+        names = [f"x{i}" for i in range(p)]
+        widths = np.full(p, 2.0 * array.dtype.itemsize + 8)
+        kinds = ["unknown" if array.dtype.kind == "O" else kind] * p
+        super().__init__(argument, names, kinds, edges, widths, named=False, flat=array.ndim == 1)
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
+        with guarded(self.argument, f"partition {chunk} of the Dask array", "a table"):
+            cells = (part[:, None] if self.flat else part[:, list(columns)])[rows].compute()
+        return replace(read_columns(np.asarray(cells), self.argument), names=tuple(self.names[i] for i in columns))
+
+
+class DaskFrame(Source):
+    """A dask.dataframe; its index is no column."""
+
+    def __init__(self, frame: Any, argument: str) -> None:
+        flat = frame.ndim == 1
+        frame = frame.to_frame(name=frame.name if frame.name is not None else "x0") if flat else frame
+        self._frame = frame
+        with guarded(argument, "the Dask data frame", "a table"):
+            lengths = frame.map_partitions(len).compute()
+        kinds = [_frame_kind(dtype) for dtype in frame.dtypes]
+        widths = [96.0 if kind in ("category", "unknown") else 24.0 for kind in kinds]
+        edges = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+        names = [str(name) for name in frame.columns]
+        super().__init__(argument, names, kinds, edges, np.asarray(widths), flat=flat)
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        wanted = self._frame[[self._frame.columns[i] for i in columns]]
+        with guarded(self.argument, f"partition {chunk} of the Dask data frame", "a table"):
+            part = wanted.partitions[chunk].compute()
+        expected = int(self.edges[chunk + 1] - self.edges[chunk])
+        if len(part) != expected:
+            raise InputError(
+                f"{self.argument}: partition {chunk} of the Dask data frame has {len(part)} rows where it had "
+                f"{expected} before; its files changed, or what makes it is random: call .persist() first."
+            )
+        return replace(read_columns(part.iloc[rows], self.argument), flat=self.flat)
+
+
+def _frame_kind(dtype: Any) -> str:
+    if str(dtype) in ("category", "string", "str") or str(dtype).startswith("string"):
+        return "category"
+    if getattr(dtype, "kind", "O") == "O":
+        return "unknown"
+    numpy_type = getattr(dtype, "numpy_dtype", dtype)  # of pandas' nullable numbers
+    return kind_of(numpy_type, False) if isinstance(numpy_type, np.dtype) else str(dtype)
+
+
+def dask_source(data: Any, argument: str) -> Source:
+    """A Dask array, data frame or series."""
+    return DaskFrame(data, argument) if hasattr(data, "map_partitions") else DaskArray(data, argument)

@@ -1,0 +1,87 @@
+"""Parquet files: columns and groups of rows are read by themselves, and each group says what its numbers span."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernsift.sources.marks import Mark, guarded
+from kernsift.sources.source import Bounds
+
+_PLAIN = {"BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE"}
+_PLAIN_LOGICAL = {"NONE", "INT"}
+
+# In groups with fewer rows, looking at the rows is quicker than looking at what the group says of them.
+_WORTH = 1000
+
+
+class ParquetPart:
+    """One file; it is opened for every piece, so that nothing stays open and workers can have their own."""
+
+    def __init__(self, path: str, argument: str) -> None:
+        self.name = path
+        self._argument = argument
+        self._mark = Mark.of(path, argument)
+        with self._reading():
+            self.schema = self._open().schema_arrow
+            self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
+
+    def load(self, first: int, last: int, names: Sequence[str]) -> Any:
+        with self._reading():
+            return self._open(names).read_row_groups(list(range(first, last)), columns=list(names))
+
+    def statistics(self, names: Sequence[str]) -> Bounds | None:
+        where = {path: i for i, path in enumerate(self.schema.names)}
+        if len(self._metadata.schema) != len(where):
+            return None  # nested columns, which are refused, shift the positions
+        if self._metadata.num_rows < _WORTH * self._metadata.num_row_groups:
+            return None
+        known = np.ones(len(names), dtype=bool)
+        low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
+        gaps = np.zeros(len(names), dtype=np.int64)
+        plain = [self._metadata.schema.column(where[name]) for name in names]
+        usable = [one.physical_type in _PLAIN and one.logical_type.type in _PLAIN_LOGICAL for one in plain]
+        with self._reading():
+            for group in self._groups():
+                for i, name in enumerate(names):
+                    if not known[i]:
+                        continue
+                    told = group.column(where[name]).statistics if usable[i] else None
+                    if told is None or not told.has_null_count:
+                        known[i] = False
+                        continue
+                    gaps[i] += told.null_count
+                    if told.has_min_max:
+                        low[i], high[i] = np.fmin(low[i], float(told.min)), np.fmax(high[i], float(told.max))
+                    else:
+                        known[i] = told.null_count == group.num_rows
+        return Bounds(known, low, high, gaps)
+
+    def check(self) -> None:
+        self._mark.check(self._argument)
+
+    @cached_property
+    def _metadata(self) -> Any:
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_metadata(self.name)
+
+    def _groups(self) -> list[Any]:
+        return [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
+
+    def _open(self, names: Sequence[str] = ()) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        texts = [name for name in names if pa.types.is_string(self.schema.field(name).type)]
+        return pyarrow.parquet.ParquetFile(self.name, metadata=self._metadata, read_dictionary=texts)
+
+    def _reading(self) -> Any:
+        return guarded(self._argument, self.name, "a Parquet file", self._mark)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The footer of a wide file is large, and quickly read again.
+        return {name: value for name, value in self.__dict__.items() if name != "_metadata"}

@@ -1,0 +1,254 @@
+"""Draws of the MMD and HSIC kernels at given rows, a few features and a few draws at a time, on the values' device.
+
+The rows are drawn beforehand, so the same draws can be made again, and no size of a batch changes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from kernsift.arrays import Array, batch_numbers, beside, namespace, on_host
+from kernsift.kernels import FeatureKernels, columns_of
+from kernsift.parcels import Parcel, pack
+from kernsift.statistics.ustatistic import mmd_kernel
+from kernsift.tables import Table
+
+# Value columns that are worked on together: a row of them is long enough to be copied at full speed.
+_COLUMNS = 2**12
+# Fewer draws than this for each row are made in the time that it takes to send the rows; and 64 MB a message at most.
+_WORTH, _MESSAGE = 4, 2**23
+# The three ways to split four rows into two pairs.
+_PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
+
+Selection = tuple[slice | np.ndarray, FeatureKernels]
+
+
+@dataclass(frozen=True)
+class FeatureDraws:
+    """What all draws share: a table, its kernels, and the features in runs."""
+
+    X: Table
+    kernels: FeatureKernels
+    _chosen: dict[tuple[int, int], Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def count(self) -> int:
+        """The number of draws."""
+        raise NotImplementedError
+
+    @property
+    def like(self) -> Array:
+        return self.kernels.inverse
+
+    @property
+    def blocks(self) -> list[slice]:
+        offsets = self.X.offsets
+        # A device has room for all of them, unless there are very many.
+        most = _COLUMNS if on_host(self.like) else 16 * _COLUMNS
+        bounds = [0]
+        while bounds[-1] < self.X.d:
+            fit = int(np.searchsorted(offsets, offsets[bounds[-1]] + most, side="right")) - 1
+            bounds.append(max(fit, bounds[-1] + 1))
+        return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+    def numbers(self, features: slice) -> int:
+        return int(self.X.offsets[features.stop] - self.X.offsets[features.start])
+
+    def chosen(self, features: slice | np.ndarray) -> Selection:
+        """The value columns of those features, and their kernels."""
+        if isinstance(features, np.ndarray):
+            return columns_of(self.X.offsets, features), self.kernels.select(features)
+        start, stop = features.start, features.stop
+        if (start, stop) == (0, self.X.d):
+            return slice(None), self.kernels
+        if (start, stop) not in self._chosen:
+            columns = slice(int(self.X.offsets[start]), int(self.X.offsets[stop]))
+            self._chosen[start, stop] = columns, self.kernels.select(np.arange(start, stop))
+        return self._chosen[start, stop]
+
+    @property
+    def worth_sending(self) -> bool:
+        # Kernel values for each column of each row.
+        each = self.count * self.numbers(slice(0, self.X.d)) / int(self.X.offsets[-1])
+        return self.X.memory is not None or each >= _WORTH * self.X.n
+
+    def parcels(self, least: int) -> list[_Tables]:
+        both = [table for table in (self.X, getattr(self, "Y", None)) if table is not None]
+        rows = sum(table.n for table in both)
+        most = max(1, min(_MESSAGE // rows, -(-int(self.X.offsets[-1]) // least)))
+        bounds = [0]
+        while bounds[-1] < self.X.d:
+            fit = int(np.searchsorted(self.X.offsets, self.X.offsets[bounds[-1]] + most, side="right")) - 1
+            bounds.append(max(fit, bounds[-1] + 1))
+        return [_Tables(both, self.kernels, np.arange(start, stop)) for start, stop in pairwise(bounds)]
+
+    def emptied(self) -> Self:
+        nothing: Any = None
+        others: dict[str, Any] = {"Y": None} if hasattr(self, "Y") else {}
+        return replace(self, X=nothing, kernels=nothing, **others)
+
+    def filled(self, tables: _Tables) -> Self:
+        others: dict[str, Any] = {"Y": tables.tables[1]} if hasattr(self, "Y") else {}
+        return replace(self, X=tables.tables[0], kernels=tables.kernels, **others)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Some features of one or two tables, and their kernels."""
+
+    tables: list[Table]
+    kernels: FeatureKernels
+    features: np.ndarray
+
+    def pack(self) -> tuple[_PackedTables, list[Any]]:
+        packed = [pack(table, self.features) for table in self.tables]
+        kernels = self.kernels.select(self.features)
+        values = [value for _, own in packed for value in own]
+        return _PackedTables([(parcel, len(own)) for parcel, own in packed], kernels, self.features), values
+
+
+@dataclass(frozen=True)
+class _PackedTables:
+    parcels: list[tuple[Parcel, int]]
+    kernels: FeatureKernels
+    features: np.ndarray
+
+    def unpack(self, values: list[Any]) -> _Tables:
+        tables, start = [], 0
+        for parcel, count in self.parcels:
+            tables.append(parcel.unpack(values[start : start + count]))
+            start += count
+        return _Tables(tables, self.kernels, self.features)
+
+
+@dataclass(frozen=True)
+class MMDDraws(FeatureDraws):
+    """h(x, x', y, y') at rows (x, x', y, y'), given as four index arrays (l,)."""
+
+    Y: Table
+    rows: tuple[np.ndarray, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.rows[0])
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        columns, kernels = self.chosen(features)
+        tables = (self.X, self.X, self.Y, self.Y)
+        points = [table.part(columns, rows[draws]) for table, rows in zip(tables, self.rows, strict=True)]
+        return mmd_kernel(kernels, *points)
+
+
+@dataclass(frozen=True)
+class OwnMMDDraws(MMDDraws):
+    """The same with rows of its own for each feature: index arrays (l, d)."""
+
+    worth_sending = False  # drawn for a few features at a time, as they are needed
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        columns, kernels = self.chosen(features)
+        widths = np.diff(kernels.offsets)
+        tables = (self.X, self.X, self.Y, self.Y)
+        points = [
+            own_rows(table.part(columns), rows[draws, features], widths)
+            for table, rows in zip(tables, self.rows, strict=True)
+        ]
+        return mmd_kernel(kernels, *points)
+
+
+@dataclass(frozen=True)
+class HSICDraws(FeatureDraws):
+    """h at quadruples of rows: an index array (l, 4)."""
+
+    y: Table
+    response_kernels: FeatureKernels
+    rows: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        columns, kernels = self.chosen(features)
+        points = [self.X.part(columns, rows) for rows in self.rows[draws].T]
+        return _hsic_kernel(kernels, points, [weight[draws, :] for weight in self._weights])
+
+    def emptied(self) -> Self:
+        return self._with_weights(super().emptied())
+
+    def filled(self, tables: _Tables) -> Self:
+        return self._with_weights(super().filled(tables))
+
+    def _with_weights(self, other: Self) -> Self:
+        """Weights are not made twice."""
+        other.__dict__["_weights"] = self._weights
+        return other
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        """Weights of all draws, (l, 1): for the few features of a batch they would cost as much as the features."""
+        step = batch_numbers(self.y.like)
+        parts = [
+            _pairing_weights(self.y, self.rows[start : start + step], self.response_kernels)
+            for start in range(0, self.count, step)
+        ]
+        xp = namespace(self.y.like)
+        second, third = (xp.concat(part, axis=0)[:, None] for part in zip(*parts, strict=True))
+        return second, third
+
+
+@dataclass(frozen=True)
+class OwnHSICDraws(HSICDraws):
+    """The same with quadruples of its own for each feature: an index array (l, d, 4)."""
+
+    worth_sending = False  # drawn for a few features at a time, as they are needed
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        columns, kernels = self.chosen(features)
+        widths = np.diff(kernels.offsets)
+        rows = self.rows[draws, features]
+        weights = _pairing_weights(self.y, rows, self.response_kernels)
+        points = [own_rows(self.X.part(columns), rows[..., a], widths) for a in range(4)]
+        return _hsic_kernel(kernels, points, weights)
+
+
+def own_rows(values: Array, rows: np.ndarray, widths: np.ndarray) -> Array:
+    """Value rows (l, p) in which feature j's columns come from rows[:, j]."""
+    return namespace(values).take_along_axis(values, beside(np.repeat(rows, widths, axis=1), values), axis=0)
+
+
+def _pairing_weights(y: Table, rows: np.ndarray, response_kernels: FeatureKernels) -> list[Array]:
+    """Weights of the second and third pairing of each quadruple, from the response; the first has minus their sum.
+
+    h of the paper's section 2 gives the pair ab the weight [4(L_ab + L_uv) - 2(L_au + L_av + L_bu + L_bv)]/24, where u
+    and v are the other two rows. That is the same for ab and uv: with P_1, P_2, P_3 the sums of L over the three
+    pairings it is [2 P_1 - P_2 - P_3]/12 and so on, and the three weights add up to 0.
+    """
+    reshape, shape = namespace(y.like).reshape, rows.shape[:-1]
+    points = [y.part(slice(None), rows[..., a].reshape(-1)) for a in range(4)]
+    gram: dict[tuple[int, int], Any] = {
+        (a, b): reshape(response_kernels.matched(points[a], points[b]), shape) for a, b in combinations(range(4), 2)
+    }
+    first, second, third = (gram[one] + gram[other] for one, other in _PAIRINGS)
+    return [(2 * second - (first + third)) / 12, (2 * third - (first + second)) / 12]
+
+
+def _hsic_kernel(kernels: FeatureKernels, points: list[Array], weights: list[Array]) -> Array:
+    """h of the quadruples: the weights times the sums of K over the pairings, exactly 0 where all K are equal."""
+    sums = []
+    for (a, b), (u, v) in _PAIRINGS:
+        # The last pairing needs nothing of the rows afterwards.
+        last = (a, b) == (0, 3)
+        pairing = kernels.matched(points[a], points[b], spend=last)
+        pairing += kernels.matched(points[u], points[v], spend=last)
+        sums.append(pairing)
+    for pairing, weight in zip(sums[1:], weights, strict=True):
+        pairing -= sums[0]
+        pairing *= namespace(pairing).astype(weight, pairing.dtype, copy=False)
+    sums[1] += sums[2]
+    return sums[1]
