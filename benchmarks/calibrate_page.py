@@ -11,6 +11,8 @@ from calibrate import BOOTSTRAP, DEFAULT, KS, QUESTIONS, ROWS, SETTINGS, Cell, D
 from kernsift.inference import TESTS
 
 _ERRORS = 3.0
+# Replicates of the default combination below which the page says that it comes from a small run.
+_FEW = 300
 
 
 def verdict(cell: Cell) -> str:
@@ -198,11 +200,19 @@ def _default_section(cells: Sequence[Cell]) -> str:
     if high:
         listed = "; ".join(f"{c.question}, {c.setting}, n={c.n}, k={c.k}: {c.rate:.3f} ± {c.error:.3f}" for c in high)
         said = f"Above 0.05 by more than three standard errors: {listed}"
+    counts = {c.replicates for c in known}
+    again = (
+        "Cells that were more than two standard errors above had four times as many replicates, to tell chance from a "
+        "fault. "
+        if len(counts) > 1
+        else ""
+    )
+    if max(counts, default=0) < _FEW:
+        again = f"This is a small run: with {max(counts, default=0)} replicates only gross faults show. "
     return f"""## The default combination
 
-`estimator="complete"`, `test="exact"`, adaptive bandwidth. {said}, of {len(known)}. Cells that were more than two
-standard errors above had four times as many replicates, to tell chance from a fault. Refused are data with too few rows
-for the estimator.
+`estimator="complete"`, `test="exact"`, adaptive bandwidth. {said}, of {len(known)}. {again}Refused are data with
+too few rows for the estimator.
 
 <details><summary>Every cell: rates at 0.05 and 0.01 ± standard errors, Kolmogorov-Smirnov distance, and the naive
 rate</summary>

@@ -45,6 +45,7 @@ stop_if_missing()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+import torch.utils.flop_counter  # noqa: E402
 from measure import commit  # noqa: E402
 
 import kernsift.select  # noqa: E402
@@ -360,6 +361,33 @@ def limits(name: str, rows: int, features: int, r: int, rates: Mapping[str, floa
     return found
 
 
+def rates_met(
+    name: str,
+    call: Callable[[], object],
+    kinds: Mapping[str, float],
+    rows: int,
+    features: int,
+    r: int,
+    rates: Mapping[str, float],
+) -> list[dict[str, Any]]:
+    """At what share of the device's ceilings the heaviest kinds of work run, from what they do and how long it takes.
+
+    Operations of matrix products are counted by torch; bytes of gathered rows follow from the number of draws.
+    """
+    found = []
+    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        call()
+    amounts = {("matrix products", "matrix product float32"): 1e-12 * counter.get_total_flops()}
+    if name.startswith("incomplete"):
+        # Four rows a draw, each read and written.
+        amounts["gathering", "rows gathered, read + written"] = 1e-12 * 32 * r * (rows // 2) * features
+    for (kind, ceiling), amount in amounts.items():
+        if kinds.get(kind) and ceiling in rates:
+            rate = amount / kinds[kind]
+            found.append({"name": kind, "rate": rate, "ceiling": ceiling, "share": rate / rates[ceiling]})
+    return found
+
+
 def calls(options: argparse.Namespace, rates: Mapping[str, float], out: Path | None) -> list[dict[str, Any]]:
     device, n, d = options.device, options.rows, options.features
     make = torch.Generator(device=device).manual_seed(options.seed % 2**31)
@@ -407,6 +435,7 @@ def timed_call(
     kinds = profile(call, device, out / f"profile_{name.split()[0]}.txt" if out else None)
     seconds = statistics.median(times)
     least = limits(name, n, d, options.r, rates)
+    met = rates_met(name, call, kinds, n, d, options.r, rates)
     return {
         "name": f"compare {name}, n={n:,} d={d:,} float32 {options.data}",
         "seconds": seconds,
@@ -419,6 +448,7 @@ def timed_call(
             {"name": "all, with clocks", "seconds": whole},
         ],
         "device_work": [{"name": kind, "seconds": took} for kind, took in kinds.items()],
+        "met": met,
         "limits": [{"name": limit, "seconds": took, "share": took / seconds} for limit, took in least],
     }
 

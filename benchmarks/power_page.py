@@ -202,7 +202,8 @@ def _null_section(figures: Figures) -> str:
 The share of selected null features that is rejected, defaults, twenty features, a hundred rows in all unless the
 setting says otherwise, ± its standard error ({figures.date()}). Everything is null except in the block settings,
 where four features are true and their block mates, correlated with them at 0.7, are not. A dash: no null feature was
-ever selected.
+ever selected. Settings with more trials than `make power` gives them (`--trials 4000`) are those that were near a
+limit in an earlier run.
 
 {body}
 

@@ -141,6 +141,7 @@ def _gpu_section(run: Mapping[str, Any]) -> str:
         + "."
         for call in run["calls"]
     )
+    work = "\n\n".join(_work(call) for call in run["calls"])
     return f"""## On GPUs
 
 {_machine(run)}.
@@ -155,7 +156,25 @@ def _gpu_section(run: Mapping[str, Any]) -> str:
 the time that is.
 
 {stages}
+
+{work}
 """
+
+
+def _work(call: Mapping[str, Any]) -> str:
+    """What the device was busy with, and at what share of its ceilings."""
+    kinds = {kind["name"]: kind["seconds"] for kind in call["device_work"]}
+    busy = sum(kinds.values())
+    listed = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in kinds.items())
+    met = "; ".join(
+        f'{kind["name"]} run at {kind["rate"]:.3g}, {kind["share"]:.0%} of the ceiling of "{kind["ceiling"]}"'
+        for kind in call["met"]
+    )
+    said = f" Of these, {met}." if met else ""
+    return (
+        f"{call['name']}: the device is busy for {busy:.2f} of {call['seconds']:.2f} s (torch's profiler): {listed}."
+        f"{said} The other {1 - busy / call['seconds']:.0%} is the host: starting kernels, null laws, the test."
+    )
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

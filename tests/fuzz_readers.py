@@ -227,7 +227,8 @@ def _in_time() -> Iterator[None]:
 
 
 def _batch(kind: str, count: int, seed: int, folder: Path, tell: Any) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if sys.platform == "linux":  # elsewhere addresses cannot be limited
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     found: collections.Counter[str] = collections.Counter()
     path = folder / f"input.{kind}"
     for number, data in enumerate(inputs(kind, count, seed)):

@@ -49,6 +49,7 @@ ORDER = [
     "result",
     "door",
     "select",
+    "arrivals",
     "selectors",
     "show",
     "experiments",

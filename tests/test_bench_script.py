@@ -436,6 +436,8 @@ def test_the_page(script, tmp_path):
                 "peak_gb": 3.0,
                 "limits": [{"name": "input read once", "seconds": 0.003, "share": 0.0015}],
                 "stages": [{"name": "scores", "seconds": 1.0}],
+                "device_work": [{"name": "gathering", "seconds": 0.5}],
+                "met": [{"name": "gathering", "rate": 3.5, "ceiling": "rows gathered", "share": 0.9}],
             }
         ],
     }
@@ -443,6 +445,7 @@ def test_the_page(script, tmp_path):
     write(page, folder)
     text = page.read_text(encoding="utf-8")
     assert "No run" not in text
+    assert "busy for 0.50 of 2.00 s" in text and "90% of the ceiling" in text
     assert "**1 of 3 goals are reached.**" in text
     assert "| compare | 8.0 ms |  |  |  | ≤ 5 ms | **MISSED** | 120 MB |" in text
     assert "- calls: knockpy: not there" in text

@@ -7,7 +7,7 @@ import pytest
 from by_hand import table
 from scipy.spatial.distance import pdist
 
-from kernsift.bandwidths import column_medians
+from kernsift.bandwidths import column_medians, median_rows
 from kernsift.kernels import KERNELS, FeatureKernels, Linear, Polynomial, as_kernel, fit_kernels
 from kernsift.tables import InputError, Table
 
@@ -183,9 +183,9 @@ def test_many_features_come_in_chunks_with_the_same_result(
     values = np.round(rng.normal(size=(150, 300)), 1)
     values[:, ::7] = 0
     data, columns = table(values), np.arange(300)
-    whole = column_medians(data, columns, rng)
+    whole = column_medians(data, columns, median_rows(data.n, rng))
     monkeypatch.setattr("kernsift.bandwidths._CHUNK", 20_000)
-    for one, other in zip(whole, column_medians(data, columns, rng), strict=True):
+    for one, other in zip(whole, column_medians(data, columns, median_rows(data.n, rng)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -200,17 +200,18 @@ class FirstRows:
 def test_medians_of_long_tables_come_from_a_part_of_the_rows(rng: np.random.Generator) -> None:
     n = 50_000
     values = np.column_stack([rng.normal(size=n), rng.exponential(size=n), np.full(n, 3.0), np.zeros(n)])
-    distances, middles = column_medians(table(values), np.arange(4), rng)
+    distances, middles = column_medians(table(values), np.arange(4), median_rows(len(values), rng))
     # The median of |x - x'| is 0.6745 sqrt 2 for normal numbers and log 2 for exponential ones. That of 4096 rows errs
     # by about 1.5 %, the median by 0.02; five times that is allowed.
     np.testing.assert_allclose(distances, [0.6745 * 2**0.5, np.log(2), 1.0, 1.0], rtol=0.08)
     np.testing.assert_allclose(middles, [0.0, np.log(2), 3.0, 0.0], rtol=0, atol=0.1)
     # Rows that are not in the part may be the only ones that differ.
     values[-6:, 3] = [1.0, 1.0, 2.0, 2.0, 2.0, 5.0]
-    found = column_medians(table(values), np.arange(4), FirstRows())[0]  # type: ignore[arg-type]
+    some = median_rows(len(values), FirstRows())  # type: ignore[arg-type]
+    found = column_medians(table(values), np.arange(4), some)[0]
     np.testing.assert_array_equal(found[2:], [1.0, 2.0])
     np.testing.assert_array_equal(
-        found, column_medians(table(values[:4096]), np.arange(4), rng)[0] * [1.0, 1.0, 1.0, 2.0]
+        found, column_medians(table(values[:4096]), np.arange(4), None)[0] * [1.0, 1.0, 1.0, 2.0]
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def test_python(row: Odd) -> None:
 
 @pytest.mark.parametrize("row", FILES, ids=lambda row: row.name)
 def test_command_line(row: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    if sys.platform == "darwin" and not row.file.isprintable():
+        pytest.skip("file names are Unicode there")
     monkeypatch.chdir(tmp_path)
     good(tmp_path / "good.csv")
     path = row.make(tmp_path)

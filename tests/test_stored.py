@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,7 +301,7 @@ def test_nan_that_hides_from_what_a_file_says_is_found_when_it_is_read(tmp_path:
 def test_values_outside_of_what_was_seen_are_a_change(tmp_path: Path) -> None:
     table = pa.table({"f": np.arange(10.0), "s": ["u", "v"] * 5})
     X, _ = as_stored_pair(parquet_file(table, tmp_path), table)
-    for wrong in (X.changed(high=X.high - 1), X.changed(coded={0: ("u", "w")})):
+    for wrong in (X.changed(high=X.high - 1), X.changed(coded={1: ("u", "w")})):
         with pytest.raises(InputError, match=r"^X: the data changed while it was being read; .*\.$"):
             wrong.part(None)
 

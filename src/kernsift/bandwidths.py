@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 
 from kernsift.arrays import Array, beside, dtype_of, namespace, on_host, sorted_columns, taken, to_numpy, wide
+from kernsift.parcels import part_of
+from kernsift.progress import tell
 from kernsift.tables import Table
 from kernsift.threads import spread
 
@@ -18,27 +21,57 @@ _CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
 _MOST_ROWS, _PART_OF_ROWS = 1 << 14, 1 << 12
 
 
-def column_medians(table: Table, columns: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The median distance and the median of each of those value columns.
+def median_rows(n: int, rng: np.random.Generator) -> np.ndarray | None:
+    """The rows behind median distances; None for all of them."""
+    return None if n <= _MOST_ROWS else np.sort(rng.choice(n, _PART_OF_ROWS, replace=False))
+
+
+def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The median distance and the median of each of those value columns, from `median_rows`.
 
     The distances are those between at most 64 evenly spaced order statistics; where ties make their median 0, only
     distances above 0 count, and a constant column gets 1. Up to 2^14 rows all of them count, so their order does not
     matter; of a longer table a random part is sorted.
     """
-    rows = None if table.n <= _MOST_ROWS else np.sort(rng.choice(table.n, _PART_OF_ROWS, replace=False))
     distances, middles = _in_blocks(table, columns, rows)
     # The rows left out may be those that vary: columns that look constant are read in full.
-    flat = np.flatnonzero(np.isnan(distances))
-    if rows is not None and len(flat):
+    flat = np.isnan(distances)
+    if rows is not None and table.span is not None:
+        low, high = table.span
+        flat &= low[columns] < high[columns]
+    if rows is not None and flat.any():
         distances[flat], middles[flat] = _in_blocks(table, columns[flat], None)
     return np.where(np.isnan(distances), 1.0, distances), middles
 
 
 def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    size = max(table.n if rows is None else len(rows), _QUANTILES * (_QUANTILES - 1) // 2)
-    step = max(1, (_CHUNK if on_host(table.like) else _DEVICE_CHUNK) // size)
+    count = table.n if rows is None else len(rows)
+    if table.memory is None:
+        return _of_columns(lambda block: table.part(_run(block), rows), columns, count, table.like)
+    # A file is read in as few goes as memory allows.
+    step = max(1, table.memory // (64 * count))
+    found = []
+    for start in range(0, len(columns), step):
+        values = part_of(table, columns[start : start + step], rows)
+        places = np.arange(values.shape[1])
+        found.append(_of_columns(partial(_columns_of, values), places, count, values))
+        tell("looking for bandwidths", min(start + step, len(columns)), len(columns))
+    distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
+    return distances, middles
+
+
+def _columns_of(values: Array, block: np.ndarray) -> Array:
+    return values[:, _run(block)]
+
+
+def _of_columns(
+    read: Callable[[np.ndarray], Array], columns: np.ndarray, count: int, like: Array
+) -> tuple[np.ndarray, np.ndarray]:
+    """Medians of columns that are read a few at a time."""
+    size = max(count, _QUANTILES * (_QUANTILES - 1) // 2)
+    step = max(1, (_CHUNK if on_host(like) else _DEVICE_CHUNK) // size)
     blocks = [columns[start : start + step] for start in range(0, len(columns), step)]
-    found = list(spread(lambda block: _medians(table.part(_run(block), rows)), blocks))
+    found = list(spread(lambda block: _medians(read(block)), blocks))
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
 

@@ -15,7 +15,7 @@ import numpy as np
 from kernsift.cluster import crew
 from kernsift.grids import feature_blocks
 from kernsift.kernels import FeatureKernels
-from kernsift.parcels import Parcel, Rows, pack
+from kernsift.parcels import Parcel, Rows, pack, travels
 from kernsift.tables import Table
 
 # Numbers that one message holds at most: 2^23 doubles are 64 MB. Fewer rows than this are no run of their own.
@@ -29,8 +29,7 @@ class Block:
     Attributes
     ----------
     features : (b,) which features, among all.
-    table : the `Table` that has them; None where its rows are not needed any more.
-    kernels : those of the features.
+    table, kernels : where they are.
     own : (b,) their places in `table` and `kernels`.
     cells : (n,) the cell of a response that each row is in; None for a response without cells.
     to_sort : the rows whose order statistics become points; None for all.
@@ -40,7 +39,7 @@ class Block:
     """
 
     features: np.ndarray
-    table: Any
+    table: Table
     kernels: FeatureKernels
     own: np.ndarray
     cells: Any = None
@@ -60,19 +59,33 @@ class Block:
         """The block in runs of rows; none where it stays whole."""
         if self.pieces == 1:
             return []
-        columns = np.arange(self.table.offsets[-1])
-        numbers = -(-self.table.n // self.pieces) * len(columns)
-        found = self.table.row_chunks(columns, numbers)
+        numbers = -(-self.table.n // self.pieces) * len(self.own)
+        found = self.table.row_chunks(self.own, numbers)
         return [replace(self, start=start, rows=slice(start, stop), pieces=1) for start, stop in found]
 
-    def sample(self) -> Block:
-        """The rows that are sorted."""
-        return replace(self, rows=self.to_sort, to_sort=None, cells=None, pieces=1)
+    def samples(self) -> list[Block]:
+        """The rows that are sorted; from a table that others read, in runs."""
+        assert self.to_sort is not None
+        rows = [self.to_sort]
+        if self.table.memory is not None:
+            rows = np.split(self.to_sort, np.searchsorted(self.to_sort, [run.start for run in self.runs()[1:]]))
+        return [replace(self, rows=own, to_sort=None, cells=None, pieces=1) for own in rows if len(own)]
+
+    def values(self) -> np.ndarray:
+        """The values of all rows."""
+        return np.asarray(self.table.part(slice(None)))
+
+    def beside(self, values: list[np.ndarray]) -> Block:
+        """The features of this block with values from elsewhere."""
+        return replace(self, table=replace(self.table, values=np.concatenate(values)))
 
     def head(self) -> Block:
         """All but the rows."""
         own = np.arange(len(self.own))
-        return replace(self, table=None, kernels=self.kernels.select(self.own), own=own, cells=None, to_sort=None)
+        names = tuple(self.table.names[j] for j in self.own)
+        levels = {name: self.table.levels[name] for name in names if name in self.table.levels}
+        table = Table(names, None, np.arange(len(own) + 1), self.table.categorical[self.own], levels)
+        return replace(self, table=table, kernels=self.kernels.select(self.own), own=own, cells=None, to_sort=None)
 
     def pack(self) -> tuple[_Packed, list[Any]]:
         """The block without its values, and these."""
@@ -108,15 +121,20 @@ def blocks_of(
     table: Table, kernels: FeatureKernels, cells: Any = None, to_sort: np.ndarray | None = None, *, runs: bool = False
 ) -> Iterator[Block]:
     """All features of a table in blocks; with `runs` a worker may be sent some of their rows."""
-    found = list(feature_blocks(table, kernels.rounds))
+    found = list(feature_blocks(table, kernels.rounds, every_row=cells is None))
     workers = crew()
     single = np.diff(table.offsets) == 1
     runs = runs and workers is not None and cells is not None and to_sort is not None and kernels.rounds
+    if workers is not None and not runs:
+        # All workers are to have some columns; those that are sent are in their memory as a whole.
+        room = 4 * _MESSAGE // table.n if travels(table) else table.d
+        most = max(1, min(room, -(-table.d // (2 * workers.threads()))))
+        found = [part for block in found for part in np.array_split(block, -(-len(block) // most))]
     for features in found:
         pieces = 1
         if runs and workers is not None and single[features].all():
             pieces = -(-2 * workers.threads() // len(found))
-            if table.memory is None:
+            if travels(table):
                 pieces = max(pieces, -(-table.n * len(features) // _MESSAGE))
             pieces = min(pieces, max(1, table.n // _ROWS))
         yield Block(features, table, kernels, features, cells, to_sort, pieces=pieces)

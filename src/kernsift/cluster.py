@@ -11,15 +11,17 @@ with an error.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import logging
 import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -34,6 +36,8 @@ Answer = TypeVar("Answer")
 _TRIES = 5
 # Seconds without a scheduler, and without a single worker.
 _WITHOUT_SCHEDULER, _WITHOUT_WORKERS = 5.0, 30.0
+# Below this not even ordinary files can be read.
+_LEAST_MEMORY = 32 << 20
 _INSTALL = "pip install 'kernsift[dask]'"
 
 
@@ -72,7 +76,7 @@ class Crew:
         patience = time.monotonic() + _WITHOUT_WORKERS
         while True:
             self._check()
-            found = sum(self._client.nthreads().values())
+            found = sum(self._wait(self._client.scheduler.ncores()).values())
             if found:
                 return int(found)
             if time.monotonic() > patience:
@@ -100,11 +104,10 @@ class Crew:
     def send(self, values: Sequence[Any], everywhere: bool = False) -> list[Any]:
         """Values in the memory of workers."""
         patience = time.monotonic() + _WITHOUT_WORKERS
+        how = {"broadcast": everywhere, "direct": self._direct, "hash": False, "asynchronous": True}
         while True:
-            self._check()
             try:
-                call = partial(self._client.scatter, list(values), broadcast=everywhere, direct=self._direct)
-                return list(self._guarded(partial(call, hash=False)))
+                return list(self._wait(self._client.scatter(list(values), **how)))
             except OSError:  # the worker that was to get them died just now; the next try asks who is there
                 if time.monotonic() > patience:
                     raise
@@ -112,33 +115,51 @@ class Crew:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """A call on a worker, of values there and of Dask collections."""
+        collections = any(_is_collection(part) for part in _flat(arguments))
         self._check()
-        if not any(_is_collection(part) for part in _flat(arguments)):
-            return self._guarded(partial(self._client.submit, function, *arguments, pure=False))
-        dask: Any = sys.modules["dask"]
-        lazy = dask.delayed(function, pure=False)(*arguments)
-        return self._guarded(partial(self._client.compute, lazy))
+        try:
+            if not collections:
+                return self._client.submit(function, *arguments, pure=False)
+            dask: Any = sys.modules["dask"]
+            return self._client.compute(dask.delayed(function, pure=False)(*arguments))
+        except Exception:
+            # What goes wrong while the scheduler goes away says so in many ways.
+            self._check()
+            raise
 
     def result(self, future: Any) -> Any:
-        """What a call gave, or `Gone` when its values were lost with a worker."""
+        """What a call gave, or `Gone` when values it needs were lost with a worker."""
         while True:
             try:
                 self._distributed.wait([future], timeout=0.5)
-                if future.status in ("finished", "error"):
-                    return self._client.gather(future, direct=self._direct)
+                return self._wait(self._client.gather(future, direct=self._direct, asynchronous=True))
             except TimeoutError:
-                if future.status == "error":
+                if future.status == "error":  # the call's own
                     raise
-                self._check()
-                continue
-            except (InputError, self._distributed.KilledWorker):
-                raise
             except BaseException as error:
                 if not _cancelled(error):
                     raise
             self._check()
-            if future.cancelled() or future.status == "lost":
+            if future.status in ("cancelled", "lost"):
                 raise Gone
+
+    def _wait(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        """What the scheduler or a worker answers to a call, for as long as there is a scheduler."""
+        waiting = asyncio.run_coroutine_threadsafe(call, self._client.loop.asyncio_loop)
+        while True:
+            try:
+                return waiting.result(0.5)
+            except TimeoutError:
+                if waiting.done():
+                    raise
+            except BaseException:
+                self._check()
+                raise
+            try:
+                self._check()
+            except InputError:
+                waiting.cancel()
+                raise
 
     @property
     def _address(self) -> str:
@@ -154,14 +175,6 @@ class Crew:
                     "cluster again and repeat the call."
                 )
             time.sleep(0.1)
-
-    def _guarded(self, call: Callable[[], Answer]) -> Answer:
-        try:
-            return call()
-        except Exception:
-            # What goes wrong while the scheduler goes away says so in many ways.
-            self._check()
-            raise
 
 
 class Gone(Exception):
@@ -194,7 +207,8 @@ class _Sent:
         work = self._shared.future()
         if len(runs) < 2:
             return crew.submit(_whole, work, *self._packed(item))
-        begun = crew.submit(_begun, work, *self._packed(item.sample()))
+        sampled = [crew.submit(_values, *self._packed(sample)) for sample in item.samples()]
+        begun = crew.submit(_begun, work, item.head(), sampled)
         counted = [crew.submit(_counted, work, begun, *self._packed(run)) for run in runs]
         return crew.submit(_finished, work, begun, item.head(), counted)
 
@@ -229,9 +243,14 @@ def _whole(work: Any, stub: Any, values: list[Any]) -> Any:
         return work(stub.unpack(values))
 
 
-def _begun(work: Any, stub: Any, values: list[Any]) -> Any:
+def _values(stub: Any, values: list[Any]) -> Any:
     with _at_work():
-        return work.begin(stub.unpack(values))
+        return stub.unpack(values).values()
+
+
+def _begun(work: Any, head: Any, sampled: list[Any]) -> Any:
+    with _at_work():
+        return work.begin(head.beside(sampled))
 
 
 def _counted(work: Any, begun: Any, stub: Any, values: list[Any]) -> Any:
@@ -250,6 +269,17 @@ def _at_work() -> Iterator[None]:
     _keep_freed_memory()
     with threads.using(1):
         yield
+
+
+def memory_here(asked: int) -> int:
+    """Bytes that one piece of work may hold: what was asked for, or half of this worker's share if that is less."""
+    distributed: Any = sys.modules.get("distributed")
+    try:
+        worker = distributed.get_worker()
+        limit, count = worker.memory_manager.memory_limit, worker.state.nthreads
+    except (AttributeError, ValueError):  # not on a worker
+        return asked
+    return min(asked, max(limit // (2 * count), _LEAST_MEMORY)) if limit else asked
 
 
 @lru_cache(maxsize=1)
@@ -353,6 +383,8 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"Working on a cluster needs Dask: {_INSTALL}.") from error
     dask: Any = distributed  # without types
+    # What goes wrong is told in one sentence, and not by every part of Dask that hears of it.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if address is not None:
         try:
             client = dask.Client(address, set_as_default=False, timeout="10s")
@@ -364,7 +396,9 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
             yield client
         return
     with (
-        dask.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        dask.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        ) as cluster,
         dask.Client(cluster, set_as_default=False) as client,
     ):
         yield client

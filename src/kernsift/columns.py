@@ -444,8 +444,8 @@ def refuse_cells(
     """Complain about columns with infinite values, and about missing ones: as many as `gaps` says, in rows not kept."""
     if infinite.any():
         raise InputError(
-            f"{argument}: infinite values in {quoted(names[i] for i in np.flatnonzero(infinite))}; replace or remove "
-            "them."
+            f"{argument}: infinite values in {quoted(names[i] for i in np.flatnonzero(infinite).tolist())}; replace or "
+            "remove them."
         )
     left, n = int(np.count_nonzero(keep)), len(keep)
     suspect = np.flatnonzero(gaps)

@@ -81,9 +81,14 @@ class Door:
         with using(self.n_jobs), cluster.using(client, *data):
             yield
 
+    @property
+    def from_draws(self) -> bool:
+        """Whether the scores are averages of draws, made of a block of features at a time."""
+        return "adaptive" not in _keywords(self.statistic)
+
     def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
         """What to fit the kernels with, and whether the estimator looks at more than one bandwidth."""
-        able = "adaptive" in _keywords(self.statistic)
+        able = not self.from_draws
         if isinstance(bandwidth, str) and bandwidth in ("auto", "adaptive"):
             if bandwidth == "adaptive" and not able:
                 raise InputError(

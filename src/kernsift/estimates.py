@@ -54,7 +54,8 @@ class Estimates:
         )
         # Beyond this many standard deviations an end is the end of the scale.
         ends = np.minimum(ends, 1e6 * np.where(varies, sd, 1.0)[:, None])
-        return np.column_stack([sizes.at(ends[:, 0]), sizes.at(ends[:, 1])])
+        low, high = sizes.at(ends[:, 0]), sizes.at(ends[:, 1])
+        return np.column_stack([np.minimum(low, high), high])  # around no effect at all, the scale is flat
 
     @cached_property
     def _sizes(self) -> EffectSizes | None:

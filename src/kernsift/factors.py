@@ -1,7 +1,7 @@
 """Low-rank factors of centred Gram matrices on the points of a grid: no n x n matrix, and no cost in n.
 
 A pivoted Cholesky factorisation of the kernel on a feature's points, heaviest error first, gives k(x, y) = F(x) . F(y)
-to one part in a million: some 10 to 30 directions for a smooth kernel of one column. Whatever rougher kernels, groups
+to a thousandth: some 5 to 20 directions for a smooth kernel of one column. Whatever rougher kernels, groups
 and the limit on the rank leave out makes it a slightly different kernel, which is as good: the factors depend on the
 pooled feature values alone, so every permutation test stays valid.
 """

@@ -1,7 +1,7 @@
 """A column as few values: the points that stand for its rows, and how many rows each point stands for.
 
 What a kernel test knows about a feature by itself depends on its values and their counts alone. So each column is
-rounded to at most 128 of its own order statistics, densest in the tails, and from then on costs the same for a
+rounded to at most 96 of its own order statistics, densest in the tails, and from then on costs the same for a
 thousand rows as for a billion. A column with fewer different values is left as it is. The points depend on the pooled
 feature values and never on the response, so every permutation test stays valid: it is a test of the rounded feature.
 
@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.arrays import Array, beside, namespace, on_host, search, sorted_columns, wide
+from kernsift.arrays import Array, beside, most_at_once, namespace, on_host, search, sorted_columns, wide
 from kernsift.kernels import columns_of
-from kernsift.tables import Table
+from kernsift.tables import InputError, Table
 
 POINTS = 96
 """Values that stand for a column."""
@@ -31,6 +31,9 @@ _BLOCK, _DEVICE_NUMBERS = 64, 2**29
 # What a feature takes while a table on disk is read: its rows that are sorted, its counts, its codes. Tables on disk
 # are read in as few passes as their memory allows.
 _BYTES = 2**16
+# What a row of a feature takes where rows stand for themselves: 256 directions, and some of them twice; and where a
+# number is looked up for each row.
+_ROW_BYTES, _LOOKED_UP = 2**12, 2**6
 
 
 class Grid(NamedTuple):
@@ -54,10 +57,10 @@ class Grid(NamedTuple):
         return None if self.edges is None else search(self.edges, namespace(values).matrix_transpose(values))
 
 
-def feature_blocks(table: Table, rounded: bool = True) -> Iterator[np.ndarray]:
+def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) -> Iterator[np.ndarray]:
     """The features cut into blocks that are worked on in one go: single columns together, the others one by one.
 
-    Columns are one by one, too, where they are not `rounded`.
+    Columns are one by one, too, where they are not `rounded`. `every_row` tells that the codes of all rows are kept.
     """
     widths = np.diff(table.offsets)
     many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
@@ -67,16 +70,39 @@ def feature_blocks(table: Table, rounded: bool = True) -> Iterator[np.ndarray]:
     if not on_host(table.like):
         step = int(np.clip(_DEVICE_NUMBERS // table.n, _BLOCK, 8192))
     elif table.memory is not None:
-        step = int(np.clip(table.memory // (8 * _BYTES), 1, 64 * _BLOCK))
+        each = _BYTES + (table.n if every_row else 0)
+        step = int(np.clip(table.memory // (8 * each), 1, 64 * _BLOCK))
+        itself = bool((widths > 1).any()) or not rounded
+        if (itself and _ROW_BYTES * table.n > table.memory) or (every_row and 8 * each > table.memory):
+            _refuse(table, itself)
     if len(single):
         yield from np.array_split(single, -(-len(single) // step))
     for one in np.flatnonzero(alone):
         yield np.array([one])
 
 
-def parts_of(features: np.ndarray, like: Array) -> list[slice]:
-    """A block that was read in one go, cut into parts that are worked on in one go."""
+def _refuse(table: Table, itself: bool) -> None:
+    what = "a feature whose rows stand for themselves, as those of groups do," if itself else "the codes of all rows"
+    needed = (_ROW_BYTES if itself else 8) * table.n
+    raise InputError(
+        f"memory: {what} of {table.n:,} rows need {needed / 1e6:,.0f} MB, but {(table.memory or 0) / 1e6:,.0f} MB may "
+        f"be used; allow more, or use estimator={'incomplete' if itself else 'complete'!r}."
+    )
+
+
+def blocks_at_once(table: Table) -> int | None:
+    """How many blocks may be worked on at the same time; from a file one, whose pieces are then spread over threads."""
+    return most_at_once(table.like) if table.memory is None else 1
+
+
+def parts_of(features: np.ndarray, like: Array, rows: int = 0, memory: int | None = None) -> list[slice]:
+    """A block that was read in one go, cut into parts that are worked on in one go.
+
+    `rows` are those whose numbers are looked up for every feature, all at once.
+    """
     step = _BLOCK if on_host(like) else len(features)
+    if memory is not None and rows:
+        step = int(np.clip(memory // (4 * _LOOKED_UP * rows), 1, step))
     return [slice(start, min(start + step, len(features))) for start in range(0, len(features), step)]
 
 

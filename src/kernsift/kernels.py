@@ -8,7 +8,7 @@ which rows meet.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
@@ -18,8 +18,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from kernsift.arrays import Array, beside, bounded, dtype_of, in_place, keep_freed_memory, namespace, taken, to_numpy
-from kernsift.bandwidths import column_medians, joint_median
-from kernsift.tables import InputError, Table
+from kernsift.bandwidths import column_medians, joint_median, median_rows
+from kernsift.cluster import crew
+from kernsift.tables import InputError, Table, stack
 
 Columns = slice | np.ndarray
 KernelFunction = Callable[[Array, Array], Array]
@@ -320,6 +321,10 @@ class FeatureKernels:
         inverse = namespace(self.inverse).where(beside(numeric, self.inverse), self.inverse / factor, self.inverse)
         return replace(self, inverse=inverse, bandwidth=self.bandwidth * factor)
 
+    def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
+        """The kernels of those features, for tables that have nothing else."""
+        return self.select(features)
+
     def select(self, features: np.ndarray) -> FeatureKernels:
         """The kernels of those features, in that order."""
         features = np.asarray(features, dtype=np.intp)
@@ -378,6 +383,7 @@ def fit_kernels(
     bandwidth: str | float | np.ndarray = "median",
     *,
     rng: np.random.Generator,
+    late: bool = False,
 ) -> FeatureKernels:
     """Tie a kernel to every feature of a table.
 
@@ -389,6 +395,7 @@ def fit_kernels(
     bandwidth : "median", the median distance of each feature by itself; "joint", one number for all features, the
         median distance of whole rows (the authors' choice); a positive number; or one number per feature. The numbers
         are used as they are, in the units of the feature.
+    late : whether kernels of a table on disk may be fitted when its columns are read.
 
     Notes
     -----
@@ -420,7 +427,11 @@ def fit_kernels(
     scale, centre = np.ones(int(pooled.offsets[-1])), None
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
-        distances, middle = column_medians(pooled, columns, rng)
+        rows = median_rows(pooled.n, rng)
+        # Workers of a cluster are told the bandwidths beforehand.
+        if late and pooled.memory is not None and crew() is None and (widths == 1).all():
+            return LateKernels.of(pooled, chosen, rows)
+        distances, middle = column_medians(pooled, columns, rows)
         if chosen.kind == "product":
             centre = np.zeros(len(scale), dtype=dtype_of(pooled.like))
             centre[columns] = middle
@@ -434,11 +445,66 @@ def fit_kernels(
             given = np.full(pooled.d, joint_median(pooled, columns, np.ones(len(columns)), _JOINT_ROWS, rng))
         bandwidths[numeric] = given[numeric]
         scale[columns] = np.repeat(given, widths)[columns]
-    # Reciprocals of the very smallest numbers would not be finite.
-    dtype = dtype_of(pooled.like)
-    limit = 1e37 if dtype == np.float32 else 1e300
-    inverse = beside((1.0 / np.clip(scale, 1.0 / limit, limit)).astype(dtype), pooled.like)
+    inverse = beside(_reciprocal(scale, dtype_of(pooled.like)), pooled.like)
     return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths)
+
+
+def _reciprocal(scale: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Reciprocals; of the very smallest numbers they would not be finite."""
+    limit = 1e37 if dtype == np.float32 else 1e300
+    return np.asarray((1.0 / np.clip(scale, 1.0 / limit, limit)).astype(dtype))
+
+
+@dataclass(frozen=True)
+class LateKernels(FeatureKernels):
+    """Kernels of a table on disk with a column for each feature, fitted when a feature is first asked for.
+
+    Whoever reads a block of columns anyway has them fitted to it, which saves reading the whole table once before.
+
+    Attributes
+    ----------
+    pooled : the table.
+    rows : the rows behind median distances.
+    found : (d,) bool: the features whose kernels are fitted.
+    """
+
+    pooled: Table
+    rows: np.ndarray | None
+    found: np.ndarray
+
+    @classmethod
+    def of(cls, pooled: Table, kernel: Kernel, rows: np.ndarray | None) -> LateKernels:
+        """The kernels, none of them fitted; categories need no fitting."""
+        dtype = dtype_of(pooled.like)
+        centre = np.zeros(pooled.d, dtype=dtype) if kernel.kind == "product" else None
+        inverse, bandwidth = np.ones(pooled.d, dtype=dtype), np.full(pooled.d, np.nan)
+        found = pooled.categorical.copy()
+        return cls(kernel, pooled.offsets, pooled.categorical, inverse, centre, bandwidth, pooled, rows, found)
+
+    def select(self, features: np.ndarray) -> FeatureKernels:
+        features = np.asarray(features, dtype=np.intp)
+        return self._fitted(features, self.pooled, features).select(features)
+
+    def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
+        return self._fitted(features, stack(tables), np.arange(len(features))).select(features)
+
+    def rescaled(self, factor: float) -> FeatureKernels:
+        every = np.arange(self.d)
+        return self._fitted(every, self.pooled, every).rescaled(factor)
+
+    def _fitted(self, features: np.ndarray, table: Table, places: np.ndarray) -> FeatureKernels:
+        """These kernels, of which those of some features, at these places of a table, are fitted now."""
+        new = ~self.found[features]
+        if new.any():
+            distances, middle = column_medians(table, places[new], self.rows)
+            some = features[new]
+            if self.centre is not None:
+                self.centre[some] = middle
+            if self.kernel.scaled:
+                self.bandwidth[some] = distances
+                self.inverse[some] = _reciprocal(distances, self.inverse.dtype)
+            self.found[some] = True
+        return FeatureKernels(self.kernel, self.offsets, self.categorical, self.inverse, self.centre, self.bandwidth)
 
 
 def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from kernsift.cluster import crew, memory_here, spread
 from kernsift.columns import InputError
-from kernsift.tables import Table
+from kernsift.stored import StoredTable
+from kernsift.tables import Table, stack
 
 Rows = slice | np.ndarray
 
@@ -20,15 +23,52 @@ class Parcel(Protocol):
         """The table with its values."""
 
 
+def travels(table: Table) -> bool:
+    """Whether the values are sent; else whoever works with them reads them."""
+    return any(not isinstance(one, StoredTable) or one.source.travels for one in _tables_of(table))
+
+
+def _tables_of(table: Table) -> tuple[Table, ...]:
+    return getattr(table, "tables", (table,))
+
+
 def pack(table: Table, features: np.ndarray, rows: Rows | None = None) -> tuple[Parcel, list[Any]]:
-    """Some features and rows of a table, all rows by default, and the values that travel beside them."""
+    """Some features and rows of a table, all rows by default, and the values that travel beside them.
+
+    Rows are a run, or sorted.
+    """
     if not isinstance(table.like, np.ndarray):
         raise InputError(
             "client: NumPy arrays, data frames and files can be sent to workers, got an array of "
             f"{type(table.like).__module__.partition('.')[0]}; convert it, or leave out the client."
         )
+    if table.memory is None:
+        return _in_memory(table, features, rows)
+    packed = [_stored(one.select(features), own) for one, own in _shared_out(table, rows)]
+    values = [value for _, own in packed for value in own]
+    return _Stack([parcel for parcel, _ in packed], [len(own) for _, own in packed]), values
+
+
+def _shared_out(table: Table, rows: Rows | None) -> Iterator[tuple[Table, Rows | None]]:
+    """The tables that have the rows, and which rows of each these are."""
+    start = 0
+    for one in _tables_of(table):
+        if rows is None:
+            yield one, None
+        elif isinstance(rows, slice):
+            low, high = max(rows.start - start, 0), min(rows.stop - start, one.n)
+            if low < high:
+                yield one, slice(low, high)
+        else:
+            first, last = np.searchsorted(rows, [start, start + one.n])
+            if first < last:
+                yield one, rows[first:last] - start
+        start += one.n
+
+
+def _in_memory(table: Table, features: np.ndarray, rows: Rows | None) -> tuple[Parcel, list[Any]]:
     widths = np.diff(table.offsets)
-    columns = np.flatnonzero(np.repeat(np.isin(np.arange(table.d), features), widths))
+    columns = np.concatenate([np.arange(table.offsets[j], table.offsets[j + 1]) for j in features])
     names = tuple(table.names[j] for j in features)
     shape = Table(
         names,
@@ -40,6 +80,16 @@ def pack(table: Table, features: np.ndarray, rows: Rows | None = None) -> tuple[
     return _InMemory(shape), [np.ascontiguousarray(table.part(columns, rows))]
 
 
+def _stored(table: Table, rows: Rows | None) -> tuple[Parcel, list[Any]]:
+    assert isinstance(table, StoredTable)
+    if isinstance(rows, slice):
+        table, rows = table.between(rows), None
+    if not table.source.travels:
+        return _OnDisk(table, rows), []
+    table, stub, values = table.handed(rows)
+    return _Handed(table, stub), values
+
+
 @dataclass(frozen=True)
 class _InMemory:
     """A table that was in memory."""
@@ -48,3 +98,73 @@ class _InMemory:
 
     def unpack(self, values: list[Any]) -> Table:
         return replace(self.table, values=values[0])
+
+
+@dataclass(frozen=True)
+class _OnDisk:
+    """A table that is read where it is worked on."""
+
+    table: StoredTable
+    rows: np.ndarray | None
+
+    def unpack(self, values: list[Any]) -> Table:
+        table = self.table.changed(memory=memory_here(self.table.memory))
+        return table if self.rows is None else table.take(self.rows)
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """A table whose source is made from values that arrive."""
+
+    table: StoredTable
+    stub: Any
+
+    def unpack(self, values: list[Any]) -> Table:
+        return self.table.changed(source=self.stub.unpack(values))
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Tables one below the other."""
+
+    parcels: list[Parcel]
+    counts: list[int]
+
+    def unpack(self, values: list[Any]) -> Table:
+        tables, start = [], 0
+        for parcel, count in zip(self.parcels, self.counts, strict=True):
+            tables.append(parcel.unpack(values[start : start + count]))
+            start += count
+        return stack(tables)
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+def part_of(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+    """`table.part(columns, rows)`, for sorted rows; of a table outside of memory the workers in use read them."""
+    workers = crew()
+    if workers is None or table.memory is None or (np.diff(table.offsets) > 1).any():
+        return np.asarray(table.part(columns, rows))
+    asked = np.arange(table.n) if rows is None else rows
+    # Where the runs of rows end in the file, so that no chunk is read twice.
+    runs = table.row_chunks(columns, -(-table.n * len(columns) // (2 * workers.threads())))
+    cuts = np.searchsorted(asked, [start for start, _ in runs[1:]])
+    own = [part for part in np.split(asked, cuts) if len(part)]
+    return np.concatenate(list(spread(_values, [_Some(table, columns, part) for part in own])))
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Some rows of some features, each of one column."""
+
+    table: Table
+    features: np.ndarray
+    rows: np.ndarray
+
+    def pack(self) -> tuple[Parcel, list[Any]]:
+        return pack(self.table, self.features, self.rows)
+
+
+def _values(table: Table) -> np.ndarray:
+    return np.asarray(table.part(slice(None)))

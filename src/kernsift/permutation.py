@@ -189,7 +189,7 @@ def spectral_score(
     mean = (counts * weights).sum(-1)
     value = np.maximum(mean + standardised, 1e-9 * mean)
     v = _saddlepoint(value, mean, weights, counts, relative, largest)
-    spread = 1.0 + relative * (v - 1.0)[..., None]
+    spread = v[..., None] * relative + (1.0 - relative)
     tilt = (1.0 - v) / (2.0 * largest)
     exponent = tilt * value + 0.5 * (counts * np.log(spread)).sum(-1)
     r = np.sign(tilt) * np.sqrt(np.maximum(2.0 * exponent, 0.0))

@@ -153,7 +153,8 @@ def _thinned(table: Table) -> Table:
     """At most so many rows, evenly spread; nothing is drawn, so a picture changes no random number of the tests."""
     if table.n > _ROWS:
         table = table.take(np.linspace(0, table.n - 1, _ROWS).astype(np.intp))
-    return replace(table, values=to_numpy(table.values))
+    values = to_numpy(table.part(slice(None)))
+    return Table(table.names, values, table.offsets, table.categorical, table.levels)
 
 
 # Two samples ---------------------------------------------------------------------------------------------------------

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from kernsift import cluster
 from kernsift.arrays import Array, batch_numbers, beside, column_sums, namespace, on_host, to_numpy
 from kernsift.cluster import crew
-from kernsift.threads import spread
+from kernsift.progress import tell
+from kernsift.threads import ahead, spread
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -252,8 +253,14 @@ class Draws(Protocol):
         """Some draws of some features, the caller's to write into."""
 
     @property
-    def worth_sending(self) -> bool:
-        """Whether other machines make the draws faster than the values get there."""
+    def at_hand(self) -> bool:
+        """Whether the values behind the draws are in memory."""
+
+    def loaded(self, features: slice | np.ndarray) -> Draws:
+        """The draws of these features alone, with the values behind them in memory."""
+
+    def worth_sending(self, count: int) -> bool:
+        """Whether other machines make so many draws faster than the values get there."""
 
     def parcels(self, least: int) -> list[Any]:
         """The tables and kernels, some features at a time, at least so many parcels where there are features enough."""
@@ -283,13 +290,17 @@ class Moments:
         return Moments(count, mean, self.squares + other.squares + gap**2 * (self.count * other.count / count))
 
 
+Work = Callable[[Draws, slice, slice | np.ndarray], Answer]
+"""What is done with draws of some features: the draws, the features' places in them, and which they are among all."""
+
+
 def moments_of(draws: Draws, start: int = 0, stop: int | None = None) -> Moments:
     """Mean and squared deviations of a run of draws, all of them by default, batch by batch."""
     stop = draws.count if stop is None else stop
-    return _beside(list(_over_blocks(draws, partial(_block_moments, start=start, stop=stop))))
+    return _beside(list(_over_blocks(draws, partial(_block_moments, start=start, stop=stop), stop - start)))
 
 
-def _block_moments(draws: Draws, features: slice, start: int, stop: int) -> Moments:
+def _block_moments(draws: Draws, features: slice, _: slice | np.ndarray, start: int, stop: int) -> Moments:
     # Deviations are taken from a pilot mean, because squares of the draws would cancel where these vary little.
     some = draws.of(features, slice(start, min(start + _PILOT, stop)))
     pilot = namespace(some).astype(column_sums(some) / some.shape[0], some.dtype, copy=False)
@@ -338,11 +349,28 @@ def _each(function: Callable[[Item], Answer], items: Iterable[Item], like: Array
     return spread(function, items) if on_host(like) else map(function, items)
 
 
-def _over_blocks(draws: Draws, work: Callable[[Draws, slice], Answer]) -> Iterator[Answer]:
-    """`work` of the draws of one run of features after the other; on the workers of a cluster where that pays."""
+def _here(draws: Draws, work: Work[Answer]) -> Iterator[Answer]:
+    if draws.at_hand:
+        yield from (work(draws, features, features) for features in draws.blocks)
+        return
+    for block, own, _ in _in_memory(draws):
+        # What was read column by column is worked on so, each column on a thread.
+        runs = [(run, slice(block.start + run.start, block.start + run.stop)) for run in own.blocks]
+        yield from spread(partial(_of_run, own, work), runs)
+
+
+def _of_run(draws: Draws, work: Work[Answer], run: tuple[slice, slice]) -> Answer:
+    return work(draws, *run)
+
+
+def _over_blocks(draws: Draws, work: Work[Answer], count: int) -> Iterator[Answer]:
+    """`work` of the draws of one run of features after the other; on the workers of a cluster where that pays.
+
+    `work` makes `count` of the draws.
+    """
     workers = crew()
-    if workers is None or not draws.worth_sending:
-        return (work(draws, features) for features in draws.blocks)
+    if workers is None or not draws.worth_sending(count):
+        return _here(draws, work)
     parcels = draws.parcels(2 * workers.threads())
     sent = cluster.spread(_Sent(draws.emptied(), work), parcels)
     return (answer for answers in sent for answer in answers)
@@ -353,26 +381,76 @@ class _Sent(Generic[Answer]):
     """`work` of draws that lack only their tables."""
 
     draws: Draws
-    work: Callable[[Draws, slice], Answer]
+    work: Work[Answer]
 
     def __call__(self, tables: Any) -> list[Answer]:
         draws = self.draws.filled(tables)
-        return [self.work(draws, features) for features in draws.blocks]
+        return [self.work(own, inside, tables.features[some]) for some, own, inside in _in_memory(draws)]
+
+
+def _in_memory(draws: Draws) -> Iterator[tuple[slice, Draws, slice]]:
+    """Runs of features, draws that have them in memory, and where they are in those.
+
+    From a file the next run is read while one is worked on.
+    """
+    if draws.at_hand:
+        yield from ((features, draws, features) for features in draws.blocks)
+        return
+
+    def load(features: slice) -> tuple[slice, Draws]:
+        return features, draws.loaded(features)
+
+    blocks = list(draws.blocks)
+    for features, own in ahead(load, blocks):
+        yield features, own, slice(0, features.stop - features.start)
+        tell("scoring features", features.stop, blocks[-1].stop)
 
 
 def gathered(draws: Draws, stop: int | None = None) -> np.ndarray:
     """The first draws, all of them by default, as one array."""
     stop = draws.count if stop is None else stop
     out = np.empty((stop, draws.blocks[-1].stop))
-    for features in draws.blocks:
-
-        def fill(piece: slice, features: slice = features) -> None:
-            for part in _cut(piece.start, piece.stop, _batch(draws, features)):
-                out[part, features] = to_numpy(draws.of(features, part))
-
-        for _ in _each(fill, _work(draws, features, 0, stop), draws.like):
-            pass
+    for features, own, inside in _in_memory(draws):
+        _fill(out[:, features], own, inside)
     return out
+
+
+def _fill(out: np.ndarray, draws: Draws, features: slice) -> None:
+    """Write the first draws of some features into an array."""
+
+    def fill(piece: slice) -> None:
+        for part in _cut(piece.start, piece.stop, _batch(draws, features)):
+            out[part] = to_numpy(draws.of(features, part))
+
+    for _ in _each(fill, _work(draws, features, 0, len(out)), draws.like):
+        pass
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Products of the first draws of features with those of chosen ones, all of them centred."""
+
+    first: Moments
+    chosen: Array
+
+    def __call__(self, draws: Draws, places: slice, features: slice | np.ndarray) -> np.ndarray:
+        pieces = _work(draws, places, 0, self.first.count)
+        mean = self.first.mean[features]
+        return np.sum(list(_each(partial(self._product, draws, places, mean), pieces, draws.like)), axis=0)
+
+    def _product(self, draws: Draws, places: slice, mean: np.ndarray, piece: slice) -> np.ndarray:
+        total: Array = 0.0
+        for part in _cut(piece.start, piece.stop, _batch(draws, places)):
+            values = _centred(draws, places, mean, part)
+            total = total + namespace(values).matrix_transpose(values) @ self.chosen[part, :]
+        return to_numpy(total)
+
+
+def _centred(draws: Draws, places: slice | np.ndarray, mean: np.ndarray, piece: slice) -> Array:
+    """Some draws of some features, less their means."""
+    values = draws.of(places, piece)
+    values -= namespace(values).astype(beside(mean, values), values.dtype, copy=False)
+    return values
 
 
 @dataclass(frozen=True)
@@ -400,33 +478,26 @@ class DrawCovariance:
 
     def columns(self, features: np.ndarray) -> np.ndarray:
         step = max(1, _MOST // self.first.count)
+        if not self.draws.at_hand:
+            step = min(step, self.draws.blocks[0].stop)
         parts = [self._columns(features[start : start + step]) for start in range(0, len(features), step)]
         return np.concatenate(parts, axis=1) if parts else np.empty((len(self.variances), 0))
 
     def _columns(self, features: np.ndarray) -> np.ndarray:
         out = np.zeros((len(self.variances), len(features)))
         step = max(1, batch_numbers(self.draws.like) // max(len(features), 1))
-        parts = [self._centred(features, part) for part in _cut(0, self.first.count, step)]
+        draws = self.draws if self.draws.at_hand else self.draws.loaded(features)
+        inside = features if self.draws.at_hand else np.arange(len(features))
+        parts = [_centred(draws, inside, self.first.mean[features], part) for part in _cut(0, self.first.count, step)]
         chosen = namespace(parts[0]).concat(parts, axis=0)
-        for block in self.draws.blocks:
-            pieces = _work(self.draws, block, 0, self.first.count)
-            for product in _each(partial(self._product, block, chosen), pieces, self.draws.like):
-                out[block] += product
+        del draws
+        done = 0
+        for product in _over_blocks(self.draws, _Products(self.first, chosen), self.first.count):
+            out[done : done + len(product)] = product
+            done += len(product)
         out *= self.scale[:, None] * self.scale[features]
         out[features, np.arange(len(features))] = self.variances[features]
         return out
-
-    def _product(self, block: slice, chosen: Array, piece: slice) -> np.ndarray:
-        total: Array = 0.0
-        for part in _cut(piece.start, piece.stop, _batch(self.draws, block)):
-            values = self._centred(block, part)
-            total = total + namespace(values).matrix_transpose(values) @ chosen[part, :]
-        return to_numpy(total)
-
-    def _centred(self, features: slice | np.ndarray, piece: slice) -> Array:
-        values = self.draws.of(features, piece)
-        values -= namespace(values).astype(beside(self.first.mean[features], values), values.dtype, copy=False)
-        return values
 
     @cached_property
     def _factor(self) -> np.ndarray:
@@ -446,9 +517,9 @@ class DrawCovariance:
         normal = rng.standard_normal((size, count))
         out = rng.standard_normal((size, len(self.variances)))
         out *= np.where(self.scale == 0, np.sqrt(self.variances), 0.0)
-        for block in self.draws.blocks:
-            for piece in _work(self.draws, block, 0, count):
-                values = to_numpy(self._centred(block, piece)) * self.scale[block]
+        for block, own, places in _in_memory(self.draws):
+            for piece in _work(own, places, 0, count):
+                values = to_numpy(_centred(own, places, self.first.mean[block], piece)) * self.scale[block]
                 out[:, block] += normal[:, piece] @ values
         return out
 
@@ -459,17 +530,22 @@ def scores_from_batches(
     *,
     variance_factor: float | None = None,
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
+    keep: int = 0,
 ) -> Scores:
     """`scores_from_draws` of draws that are made batch by batch, on their device, and never held all at once.
 
-    Few draws are kept, so that they need not be made again for the correlations.
+    Few draws are kept, so that they need not be made again for the correlations. Where making them takes another look
+    at a file, those that the correlations are learned from are kept, if `keep` bytes hold them.
     """
     d = len(names)
     if draws.count * d <= _KEPT:
         return scores_from_draws(names, gathered(draws), variance_factor=variance_factor, resample=resample)
     count = draws.count
-    first = moments_of(draws, 0, min(count, LEARNING))
-    every = first.plus(moments_of(draws, LEARNING)) if count > LEARNING else first
+    kept = not draws.at_hand and 8 * min(count, LEARNING) * d <= keep
+    learnt = list(_over_blocks(draws, partial(_learn, keep=kept), count))
+    first, every = _beside([one.first for one in learnt]), _beside([one.every for one in learnt])
+    if kept:
+        draws = Remembered(np.concatenate([one.draws for one in learnt if one.draws is not None], axis=1))
     factor = 1.0 / count if variance_factor is None else variance_factor
     variances = every.squares * (factor / max(count - 1, 1))
     floored = supported_variances(variances, every.mean, count)
@@ -478,6 +554,68 @@ def scores_from_batches(
     scale = np.where(alone, 0.0, np.sqrt(variances / np.where(alone, 1.0, first.squares)))
     cov = DrawCovariance(draws, first, variances, scale)
     return Scores(tuple(names), every.mean, cov, draws=float(count), resample=resample)
+
+
+class _Learnt(NamedTuple):
+    """Moments of the first draws and of all, and the first draws themselves where they are wanted."""
+
+    first: Moments
+    every: Moments
+    draws: np.ndarray | None
+
+
+def _learn(draws: Draws, features: slice, among: slice | np.ndarray, keep: bool) -> _Learnt:
+    count = min(draws.count, LEARNING)
+    first = _block_moments(draws, features, among, 0, count)
+    every = first
+    if draws.count > count:
+        every = first.plus(_block_moments(draws, features, among, count, draws.count))
+    if not keep:
+        return _Learnt(first, every, None)
+    out = np.empty((count, features.stop - features.start))
+    _fill(out, draws, features)
+    return _Learnt(first, every, out)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """Draws that are there as an array."""
+
+    values: np.ndarray
+    at_hand = True
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    @property
+    def like(self) -> Array:
+        return self.values
+
+    @property
+    def blocks(self) -> Sequence[slice]:
+        return [slice(0, self.values.shape[1])]
+
+    def numbers(self, features: slice) -> int:
+        return int(features.stop - features.start)
+
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        return np.array(self.values[draws, features])
+
+    def loaded(self, features: slice | np.ndarray) -> Remembered:
+        return Remembered(self.values[:, features])
+
+    def worth_sending(self, count: int) -> bool:
+        return False
+
+    def parcels(self, least: int) -> list[Any]:
+        raise NotImplementedError
+
+    def emptied(self) -> Remembered:
+        raise NotImplementedError
+
+    def filled(self, tables: Any) -> Remembered:
+        raise NotImplementedError
 
 
 def merge_scores(parts: Sequence[Scores]) -> Scores:

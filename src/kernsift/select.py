@@ -16,7 +16,8 @@ from kernsift.pictures import picture_candidates, picture_response, picture_samp
 from kernsift.result import Result
 from kernsift.scores import DenseCovariance, Scores
 from kernsift.statistics import HSIC, MMD, SCREEN
-from kernsift.tables import InputError, as_candidates, as_pair, as_xy, stack
+from kernsift.stored import as_stored_pair, as_stored_xy, is_stored
+from kernsift.tables import InputError, Table, as_candidates, as_pair, as_xy, stack
 
 
 class TopKPvalues(NamedTuple):
@@ -44,6 +45,7 @@ def compare(
     random_state: Seed = None,
     n_jobs: int | None = None,
     client: Any = None,
+    memory: int | str | None = None,
     **options: Any,
 ) -> Result:
     """Which features are distributed differently in two samples?
@@ -55,7 +57,9 @@ def compare(
     ----------
     X, Y : tables with the same columns: arrays, or data frames of pandas, polars, pyarrow and others. Row counts may
         differ. Strings and categoricals are compared for equality. AnnData objects stand for the table of their
-        variables.
+        variables. Tables that do not fit into memory may be given as paths (Parquet files or folders of them, Feather,
+        .npy, HDF5, Zarr, CSV), or as Dask collections, Zarr arrays, HDF5 datasets and pyarrow data sets; they are read
+        in pieces.
     groupby : a column of `X.obs` with two values, where X is an AnnData object that holds both samples and Y is left
         out.
     {common}
@@ -91,13 +95,27 @@ def compare(
         options=options,
     )
     with door.working(client, X, Y):
-        one, two = as_pair(*as_samples(X, Y, groupby, missing), groups=groups, missing=missing)
+        one, two = _pair(*as_samples(X, Y, groupby, missing), groups, missing, memory)
         pooled = stack([one, two])
         door.check_selection(pooled.d)
-        kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng)
+        kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng, late=door.from_draws)
         scores = door.statistic(one, two, kernels, rng=door.rng, **door.estimator_options)
         draw = partial(picture_samples, (one, two), ("X", "Y"))
-        return door.answer(scores, pooled.constant, rows=(one.n, two.n), draw=draw)
+        return _settled(door.answer(scores, pooled.constant, rows=(one.n, two.n), draw=draw), pooled)
+
+
+def _pair(X: Any, Y: Any, groups: Any, missing: str, memory: int | str | None) -> tuple[Table, Table]:
+    """Two samples, which may be in memory or on disk."""
+    if is_stored(X, Y, memory=memory):
+        return as_stored_pair(X, Y, groups=groups, missing=missing, memory=memory)
+    return as_pair(X, Y, groups=groups, missing=missing)
+
+
+def _settled(result: Result, table: Table) -> Result:
+    """A result that needs its files no longer: what would be worked out from them later is worked out now."""
+    if table.memory is not None:
+        result.effects  # noqa: B018
+    return result
 
 
 def relate(
@@ -118,6 +136,7 @@ def relate(
     random_state: Seed = None,
     n_jobs: int | None = None,
     client: Any = None,
+    memory: int | str | None = None,
     **options: Any,
 ) -> Result:
     """Which features depend on a response?
@@ -164,15 +183,24 @@ def relate(
         options=options,
     )
     with door.working(client, X, y):
-        table, target = as_xy(X, y, groups=groups, missing=missing, response=response)
+        table, target = _features_and_response(X, y, groups, missing, response, memory)
         door.check_selection(table.d)
-        kernels = fit_kernels(table, kernel, door.bandwidth, rng=door.rng)
+        kernels = fit_kernels(table, kernel, door.bandwidth, rng=door.rng, late=door.from_draws)
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
         own = door.bandwidth if isinstance(door.bandwidth, str) else "median"
         response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=door.rng)
         scores = door.statistic(table, target, kernels, response_kernels, rng=door.rng, **door.estimator_options)
         draw = partial(picture_response, table, target)
-        return door.answer(scores, table.constant, rows=(table.n,), draw=draw)
+        return _settled(door.answer(scores, table.constant, rows=(table.n,), draw=draw), table)
+
+
+def _features_and_response(
+    X: Any, y: Any, groups: Any, missing: str, response: str, memory: int | str | None
+) -> tuple[Table, Table]:
+    """Features and a response, which may be in memory or on disk; text for the response is the name of a column."""
+    if is_stored(X, memory=memory) or (not isinstance(y, str) and is_stored(y, memory=memory)):
+        return as_stored_xy(X, y, groups=groups, missing=missing, response=response, memory=memory)
+    return as_xy(X, y, groups=groups, missing=missing, response=response)
 
 
 def screen(
@@ -322,6 +350,8 @@ _COMMON = """k : how many features to keep: a number, a fraction of all, None fo
         threadpoolctl count), -1 for all cores. Results do not depend on it.
     client : a `distributed.Client`, on whose workers the features are scored; where X is a Dask collection the current
         one is taken. Results do not depend on it.
+    memory : what may be used of it for tables that are read in pieces: "1GB", "50%" (of the machine's), or bytes; a
+        quarter of the machine's by default. NumPy's memory maps are read in pieces only where it is given.
     **options : of the estimator (`r`, `design`; `block_size`) and of the multiscale test (`replicates`, `model`,
         `scales`, `resampling`)."""
 for _function, _known in ((compare, MMD), (relate, HSIC), (screen, SCREEN)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -13,11 +14,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernsift.arrays import to_numpy
+from kernsift.arrivals import Arrivals
 from kernsift.columns import complete_rows, read_columns
 from kernsift.result import Result
 from kernsift.select import compare, relate
 from kernsift.statistics import HSIC
 from kernsift.tables import InputError, as_table
+
+_ANSWER = ("result_", "support_", "scores_", "pvalues_")
 
 
 class _KernelSelector(SelectorMixin, BaseEstimator):
@@ -64,21 +68,91 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         X : array, sparse matrix or data frame; strings and categoricals are welcome in data frames.
         y : one label or response for each row.
         """
+        self._check(y)
+        X, y = self._validated(X, y)
+        self._forget()
+        self._answer(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Take rows that arrive in pieces, one call for each.
+
+        The answer is worked out when it is looked at first (`result_`, `support_`, `scores_`, `pvalues_`, `transform`),
+        and is that of `fit` on all rows so far, for every estimator. For that the rows are kept: the first few
+        megabytes in memory, the rest in a temporary file, which goes with the selector or with the process. A pickle
+        holds the answer and not the rows, so no more rows can be added to what is read from it. `fit` keeps no rows:
+        after it the first piece is the beginning.
+
+        Parameters
+        ----------
+        X : as in `fit`, with the same columns in every piece; one row is enough.
+        y : one label or response for each row.
+        """
+        self._check(y)
+        arrived: Arrivals | None = self.__dict__.get("_arrived")
+        if "_rows_elsewhere" in self.__dict__:
+            raise InputError(
+                f"X: no more rows can be added to a copy or pickle, which does not hold the {self._rows_elsewhere} "
+                "rows that came before; pass them all to a clone of this selector."
+            )
+        X, y = self._validated(X, y, first=arrived is None, least=1)
+        if X.shape[0] != len(y):
+            raise InputError(
+                f"y: one value for each row of X is needed, but X has {X.shape[0]} rows and y has {len(y)}."
+            )
+        if arrived is None:
+            arrived = self._arrived = Arrivals()
+            self._closing = weakref.finalize(self, arrived.close)
+        arrived.add(X, y)
+        for name in _ANSWER:
+            self.__dict__.pop(name, None)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes that are not there: the answer, where rows arrived since it was last asked for."""
+        arrived: Arrivals | None = self.__dict__.get("_arrived")
+        if name not in _ANSWER or arrived is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._answer(*arrived.joined())
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: the answer, and not the rows."""
+        if "_arrived" in self.__dict__:
+            self._get_support_mask()
+        state = dict(super().__getstate__())
+        arrived: Arrivals | None = state.pop("_arrived", None)
+        if arrived is not None:
+            del state["_closing"]
+            state["_rows_elsewhere"] = arrived.rows
+        return state
+
+    def _forget(self) -> None:
+        """Let go of the rows that arrived."""
+        self.__dict__.pop("_rows_elsewhere", None)
+        if "_arrived" in self.__dict__:
+            self._closing()
+            del self._arrived, self._closing
+
+    def _check(self, y: Any) -> None:
         if self.keep not in ("selected", "rejected"):
             raise InputError(f"keep: needs 'selected' or 'rejected', got {self.keep!r}.")
         if y is None:
             raise InputError(f"y: {type(self).__name__} requires y to be passed, but the target y is None.")
         if isinstance(y, str):
             raise InputError(f"y: needs one value for each row, got the name {y!r}; pass that column, not in X.")
-        X, y = self._validated(X, y)
+
+    def _answer(self, X: Any, y: Any) -> None:
         self.result_ = self._ask(X, y)
         self._record(_feature_of_column(X, self.groups))
-        return self
 
-    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Arrays go through scikit-learn's checks; data frames keep names and categories, and `tables` checks them."""
+    def _validated(self, X: Any, y: Any, *, first: bool = True, least: int = 2) -> tuple[Any, Any]:
+        """Arrays go through scikit-learn's checks; data frames keep names and categories, and `tables` checks them.
+
+        What is not the `first` piece must have its columns; `least` rows are needed.
+        """
         if _frame(X) is not None:
-            validate_data(self, X, skip_check_array=True)
+            validate_data(self, X, reset=first, skip_check_array=True)
             # A list of strings would be taken for column names of X.
             return X, np.asarray(y) if isinstance(y, list | tuple) else y
         X, checked = validate_data(
@@ -88,8 +162,9 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan" if self.missing == "drop" else True,
-            ensure_min_samples=2,
+            ensure_min_samples=least,
             multi_output=True,
+            reset=first,
         )
         native = nw.from_native(y, allow_series=True, pass_through=True)
         return X, y if isinstance(native, nw.Series | nw.DataFrame) else checked

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -105,7 +105,7 @@ class StoredTable(Table):
         return self.low[self.layout.columns], self.high[self.layout.columns]
 
     @property
-    def values(self) -> np.ndarray:  # type: ignore[override]
+    def values(self) -> np.ndarray:
         """All values at once, where they fit."""
         return self.part(slice(None))
 
@@ -114,6 +114,9 @@ class StoredTable(Table):
 
         `columns` and `rows` may be slices, index arrays in any order, boolean masks, or None for all.
         """
+        return self._part(columns, rows, "C")
+
+    def _part(self, columns: Any, rows: Any, order: Literal["C", "F"]) -> np.ndarray:
         wanted = positions(columns, int(self.offsets[-1]))
         wanted = wanted if isinstance(wanted, np.ndarray) else np.arange(wanted.start, wanted.stop)
         places = positions(rows, self.n)
@@ -122,10 +125,10 @@ class StoredTable(Table):
         own, codes = self.layout.columns[wanted], self.layout.codes[wanted]
         hot = np.flatnonzero(codes >= 0)
         if not hot.size:
-            return self._read(own, places)
+            return self._read(own, places, order)
         # Columns of categories in a group are there once for each level, but read once.
         read, inverse = np.unique(own, return_inverse=True)
-        out = np.ascontiguousarray(self._read(read, places)[:, inverse])
+        out = np.asarray(self._read(read, places, order)[:, inverse], order=order)
         out[:, hot] = out[:, hot] == codes[hot]
         return out
 
@@ -138,23 +141,23 @@ class StoredTable(Table):
                 "groups, which reads rows piece by piece."
             )
 
-    def _read(self, own: np.ndarray, places: slice | np.ndarray) -> np.ndarray:
+    def _read(self, own: np.ndarray, places: slice | np.ndarray, order: Literal["C", "F"]) -> np.ndarray:
         """Some columns of the source."""
         if isinstance(places, slice):
-            out = np.empty((places.stop - places.start, len(own)), dtype=self.dtype)
-            for place, columns, values in self._run(own, places, 1):
+            out = np.empty((places.stop - places.start, len(own)), dtype=self.dtype, order=order)
+            for place, columns, values in self._run(own, places, 4):
                 _copy(out[place, columns], values)
             return out
-        out = np.empty((len(places), len(own)), dtype=self.dtype)
-        order = None if np.all(places[1:] >= places[:-1]) else np.argsort(places, kind="stable")
-        asked = places if order is None else places[order]
+        out = np.empty((len(places), len(own)), dtype=self.dtype, order=order)
+        sorting = None if np.all(places[1:] >= places[:-1]) else np.argsort(places, kind="stable")
+        asked = places if sorting is None else places[sorting]
         there = asked if self.kept is None else self.kept.locate(asked)
-        for piece in self.source.pieces(own.tolist(), there, *self._sizes(1)):
+        for piece in self.source.pieces(own.tolist(), there, *self._sizes(4)):
             cells = self._settled(piece, own)
-            if order is None:
+            if sorting is None:
                 out[piece.rows, piece.columns] = cells
             else:
-                out[order[piece.rows], piece.columns] = cells
+                out[sorting[piece.rows], piece.columns] = cells
         return out
 
     def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[tables.Piece]:
@@ -173,10 +176,37 @@ class StoredTable(Table):
         """The features at these positions, in this order."""
         return self.changed(layout=self.layout.select(np.asarray(features, dtype=np.intp)))
 
+    def between(self, rows: slice) -> StoredTable:
+        """A run of rows."""
+        span = rows if self.kept is None else self.kept.span(rows)
+        kept = None if self.kept is None else Kept.of(self.kept.mask[span])
+        return self.changed(source=self.source.between(span.start, span.stop), kept=kept)
+
+    def handed(self, rows: np.ndarray | None = None) -> tuple[StoredTable, Any, list[Any]]:
+        """A table that travels: itself without its source, what makes the source, and the values for that.
+
+        `rows` are sorted; None for all.
+        """
+        own = np.unique(self.layout.columns)
+        places = slice(0, self.source.n) if rows is None else rows
+        if self.kept is not None:
+            places = np.flatnonzero(self.kept.mask) if rows is None else self.kept.locate(rows)
+        stub, values = self.source.handed(own.tolist(), places)
+        nothing: Any = None
+        table = self.changed(
+            source=nothing,
+            layout=self.layout._replace(columns=np.searchsorted(own, self.layout.columns)),
+            coded={new: self.coded[old] for new, old in enumerate(own.tolist()) if old in self.coded},
+            low=self.low[own],
+            high=self.high[own],
+            kept=None,
+        )
+        return table, stub, values
+
     def loaded(self, features: slice | np.ndarray) -> Table:
         """The features at these positions, in memory."""
         some = self.select(np.arange(self.d)[features])
-        return Table(some.names, some.part(None), some.offsets, some.categorical, dict(some.levels))
+        return Table(some.names, some._part(None, None, "F"), some.offsets, some.categorical, dict(some.levels))
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         """Runs of rows of which these value columns hold at most so many numbers; they end where the file's chunks do.
@@ -243,7 +273,10 @@ class StoredTable(Table):
 
 
 def _copy(out: np.ndarray, values: np.ndarray) -> None:
-    """Copy values that may lie column by column into rows."""
+    """Copy values; where one side lies row by row and the other column by column, a few rows at a time."""
+    if np.argmin(out.strides) == np.argmin(values.strides):
+        out[...] = values
+        return
     for start in range(0, len(out), _TILE):
         out[start : start + _TILE] = values[start : start + _TILE]
 
@@ -328,9 +361,14 @@ class _Header(Columns):
         return replace(self, names=names, values=values, boolean=self.boolean[list(positions)], chosen=chosen)
 
 
-def is_stored(*data: Any) -> bool:
-    """Whether any of these is to be read in pieces, because it is a path or another library keeps it out of memory."""
-    return any(points_outside(one) for one in data)
+def is_stored(*data: Any, memory: int | float | str | None = None) -> bool:
+    """Whether any of these is to be read in pieces, because it is a path or another library keeps it out of memory.
+
+    NumPy's memory maps look like arrays to those who hold them: they are read in pieces only where `memory` is given.
+    """
+    if memory is not None:
+        parse_memory(memory)
+    return any(points_outside(one) and not (isinstance(one, np.memmap) and memory is None) for one in data)
 
 
 def as_stored_pair(

@@ -157,6 +157,11 @@ class _Stacked(Table):
     _ends: np.ndarray
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables, from top to bottom."""
+        return self._tables
+
+    @property
     def n(self) -> int:
         return int(self._ends[-1])
 

@@ -7,6 +7,7 @@ machines, the answer is the same to the last bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy as np
 from kernsift.arrays import Array, beside, namespace, on_host, tally, wide
 from kernsift.grids import Grid
 from kernsift.kernels import columns_of
-from kernsift.tables import Table
+from kernsift.progress import tell
+from kernsift.tables import Piece, Table
+from kernsift.threads import spread
 
 # Values that are looked up in one go: 2^22 codes are 32 MB.
 _NUMBERS, _DEVICE_NUMBERS = 2**22, 2**29
@@ -63,24 +66,64 @@ def tabulate(
     xp, n = namespace(grid.points), table.n
     if grid.edges is None:
         return Tabulation(xp.ones((1, n), dtype=wide(grid.points), device=grid.points.device), None, None)
-    b, points = len(features), grid.points.shape[0]
     columns = columns_of(table.offsets, features)
-    first = xp.arange(b, device=grid.points.device)[:, None] * points
-    cell_count = 1 if cells is None else count
-    total = None
-    small = xp.uint8 if points <= 256 else xp.int32
-    kept = []
-    for start, stop in table.row_chunks(columns, _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS):
-        codes = grid.codes(table.part(columns, slice(start, stop)))
-        place = codes + first
-        if cells is not None:
-            place = place * count + cells[start:stop]
-        found = tally(place, b * points * cell_count)
-        total = found if total is None else total + found
-        if rows is not None:
-            here = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)] - start
-            codes = xp.take(codes, beside(here, codes), axis=1)
-        kept.append(xp.astype(codes, small))
-    joint = xp.astype(xp.reshape(total, (b, points, cell_count)), wide(grid.points))
-    codes = kept[0] if len(kept) == 1 else xp.concat(kept, axis=1)
+    counting = _Counting(grid, cells, 1 if cells is None else count, rows)
+    numbers = _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS
+    if table.memory is None:
+        found = [counting(piece) for piece in table.pieces(columns, numbers)]
+        joint = found[0].joint if len(found) == 1 else sum(one.joint for one in found)
+        codes = found[0].codes if len(found) == 1 else xp.concat([one.codes for one in found], axis=1)
+    else:
+        joint, codes = _from_file(counting, table, columns, n if rows is None else len(rows))
+    joint = xp.astype(joint, wide(grid.points))
     return Tabulation(xp.sum(joint, axis=2), None if cells is None else joint, codes)
+
+
+class _Counted(NamedTuple):
+    """What there is in a piece: its columns, joint counts (b, G, cells), and codes of the rows that were asked for."""
+
+    columns: slice
+    joint: Array
+    first: int
+    codes: Array
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """Counts the rows of pieces of a table."""
+
+    grid: Grid
+    cells: Array | None
+    count: int
+    rows: np.ndarray | None
+
+    def __call__(self, piece: Piece) -> _Counted:
+        start, stop = piece.rows.start, piece.rows.stop
+        grid = self.grid.part(piece.columns)
+        xp, (points, b) = namespace(grid.points), grid.points.shape
+        codes = grid.codes(piece.values)
+        place = codes + xp.arange(b, device=grid.points.device)[:, None] * points
+        if self.cells is not None:
+            place = place * self.count + self.cells[start:stop]
+        joint = xp.reshape(tally(place, b * points * self.count), (b, points, self.count))
+        first = start
+        if self.rows is not None:
+            first, last = np.searchsorted(self.rows, [start, stop])
+            codes = xp.take(codes, beside(self.rows[first:last] - start, codes), axis=1)
+        small = xp.uint8 if points <= 256 else xp.int32
+        return _Counted(piece.columns, joint, int(first), xp.astype(codes, small))
+
+
+def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts and codes of a table that is read piece by piece, in the order in which the file has them."""
+    points = counting.grid.points.shape[0]
+    joint = np.zeros((len(columns), points, counting.count), dtype=np.int64)
+    codes = np.empty((len(columns), kept), dtype=np.uint8 if points <= 256 else np.int32)
+    done, total = 0, table.n * len(columns)
+    # The pieces are read here, one after the other, while threads count those that are there.
+    for found in spread(counting, table.pieces(columns, _NUMBERS), most=2):
+        joint[found.columns] += found.joint
+        codes[found.columns, found.first : found.first + found.codes.shape[1]] = found.codes
+        done += int(found.joint.sum())
+        tell("cells", done, total)
+    return joint, codes

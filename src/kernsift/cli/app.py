@@ -10,7 +10,8 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernsift.cli.interrupts import end_soon_when_interrupted, told
-from kernsift.cli.options import Question, common, group_option, number_or_word, option_values, split_names
+from kernsift.cli.options import (
+    Question,
+    cluster_options,
+    common,
+    group_option,
+    number_or_word,
+    option_values,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -68,6 +77,7 @@ def app() -> None:
 @click.argument("first", type=click.Path())
 @click.argument("second", type=click.Path())
 @group_option
+@cluster_options
 @common
 def compare(first: str, second: str, **given: Any) -> None:
     """Which columns are distributed differently in FIRST and SECOND?
@@ -109,6 +119,7 @@ def compare(first: str, second: str, **given: Any) -> None:
     help="How to take the response: text is always categories; whole numbers may be either.",
 )
 @group_option
+@cluster_options
 @common
 def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> None:
     """Which columns of FILE does the column --target depend on?
@@ -305,7 +316,7 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
     if given["as_json"] and given["as_csv"]:
         raise click.UsageError("Choose one of --json and --csv.")
     try:
-        with working(what, given["quiet"]):
+        with _workers(given), working(what, given["quiet"]):
             result = ask()
             report = result.to_html(command=_command(result, given["seed"])) if given["report"] else ""
     except InputError as error:
@@ -319,6 +330,23 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
     if whole is None and given["quiet"] and given["report"]:
         return
     show(whole if whole is not None else _terminal(result, given) + "\n")
+
+
+@contextmanager
+def _workers(given: Mapping[str, Any]) -> Iterator[None]:
+    """The cluster that was asked for, and where to look at it."""
+    address, count = given.get("cluster"), given.get("workers")
+    if address is None and count is None:
+        yield
+        return
+    from kernsift.cluster import connected, using
+
+    if address is not None and count is not None:
+        raise click.UsageError("Choose one of --cluster and --workers.")
+    with connected(address, count) as client, using(client):
+        if not given["quiet"]:
+            click.echo(f"Dask dashboard: {client.dashboard_link}", err=True)
+        yield
 
 
 def _command(result: Result, seed: int | None) -> str:
@@ -350,7 +378,7 @@ def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
     """A message of the library in the words of the command line: files for X and Y, options for arguments."""
     message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
     first, colon, rest = message.partition(": ")
-    named = {"random_state": "--seed", "groups": "--group", **arguments}
+    named = {"random_state": "--seed", "groups": "--group", "client": "--cluster", **arguments}
     options = ("k", "threshold", "alpha", "estimator", "test", "kernel", "bandwidth", "correction", "missing")
     first = named.get(first, f"--{first}" if first in options else first)
     rest = re.sub(r"\bk=None\b", "--k all", rest)

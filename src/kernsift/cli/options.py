@@ -95,6 +95,7 @@ _SECTIONS = {
     "Columns": ["columns", "exclude", "group", "response", "missing", "encoding"],
     "What is kept, and when it stands": ["k", "threshold", "alpha", "correction"],
     "Method": ["estimator", "test", "kernel", "bandwidth", "option", "seed"],
+    "Where": ["cluster", "workers"],
     "Output": ["as_json", "as_csv", "output", "report", "quiet"],
 }
 
@@ -105,6 +106,19 @@ group_option = click.option(
     metavar="NAME=COLUMN,...",
     help="Columns that count as one feature, such as position=lat,lon; may be repeated.",
 )
+
+_CLUSTER: list[Callable[..., Any]] = [
+    click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster there, such as tcp://10.0.0.1:8786."),
+    click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Work in so many processes here."),
+]
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the work is done."""
+    for option in reversed(_CLUSTER):
+        command = option(command)
+    return command
+
 
 _OPTIONS: list[Callable[..., Any]] = [
     click.option(

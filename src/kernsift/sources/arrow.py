@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from kernsift.columns import Columns, InputError, quoted, read_columns
 from kernsift.sources.marks import guarded
-from kernsift.sources.source import NUMBERS, Bounds, Rows, Source
+from kernsift.sources.source import NUMBERS, SCRATCH, Bounds, Piece, Rows, Source
 
 # Small groups of rows are read together up to this many bytes, so that each look at the file brings something.
 _TOGETHER = 8 << 20
+# Bytes that are read before Arrow is asked to give back what it keeps.
+_KEPT = 64 << 20
 _TEXT = 40.0
 """Bytes of a text, before it becomes a code, where the file does not say."""
 
@@ -37,7 +40,10 @@ class Part(Protocol):
     @property
     def sizes(self) -> np.ndarray: ...
 
-    def load(self, first: int, last: int, names: Sequence[str]) -> Any:
+    def opened(self, names: Sequence[str]) -> Any:
+        """What `load` reads these columns with; it may serve for several groups of rows."""
+
+    def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         """The columns `names` of the groups `first` to `last`, the last one left out, as an Arrow table."""
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
@@ -52,6 +58,7 @@ class ArrowSource(Source):
 
     def __init__(self, parts: Sequence[Part], argument: str) -> None:
         self._parts = parts
+        self._session = threading.local()
         for part in parts:
             repeated = [name for name, count in Counter(part.schema.names).items() if count > 1]
             if repeated:
@@ -74,12 +81,25 @@ class ArrowSource(Source):
                     first = last
         super().__init__(argument, names, kinds, np.concatenate([[0], np.cumsum(lengths)]), widths)
 
-    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        import pyarrow as pa
+    def pieces(
+        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
+    ) -> Iterator[Piece]:
+        session = self._session
+        session.depth = getattr(session, "depth", 0) + 1
+        try:
+            yield from super().pieces(columns, rows, scratch, most)
+        finally:
+            # Nothing stays open, and nothing that Arrow keeps for the next time stays either.
+            session.depth -= 1
+            if not session.depth:
+                session.reader = session.number = None
+                _release()
 
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         number, first, last = self._chunks[chunk]
         names = [self.names[i] for i in columns]
-        table = self._parts[number].load(first, last, names)
+        part = self._parts[number]
+        table = part.load(first, last, names, self._reader(number, names))
         expected = int(self.edges[chunk + 1] - self.edges[chunk])
         if len(table) != expected:
             raise InputError(
@@ -90,11 +110,31 @@ class ArrowSource(Source):
             table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
             cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
         self._parts[number].check()  # a file that is mapped was read only now
+        self._session.spent = getattr(self._session, "spent", 0) + table.nbytes
         del table
         # Arrow keeps what it used for the next time, which adds up: a batch of which some columns are unpacked has room
-        # for all of them.
-        pa.default_memory_pool().release_unused()
+        # for all of them. To give it back every time would cost as much as reading.
+        if self._session.spent > _KEPT:
+            self._session.spent = 0
+            _release()
         return cells
+
+    def _reader(self, number: int, names: Sequence[str]) -> Any:
+        """What reads a part; while pieces are read, that of the last one is used again."""
+        session, part = self._session, self._parts[number]
+        if not getattr(session, "depth", 0):
+            return part.opened(names)
+        if getattr(session, "number", None) != (number, tuple(names)):
+            session.reader = None
+            session.reader, session.number = part.opened(names), (number, tuple(names))
+        return session.reader
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_session"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._session = threading.local()
 
     def bounds(self) -> Bounds | None:
         found = [part.statistics(self.names) for part in self._parts]
@@ -117,6 +157,12 @@ class ArrowSource(Source):
             f"{self.argument}: column '{self.names[column]}' has type {self.kinds[column]}, but numbers or categories "
             "are needed; convert it to numbers or strings first."
         )
+
+
+def _release() -> None:
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
 
 
 def field_table(field: Any) -> Any:
@@ -212,7 +258,8 @@ def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: 
         # Taken in NumPy: Arrow's own way loads pandas.
         scattered = rows
     count = len(table) if scattered is None else len(scattered)
-    values = np.empty((count, len(names)), dtype=np.float32 if single else np.float64)
+    # Column by column, as they come and as most of what is done with them goes.
+    values = np.empty((count, len(names)), dtype=np.float32 if single else np.float64, order="F")
     levels: dict[int, tuple[str, ...]] = {}
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         column = table.column(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,21 @@ class DaskArray(Source):
         super().__init__(argument, names, kinds, edges, widths, named=False, flat=array.ndim == 1)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
         with guarded(self.argument, f"partition {chunk} of the Dask array", "a table"):
-            cells = (part[:, None] if self.flat else part[:, list(columns)])[rows].compute()
+            cells = self._lazy(chunk, columns, rows).compute()
         return replace(read_columns(np.asarray(cells), self.argument), names=tuple(self.names[i] for i in columns))
+
+    def _lazy(self, chunk: int, columns: Sequence[int], rows: Rows) -> Any:
+        part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
+        return (part[:, None] if self.flat else part[:, list(columns)])[rows]
+
+    @property
+    def travels(self) -> bool:
+        return True
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        lazy = [self._lazy(chunk, columns, inside) for chunk, inside, _ in self._touched(rows)]
+        return _Handed.of(self, columns), lazy
 
 
 class DaskFrame(Source):
@@ -58,16 +69,81 @@ class DaskFrame(Source):
         super().__init__(argument, names, kinds, edges, np.asarray(widths), flat=flat)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        wanted = self._frame[[self._frame.columns[i] for i in columns]]
         with guarded(self.argument, f"partition {chunk} of the Dask data frame", "a table"):
-            part = wanted.partitions[chunk].compute()
-        expected = int(self.edges[chunk + 1] - self.edges[chunk])
-        if len(part) != expected:
-            raise InputError(
-                f"{self.argument}: partition {chunk} of the Dask data frame has {len(part)} rows where it had "
-                f"{expected} before; its files changed, or what makes it is random: call .persist() first."
-            )
-        return replace(read_columns(part.iloc[rows], self.argument), flat=self.flat)
+            part = self._lazy(chunk, columns).compute()
+        part = _rows_of(part, rows, chunk, self._expected(chunk), self.argument)
+        return replace(read_columns(part, self.argument), flat=self.flat)
+
+    def _lazy(self, chunk: int, columns: Sequence[int]) -> Any:
+        return self._frame[[self._frame.columns[i] for i in columns]].partitions[chunk]
+
+    def _expected(self, chunk: int) -> int:
+        return int(self.edges[chunk + 1] - self.edges[chunk])
+
+    @property
+    def travels(self) -> bool:
+        return True
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        import dask
+
+        rows_of: Any = dask.delayed(_rows_of, pure=False)  # type: ignore[attr-defined, unused-ignore]
+        lazy = [
+            rows_of(self._lazy(chunk, columns), inside, chunk, self._expected(chunk), self.argument)
+            for chunk, inside, _ in self._touched(rows)
+        ]
+        return _Handed.of(self, columns), lazy
+
+
+def _rows_of(part: Any, rows: Rows, chunk: int, expected: int, argument: str) -> Any:
+    """Rows of a partition, a pandas data frame, which must be as long as it was when it was looked at first."""
+    if len(part) != expected:
+        raise InputError(
+            f"{argument}: partition {chunk} of the Dask data frame has {len(part)} rows where it had {expected} "
+            "before: its files changed, or what makes it is random; call .persist() first."
+        )
+    return part.iloc[rows]
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """Cells of a Dask collection on their way: a worker computes them before they get there."""
+
+    argument: str
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    widths: np.ndarray
+    named: bool
+    flat: bool
+
+    @classmethod
+    def of(cls, source: Source, columns: Sequence[int]) -> _Handed:
+        names, kinds = (tuple(part[i] for i in columns) for part in (source.names, source.kinds))
+        return cls(source.argument, names, kinds, source.widths[list(columns)], source.named, source.flat)
+
+    def unpack(self, values: list[Any]) -> Source:
+        return _Computed(self, values)
+
+
+class _Computed(Source):
+    """What was computed of a Dask collection, partition by partition."""
+
+    def __init__(self, handed: _Handed, parts: list[Any]) -> None:
+        edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        super().__init__(
+            handed.argument, handed.names, handed.kinds, edges, handed.widths, named=handed.named, flat=handed.flat
+        )
+        self._parts = parts
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        part = self._parts[chunk]
+        array = isinstance(part, np.ndarray)
+        cells = part[rows][:, list(columns)] if array else part.iloc[rows, list(columns)]
+        found = read_columns(cells, self.argument)
+        # Pieces may be written into, and what came from elsewhere may not.
+        values = found.values if found.values.flags.writeable else found.values.copy()
+        names = tuple(self.names[i] for i in columns)
+        return replace(found, values=values, names=names, named=self.named, flat=self.flat)
 
 
 def _frame_kind(dtype: Any) -> str:

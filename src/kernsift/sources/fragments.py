@@ -37,7 +37,10 @@ class Fragment:
                 "with the same columns."
             )
 
-    def load(self, first: int, last: int, names: Sequence[str]) -> Any:
+    def opened(self, names: Sequence[str]) -> Any:
+        return None  # the fragment opens its file itself
+
+    def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         with self._reading():
             wanted = self._fragment
             if self._grouped:

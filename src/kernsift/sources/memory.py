@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -34,3 +35,27 @@ class MemorySource(Source):
         cells = replace(self._columns, values=self._columns.values[start:stop])
         cells = replace(cells, values=cells.values[rows]).pick(columns)
         return cells
+
+    @property
+    def at_hand(self) -> bool:
+        return True
+
+    @property
+    def travels(self) -> bool:
+        return True
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        cells = replace(self._columns, values=self._columns.values[rows]).pick(columns)
+        return _Handed(replace(cells, values=np.empty((0, len(columns)))), self.argument), [cells.values]
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """Columns on their way, without their values."""
+
+    columns: Columns
+    argument: str
+
+    def unpack(self, values: list[Any]) -> Source:
+        # Copied: what arrives may not be written into, as pieces are.
+        return MemorySource(replace(self.columns, values=np.array(values[0])), self.argument)

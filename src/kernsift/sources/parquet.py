@@ -19,7 +19,7 @@ _WORTH = 1000
 
 
 class ParquetPart:
-    """One file; it is opened for every piece, so that nothing stays open and workers can have their own."""
+    """One file; it is opened when pieces are read, so that nothing stays open and workers can have their own."""
 
     def __init__(self, path: str, argument: str) -> None:
         self.name = path
@@ -29,9 +29,13 @@ class ParquetPart:
             self.schema = self._open().schema_arrow
             self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
 
-    def load(self, first: int, last: int, names: Sequence[str]) -> Any:
+    def opened(self, names: Sequence[str]) -> Any:
         with self._reading():
-            return self._open(names).read_row_groups(list(range(first, last)), columns=list(names))
+            return self._open(names)
+
+    def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
+        with self._reading():
+            return reader.read_row_groups(list(range(first, last)), columns=list(names))
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
         where = {path: i for i, path in enumerate(self.schema.names)}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from kernsift.cluster import crew, memory_here, spread
 from kernsift.columns import Columns, InputError, refuse_cells
 from kernsift.progress import tell
 from kernsift.sources.budget import scratch_of
@@ -50,6 +53,19 @@ class Scan:
         return Columns(self.source.names, values, {}, boolean, self.source.named, self.source.flat)
 
 
+def _nothing_yet(source: Source) -> Scan:
+    p = len(source.names)
+    return Scan(
+        source,
+        low=np.full(p, np.inf),
+        high=np.full(p, -np.inf),
+        gaps=np.zeros(p, dtype=np.int64),
+        infinite=np.zeros(p, dtype=bool),
+        keep=np.ones(source.n, dtype=bool),
+        levels={i: set() for i, kind in enumerate(source.kinds) if kind == "category"},
+    )
+
+
 def scan(source: Source, memory: int, *, trust: bool = True, within: np.ndarray | None = None) -> Scan:
     """Look at every column, or at what the file says of it where that is enough; `within` leaves rows out.
 
@@ -59,15 +75,7 @@ def scan(source: Source, memory: int, *, trust: bool = True, within: np.ndarray 
     p = len(source.names)
     if source.n < 2:
         raise InputError(f"{source.argument}: at least 2 rows are needed, got {source.n}; pass more data.")
-    found = Scan(
-        source,
-        low=np.full(p, np.inf),
-        high=np.full(p, -np.inf),
-        gaps=np.zeros(p, dtype=np.int64),
-        infinite=np.zeros(p, dtype=bool),
-        keep=np.ones(source.n, dtype=bool),
-        levels={i: set() for i, kind in enumerate(source.kinds) if kind == "category"},
-    )
+    found = _nothing_yet(source)
     unread = np.ones(p, dtype=bool)
     bounds = None if within is not None else source.bounds()
     if bounds is not None:
@@ -77,8 +85,73 @@ def scan(source: Source, memory: int, *, trust: bool = True, within: np.ndarray 
         found.infinite[settled] = ~np.isfinite(bounds.low[settled]) | ~np.isfinite(bounds.high[settled])
         unread = ~settled
     columns = np.flatnonzero(unread)
-    _look(found, columns, memory, within)
+    workers = crew()
+    if workers is None or source.at_hand or not len(columns):
+        _look(found, columns, memory, within)
+    else:
+        _look_from_afar(found, columns, memory, within, 2 * workers.threads())
     return found
+
+
+def _look_from_afar(found: Scan, columns: np.ndarray, memory: int, within: np.ndarray | None, runs: int) -> None:
+    """Let the workers of a cluster look, at a run of rows each."""
+    source = found.source
+    texts = _Texts(source, memory)
+    edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, runs + 1).astype(int)])
+    spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
+    sent = [_Run(source, columns, span, None if within is None else within[span]) for span in spans]
+    for span, part in zip(spans, spread(_Looking(memory), sent), strict=True):
+        some = part.high >= part.low
+        texts.check(part.levels, columns, some)
+        for i, levels in part.levels.items():
+            texts.add(found.levels.setdefault(int(columns[i]), set()), sorted(levels), int(columns[i]))
+        found.low[columns] = np.minimum(found.low[columns], part.low)
+        found.high[columns] = np.maximum(found.high[columns], part.high)
+        found.gaps[columns] += part.gaps
+        found.infinite[columns] |= part.infinite
+        found.keep[span] &= part.keep
+        tell(f"rows of {source.argument}", span.stop, source.n)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Some rows and columns to be looked at."""
+
+    source: Source
+    columns: np.ndarray
+    rows: slice
+    within: np.ndarray | None
+
+    def pack(self) -> tuple[_PackedRun, list[Any]]:
+        columns = self.columns.tolist()
+        if self.source.travels:
+            stub, values = self.source.handed(columns, self.rows)
+            return _PackedRun(stub, None, self.within), values
+        return _PackedRun(None, self.source.between(self.rows.start, self.rows.stop).pick(columns), self.within), []
+
+
+@dataclass(frozen=True)
+class _PackedRun:
+    stub: Any
+    source: Source | None
+    within: np.ndarray | None
+
+    def unpack(self, values: list[Any]) -> tuple[Source, np.ndarray | None]:
+        return self.stub.unpack(values) if self.source is None else self.source, self.within
+
+
+@dataclass(frozen=True)
+class _Looking:
+    """A look at all rows of a source."""
+
+    memory: int
+
+    def __call__(self, run: tuple[Source, np.ndarray | None]) -> Scan:
+        source, within = run
+        found = _nothing_yet(source)
+        _look(found, np.arange(len(source.names)), memory_here(self.memory), within)
+        unread: Any = None
+        return replace(found, source=unread)
 
 
 def _look(found: Scan, columns: np.ndarray, memory: int, within: np.ndarray | None) -> None:
@@ -110,7 +183,7 @@ def _note(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _Tex
             found.keep[rows] &= ~gaps.any(axis=1)
         low[odd] = np.min(values[:, odd], axis=0, where=~gaps, initial=np.inf)
         high[odd] = np.max(values[:, odd], axis=0, where=~gaps, initial=-np.inf)
-    texts.check(cells, own, high >= low)
+    texts.check(cells.levels, own, high >= low)
     for i, levels in cells.levels.items():
         codes = values[:, i]
         used = np.unique(codes[~np.isnan(codes)]).astype(np.intp)
@@ -126,12 +199,12 @@ class _Texts:
         self._source, self._room = source, scratch_of(memory)
         self._kinds: dict[int, bool] = {}
 
-    def check(self, cells: Columns, own: np.ndarray, present: np.ndarray) -> None:
+    def check(self, levels: Mapping[int, Any], own: np.ndarray, present: np.ndarray) -> None:
         """Refuse a column whose pieces are texts and numbers by turns; a piece without any value is either."""
         for i, column in enumerate(own.tolist()):
             if self._source.kinds[column] != "unknown" or not present[i]:
                 continue
-            if self._kinds.setdefault(column, i in cells.levels) != (i in cells.levels):
+            if self._kinds.setdefault(column, i in levels) != (i in levels):
                 raise InputError(
                     f"{self._source.argument}: column '{self._source.names[column]}' must hold only numbers or only "
                     "strings, but it holds both, in different parts; convert the column to one of the two."

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -131,6 +132,26 @@ class Source(ABC):
             return self
         return _Picked(self, positions, called)
 
+    def between(self, start: int, stop: int) -> Source:
+        """The rows from `start` to `stop`."""
+        return self if (start, stop) == (0, self.n) else _Between(self, start, stop)
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the cells are in memory."""
+        return False
+
+    @property
+    def travels(self) -> bool:
+        """Whether the cells have to be sent to other machines, because these cannot read them by themselves."""
+        return False
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        """Some cells of a source that travels: what `unpack(values)` makes a source with nothing else from, and the
+        values, arrays or Dask collections, which travel beside it.
+        """
+        raise NotImplementedError
+
     def read(self, columns: Sequence[int], start: int, stop: int) -> Columns:
         """The rows `start` to `stop` of some columns."""
         return self._join(columns, slice(start, stop))
@@ -231,6 +252,67 @@ class _Picked(Source):
 
     def refuse(self, column: int) -> None:
         self._whole.refuse(int(self._positions[column]))
+
+    @property
+    def at_hand(self) -> bool:
+        return self._whole.at_hand
+
+    @property
+    def travels(self) -> bool:
+        return self._whole.travels
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        stub, values = self._whole.handed(self._positions[np.asarray(columns, dtype=np.intp)].tolist(), rows)
+        return _Renamed(stub, tuple(self.names[i] for i in columns)), values
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """A source on its way, whose columns have other names."""
+
+    stub: Any
+    names: tuple[str, ...]
+
+    def unpack(self, values: list[Any]) -> Source:
+        source: Source = self.stub.unpack(values)
+        return source.pick(range(len(self.names)), self.names)
+
+
+class _Between(Source):
+    """A run of rows of another source."""
+
+    def __init__(self, whole: Source, start: int, stop: int) -> None:
+        inner = whole.edges[(whole.edges > start) & (whole.edges < stop)]
+        edges = np.concatenate([[start], inner, [stop]]) - start
+        super().__init__(
+            whole.argument, whole.names, whole.kinds, edges, whole.widths, named=whole.named, flat=whole.flat
+        )
+        self.overhead = whole.overhead
+        self._whole, self._start = whole, start
+        self._first = int(np.searchsorted(whole.edges, start, side="right")) - 1
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        begin = int(self.edges[chunk]) + self._start - int(self._whole.edges[chunk + self._first])
+        return self._whole.fetch(chunk + self._first, columns, shifted(rows, begin))
+
+    def refuse(self, column: int) -> None:
+        self._whole.refuse(column)
+
+    @property
+    def at_hand(self) -> bool:
+        return self._whole.at_hand
+
+    @property
+    def travels(self) -> bool:
+        return self._whole.travels
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        return self._whole.handed(columns, shifted(rows, self._start))
+
+
+def shifted(rows: Rows, by: int) -> Rows:
+    """The rows so many further down."""
+    return slice(rows.start + by, rows.stop + by) if isinstance(rows, slice) else rows + by
 
 
 def recode(values: np.ndarray, column: int, codes: np.ndarray) -> None:

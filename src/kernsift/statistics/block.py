@@ -15,7 +15,7 @@ from kernsift.arrays import Array, beside, namespace, taken, wide
 from kernsift.designs import blocks
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import Draws, Scores, moments_of, scores_from_batches
-from kernsift.statistics.draws import FeatureDraws
+from kernsift.statistics.draws import FeatureDraws, columns_that_fit, room_to_keep
 from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
 from kernsift.statistics.ustatistic import (
     chunk_of,
@@ -56,8 +56,9 @@ def block_mmd(
         return _MMDBlocks(x, kernels, y, rows, others)
 
     resample = resample_two(X, Y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
+    columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = values(X, Y, rng)
-    scores = scores_from_batches(X.names, draws, resample=resample)
+    scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
     return with_mmd_effects(scores, X, Y, kernels, intervals=draws.count >= _MANY_BLOCKS)
 
 
@@ -78,8 +79,9 @@ def block_hsic(
         return _HSICBlocks(x, kernels, y, response_kernels, blocks(x.n, size, rng))
 
     resample = resample_joint(X, y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
+    columns_that_fit([X], 16 * X.n)
     draws = values(X, y, rng)
-    scores = scores_from_batches(X.names, draws, resample=resample)
+    scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
     return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=draws.count >= _MANY_BLOCKS)
 
 

@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from kernsift.arrays import Array, beside, most_at_once, namespace, to_numpy
+from kernsift import threads
+from kernsift.arrays import Array, beside, namespace, to_numpy
 from kernsift.blocks import Block, blocks_of
 from kernsift.cluster import spread
 from kernsift.factors import GROUP_ROWS, Lens, View, lenses
-from kernsift.grids import Grid, fit_grid, parts_of, rows_to_sort
+from kernsift.grids import Grid, blocks_at_once, fit_grid, parts_of, rows_to_sort
 from kernsift.kernels import FeatureKernels
 from kernsift.permutation import (
     Invariants,
@@ -86,7 +87,8 @@ class Laws(NamedTuple):
 
     @property
     def standardised(self) -> np.ndarray:
-        return (self.statistic - self.mean) / np.where(self.sd > 0, self.sd, 1.0)
+        varies = self.sd > 0
+        return np.where(varies, (self.statistic - self.mean) / np.where(varies, self.sd, 1.0), 0.0)
 
 
 class Look(NamedTuple):
@@ -191,19 +193,15 @@ class Measuring:
         """The features measured, from what all rows amount to."""
         known, looks = joined(counted), lenses(block.kernels, self.adaptive)
         response = self.response._replace(cells=block.cells)
-        return [
-            _measure(
-                grid.part(part),
-                known.part(part),
-                (block.features[part], block.own[part]),
-                looks,
-                response,
-                self.landmarks,
-                self.to_align,
-                self.dtype,
-            )
-            for part in parts_of(block.features, grid.points)
-        ]
+
+        def measure(part: slice) -> _Measured:
+            places = block.features[part], block.own[part]
+            shared = (looks, response, self.landmarks, self.to_align, self.dtype)
+            return _measure(grid.part(part), known.part(part), places, *shared)
+
+        rows, memory = (0, None) if block.cells is not None or block.table is None else (response.n, block.table.memory)
+        # In a thread of its own these are done one after the other; a block from a file has all threads.
+        return list(threads.spread(measure, parts_of(block.features, grid.points, rows, memory)))
 
 
 def _complete(
@@ -216,7 +214,7 @@ def _complete(
     score, laws = np.zeros(table.d), np.zeros((len(Laws._fields), table.d))
     voices: list[Voice] = []
     done = 0
-    for measured in spread(measuring, blocks, most_at_once(table.like)):
+    for measured in spread(measuring, blocks, blocks_at_once(table)):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
             voices += part.voices

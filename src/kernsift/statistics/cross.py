@@ -16,12 +16,12 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from scipy.special import log_ndtr, stdtr
 
-from kernsift.arrays import Array, beside, lookup, most_at_once, namespace, tally, to_numpy
+from kernsift.arrays import Array, beside, lookup, namespace, tally, to_numpy
 from kernsift.blocks import Block, blocks_of
 from kernsift.cluster import spread
 from kernsift.designs import halves
 from kernsift.factors import GROUP_ROWS, View, lenses
-from kernsift.grids import fit_grid, parts_of, rows_to_sort
+from kernsift.grids import blocks_at_once, fit_grid, parts_of, rows_to_sort
 from kernsift.kernels import FeatureKernels
 from kernsift.permutation import score_of
 from kernsift.progress import tell
@@ -214,7 +214,7 @@ class Looking(Generic[Answer]):
         whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
         counted = tabulate(block.table, block.own, whole, None, 1, None)
         answers = []
-        for part in parts_of(block.features, whole.points):
+        for part in parts_of(block.features, whole.points, block.table.n, block.table.memory):
             grid, known = whole.part(part), counted.part(part)
             views = [look.view(grid, known.counts, block.own[part], self.landmarks) for look in looks]
             answers.append((block.features[part], self.work(known, side_by_side(views))))
@@ -233,7 +233,7 @@ def over_blocks(
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     blocks = blocks_of(table, kernels, None, to_sort)
     done = 0
-    for answers in spread(Looking(work, adaptive, landmarks), blocks, most_at_once(table.like)):
+    for answers in spread(Looking(work, adaptive, landmarks), blocks, blocks_at_once(table)):
         for features, answer in answers:
             yield features, answer
             done += len(features)
@@ -280,8 +280,9 @@ def _welch(
     squares = one.variance / one.size, variance / counts
     least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (counts - 1), np.finfo(float).tiny)
     freedom = (squares[0] + squares[1]) ** 2 / least
-    # Two constants: what `supported` says of their spread is as good as all rows make it.
-    freedom = np.where(squares[0] + squares[1] > 0, freedom, one.size + counts - 2.0)
+    # Two constants, but for rounding: what `supported` says of their spread is as good as all rows make it.
+    flat = squares[0] + squares[1] < 1e-12 * (gap / (one.size + counts)) ** 2
+    freedom = np.where(flat | (squares[0] + squares[1] <= 0), one.size + counts - 2.0, freedom)
     share = one.size / (one.size + counts)
     # Variances around the samples' own means, not corrected for having estimated these.
     within = share * one.variance * (1 - 1 / one.size) + (1 - share) * variance * (1 - 1 / counts)

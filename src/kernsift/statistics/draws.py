@@ -5,6 +5,7 @@ The rows are drawn beforehand, so the same draws can be made again, and no size 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -12,14 +13,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernsift.arrays import Array, batch_numbers, beside, namespace, on_host
+from kernsift.arrays import Array, batch_numbers, beside, dtype_of, namespace, on_host
 from kernsift.kernels import FeatureKernels, columns_of
 from kernsift.parcels import Parcel, pack
 from kernsift.statistics.ustatistic import mmd_kernel
-from kernsift.tables import Table
+from kernsift.tables import InputError, Table
 
 # Value columns that are worked on together: a row of them is long enough to be copied at full speed.
 _COLUMNS = 2**12
+# The share of the memory that blocks of a table on disk and the rows that are drawn may take.
+_SHARE = 0.6
 # Fewer draws than this for each row are made in the time that it takes to send the rows; and 64 MB a message at most.
 _WORTH, _MESSAGE = 4, 2**23
 # The three ways to split four rows into two pairs.
@@ -46,15 +49,36 @@ class FeatureDraws:
         return self.kernels.inverse
 
     @property
+    def samples(self) -> list[Table]:
+        """The tables that have the features."""
+        return [table for table in (self.X, getattr(self, "Y", None)) if table is not None]
+
+    @property
+    def at_hand(self) -> bool:
+        return all(table.memory is None for table in self.samples)
+
+    def loaded(self, features: slice | np.ndarray) -> Self:
+        places = np.arange(self.X.d)[features]
+        tables = [table.loaded(places) for table in self.samples]
+        return self.filled(_Tables(tables, self.kernels.on(places, tables), places))
+
+    @property
     def blocks(self) -> list[slice]:
-        offsets = self.X.offsets
         # A device has room for all of them, unless there are very many.
         most = _COLUMNS if on_host(self.like) else 16 * _COLUMNS
-        bounds = [0]
-        while bounds[-1] < self.X.d:
-            fit = int(np.searchsorted(offsets, offsets[bounds[-1]] + most, side="right")) - 1
-            bounds.append(max(fit, bounds[-1] + 1))
-        return [slice(start, stop) for start, stop in pairwise(bounds)]
+        if not self.at_hand:
+            most = min(most, columns_that_fit(self.samples, self.design_bytes))
+        elif isinstance(self.X.like, np.ndarray) and not self.X.values.flags.c_contiguous:
+            # Columns that were read from a file lie one after the other: rows are gathered from one at a time, which
+            # stays in the cache.
+            most = max(1, batch_numbers(self.like) // self.count)
+        return _runs(self.X.offsets, most)
+
+    @property
+    def design_bytes(self) -> int:
+        """Bytes of the index arrays."""
+        found = [getattr(self, name, ()) for name in ("rows", "others")]
+        return sum(part.nbytes for one in found for part in (one if isinstance(one, tuple) else [np.asarray(one)]))
 
     def numbers(self, features: slice) -> int:
         return int(self.X.offsets[features.stop] - self.X.offsets[features.start])
@@ -71,21 +95,16 @@ class FeatureDraws:
             self._chosen[start, stop] = columns, self.kernels.select(np.arange(start, stop))
         return self._chosen[start, stop]
 
-    @property
-    def worth_sending(self) -> bool:
+    def worth_sending(self, count: int) -> bool:
         # Kernel values for each column of each row.
-        each = self.count * self.numbers(slice(0, self.X.d)) / int(self.X.offsets[-1])
-        return self.X.memory is not None or each >= _WORTH * self.X.n
+        each = count * self.numbers(slice(0, self.X.d)) / int(self.X.offsets[-1])
+        return not self.at_hand or each >= _WORTH * self.X.n
 
     def parcels(self, least: int) -> list[_Tables]:
-        both = [table for table in (self.X, getattr(self, "Y", None)) if table is not None]
-        rows = sum(table.n for table in both)
+        rows = sum(table.n for table in self.samples)
         most = max(1, min(_MESSAGE // rows, -(-int(self.X.offsets[-1]) // least)))
-        bounds = [0]
-        while bounds[-1] < self.X.d:
-            fit = int(np.searchsorted(self.X.offsets, self.X.offsets[bounds[-1]] + most, side="right")) - 1
-            bounds.append(max(fit, bounds[-1] + 1))
-        return [_Tables(both, self.kernels, np.arange(start, stop)) for start, stop in pairwise(bounds)]
+        runs = _runs(self.X.offsets, most)
+        return [_Tables(self.samples, self.kernels, np.arange(run.start, run.stop)) for run in runs]
 
     def emptied(self) -> Self:
         nothing: Any = None
@@ -95,6 +114,49 @@ class FeatureDraws:
     def filled(self, tables: _Tables) -> Self:
         others: dict[str, Any] = {"Y": tables.tables[1]} if hasattr(self, "Y") else {}
         return replace(self, X=tables.tables[0], kernels=tables.kernels, **others)
+
+
+def _runs(offsets: np.ndarray, most: int) -> list[slice]:
+    """Runs of features with at most so many value columns, or of one feature."""
+    bounds = [0]
+    while bounds[-1] < len(offsets) - 1:
+        fit = int(np.searchsorted(offsets, offsets[bounds[-1]] + most, side="right")) - 1
+        bounds.append(max(fit, bounds[-1] + 1))
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def columns_that_fit(tables: Sequence[Table], design: int) -> int:
+    """Value columns of tables on disk that may be in memory at a time, beside a design of so many bytes.
+
+    There are two such blocks: one is worked on while the next is read. Where not even a feature fits this raises.
+    """
+    memory = min((table.memory for table in tables if table.memory is not None), default=None)
+    if memory is None:
+        return int(tables[0].offsets[-1])
+    each = sum(table.n * dtype_of(table.like).itemsize for table in tables)
+    widest = int(np.diff(tables[0].offsets).max())
+    room = int(_SHARE * memory) - design
+    if room < 2 * widest * each:
+        needed = (2 * widest * each + design) / _SHARE
+        raise InputError(
+            f"memory: a feature of {sum(table.n for table in tables):,} rows and the rows that are drawn of it need "
+            f"{needed / 1e6:,.0f} MB, but {memory / 1e6:,.0f} MB may be used; allow more, or use estimator='complete', "
+            "which reads rows piece by piece."
+        )
+    return max(1, room // (2 * each))
+
+
+def room_to_keep(table: Table) -> int:
+    """Bytes of draws that may be kept, so that a table on disk need not be read again for them."""
+    return 0 if table.memory is None else table.memory // 5
+
+
+def held(tables: Sequence[Table]) -> list[Table]:
+    """The tables in memory, where they fit."""
+    stored = any(table.memory is not None for table in tables)
+    if stored and columns_that_fit(tables, 0) >= int(tables[0].offsets[-1]):
+        return [table.loaded(slice(0, table.d)) for table in tables]
+    return list(tables)
 
 
 @dataclass(frozen=True)
@@ -148,7 +210,8 @@ class MMDDraws(FeatureDraws):
 class OwnMMDDraws(MMDDraws):
     """The same with rows of its own for each feature: index arrays (l, d)."""
 
-    worth_sending = False  # drawn for a few features at a time, as they are needed
+    def worth_sending(self, count: int) -> bool:
+        return False  # drawn for a few features at a time, as they are needed
 
     def of(self, features: slice | np.ndarray, draws: slice) -> Array:
         columns, kernels = self.chosen(features)
@@ -159,6 +222,9 @@ class OwnMMDDraws(MMDDraws):
             for table, rows in zip(tables, self.rows, strict=True)
         ]
         return mmd_kernel(kernels, *points)
+
+    def filled(self, tables: _Tables) -> Self:
+        return replace(super().filled(tables), rows=tuple(rows[:, tables.features] for rows in self.rows))
 
 
 @dataclass(frozen=True)
@@ -206,7 +272,8 @@ class HSICDraws(FeatureDraws):
 class OwnHSICDraws(HSICDraws):
     """The same with quadruples of its own for each feature: an index array (l, d, 4)."""
 
-    worth_sending = False  # drawn for a few features at a time, as they are needed
+    def worth_sending(self, count: int) -> bool:
+        return False  # drawn for a few features at a time, as they are needed
 
     def of(self, features: slice | np.ndarray, draws: slice) -> Array:
         columns, kernels = self.chosen(features)
@@ -215,6 +282,9 @@ class OwnHSICDraws(HSICDraws):
         weights = _pairing_weights(self.y, rows, self.response_kernels)
         points = [own_rows(self.X.part(columns), rows[..., a], widths) for a in range(4)]
         return _hsic_kernel(kernels, points, weights)
+
+    def filled(self, tables: _Tables) -> Self:
+        return replace(self, X=tables.tables[0], kernels=tables.kernels, rows=self.rows[:, tables.features])
 
 
 def own_rows(values: Array, rows: np.ndarray, widths: np.ndarray) -> Array:

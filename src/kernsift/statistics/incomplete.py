@@ -23,7 +23,15 @@ from kernsift.scores import (
     scores_from_batches,
     supported_variances,
 )
-from kernsift.statistics.draws import HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
+from kernsift.statistics.draws import (
+    HSICDraws,
+    MMDDraws,
+    OwnHSICDraws,
+    OwnMMDDraws,
+    columns_that_fit,
+    held,
+    room_to_keep,
+)
 from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
 from kernsift.statistics.ustatistic import (
     Resample,
@@ -59,6 +67,7 @@ def incomplete_mmd(
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
     factor = _variance_factor(_count(r, min(X.n, Y.n)), mmd_null_ratio(X.n, Y.n))
+    columns_that_fit([X, Y], 32 * _count(r, min(X.n, Y.n)) if design == "shared" else 0)
     if design == "shared":
 
         def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
@@ -67,15 +76,20 @@ def incomplete_mmd(
 
         draws = shared(X, Y, rng)
         resample = resample_two(X, Y, 2, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
-        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample)
+        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample, keep=room_to_keep(X))
         return with_mmd_effects(scores, X, Y, kernels, intervals=False)
 
     def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         count = _count(r, min(x.n, y.n))
 
-        def block(features: np.ndarray, draws: int) -> Draws:
-            rows = [*pairs(x.n, (draws, len(features)), rng), *pairs(y.n, (draws, len(features)), rng)]
-            return OwnMMDDraws(x.select(features), kernels.select(features), y.select(features), tuple(rows))
+        def block(features: np.ndarray) -> Callable[[int], Draws]:
+            (one, two), own = held([x.select(features), y.select(features)]), kernels.select(features)
+
+            def some(draws: int) -> Draws:
+                rows = [*pairs(x.n, (draws, len(features)), rng), *pairs(y.n, (draws, len(features)), rng)]
+                return OwnMMDDraws(one, own, two, tuple(rows))
+
+            return some
 
         return _by_feature(x.d, count, block)
 
@@ -98,6 +112,7 @@ def incomplete_hsic(
     _check(r, design)
     require_rows(X, 4, "X")
     factor = _variance_factor(_count(r, X.n), hsic_null_ratio(X.n))
+    columns_that_fit([X], 48 * _count(r, X.n) if design == "shared" else 0)
     if design == "shared":
 
         def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
@@ -105,13 +120,15 @@ def incomplete_hsic(
 
         draws = shared(X, y, rng)
         resample = resample_joint(X, y, 4, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
-        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample)
+        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample, keep=room_to_keep(X))
         return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=False)
 
     def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
-        def block(features: np.ndarray, draws: int) -> Draws:
-            rows = quadruples(x.n, (draws, len(features)), rng)
-            return OwnHSICDraws(x.select(features), kernels.select(features), y, response_kernels, rows)
+        def block(features: np.ndarray) -> Callable[[int], Draws]:
+            (one,), own = held([x.select(features)]), kernels.select(features)
+            return lambda draws: OwnHSICDraws(
+                one, own, y, response_kernels, quadruples(x.n, (draws, len(features)), rng)
+            )
 
         return _by_feature(x.d, _count(r, x.n), block)
 
@@ -140,12 +157,13 @@ def _variance_factor(count: int, ratio: float) -> float:
     return 1 / count + min(ratio, 0.9) / (1 - min(ratio, 0.9))
 
 
-def _by_feature(d: int, count: int, draws: Callable[[np.ndarray, int], Draws]) -> Moments:
+def _by_feature(d: int, count: int, block: Callable[[np.ndarray], Callable[[int], Draws]]) -> Moments:
     """Moments of draws whose design is each feature's own, drawn for some features and some draws at a time."""
     found = []
     for start in range(0, d, _FEATURES):
         features = np.arange(start, min(start + _FEATURES, d))
-        parts = [moments_of(draws(features, min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
+        some = block(features)
+        parts = [moments_of(some(min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
         found.append(reduce(Moments.plus, parts))
     return Moments(count, np.concatenate([one.mean for one in found]), np.concatenate([one.squares for one in found]))
 

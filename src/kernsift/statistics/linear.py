@@ -7,7 +7,7 @@ import numpy as np
 from kernsift.designs import blocks
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import Draws, Scores, moments_of, scores_from_batches
-from kernsift.statistics.draws import MMDDraws
+from kernsift.statistics.draws import MMDDraws, columns_that_fit, room_to_keep
 from kernsift.statistics.effects import with_mmd_effects
 from kernsift.statistics.ustatistic import require_rows, resample_two
 from kernsift.tables import Table
@@ -18,7 +18,9 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     require_rows(X, 4, "X", " for the linear-time estimator")
     require_rows(Y, 4, "Y", " for the linear-time estimator")
     resample = resample_two(X, Y, 4, lambda x, y, rng: moments_of(_draws(x, y, kernels, rng)).mean)
-    scores = scores_from_batches(X.names, _draws(X, Y, kernels, rng), resample=resample)
+    columns_that_fit([X, Y], 16 * (X.n + Y.n))
+    draws = _draws(X, Y, kernels, rng)
+    scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
     return with_mmd_effects(scores, X, Y, kernels, intervals=True)
 
 

@@ -1,0 +1,105 @@
+"""Rows that arrive in pieces, kept until the last of them is there.
+
+No estimator here can forget rows: a bandwidth that changes with every piece would change every kernel value before it.
+So the rows themselves are kept, a few megabytes in memory and then in a file without a name, which is gone when the
+process ends, however it does.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+
+from kernsift.arrays import is_array, namespace
+from kernsift.columns import InputError
+
+# Bytes that stay in memory.
+_IN_MEMORY = 4 << 20
+
+
+class Arrivals:
+    """Pieces of a table and of its response, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._kinds: tuple[str, str] | None = None
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115, closed by its owner
+
+    def add(self, X: Any, y: Any) -> None:
+        """Keep a piece; a piece that cannot be kept leaves nothing behind."""
+        kinds = _kind(X), _kind(y)
+        if self._kinds is not None and kinds != self._kinds:
+            place = 0 if kinds[0] != self._kinds[0] else 1
+            raise InputError(
+                f"{'Xy'[place]}: every piece must be of the same kind, but this is {kinds[place]} and the first was "
+                f"{self._kinds[place]}; convert it."
+            )
+        before = self._file.tell()
+        try:
+            pickle.dump((X, y), self._file, protocol=5)
+            self._file.flush()
+        except OSError as error:
+            self._file.seek(before)
+            self._file.truncate()
+            raise InputError(
+                f"X: the rows that arrive are kept in {tempfile.gettempdir()}, which cannot take this piece "
+                f"({error.strerror}); make room, or name another folder in the environment variable TMPDIR."
+            ) from None
+        self._kinds = kinds
+        self.rows += int(X.shape[0])
+
+    def joined(self) -> tuple[Any, Any]:
+        """All rows that arrived."""
+        pieces = list(self._pieces())
+        return _join([X for X, _ in pieces], "X"), _join([y for _, y in pieces], "y")
+
+    def _pieces(self) -> Iterator[tuple[Any, Any]]:
+        end = self._file.tell()
+        self._file.seek(0)
+        try:
+            while self._file.tell() < end:
+                yield pickle.load(self._file)
+        finally:
+            self._file.seek(end)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+
+def _kind(data: Any) -> str:
+    if sparse.issparse(data):
+        return "a sparse matrix"
+    if isinstance(data, np.ndarray):
+        return f"an array of {data.ndim} dimensions"
+    return f"a {type(data).__module__.partition('.')[0]} {type(data).__name__}"
+
+
+def _join(pieces: list[Any], argument: str) -> Any:
+    """Pieces of one kind, one below the other."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    if sparse.issparse(first):
+        return sparse.vstack(pieces, format="csr")
+    if isinstance(first, np.ndarray):
+        return np.concatenate(pieces)
+    if is_array(first):
+        return namespace(first).concat(pieces, axis=0)
+    frames = [nw.from_native(piece, allow_series=True) for piece in pieces]
+    flat = isinstance(frames[0], nw.Series)
+    try:
+        whole = nw.concat([frame.to_frame() if flat else frame for frame in frames])
+    except Exception as error:  # every library has errors of its own for columns that do not go together
+        text = str(error).strip().splitlines()
+        raise InputError(
+            f"{argument}: the columns of all pieces must be of the same types, but they are not "
+            f"({text[0] if text else type(error).__name__}); convert them before partial_fit."
+        ) from error
+    return (whole.get_column(whole.columns[0]) if flat else whole).to_native()
