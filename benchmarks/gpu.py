@@ -421,8 +421,8 @@ def timed_call(
     device, n, d = options.device, options.rows, options.features
     on_gpu = device.startswith("cuda")
 
-    def call() -> object:
-        return compare(X, Y, k=min(options.kept, d), random_state=0, **settings)
+    def call(n_jobs: int | None = None) -> object:
+        return compare(X, Y, k=min(options.kept, d), random_state=0, n_jobs=n_jobs, **settings)
 
     first = wall(call, device)
     before = torch.cuda.memory_allocated() if on_gpu else 0
@@ -435,7 +435,8 @@ def timed_call(
     kinds = profile(call, device, out / f"profile_{name.split()[0]}.txt" if out else None)
     seconds = statistics.median(times)
     least = limits(name, n, d, options.r, rates)
-    met = rates_met(name, call, kinds, n, d, options.r, rates)
+    # torch counts in the calling thread only.
+    met = rates_met(name, lambda: call(n_jobs=1), kinds, n, d, options.r, rates)
     return {
         "name": f"compare {name}, n={n:,} d={d:,} float32 {options.data}",
         "seconds": seconds,

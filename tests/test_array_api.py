@@ -40,11 +40,8 @@ def torch() -> Library:
     return Library("torch", library.tensor)
 
 
-LIBRARIES: dict[str, Callable[[], Library]] = {
-    "strict": lambda: strict("CPU_DEVICE"),
-    "strict on a device": lambda: strict("device1"),
-    "torch": torch,
-}
+# A device that is not the host: what is made on the wrong side fails there.
+LIBRARIES: dict[str, Callable[[], Library]] = {"strict": lambda: strict("device1"), "torch": torch}
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -93,8 +90,7 @@ def agree(found: Result, expected: Result, dtype: Any) -> None:
     assert found.names == expected.names
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("kernel", "dtype"), [*((kernel, np.float64) for kernel in KERNELS), ("gaussian", np.float32)])
 @pytest.mark.parametrize("options", MMD.values(), ids=MMD)
 def test_compare(library: Library, options: dict[str, Any], kernel: str, dtype: Any) -> None:
     X, Y = two_samples(dtype)
@@ -102,8 +98,7 @@ def test_compare(library: Library, options: dict[str, Any], kernel: str, dtype: 
     agree(compare(library.array(X), library.array(Y), **settings), compare(X, Y, **settings), dtype)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("kernel", "dtype"), [*((kernel, np.float64) for kernel in KERNELS), ("gaussian", np.float32)])
 @pytest.mark.parametrize("options", HSIC.values(), ids=HSIC)
 def test_relate(library: Library, options: dict[str, Any], kernel: str, dtype: Any) -> None:
     X, _ = two_samples(dtype)
@@ -112,7 +107,7 @@ def test_relate(library: Library, options: dict[str, Any], kernel: str, dtype: A
     agree(relate(library.array(X), library.array(y), **settings), relate(X, y, **settings), dtype)
 
 
-@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel != "triangle"])
+@pytest.mark.parametrize("kernel", ["gaussian", "polynomial", "delta"])
 @pytest.mark.parametrize("options", MMD.values(), ids=MMD)
 def test_groups(library: Library, options: dict[str, Any], kernel: str) -> None:
     X, Y = two_samples()

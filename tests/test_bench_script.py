@@ -445,7 +445,7 @@ def test_the_page(script, tmp_path):
     write(page, folder)
     text = page.read_text(encoding="utf-8")
     assert "No run" not in text
-    assert "busy for 0.50 of 2.00 s" in text and "90% of the ceiling" in text
+    assert "busy for 0.50 of 2.00 s" in text and "reach 90% of the ceiling" in text
     assert "**1 of 3 goals are reached.**" in text
     assert "| compare | 8.0 ms |  |  |  | ≤ 5 ms | **MISSED** | 120 MB |" in text
     assert "- calls: knockpy: not there" in text

@@ -261,7 +261,7 @@ def test_long_work_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with working("counting"):
         tell("scoring features", 10, 40)
         time.sleep(2.3)
-    assert "█████░░░░░░░░░░░░░░░  25% scoring features, about" in screen.getvalue()
+    assert "█████░░░░░░░░░░░░░░░  25% scoring features, 10 of 40, about" in screen.getvalue()
 
 
 @pytest.mark.parametrize("estimator", ["complete", "cross"])

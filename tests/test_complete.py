@@ -208,6 +208,7 @@ def test_linear_kernel_effect_is_the_correlation():
         assert found[2] < 0.06
 
 
+@pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")
 def test_effects_reach_one_and_zero():
     X, Y = np.zeros((50, 2)), np.ones((50, 2))
     X[:, 1], Y[:, 1] = np.arange(50), np.arange(50)

@@ -123,14 +123,14 @@ def killed_again_and_again(nursery: Nursery, undisturbed: Path, folder: Path, ti
     killed = 0
     for number in range(times):
         child = nursery.start(*REPRODUCE, "--workers", 1, "--out", out)
-        code = nursery.kill(child, float(rng.uniform(0, longest)))
+        code = nursery.kill(child, float(rng.uniform(0, 0.6 * longest)))
         assert code in (0, -signal.SIGKILL)
         killed += code != 0
         assert not out.exists() or half_files(out) == [], number
         if code == 0 and number % 2:  # from the beginning, or else there is soon nothing left to do
             for path in out.iterdir():
                 path.unlink()
-    assert killed > times // 4, "the kills came too late"
+    assert killed >= max(1, times // 4), "the kills came too late"
     assert nursery.run(*REPRODUCE, "--workers", 1, "--out", out) == 0
     assert numbers(out) == numbers(undisturbed)
     for picture in ("fig1.svg", "fig1.png"):

@@ -247,16 +247,16 @@ def test_the_file_has_no_name_and_goes_with_the_selector(small_memory: Path) -> 
 def test_no_room_is_one_clear_error_and_costs_only_that_piece(small_memory: Path, monkeypatch: Any) -> None:
     X, label, _ = rows()
     selector = SelectMMD(random_state=0).partial_fit(X[:150], label[:150])
-    dump = pickle.dump
+    write = np.lib.format.write_array
 
-    def full(data: Any, file: Any, protocol: int) -> None:
+    def full(file: Any, data: Any, allow_pickle: bool) -> None:
         file.write(b"half of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(arrivals.pickle, "dump", full)
+    monkeypatch.setattr(arrivals.np.lib.format, "write_array", full)
     with pytest.raises(InputError, match=r"^X: .*No space left.*TMPDIR"):
         selector.partial_fit(X[150:200], label[150:200])
-    monkeypatch.setattr(arrivals.pickle, "dump", dump)
+    monkeypatch.setattr(arrivals.np.lib.format, "write_array", write)
     selector.partial_fit(X[150:], label[150:])
     same(selector, SelectMMD(random_state=0).fit(X, label))
 

@@ -482,9 +482,9 @@ def test_only_the_groups_and_columns_asked_for_are_read(tmp_path: Path, monkeypa
     asked: list[Any] = []
     load = ParquetPart.load
 
-    def spy(self: ParquetPart, first: int, last: int, names: Sequence[str]) -> Any:
+    def spy(self: ParquetPart, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         asked.append((first, last, list(names)))
-        return load(self, first, last, names)
+        return load(self, first, last, names, reader)
 
     monkeypatch.setattr(ParquetPart, "load", spy)
     source.take([1], np.array([3, 57, 58]))

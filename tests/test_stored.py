@@ -270,9 +270,9 @@ def test_numbers_that_a_file_vouches_for_are_not_read_first(tmp_path: Path, monk
     asked: list[list[str]] = []
     load = parquet.ParquetPart.load
 
-    def spy(self: Any, first: int, last: int, names: Any) -> Any:
+    def spy(self: Any, first: int, last: int, names: Any, reader: Any) -> Any:
         asked.append(list(names))
-        return load(self, first, last, names)
+        return load(self, first, last, names, reader)
 
     monkeypatch.setattr(parquet.ParquetPart, "load", spy)
     X, _ = as_stored_pair(path, table)

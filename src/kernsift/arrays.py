@@ -113,10 +113,13 @@ def bounded(array: Array, low: float, high: float) -> Array:
 
 
 def taken(array: Array, index: slice | np.ndarray, axis: int) -> Array:
-    """The entries at `index` along an axis: a view for a slice, else a copy."""
+    """The entries at `index` along an axis, counted from 0: a view for a slice, else a copy."""
     if isinstance(index, slice):
         axis = axis % array.ndim
         return array[(slice(None),) * axis + (index,) + (slice(None),) * (array.ndim - axis - 1)]
+    if isinstance(array, np.ndarray) and axis == 0 and array.ndim == 2 and array.shape[1] == 1:
+        # One number at a time, so that looking whether it is there would take most of the time. It is.
+        return array.take(index, axis=0, mode="clip")
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous and axis == 0:
         # `take` would copy the whole view first.
         return array[index]

@@ -1,15 +1,14 @@
 """Rows that arrive in pieces, kept until the last of them is there.
 
 No estimator here can forget rows: a bandwidth that changes with every piece would change every kernel value before it.
-So the rows themselves are kept, a few megabytes in memory and then in a file without a name, which is gone when the
-process ends, however it does.
+So the rows themselves are kept. Arrays and sparse matrices of numbers go into a file without a name, after a few
+megabytes in memory; it is gone when the process ends, however it does. Data frames and other objects stay in memory.
 """
 
 from __future__ import annotations
 
-import pickle
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import narwhals as nw
@@ -29,6 +28,7 @@ class Arrivals:
     def __init__(self) -> None:
         self.rows = 0
         self._kinds: tuple[str, str] | None = None
+        self._kept: list[tuple[Callable[[], Any], Callable[[], Any]]] = []
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115, closed by its owner
 
     def add(self, X: Any, y: Any) -> None:
@@ -42,7 +42,7 @@ class Arrivals:
             )
         before = self._file.tell()
         try:
-            pickle.dump((X, y), self._file, protocol=5)
+            kept = self._keep(X), self._keep(y)
             self._file.flush()
         except OSError as error:
             self._file.seek(before)
@@ -51,22 +51,34 @@ class Arrivals:
                 f"X: the rows that arrive are kept in {tempfile.gettempdir()}, which cannot take this piece "
                 f"({error.strerror}); make room, or name another folder in the environment variable TMPDIR."
             ) from None
+        self._kept.append(kept)
         self._kinds = kinds
         self.rows += int(X.shape[0])
 
-    def joined(self) -> tuple[Any, Any]:
-        """All rows that arrived."""
-        pieces = list(self._pieces())
-        return _join([X for X, _ in pieces], "X"), _join([y for _, y in pieces], "y")
+    def _keep(self, data: Any) -> Callable[[], Any]:
+        """Put a piece away; what is returned brings it back."""
+        if sparse.issparse(data):
+            rows = data.tocsr()
+            rows_shape = rows.shape
+            parts = [self._keep(part) for part in (rows.data, rows.indices, rows.indptr)]
+            return lambda: sparse.csr_matrix(tuple(part() for part in parts), shape=rows_shape)
+        if not isinstance(data, np.ndarray) or data.dtype.hasobject:
+            return lambda: data
+        place = self._file.tell()
+        np.lib.format.write_array(self._file, data, allow_pickle=False)
+        return lambda: self._read(place)
 
-    def _pieces(self) -> Iterator[tuple[Any, Any]]:
+    def _read(self, place: int) -> np.ndarray:
         end = self._file.tell()
-        self._file.seek(0)
+        self._file.seek(place)
         try:
-            while self._file.tell() < end:
-                yield pickle.load(self._file)
+            return np.lib.format.read_array(self._file, allow_pickle=False)
         finally:
             self._file.seek(end)
+
+    def joined(self) -> tuple[Any, Any]:
+        """All rows that arrived."""
+        return _join([X() for X, _ in self._kept], "X"), _join([y() for _, y in self._kept], "y")
 
     def close(self) -> None:
         """Give the file back."""

@@ -124,15 +124,16 @@ def blocks_of(
     found = list(feature_blocks(table, kernels.rounds, every_row=cells is None))
     workers = crew()
     single = np.diff(table.offsets) == 1
-    runs = runs and workers is not None and cells is not None and to_sort is not None and kernels.rounds
-    if workers is not None and not runs:
-        # All workers are to have some columns; those that are sent are in their memory as a whole.
-        room = 4 * _MESSAGE // table.n if travels(table) else table.d
-        most = max(1, min(room, -(-table.d // (2 * workers.threads()))))
+    splits = runs and workers is not None and cells is not None and to_sort is not None and kernels.rounds
+    if workers is not None and not splits:
+        # Columns that are sent are in the memory of a worker as a whole; and where that is the only way to cut the
+        # work, all workers are to have some.
+        room = max(1, 4 * _MESSAGE // table.n) if travels(table) else table.d
+        most = room if runs else min(room, -(-table.d // (2 * workers.threads())))
         found = [part for block in found for part in np.array_split(block, -(-len(block) // most))]
     for features in found:
         pieces = 1
-        if runs and workers is not None and single[features].all():
+        if splits and workers is not None and single[features].all():
             pieces = -(-2 * workers.threads() // len(found))
             if travels(table):
                 pieces = max(pieces, -(-table.n * len(features) // _MESSAGE))

@@ -15,6 +15,7 @@ import asyncio
 import ctypes
 import logging
 import os
+import pickle
 import sys
 import time
 from collections import deque
@@ -33,9 +34,9 @@ from kernsift.columns import InputError
 Answer = TypeVar("Answer")
 
 # How often an item is sent before its workers are taken to die of it; Dask itself tries three times.
-_TRIES = 5
-# Seconds without a scheduler, and without a single worker.
-_WITHOUT_SCHEDULER, _WITHOUT_WORKERS = 5.0, 30.0
+_TRIES = 3
+# Seconds without a scheduler, without a single worker, and until a scheduler answers.
+_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _TO_CONNECT = 5.0, 60.0, 10.0
 # Below this not even ordinary files can be read.
 _LEAST_MEMORY = 32 << 20
 _INSTALL = "pip install 'kernsift[dask]'"
@@ -80,10 +81,7 @@ class Crew:
             if found:
                 return int(found)
             if time.monotonic() > patience:
-                raise InputError(
-                    f"client: the Dask cluster at {self._address} has no workers; start some, with "
-                    f"`dask worker {self._address}`."
-                )
+                raise self._without_workers()
             time.sleep(0.2)
 
     def spread(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -98,8 +96,10 @@ class Crew:
                 waiting.popleft()
                 waiting.extend(_Sent(self, shared, item) for item in islice(rest, 1))
         finally:
+            # By hand, because the traceback of an error keeps this frame and all it knows.
             for sent in waiting:
                 sent.withdraw()
+            shared.withdraw()
 
     def send(self, values: Sequence[Any], everywhere: bool = False) -> list[Any]:
         """Values in the memory of workers."""
@@ -109,8 +109,9 @@ class Crew:
             try:
                 return list(self._wait(self._client.scatter(list(values), **how)))
             except OSError:  # the worker that was to get them died just now; the next try asks who is there
+                self._check()
                 if time.monotonic() > patience:
-                    raise
+                    raise self._without_workers() from None
                 time.sleep(0.2)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -129,19 +130,12 @@ class Crew:
 
     def result(self, future: Any) -> Any:
         """What a call gave, or `Gone` when values it needs were lost with a worker."""
-        while True:
-            try:
-                self._distributed.wait([future], timeout=0.5)
-                return self._wait(self._client.gather(future, direct=self._direct, asynchronous=True))
-            except TimeoutError:
-                if future.status == "error":  # the call's own
-                    raise
-            except BaseException as error:
-                if not _cancelled(error):
-                    raise
-            self._check()
-            if future.status in ("cancelled", "lost"):
-                raise Gone
+        try:
+            return self._wait(self._client.gather(future, direct=self._direct, asynchronous=True))
+        except BaseException as error:
+            if _cancelled(error):
+                raise Gone from None
+            raise
 
     def _wait(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         """What the scheduler or a worker answers to a call, for as long as there is a scheduler."""
@@ -161,9 +155,11 @@ class Crew:
                 waiting.cancel()
                 raise
 
-    @property
-    def _address(self) -> str:
-        return str(self._client.scheduler.address)
+    def _without_workers(self) -> InputError:
+        address = self._client.scheduler.address
+        return InputError(
+            f"client: the Dask cluster at {address} has no workers; start some, with `dask worker {address}`."
+        )
 
     def _check(self) -> None:
         """Raise if the scheduler is gone; one that was only cut off may come back."""
@@ -190,8 +186,11 @@ class _Shared:
 
     def future(self) -> Any:
         if self._future is None or self._future.status != "finished":
-            (self._future,) = self._crew.send([self.work], everywhere=True)
+            (self._future,) = self._crew.send([_Whole(self.work)], everywhere=True)
         return self._future
+
+    def withdraw(self) -> None:
+        self._future = None
 
 
 class _Sent:
@@ -223,7 +222,7 @@ class _Sent:
     def answer(self) -> Any:
         for _ in range(_TRIES):
             try:
-                return self._crew.result(self._future)
+                return self._crew.result(self._future).content
             except Gone:
                 self._future = self._send()
             except self._crew._distributed.KilledWorker:
@@ -235,32 +234,56 @@ class _Sent:
 
     def withdraw(self) -> None:
         with suppress(Exception):
-            self._future.cancel(force=False)
+            self._future.cancel()
+        self._future = None
 
 
-def _whole(work: Any, stub: Any, values: list[Any]) -> Any:
+class _Whole:
+    """Something that arrives in one piece.
+
+    Dask hands over the arrays inside of what it sends as parts of the message they came in, wherever these begin. NumPy
+    works several times slower on numbers that do not begin at a multiple of their size.
+    """
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (sys.modules["cloudpickle"].dumps(self.content),)
+
+
+def _arrived(message: bytes) -> _Whole:
+    return _Whole(pickle.loads(message))
+
+
+def _whole(work: _Whole, stub: Any, values: list[Any]) -> _Whole:
     with _at_work():
-        return work(stub.unpack(values))
+        return _Whole(work.content(_unpacked(stub, values)))
 
 
-def _values(stub: Any, values: list[Any]) -> Any:
+def _values(stub: Any, values: list[Any]) -> _Whole:
     with _at_work():
-        return stub.unpack(values).values()
+        return _Whole(_unpacked(stub, values).values())
 
 
-def _begun(work: Any, head: Any, sampled: list[Any]) -> Any:
+def _begun(work: _Whole, head: Any, sampled: list[_Whole]) -> _Whole:
     with _at_work():
-        return work.begin(head.beside(sampled))
+        return _Whole(work.content.begin(head.beside([part.content for part in sampled])))
 
 
-def _counted(work: Any, begun: Any, stub: Any, values: list[Any]) -> Any:
+def _counted(work: _Whole, begun: _Whole, stub: Any, values: list[Any]) -> _Whole:
     with _at_work():
-        return work.count(stub.unpack(values), begun)
+        return _Whole(work.content.count(_unpacked(stub, values), begun.content))
 
 
-def _finished(work: Any, begun: Any, item: Any, counted: list[Any]) -> Any:
+def _finished(work: _Whole, begun: _Whole, head: Any, counted: list[_Whole]) -> _Whole:
     with _at_work():
-        return work.finish(item, begun, counted)
+        return _Whole(work.content.finish(head, begun.content, [part.content for part in counted]))
+
+
+def _unpacked(stub: Any, values: list[Any]) -> Any:
+    # Values are large: these are copied only where they have to be, for the reason given above.
+    return stub.unpack([np.require(one, requirements="A") if isinstance(one, np.ndarray) else one for one in values])
 
 
 @contextmanager
@@ -387,7 +410,7 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if address is not None:
         try:
-            client = dask.Client(address, set_as_default=False, timeout="10s")
+            client = dask.Client(address, set_as_default=False, timeout=_TO_CONNECT)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"client: no Dask scheduler answers at {address}; start one with `dask scheduler`."

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from kernsift.arrays import Array, namespace, to_numpy
+from kernsift.arrays import Array, beside, namespace, to_numpy
 from kernsift.factors import View
 from kernsift.roots import crossing
 
@@ -100,7 +100,7 @@ def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
     between = xp.sum((factor @ weighted[:, :, None])[:, :, 0] ** 2, axis=1) - shift * rest2
     off = shift / n
     cubes = (
-        _sum_of_cubes(factor[:, : _leading(sizes, n), :], counts, diagonal)
+        _sum_of_cubes(_leading(factor, sizes, n), counts, diagonal)
         + 3 * off * square
         + n * n * off**3
         - xp.sum(counts * (diagonal + off[:, None]) ** 3, axis=1)
@@ -112,17 +112,23 @@ def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
     return sums, rest
 
 
-def _leading(sizes: Array, n: int) -> int:
-    """How many directions are asked for third moments: the more rows there are, the less these matter.
+def _leading(factor: Array, sizes: Array, n: int) -> Array:
+    """The directions that are asked for third moments: the more rows there are, the less these matter.
 
-    Directions of one and the same size are arbitrary within their span, so that all of them are taken or none.
+    Directions of one and the same size are arbitrary within their span, so that a feature has all of them or none.
     """
-    most = sizes.shape[1]
-    count = min(most, 16 if n <= 200 else 8 if n <= 400 else 5)
     known = to_numpy(sizes)
-    while count < most and (known[:, count] > (1.0 - 1e-6) * known[:, count - 1]).any() and known[:, count].any():
-        count += 1
-    return count
+    most = known.shape[1]
+    least = min(most, 16 if n <= 200 else 8 if n <= 400 else 5)
+    asked = np.arange(most) < least
+    asked = np.broadcast_to(asked, known.shape).copy()
+    for place in range(least, most):
+        asked[:, place] = asked[:, place - 1] & (known[:, place] > (1.0 - 1e-6) * known[:, place - 1])
+    count = max(int(asked.any(axis=0).sum()), 1)
+    leading = factor[:, :count, :]
+    if asked[:, :count].all():
+        return leading
+    return leading * beside(asked[:, :count].astype(float), factor)[:, :, None]
 
 
 def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:

@@ -100,6 +100,10 @@ class StoredTable(Table):
         return np.empty((0, int(self.offsets[-1])), dtype=self.dtype)
 
     @property
+    def by_column(self) -> bool:
+        return self.source.by_column
+
+    @property
     def span(self) -> tuple[np.ndarray, np.ndarray]:
         # An indicator varies where its column does: every level occurs somewhere.
         return self.low[self.layout.columns], self.high[self.layout.columns]
@@ -116,7 +120,7 @@ class StoredTable(Table):
         """
         return self._part(columns, rows, "C")
 
-    def _part(self, columns: Any, rows: Any, order: Literal["C", "F"]) -> np.ndarray:
+    def _part(self, columns: Any, rows: Any, order: Literal["C", "F"], space: np.ndarray | None = None) -> np.ndarray:
         wanted = positions(columns, int(self.offsets[-1]))
         wanted = wanted if isinstance(wanted, np.ndarray) else np.arange(wanted.start, wanted.stop)
         places = positions(rows, self.n)
@@ -125,7 +129,7 @@ class StoredTable(Table):
         own, codes = self.layout.columns[wanted], self.layout.codes[wanted]
         hot = np.flatnonzero(codes >= 0)
         if not hot.size:
-            return self._read(own, places, order)
+            return self._read(own, places, order, space)
         # Columns of categories in a group are there once for each level, but read once.
         read, inverse = np.unique(own, return_inverse=True)
         out = np.asarray(self._read(read, places, order)[:, inverse], order=order)
@@ -141,12 +145,20 @@ class StoredTable(Table):
                 "groups, which reads rows piece by piece."
             )
 
-    def _read(self, own: np.ndarray, places: slice | np.ndarray, order: Literal["C", "F"]) -> np.ndarray:
+    def _read(
+        self, own: np.ndarray, places: slice | np.ndarray, order: Literal["C", "F"], space: np.ndarray | None = None
+    ) -> np.ndarray:
         """Some columns of the source."""
         if isinstance(places, slice):
-            out = np.empty((places.stop - places.start, len(own)), dtype=self.dtype, order=order)
-            for place, columns, values in self._run(own, places, 4):
-                _copy(out[place, columns], values)
+            count = places.stop - places.start
+            if space is None:
+                out = np.empty((count, len(own)), dtype=self.dtype, order=order)
+            else:
+                out = space[: count * len(own)].reshape((count, len(own)), order="F")
+            direct = out if order == "F" and self.kept is None else None
+            for place, columns, values in self._run(own, places, 4, direct):
+                if direct is None or not np.may_share_memory(values, out):
+                    _copy(out[place, columns], values)
             return out
         out = np.empty((len(places), len(own)), dtype=self.dtype, order=order)
         sorting = None if np.all(places[1:] >= places[:-1]) else np.argsort(places, kind="stable")
@@ -203,10 +215,11 @@ class StoredTable(Table):
         )
         return table, stub, values
 
-    def loaded(self, features: slice | np.ndarray) -> Table:
-        """The features at these positions, in memory."""
+    def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
+        """The features at these positions, in memory, column after column; in `space` if that is given."""
         some = self.select(np.arange(self.d)[features])
-        return Table(some.names, some._part(None, None, "F"), some.offsets, some.categorical, dict(some.levels))
+        values = some._part(None, None, "F", space)
+        return Table(some.names, values, some.offsets, some.categorical, dict(some.levels))
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         """Runs of rows of which these value columns hold at most so many numbers; they end where the file's chunks do.
@@ -229,13 +242,15 @@ class StoredTable(Table):
         """Bytes for one piece where so many are there at a time, and what a single column of a chunk may take."""
         return scratch_of(self.memory) // pieces, scratch_of(self.memory)
 
-    def _run(self, own: np.ndarray, rows: slice, pieces: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    def _run(
+        self, own: np.ndarray, rows: slice, pieces: int, out: np.ndarray | None = None
+    ) -> Iterator[tuple[slice, slice, np.ndarray]]:
         """Pieces of a run of rows, without the rows that are left out: their rows and columns in the answer, values."""
         if rows.stop == rows.start:
             return
         kept, first = self.kept, rows.start
         span = rows if kept is None else kept.span(rows)
-        for piece in self.source.pieces(own.tolist(), span, *self._sizes(pieces)):
+        for piece in self.source.pieces(own.tolist(), span, *self._sizes(pieces), out):
             place = piece.rows
             if kept is not None:
                 begin, end = span.start + place.start, span.start + place.stop
@@ -348,12 +363,14 @@ class _Header(Columns):
     """The names and the shape of a source: all that aligning tables and naming a response look at."""
 
     chosen: tuple[int, ...] = ()
+    source: Source | None = None
 
     @classmethod
     def of(cls, source: Source) -> _Header:
         p = len(source.names)
         nothing = np.broadcast_to(np.zeros((), dtype=bool), (source.n, p))
-        return cls(source.names, nothing, {}, np.zeros(p, dtype=bool), source.named, source.flat, tuple(range(p)))
+        flags = np.zeros(p, dtype=bool)
+        return cls(source.names, nothing, {}, flags, source.named, source.flat, tuple(range(p)), source)
 
     def pick(self, positions: Sequence[int]) -> _Header:
         names, chosen = tuple(self.names[i] for i in positions), tuple(self.chosen[i] for i in positions)
@@ -368,6 +385,8 @@ def is_stored(*data: Any, memory: int | float | str | None = None) -> bool:
     """
     if memory is not None:
         parse_memory(memory)
+    if any(isinstance(one, Scan) for one in data):
+        return True
     return any(points_outside(one) and not (isinstance(one, np.memmap) and memory is None) for one in data)
 
 
@@ -385,14 +404,12 @@ def as_stored_pair(
     """
     check_choice("missing", missing, ("error", "drop"))
     budget = parse_memory(memory)
-    first, second = _source(X, "X"), _source(Y, "Y")
-    one, other = align(_Header.of(first), _Header.of(second), "X", "Y")
-    first, second = _renamed(first, one), _renamed(second, other)
+    headers = align(_Header.of(_source(X, "X")), _Header.of(_source(Y, "Y")), "X", "Y")
     looks = []
-    for source in (first, second):
-        found = scan(source, budget, trust=missing == "error")
+    for header, data in zip(headers, (X, Y), strict=True):
+        found = _looked(header, data, budget, missing)
         looks.append(_kept(found, found.judge(missing), budget))
-    check_kinds(first.names, *(look.levels for look in looks))
+    check_kinds(headers[0].names, *(look.levels for look in looks))
     first_table, second_table = _tables(looks, ["X", "Y"], groups, budget)
     return first_table, second_table
 
@@ -422,9 +439,8 @@ def as_stored_xy(
         features, target = split_response(_Header.of(source), y)
     if isinstance(target, _Header):
         target = _whole(source.pick(target.chosen), budget)
-    source = _renamed(source, features)
     check_rows(features, target)
-    found = scan(source, budget, trust=missing == "error")
+    found = _looked(features, X, budget, missing)
     keep = found.judge(missing) & complete_rows(target, "y", missing)
     answer = response_table(keep_rows(target, keep, "y"), response)
     (table,) = _tables([_kept(found, keep, budget)], ["X"], groups, budget)
@@ -433,6 +449,8 @@ def as_stored_xy(
 
 def _source(data: Any, argument: str) -> Source:
     """Anything as a source; data in memory stays there."""
+    if isinstance(data, Scan):
+        return data.source
     source = open_source(data, argument)
     if source is None:
         columns = read_columns(data, argument)
@@ -448,10 +466,12 @@ def _source(data: Any, argument: str) -> Source:
     return source
 
 
-def _renamed(source: Source, header: Columns) -> Source:
-    """The columns of a source that a header chose, under its names."""
-    assert isinstance(header, _Header)
-    return source.pick(header.chosen, header.names)
+def _looked(header: Columns, data: Any, memory: int, missing: str) -> Scan:
+    """What there is in the columns that a header chose, under its names; `data` may have been looked at already."""
+    assert isinstance(header, _Header) and header.source is not None
+    if isinstance(data, Scan):
+        return data.pick(header.chosen, header.names)
+    return scan(header.source.pick(header.chosen, header.names), memory, trust=missing == "error")
 
 
 def _kept(found: Scan, keep: np.ndarray, memory: int) -> Scan:

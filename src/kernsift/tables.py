@@ -83,9 +83,14 @@ class Table:
             rows = slice(start, stop)
             yield Piece(rows, slice(0, len(columns)), self.part(columns, rows))
 
-    def loaded(self, features: slice | np.ndarray) -> Table:
-        """The features at these positions, in memory."""
+    def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
+        """The features at these positions, in memory; `space` is room that a table on disk may read them into."""
         return self.select(np.arange(self.d)[features])
+
+    @property
+    def by_column(self) -> bool:
+        """Whether reading some columns takes less time than reading all."""
+        return True
 
     @property
     def like(self) -> Array:
@@ -202,7 +207,7 @@ class _Stacked(Table):
             for rows, place, values in table.pieces(columns, numbers):
                 yield Piece(slice(rows.start + before, rows.stop + before), place, values)
 
-    def loaded(self, features: slice | np.ndarray) -> Table:
+    def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         return _Stacked([table.loaded(features) for table in self._tables])
 
     def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:

@@ -125,5 +125,5 @@ def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int
         joint[found.columns] += found.joint
         codes[found.columns, found.first : found.first + found.codes.shape[1]] = found.codes
         done += int(found.joint.sum())
-        tell("cells", done, total)
+        tell("counting cells", done, total)
     return joint, codes

@@ -87,12 +87,16 @@ def compare(first: str, second: str, **given: Any) -> None:
     counts may differ. Separator, decimal comma and categories are guessed; columns that only number the rows, are
     constant, or hold free text are left out. Everything guessed is said.
 
+    Files larger than a quarter of the memory are read in pieces, and so are folders of Parquet files, Zarr arrays and
+    HDF5 files (file.h5::/name where there are several datasets), and every file where --memory is given.
+
     \b
     Examples:
       kernsift compare before.csv after.csv
       kernsift compare train.parquet live.parquet --k 5 --correction holm --report drift.html
       kernsift compare a.csv b.csv --exclude 'meta_*' --group 'position=lat,lon'
       kernsift compare a.csv b.csv --json > answer.json
+      kernsift compare january/ february/ --memory 2GB --estimator incomplete
     """
     if first == second == "-":
         raise click.UsageError("Only one of the two files can be standard input.")
@@ -100,10 +104,11 @@ def compare(first: str, second: str, **given: Any) -> None:
     def ask() -> Result:
         from kernsift import select
 
-        files = _read([first, second], given)
+        files = _read({"X": first, "Y": second}, given)
         chosen, groups = _choose(files, given)
-        result = select.compare(*chosen.frames, groups=groups, **_arguments(given))
-        return _said(result, chosen.notes, _labels(first, second))
+        tables, more = _settled(files, chosen, given, [name for members in groups.values() for name in members])
+        result = select.compare(*tables, groups=groups, memory=given["memory"], **_arguments(given))
+        return _said(result, (*chosen.notes, *more), _labels(first, second))
 
     _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
 
@@ -137,12 +142,14 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
     def ask() -> Result:
         from kernsift import select
 
-        files = _read([file], given)
+        files = _read({"X": file}, given)
         chosen, groups = _choose(files, given, keep=target)
-        frame = chosen.frames[0]
+        stay = [*target, *(name for members in groups.values() for name in members)]
+        (table,), more = _settled(files, chosen, given, stay)
         answer: Any = list(target) if len(target) > 1 else target[0]
-        result = select.relate(frame, answer, response=response, groups=groups, **_arguments(given))
-        return _said(result, (*chosen.notes, *_about_target(frame, target, response)))
+        arguments = {"memory": given["memory"], **_arguments(given)}
+        result = select.relate(table, answer, response=response, groups=groups, **arguments)
+        return _said(result, (*chosen.notes, *more, *_about_target(chosen.frames[0], target, response)))
 
     _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": file, "y": "--target"})
 
@@ -240,10 +247,23 @@ def completion(shell: str) -> None:
 # Between click and the library ---------------------------------------------------------------------------------------
 
 
-def _read(paths: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
-    from kernsift.cli.files import read_file
+def _read(paths: Mapping[str, str], given: Mapping[str, Any]) -> list[Any]:
+    """The files, by the names that the library has for them."""
+    from kernsift.cli.large import read_any
 
-    return [read_file(path, encoding=given["encoding"]) for path in paths]
+    return [
+        read_any(path, argument, encoding=given["encoding"], memory=given["memory"]) for argument, path in paths.items()
+    ]
+
+
+def _settled(
+    files: Sequence[Any], chosen: Any, given: Mapping[str, Any], keep: Sequence[str]
+) -> tuple[list[Any], list[str]]:
+    """The tables that the library gets, and what else was guessed."""
+    from kernsift.cli.large import settled
+
+    stay = {*keep, *split_names(given["columns"])}
+    return settled(files, chosen, stay, missing=given["missing"], memory=given["memory"])
 
 
 def _candidates(reference: str, paths: Sequence[str], given: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
@@ -379,8 +399,9 @@ def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
     message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
     first, colon, rest = message.partition(": ")
     named = {"random_state": "--seed", "groups": "--group", "client": "--cluster", **arguments}
-    options = ("k", "threshold", "alpha", "estimator", "test", "kernel", "bandwidth", "correction", "missing")
+    options = ("k", "threshold", "alpha", "estimator", "test", "kernel", "bandwidth", "correction", "missing", "memory")
     first = named.get(first, f"--{first}" if first in options else first)
+    rest = rest.removeprefix(f"{first} ")  # a file that the library names, too
     rest = re.sub(r"\bk=None\b", "--k all", rest)
     rest = re.sub(r"\b(missing|response|estimator|test|bandwidth|k)='?([\w.]+)'?", r"--\1 \2", rest)
     meant = [f"{name} is {file}" for name, file in arguments.items() if re.search(rf"(?<!['\w]){name}(?!['\w])", rest)]

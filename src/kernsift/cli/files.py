@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from kernsift.cli.textfiles import header_names, read_text, refuse_binary, refuse_repeated
+from kernsift.cli.textfiles import read_text, refuse_binary
 from kernsift.columns import is_unicode
+from kernsift.sources.dialects import header_names, refuse_repeated
 from kernsift.tables import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from kernsift.sources import Source
 
 LARGEST_UNPACKED = 2 << 30
 """Compressed files are unpacked up to this many bytes."""
@@ -52,12 +55,16 @@ class Loaded:
     frame : the table.
     named : whether the column names are the file's own.
     notes : guesses that were made while reading, one sentence each.
+    source : what reads the file in pieces; then `frame` holds its first rows.
+    places : for each column of `frame` its position in `source`.
     """
 
     name: str
     frame: pd.DataFrame
     named: bool = True
     notes: tuple[str, ...] = ()
+    source: Source | None = None
+    places: tuple[int, ...] = ()
 
 
 def read_file(path: str, *, encoding: str | None = None) -> Loaded:
@@ -66,6 +73,15 @@ def read_file(path: str, *, encoding: str | None = None) -> Loaded:
     name = "standard input" if path == "-" else path
     with _bytes(path) as source:
         return _read(source, name, _kind(source, name), encoding)
+
+
+def file_kind(path: str) -> str:
+    """What a file is, by its first bytes."""
+    with _bytes(path) as source:
+        if source.read(4) == b"\x89HDF":
+            return "HDF5"
+        source.seek(0)
+        return _kind(source, path)
 
 
 def _read(source: Any, name: str, kind: str, encoding: str | None) -> Loaded:

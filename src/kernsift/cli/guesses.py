@@ -48,7 +48,7 @@ def choose(
     categories: bool = True,
 ) -> Chosen:
     """The columns all files share and the user wants; `keep` names those that must stay (response, groups)."""
-    notes = [note for file in files for note in file.notes]
+    notes = list(dict.fromkeys(note for file in files for note in file.notes))
     shared, missing = _shared(files)
     wanted = set(match("--columns", columns, shared, files[0].name) if columns else shared)
     unwanted = set(match("--exclude", exclude, [*shared, *missing], files[0].name)) - set(keep)
@@ -62,6 +62,9 @@ def choose(
     asked = set(keep) | {name for name in columns if name in shared}
     frames = [_numbers(file, names) for file in files]
     reasons = _reasons(frames, [name for name in names if name not in asked], categories)
+    if any(file.source is not None for file in files):
+        # The first rows say little about whether a column varies; the tests find out.
+        reasons = {name: None if reason in ("Constant", "Empty") else reason for name, reason in reasons.items()}
     left: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         if reason:

@@ -95,7 +95,7 @@ _SECTIONS = {
     "Columns": ["columns", "exclude", "group", "response", "missing", "encoding"],
     "What is kept, and when it stands": ["k", "threshold", "alpha", "correction"],
     "Method": ["estimator", "test", "kernel", "bandwidth", "option", "seed"],
-    "Where": ["cluster", "workers"],
+    "Where": ["cluster", "workers", "memory"],
     "Output": ["as_json", "as_csv", "output", "report", "quiet"],
 }
 
@@ -110,6 +110,12 @@ group_option = click.option(
 _CLUSTER: list[Callable[..., Any]] = [
     click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster there, such as tcp://10.0.0.1:8786."),
     click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Work in so many processes here."),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        help="Read files in pieces and use so much memory, such as 1GB or 50%.  [default: large files are, with a "
+        "quarter of this machine's]",
+    ),
 ]
 
 

@@ -131,7 +131,9 @@ def working(what: str, quiet: bool = False) -> Iterator[None]:
     stages: dict[str, tuple[float, int, int]] = {}
 
     def heard(stage: str, reached: int, total: int) -> None:
-        stages[stage] = (stages.get(stage, (time.monotonic(), 0, 0))[0], reached, total)
+        begun, before, _ = stages.get(stage, (time.monotonic(), 0, 0))
+        # A stage that is there again starts anew.
+        stages[stage] = (begun if reached >= before else time.monotonic(), reached, total)
 
     def tick() -> None:
         if done.wait(2.0):
@@ -157,9 +159,9 @@ def working(what: str, quiet: bool = False) -> Iterator[None]:
 
 
 def _bar(stage: str, progress: tuple[float, int, int]) -> str:
-    """Twenty cells, the share done, and the time left if it goes on as it went."""
+    """Twenty cells, the share done, how many of how many, and the time left if it goes on as it went."""
     begun, reached, total = progress
     share = reached / max(total, 1)
     spent = time.monotonic() - begun
     left = f", about {spent * (1 - share) / share:.0f} s left" if 0 < share < 1 and spent > 0.5 else ""
-    return f"{'█' * round(20 * share):░<20} {share:4.0%} {stage}{left}"
+    return f"{'█' * round(20 * share):░<20} {share:4.0%} {stage}, {reached:,} of {total:,}{left}"

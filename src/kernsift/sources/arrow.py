@@ -40,8 +40,8 @@ class Part(Protocol):
     @property
     def sizes(self) -> np.ndarray: ...
 
-    def opened(self, names: Sequence[str]) -> Any:
-        """What `load` reads these columns with; it may serve for several groups of rows."""
+    def opened(self) -> Any:
+        """What `load` reads with; it may serve several times."""
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         """The columns `names` of the groups `first` to `last`, the last one left out, as an Arrow table."""
@@ -82,12 +82,17 @@ class ArrowSource(Source):
         super().__init__(argument, names, kinds, np.concatenate([[0], np.cumsum(lengths)]), widths)
 
     def pieces(
-        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
+        self,
+        columns: Sequence[int],
+        rows: Rows,
+        scratch: int = SCRATCH,
+        most: int | None = None,
+        out: np.ndarray | None = None,
     ) -> Iterator[Piece]:
         session = self._session
         session.depth = getattr(session, "depth", 0) + 1
         try:
-            yield from super().pieces(columns, rows, scratch, most)
+            yield from super().pieces(columns, rows, scratch, most, out)
         finally:
             # Nothing stays open, and nothing that Arrow keeps for the next time stays either.
             session.depth -= 1
@@ -96,10 +101,13 @@ class ArrowSource(Source):
                 _release()
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        return self.fetch_into(None, chunk, columns, rows)
+
+    def fetch_into(self, out: np.ndarray | None, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         number, first, last = self._chunks[chunk]
         names = [self.names[i] for i in columns]
         part = self._parts[number]
-        table = part.load(first, last, names, self._reader(number, names))
+        table = part.load(first, last, names, self._reader(number))
         expected = int(self.edges[chunk + 1] - self.edges[chunk])
         if len(table) != expected:
             raise InputError(
@@ -108,7 +116,7 @@ class ArrowSource(Source):
             )
         with guarded(self.argument, self._parts[number].name, "a table"):
             table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
-            cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
+            cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows, out)
         self._parts[number].check()  # a file that is mapped was read only now
         self._session.spent = getattr(self._session, "spent", 0) + table.nbytes
         del table
@@ -119,14 +127,14 @@ class ArrowSource(Source):
             _release()
         return cells
 
-    def _reader(self, number: int, names: Sequence[str]) -> Any:
+    def _reader(self, number: int) -> Any:
         """What reads a part; while pieces are read, that of the last one is used again."""
         session, part = self._session, self._parts[number]
         if not getattr(session, "depth", 0):
-            return part.opened(names)
-        if getattr(session, "number", None) != (number, tuple(names)):
-            session.reader = None
-            session.reader, session.number = part.opened(names), (number, tuple(names))
+            return part.opened()
+        if getattr(session, "number", None) != number:
+            session.reader = session.number = None
+            session.reader, session.number = part.opened(), number
         return session.reader
 
     def __getstate__(self) -> dict[str, Any]:
@@ -248,8 +256,13 @@ def _word(kind: str) -> str:
 # Cells ---------------------------------------------------------------------------------------------------------------
 
 
-def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: Rows) -> Columns:
-    """Rows of an Arrow table as they would be read by `read_columns`, with texts made codes inside Arrow."""
+def arrow_columns(
+    table: Any, names: Sequence[str], kinds: Sequence[str], rows: Rows, out: np.ndarray | None = None
+) -> Columns:
+    """Rows of an Arrow table as they would be read by `read_columns`, with texts made codes inside Arrow.
+
+    They are put into `out` where that is given and of the right type.
+    """
     single = all(kind == "float32" for kind in kinds)
     scattered = None
     if isinstance(rows, slice):
@@ -259,7 +272,11 @@ def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: 
         scattered = rows
     count = len(table) if scattered is None else len(scattered)
     # Column by column, as they come and as most of what is done with them goes.
-    values = np.empty((count, len(names)), dtype=np.float32 if single else np.float64, order="F")
+    values = np.empty((0, 0), dtype=np.float32 if single else np.float64)
+    if out is None or out.dtype != values.dtype:
+        values = np.empty((count, len(names)), dtype=values.dtype, order="F")
+    else:
+        values = out
     levels: dict[int, tuple[str, ...]] = {}
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         column = table.column(name)

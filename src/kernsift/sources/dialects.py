@@ -50,6 +50,18 @@ class Dialect:
     named: bool
     decimal: str
 
+    def notes(self, name: str) -> tuple[str, ...]:
+        """What was guessed, but for what everybody expects, one sentence each."""
+        said = []
+        usual = self.separator == "\t" and name.lower().endswith((".tsv", ".tab", ".txt"))
+        if self.separator != "," and not usual:
+            said.append(f"{name}: columns are separated by {SEPARATORS[self.separator]}.")
+        if self.decimal == ",":
+            said.append(f"{name}: numbers have decimal commas.")
+        if not self.named:
+            said.append(f"{name}: the first line holds numbers, so the columns are called x0, x1 and so on.")
+        return tuple(said)
+
 
 def encoding_of(start: bytes) -> str:
     """The encoding that the mark at the start of a file names; UTF-8 where there is none."""
@@ -113,10 +125,15 @@ def check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
 def header_names(cells: list[str], name: str) -> list[str]:
     """The names in the first line of a table: made up where a cell is empty, and each only once."""
     header = [cell.strip() or ("(row names)" if i == 0 else f"(column {i + 1})") for i, cell in enumerate(cells)]
-    repeated = [cell for cell, count in Counter(header).items() if count > 1]
+    refuse_repeated(header, name)
+    return header
+
+
+def refuse_repeated(names: list[str], name: str) -> None:
+    """Complain about columns of one name."""
+    repeated = [cell for cell, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(f"{name}: column names must be unique, but '{repeated[0]}' occurs more than once; rename one.")
-    return header
 
 
 def _is_number(cell: str) -> bool:

@@ -32,7 +32,7 @@ class FeatherPart:
             self.sizes = np.array([reader.get_batch(i).num_rows for i in range(batches)], dtype=np.int64)
             self._packed = batches > 0 and len(self.schema) > 0 and _unpacked(reader.get_batch(0))
 
-    def opened(self, names: Sequence[str]) -> Any:
+    def opened(self) -> Any:
         return None  # a map is made for every piece
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:

@@ -37,7 +37,7 @@ class Fragment:
                 "with the same columns."
             )
 
-    def opened(self, names: Sequence[str]) -> Any:
+    def opened(self) -> Any:
         return None  # the fragment opens its file itself
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:

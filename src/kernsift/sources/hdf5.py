@@ -30,6 +30,8 @@ class Hdf5Dataset(ArraySource):
         self._strings = h5py.check_string_dtype(dataset.dtype) is not None
         rows = dataset.chunks[0] if dataset.chunks else None
         super().__init__(argument, name, dataset.shape, dataset.dtype, rows, text=self._strings)
+        width = dataset.chunks[-1] if dataset.chunks else dataset.shape[-1]
+        self.by_column = dataset.ndim == 2 and width < dataset.shape[1]
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         with guarded(self.argument, self.name, "an HDF5 dataset", *self._marks), self._opened() as dataset:

@@ -38,6 +38,7 @@ class NumpyFile(ArraySource):
         if not by_column:
             # A row comes as a whole, whatever is wanted of it.
             self.overhead = float(self._width * self._dtype.itemsize)
+            self.by_column = False
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         with self._reading(), open(self.name, "rb") as file:
@@ -76,6 +77,7 @@ class MappedArray(ArraySource):
         self._marks = [Mark.of(name, argument)] if array.filename and array.mode in ("r", "c") else []
         by_column = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
         super().__init__(argument, name, array.shape, array.dtype, _COLUMN_ROWS if by_column else None)
+        self.by_column = bool(by_column)
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         for mark in self._marks:

@@ -26,12 +26,12 @@ class ParquetPart:
         self._argument = argument
         self._mark = Mark.of(path, argument)
         with self._reading():
-            self.schema = self._open().schema_arrow
+            self.schema = self._open([]).schema_arrow
             self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
 
-    def opened(self, names: Sequence[str]) -> Any:
+    def opened(self) -> Any:
         with self._reading():
-            return self._open(names)
+            return self._open(self._texts)
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         with self._reading():
@@ -73,14 +73,19 @@ class ParquetPart:
 
         return pyarrow.parquet.read_metadata(self.name)
 
+    @cached_property
+    def _texts(self) -> list[str]:
+        """Columns that come as codes and their texts, which is how Parquet keeps most of them."""
+        from pyarrow import types
+
+        return [field.name for field in self.schema if types.is_string(field.type)]
+
     def _groups(self) -> list[Any]:
         return [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
 
-    def _open(self, names: Sequence[str] = ()) -> Any:
-        import pyarrow as pa
+    def _open(self, texts: Sequence[str]) -> Any:
         import pyarrow.parquet
 
-        texts = [name for name in names if pa.types.is_string(self.schema.field(name).type)]
         return pyarrow.parquet.ParquetFile(self.name, metadata=self._metadata, read_dictionary=texts)
 
     def _reading(self) -> Any:

@@ -42,6 +42,13 @@ class Scan:
         refuse_cells(self.source.argument, self.source.names, self.infinite, self.gaps, self.keep, missing)
         return self.keep
 
+    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> Scan:
+        """What was found of the columns at these positions, under other names where these are given."""
+        own = np.asarray(positions, dtype=np.intp)
+        levels = {new: self.levels[old] for new, old in enumerate(positions) if old in self.levels}
+        source = self.source.pick(positions, names)
+        return Scan(source, self.low[own], self.high[own], self.gaps[own], self.infinite[own], self.keep, levels)
+
     def columns(self) -> Columns:
         """Two rows with the extremes of each column: enough for everything that is checked about ranges."""
         values = np.stack([self.low, self.high])

@@ -73,11 +73,13 @@ class Source(ABC):
     edges : (chunks + 1,) the first row of every chunk, and the number of rows.
     widths : (p,) bytes that one cell of each column takes while it is read.
     overhead : bytes that one row takes while it is read, whatever the columns.
+    by_column : whether reading some columns takes less time than reading all.
     named : whether the names are the user's own.
     flat : whether the data is one-dimensional.
     """
 
     overhead: float = 0.0
+    by_column: bool = True
 
     def __init__(
         self,
@@ -161,16 +163,27 @@ class Source(ABC):
         return self._join(columns, np.asarray(rows, dtype=np.int64))
 
     def pieces(
-        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
+        self,
+        columns: Sequence[int],
+        rows: Rows,
+        scratch: int = SCRATCH,
+        most: int | None = None,
+        out: np.ndarray | None = None,
     ) -> Iterator[Piece]:
         """All the cells asked for, chunk after chunk, each piece within `scratch` bytes.
 
-        A single column of a chunk may take up to `most` bytes, which is the same unless given.
+        A single column of a chunk may take up to `most` bytes, which is the same unless given. `out` is an array for
+        all of them; a format that can do so reads into it, and its pieces are parts of it.
         """
         for chunk, inside, place in self._touched(rows):
             length = int(self.edges[chunk + 1] - self.edges[chunk])
             for block in self._blocks(columns, length, scratch, scratch if most is None else most):
-                yield Piece(place, block, self.fetch(chunk, columns[block], inside))
+                into = None if out is None else out[place, block]
+                yield Piece(place, block, self.fetch_into(into, chunk, columns[block], inside))
+
+    def fetch_into(self, out: np.ndarray | None, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        """`fetch`, where the values may be put into `out`."""
+        return self.fetch(chunk, columns, rows)
 
     def _touched(self, rows: Rows) -> Iterator[tuple[int, Rows, slice]]:
         """The chunks that hold the rows, the rows inside each, and their place among all rows asked for."""
@@ -240,11 +253,14 @@ class _Picked(Source):
             named=whole.named,
             flat=whole.flat,
         )
-        self.overhead = whole.overhead
+        self.overhead, self.by_column = whole.overhead, whole.by_column
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        cells = self._whole.fetch(chunk, self._positions[np.asarray(columns, dtype=np.intp)].tolist(), rows)
-        return replace(cells, names=tuple(self.names[i] for i in columns))
+        return self.fetch_into(None, chunk, columns, rows)
+
+    def fetch_into(self, out: np.ndarray | None, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()
+        return replace(self._whole.fetch_into(out, chunk, there, rows), names=tuple(self.names[i] for i in columns))
 
     def bounds(self) -> Bounds | None:
         bounds = self._whole.bounds()
@@ -287,7 +303,7 @@ class _Between(Source):
         super().__init__(
             whole.argument, whole.names, whole.kinds, edges, whole.widths, named=whole.named, flat=whole.flat
         )
-        self.overhead = whole.overhead
+        self.overhead, self.by_column = whole.overhead, whole.by_column
         self._whole, self._start = whole, start
         self._first = int(np.searchsorted(whole.edges, start, side="right")) - 1
 

@@ -44,6 +44,7 @@ class TextFile(Source):
             except BaseException:
                 self._removal()
                 raise
+        self.dialect = dialect
         self._stored = ArrowSource([FeatherPart(part, argument) for part in parts], argument)
         stored = self._stored
         super().__init__(argument, stored.names, stored.kinds, stored.edges, stored.widths, named=dialect.named)

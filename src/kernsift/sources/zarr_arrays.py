@@ -28,6 +28,7 @@ class ZarrArray(ArraySource):
         self._file_rows = rows
         text = array.dtype.kind not in "biufSU"
         super().__init__(argument, folder or _label(array), array.shape, array.dtype, rows, text=text)
+        self.by_column = array.ndim == 2 and array.chunks[1] < array.shape[1]
         for path in self._watched(0, self.n):
             self._marks[path] = Mark.of(path, argument)
 

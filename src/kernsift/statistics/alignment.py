@@ -71,8 +71,10 @@ class Voice(NamedTuple):
         behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _FAINT * squares.sum(axis=1, keepdims=True)
         count = max(int(behind.sum(axis=1).max(initial=1)), 1)
         which = beside(chosen, view.factor)
-        factor = xp.astype(xp.take(view.factor[:, :count, :], which, axis=0), dtype)
-        sizes = xp.astype(xp.take(view.sizes[:, :count], which, axis=0), dtype) if rows is None else None
+        # Each feature has its own: which others are in the block must not matter.
+        own = xp.astype(beside(behind[:, :count], view.factor), dtype)
+        factor = xp.astype(xp.take(view.factor[:, :count, :], which, axis=0), dtype) * own[:, :, None]
+        sizes = xp.astype(xp.take(view.sizes[:, :count], which, axis=0), dtype) * own if rows is None else None
         if known.codes is None:
             if rows is not None:
                 factor = xp.take(factor, beside(rows, factor), axis=2)

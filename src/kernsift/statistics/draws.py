@@ -16,6 +16,7 @@ import numpy as np
 from kernsift.arrays import Array, batch_numbers, beside, dtype_of, namespace, on_host
 from kernsift.kernels import FeatureKernels, columns_of
 from kernsift.parcels import Parcel, pack
+from kernsift.scores import LEARNING
 from kernsift.statistics.ustatistic import mmd_kernel
 from kernsift.tables import InputError, Table
 
@@ -23,6 +24,8 @@ from kernsift.tables import InputError, Table
 _COLUMNS = 2**12
 # The share of the memory that blocks of a table on disk and the rows that are drawn may take.
 _SHARE = 0.6
+# Bytes of a block that is read and worked on at a time: enough to read at full speed.
+_BLOCK_BYTES = 2**27
 # Fewer draws than this for each row are made in the time that it takes to send the rows; and 64 MB a message at most.
 _WORTH, _MESSAGE = 4, 2**23
 # The three ways to split four rows into two pairs.
@@ -38,6 +41,7 @@ class FeatureDraws:
     X: Table
     kernels: FeatureKernels
     _chosen: dict[tuple[int, int], Selection] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _shelf: Shelf = field(default_factory=lambda: Shelf(), init=False, repr=False, compare=False)
 
     @property
     def count(self) -> int:
@@ -59,7 +63,9 @@ class FeatureDraws:
 
     def loaded(self, features: slice | np.ndarray) -> Self:
         places = np.arange(self.X.d)[features]
-        tables = [table.loaded(places) for table in self.samples]
+        columns = len(columns_of(self.X.offsets, places))
+        spaces = self._shelf.spaces([(table.n * columns, dtype_of(table.like)) for table in self.samples])
+        tables = [table.loaded(places, space) for table, space in zip(self.samples, spaces, strict=True)]
         return self.filled(_Tables(tables, self.kernels.on(places, tables), places))
 
     @property
@@ -143,7 +149,43 @@ def columns_that_fit(tables: Sequence[Table], design: int) -> int:
             f"{needed / 1e6:,.0f} MB, but {memory / 1e6:,.0f} MB may be used; allow more, or use estimator='complete', "
             "which reads rows piece by piece."
         )
-    return max(1, room // (2 * each))
+    most = room // (2 * each)
+    if all(table.by_column for table in tables):
+        # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
+        most = min(most, max(_BLOCK_BYTES // each, widest))
+    return max(1, most)
+
+
+class Shelf:
+    """Room for blocks that are read one after the other: each time anew, the system would clear it first.
+
+    Two blocks are in use at a time: one is worked on, the next is read.
+    """
+
+    def __init__(self) -> None:
+        self._turn = 0
+        self._rooms: dict[tuple[int, int], np.ndarray] = {}
+
+    def spaces(self, sizes: Sequence[tuple[int, np.dtype[Any]]]) -> list[np.ndarray]:
+        """An array of at least so many numbers for each table."""
+        self._turn = 1 - self._turn
+        for place, (numbers, dtype) in enumerate(sizes):
+            room = self._rooms.pop((self._turn, place), None)
+            if room is None or len(room) < numbers or room.dtype != dtype:
+                del room
+                room = np.empty(numbers, dtype=dtype)
+            self._rooms[self._turn, place] = room
+        return [self._rooms[self._turn, place] for place in range(len(sizes))]
+
+
+def in_order(rows: np.ndarray) -> np.ndarray:
+    """The same tuples of rows, the columns of `rows`, with the first row of each going up.
+
+    In a long column every row is out of the cache's reach, and so one in four is not. The draws that correlations are
+    learned from stay in front.
+    """
+    order = np.argsort(rows[0, LEARNING:], kind="stable") + LEARNING
+    return np.concatenate([rows[:, :LEARNING], rows[:, order]], axis=1)
 
 
 def room_to_keep(table: Table) -> int:

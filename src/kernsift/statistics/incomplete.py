@@ -30,6 +30,7 @@ from kernsift.statistics.draws import (
     OwnMMDDraws,
     columns_that_fit,
     held,
+    in_order,
     room_to_keep,
 )
 from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
@@ -72,7 +73,8 @@ def incomplete_mmd(
 
         def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
             count = _count(r, min(x.n, y.n))
-            return MMDDraws(x, kernels, y, (*pairs(x.n, count, rng), *pairs(y.n, count, rng)))
+            rows = np.stack([*pairs(x.n, count, rng), *pairs(y.n, count, rng)])
+            return MMDDraws(x, kernels, y, tuple(rows if x.memory is None else in_order(rows)))
 
         draws = shared(X, Y, rng)
         resample = resample_two(X, Y, 2, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
@@ -116,7 +118,9 @@ def incomplete_hsic(
     if design == "shared":
 
         def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
-            return HSICDraws(x, kernels, y, response_kernels, quadruples(x.n, _count(r, x.n), rng))
+            rows = quadruples(x.n, _count(r, x.n), rng)
+            rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T).T)
+            return HSICDraws(x, kernels, y, response_kernels, rows)
 
         draws = shared(X, y, rng)
         resample = resample_joint(X, y, 4, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)

@@ -1,0 +1,209 @@
+"""A table larger than the memory it may use: how much is used all the same, and how fast it is beside reading alone.
+
+    python benchmarks/out_of_core.py FOLDER                    # 8 GB of Parquet files, made in FOLDER, 1 GB of memory
+    python benchmarks/out_of_core.py FOLDER --gigabytes 2 --keep
+
+Every call runs in a process of its own, whose memory is read from /proc while it runs, with that of its children. The
+files are pushed out of the system's cache before each measurement, as a table larger than memory is not in there.
+Reading alone is what pyarrow takes for the same columns of the same files, the faster of two ways: groups of rows as a
+whole, or columns by the block.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+COLUMNS, GROUP_ROWS, GROUPS = 500, 50_000, 5
+"""Columns of the table; rows of a group, 200 MB; groups in a file."""
+
+MOST, LEAST = 1.5, 0.5
+"""Memory in budgets that may be used at most, and the share of the speed of reading alone that must be reached."""
+
+
+def make(folder: Path, gigabytes: float) -> list[Path]:
+    """Two samples of normal numbers in files of 1 GB; the first ten columns of the second are shifted a little."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = round(gigabytes * 1e9 / (8 * COLUMNS))
+    samples = []
+    for number, name in enumerate(("first", "second")):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        rng = np.random.default_rng(number)
+        left, part = rows // 2, 0
+        while left > 0:
+            path = folder / name / f"part-{part:04d}.parquet"
+            writer = None
+            for _ in range(GROUPS):
+                count = min(GROUP_ROWS, left)
+                if count == 0:
+                    break
+                values = rng.standard_normal((COLUMNS, count))
+                values[:10] += 0.02 * number
+                table = pa.table({f"c{j:03d}": values[j] for j in range(COLUMNS)})
+                writer = writer or pq.ParquetWriter(path, table.schema)
+                writer.write_table(table)
+                left -= count
+            if writer is not None:
+                writer.close()
+            part += 1
+            print(f"\r{name}: {part} files ", end="", file=sys.stderr, flush=True)
+        samples.append(folder / name)
+    print(file=sys.stderr)
+    return samples
+
+
+def files_of(samples: list[Path]) -> list[Path]:
+    return [file for sample in samples for file in sorted(sample.glob("*.parquet"))]
+
+
+def forget(samples: list[Path]) -> None:
+    """Push the files out of the system's cache."""
+    os.sync()
+    for file in files_of(samples):
+        handle = os.open(file, os.O_RDONLY)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(handle)
+
+
+# In the child --------------------------------------------------------------------------------------------------------
+
+
+def read_alone(samples: list[Path], columns: int) -> None:
+    """Everything, so many columns at a time."""
+    import pyarrow.parquet as pq
+
+    names = [f"c{j:03d}" for j in range(COLUMNS)]
+    for start in range(0, COLUMNS, columns):
+        for file in files_of(samples):
+            reader = pq.ParquetFile(file)
+            for group in range(reader.num_row_groups):
+                reader.read_row_group(group, columns=names[start : start + columns])
+
+
+def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
+    """One measurement: seconds of wall and processor time, and bytes that were read."""
+    # Imports are no part of it.
+    import pyarrow.parquet  # noqa: F401
+
+    from kernsift import compare
+
+    before, began, cpu = _read_bytes(), time.perf_counter(), time.process_time()
+    said: object = None
+    if job.startswith("read"):
+        read_alone(samples, int(job.split()[1]))
+    else:
+        options = {"r": 1} if job == "incomplete" else {}
+        result = compare(*samples, estimator=job, memory=memory, random_state=0, **options)
+        said = [len(result.names), float(result.pvalues.min())]
+    return {
+        "seconds": time.perf_counter() - began,
+        "cpu": time.process_time() - cpu,
+        "read": _read_bytes() - before,
+        "said": said,
+    }
+
+
+def _read_bytes() -> int:
+    with open("/proc/self/io") as lines:
+        return int(next(line for line in lines if line.startswith("rchar")).split()[1])
+
+
+# In the parent -------------------------------------------------------------------------------------------------------
+
+
+def measured(job: str, samples: list[Path], memory: str) -> dict[str, object]:
+    """A measurement in a process of its own, and the most memory that it and its children had."""
+    forget(samples)
+    command = [sys.executable, __file__, "--child", job, "--memory", memory, *map(str, samples)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak = 0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.02):
+            peak = max(peak, memory_of(child.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    out, _ = child.communicate()
+    done.set()
+    watcher.join()
+    if child.returncode:
+        sys.exit(f"{job}: ended with {child.returncode}")
+    return {"job": job, "peak": peak, **json.loads(out)}
+
+
+def memory_of(process: int) -> int:
+    """Bytes of memory that a process and all its children have now."""
+    total = 0
+    try:
+        with open(f"/proc/{process}/statm") as file:
+            total += int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        for task in os.listdir(f"/proc/{process}/task"):
+            with open(f"/proc/{process}/task/{task}/children") as file:
+                total += sum(memory_of(int(child)) for child in file.read().split())
+    except (OSError, ValueError):  # it ended in the meantime
+        pass
+    return total
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="+", type=Path)
+    parser.add_argument("--gigabytes", type=float, default=8.0)
+    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--keep", action="store_true", help="leave the table there, and use one that is there")
+    parser.add_argument("--runs", type=int, default=1, help="how often reading and incomplete are measured")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        print(json.dumps(work(given.child, given.folder, given.memory)))
+        return 0
+    from kernsift.sources.budget import parse_memory
+
+    budget = parse_memory(given.memory)
+    folder = given.folder[0] / "out_of_core"
+    samples = [folder / "first", folder / "second"]
+    if not (given.keep and folder.exists()):
+        make(folder, given.gigabytes)
+    try:
+        size = sum(file.stat().st_size for file in files_of(samples))
+        print(f"{date.today()}: {size / 1e9:.1f} GB in {len(files_of(samples))} files, memory {budget / 1e9:.1f} GB")
+        found: dict[str, list[dict[str, object]]] = {}
+        jobs = ["read 500", "read 25", "incomplete"] * given.runs + ["complete"]
+        for job in jobs:
+            one = measured(job, samples, given.memory)
+            found.setdefault(job, []).append(one)
+            print(
+                f"{job:12} {one['seconds']:7.1f} s  {size / 1e9 / one['seconds']:5.2f} GB/s  cpu {one['cpu']:6.1f} s  "
+                f"read {one['read'] / 1e9:5.1f} GB  peak {one['peak'] / 1e9:.2f} GB  {one['said'] or ''}",
+                flush=True,
+            )
+    finally:
+        if not given.keep:
+            shutil.rmtree(folder)
+    alone = min(one["seconds"] for job in ("read 500", "read 25") for one in found[job])
+    share = alone / min(one["seconds"] for one in found["incomplete"])
+    peak = max(one["peak"] for job in ("incomplete", "complete") for one in found[job]) / budget
+    print(
+        f"memory: {peak:.2f} budgets (at most {MOST}); incomplete: {share:.2f} of the speed of reading alone (at least "
+        f"{LEAST})"
+    )
+    return 0 if peak < MOST and share >= LEAST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,424 @@
+"""Work on a Dask cluster: the answers of one process, whoever works on what, and whoever dies meanwhile.
+
+The clusters are real ones, with processes of their own; each number of workers is started once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+from kernsift import InputError, Result, blocks, cluster, compare, relate
+from kernsift.kernels import fit_kernels
+from kernsift.progress import listening
+from kernsift.statistics import HSIC, MMD
+from kernsift.tables import as_table
+
+# What is off about some estimators on few rows is said in a warning, and tested in test_calibration.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning"),
+    # Dask's own: data that the tests put into graphs, and files that it closes a little late.
+    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def clients() -> Iterator[Callable[[int], Client]]:
+    """A client of a cluster with so many workers, none of which is the default client."""
+    with ExitStack() as stack:
+        known: dict[int, Client] = {}
+
+        def client(workers: int) -> Client:
+            if workers not in known:
+                started = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+                stack.callback(lambda: started.close(timeout=20))
+                known[workers] = stack.enter_context(Client(started, set_as_default=False))
+            return known[workers]
+
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(clients: Callable[[int], Client]) -> Client:
+    return clients(2)
+
+
+@pytest.fixture
+def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of few rows are cut into runs, too."""
+    monkeypatch.setattr(blocks, "_ROWS", 1 << 12)
+
+
+def samples(n: int = 300, d: int = 130, seed: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(n, d)), rng.normal(size=(n + 17, d))
+    Y[:, 1] += 0.7
+    Y[:, 2] *= 1.8
+    return X, Y
+
+
+def mixed(n: int = 20_000) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Numbers, whole numbers and categories, one of which is in one sample only."""
+    rng = np.random.default_rng(8)
+    frames = []
+    for count, letters in ((n, "abc"), (n - 900, "abcd")):
+        frame = pd.DataFrame(rng.normal(size=(count, 4)), columns=list("uvwx"))
+        frames.append(frame.assign(dice=rng.integers(1, 7, count), letter=rng.choice(list(letters), count)))
+    frames[1]["v"] += 0.05
+    return frames[0], frames[1]
+
+
+def same(one: Result, other: Result) -> None:
+    assert one.names == other.names
+    np.testing.assert_array_equal(one.selected, other.selected)
+    np.testing.assert_allclose(other.pvalues, one.pvalues, rtol=1e-9, atol=0)
+    np.testing.assert_allclose(other.scores, one.scores, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(other.effects, one.effects, rtol=1e-9, atol=1e-12)
+
+
+# Answers -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize(("estimator", "options"), [("complete", {}), ("cross", {}), ("incomplete", {"r": 8})])
+def test_any_number_of_workers_gives_the_answer_of_one_process(
+    clients: Callable[[int], Client], workers: int, estimator: str, options: dict[str, Any]
+) -> None:
+    X, Y = samples()
+    given = {"k": 6, "estimator": estimator, "random_state": 3, **options}
+    same(compare(X, Y, **given), compare(X, Y, client=clients(workers), **given))
+
+
+@pytest.mark.parametrize("estimator", list(MMD))
+def test_every_estimator_of_samples(client: Client, estimator: str) -> None:
+    X, Y = samples(120, 70)
+    given = {"k": 4, "estimator": estimator, "random_state": 3, "test": "multiscale", "replicates": 500}
+    same(compare(X, Y, **given), compare(X, Y, client=client, **given))
+
+
+@pytest.mark.parametrize("estimator", list(HSIC))
+def test_every_estimator_of_a_response(client: Client, estimator: str) -> None:
+    X, _ = samples(200, 70)
+    y = np.column_stack([X[:, 1] ** 2, X[:, 5]])
+    for response in (y[:, 0], y, np.where(y[:, 1] > 0, "high", "low")):
+        given = {"k": 4, "estimator": estimator, "random_state": 3}
+        same(relate(X, response, **given), relate(X, response, client=client, **given))
+
+
+def test_groups_categories_and_kernels_of_the_users_own(client: Client) -> None:
+    X, Y = (frame.iloc[:400] for frame in mixed())
+    given: dict[str, Any] = {"k": None, "groups": {"pair": ["u", "w"], "both": ["x", "letter"]}, "random_state": 1}
+    same(compare(X, Y, **given), compare(X, Y, client=client, **given))
+    X, Y = samples(80, 5)
+    # A function that only this process knows by name.
+    given = {"kernel": lambda a, b: np.exp(-np.abs(a - b).sum(axis=-1)), "random_state": 1}
+    same(compare(X, Y, **given), compare(X, Y, client=client, **given))
+
+
+@pytest.mark.usefixtures("short_runs")
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_long_tables_are_cut_into_runs_of_rows(clients: Callable[[int], Client], workers: int) -> None:
+    X, Y = mixed()
+    with cluster.using(clients(workers)):
+        table = as_table(X)
+        kernels = fit_kernels(table, rng=np.random.default_rng(0))
+        (block,) = blocks.blocks_of(table, kernels, np.zeros(table.n), np.arange(0, table.n, 5), runs=True)
+        runs = block.runs()
+    assert len(runs) == min(2 * workers, 4)
+    assert [run.rows.start for run in runs[1:]] == [run.rows.stop for run in runs[:-1]]
+    for question, other in ((compare, Y), (relate, X["u"] + X["v"])):
+        same(question(X, other, k=3, random_state=5), question(X, other, k=3, random_state=5, client=clients(workers)))
+
+
+def test_a_worker_is_sent_the_columns_of_its_block_and_nothing_else() -> None:
+    X, _ = samples()
+    table = as_table(X)
+    kernels = fit_kernels(table, rng=np.random.default_rng(0))
+    first, *_ = blocks.blocks_of(table, kernels, np.arange(table.n) % 2)
+    stub, values = first.pack()
+    assert [value.shape for value in values] == [(table.n, len(first.features)), (table.n,)]
+    assert values[1].dtype == np.uint8
+    back = stub.unpack(values)
+    np.testing.assert_array_equal(back.table.values, X[:, first.features])
+    np.testing.assert_array_equal(back.kernels.bandwidth, kernels.bandwidth[first.features])
+
+
+# Tables that are not in memory ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    for name, frame in zip("XY", mixed(), strict=True):
+        (folder / name).mkdir()
+        for part in range(4):
+            frame.iloc[part * 5000 : (part + 1) * 5000].to_parquet(folder / name / f"{part}.parquet")
+        np.save(folder / f"{name}.npy", frame[list("uvwx")].to_numpy())
+    return folder
+
+
+@pytest.mark.usefixtures("short_runs")
+@pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete"])
+def test_workers_read_files_themselves(client: Client, files: Path, estimator: str) -> None:
+    given = {"k": 3, "estimator": estimator, "random_state": 2}
+    X, Y = mixed()
+    same(compare(X, Y, **given), compare(files / "X", files / "Y", client=client, **given))
+    X, Y = (frame[list("uvwx")].to_numpy() for frame in (X, Y))
+    same(compare(X, Y, **given), compare(files / "X.npy", files / "Y.npy", client=client, **given))
+
+
+@pytest.mark.usefixtures("short_runs")
+@pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete"])
+def test_dask_collections_are_computed_by_the_workers(client: Client, estimator: str) -> None:
+    given = {"k": 3, "estimator": estimator, "random_state": 2}
+    X, Y = mixed()
+    lazy = dd.from_pandas(X, npartitions=3), dd.from_pandas(Y, npartitions=2)
+    same(compare(X, Y, **given), compare(*lazy, client=client, **given))
+    same(compare(X, Y, **given), compare(lazy[0], Y, client=client, **given))
+    number = X["u"].to_numpy() + X["v"].to_numpy()
+    same(relate(X, number, **given), relate(lazy[0].assign(y=number_of(lazy[0])), "y", client=client, **given))
+    X, Y = (frame[list("uvwx")].to_numpy() for frame in (X, Y))
+    arrays = da.from_array(X, chunks=(7000, 3)), da.from_array(Y, chunks=(9000, 4))
+    same(compare(X, Y, **given), compare(*arrays, client=client, **given))
+
+
+def number_of(frame: Any) -> Any:
+    return frame["u"] + frame["v"]
+
+
+def test_rows_with_missing_cells_are_left_out_as_in_memory(client: Client, short_runs: None) -> None:
+    X, Y = mixed()
+    X.loc[::7, "u"] = np.nan
+    Y.loc[3:40, "letter"] = None
+    given = {"missing": "drop", "random_state": 2}
+    lazy = dd.from_pandas(X, npartitions=3), dd.from_pandas(Y, npartitions=2)
+    same(compare(X, Y, **given), compare(*lazy, client=client, **given))
+    with pytest.raises(InputError, match=r"^X: 2858 of 20000 rows have missing values, in columns 'u' \(2858\)"):
+        compare(*lazy, client=client)
+
+
+def test_the_current_client_is_taken_for_dask_collections_alone(client: Client, monkeypatch: Any) -> None:
+    X, Y = samples(60, 4)
+    sent = []
+    submit = cluster.Crew.submit
+    monkeypatch.setattr(cluster.Crew, "submit", lambda crew, *call: sent.append(call) or submit(crew, *call))
+    lazy = da.from_array(X, chunks=(30, 4)), da.from_array(Y, chunks=(40, 4))
+    with client.as_current():
+        compare(X, Y, random_state=0)
+        assert not sent
+        compare(*lazy, random_state=0)
+        assert sent
+    sent.clear()
+    compare(*lazy, random_state=0)  # Dask's own threads
+    assert not sent
+
+
+# What can go wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("estimator", ["complete", "cross"])
+def test_a_killed_worker_does_not_change_the_answer(
+    clients: Callable[[int], Client], workers: int, estimator: str
+) -> None:
+    X, Y = samples(300, 64 * 10)
+    given = {"k": 5, "estimator": estimator, "random_state": 9}
+    used, killed = clients(workers), []
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if stage == "scoring features" and 0 < done < total / 2 and not killed:
+            killed.append(next(iter(used.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with listening(kill):
+        result = compare(X, Y, client=used, **given)
+    assert killed
+    same(compare(X, Y, **given), result)
+    used.wait_for_workers(workers, timeout=30)
+
+
+@pytest.mark.usefixtures("short_runs")
+def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(clients: Callable[[int], Client]) -> None:
+    X, Y = mixed()
+    used, killed = clients(2), []
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if not killed:
+            killed.append(next(iter(used.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with listening(kill):
+        lazy = dd.from_pandas(X, npartitions=3), dd.from_pandas(Y, npartitions=2)
+        result = compare(*lazy, client=used, random_state=1)
+    assert killed
+    same(compare(X, Y, random_state=1), result)
+    used.wait_for_workers(2, timeout=30)
+
+
+def test_work_that_kills_every_worker_is_told(clients: Callable[[int], Client]) -> None:
+    X, Y = samples(40, 3)
+    with pytest.raises(InputError, match=r"^client: workers .* die .*memory"):
+        compare(X, Y, kernel=_deadly, client=clients(1))
+    clients(1).wait_for_workers(1, timeout=30)
+    same(compare(X, Y, random_state=0), compare(X, Y, random_state=0, client=clients(1)))
+
+
+def _deadly(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:  # not on a worker
+        return np.exp(-np.abs(a - b).sum(axis=-1))
+    os._exit(1)
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A scheduler and a worker as programs of their own: the scheduler and its address."""
+    told = tmp_path / "scheduler.json"
+    program = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard", "--port", "0"]
+    with ExitStack() as stack:
+
+        def start(arguments: list[str]) -> subprocess.Popen[bytes]:
+            process = stack.enter_context(subprocess.Popen(arguments, stderr=subprocess.DEVNULL))
+            stack.callback(process.kill)
+            return process
+
+        scheduler = start([*program, "--host", "127.0.0.1", "--scheduler-file", str(told)])
+        patience = time.monotonic() + 30
+        while not told.exists() or not told.read_text().strip().endswith("}"):
+            assert time.monotonic() < patience
+            time.sleep(0.1)
+        address = pd.read_json(told, typ="series")["address"]
+        worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--no-nanny"]
+        start([*worker, "--nthreads", "1", "--death-timeout", "5"])
+        yield scheduler, address
+
+
+def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subprocess.Popen[bytes], str]) -> None:
+    scheduler, address = remote
+    X, Y = samples(300, 64 * 8)
+    lost = []
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if not lost and stage == "scoring features":
+            scheduler.kill()
+            scheduler.wait()
+            lost.append(time.monotonic())
+
+    with cluster.connected(address) as used:
+        with listening(kill), pytest.raises(InputError, match=rf"^client: the Dask scheduler at {address} is gone;"):
+            compare(X, Y, client=used)
+        assert time.monotonic() - lost[0] < 15
+        assert not used.futures
+    # And afterwards this process works on by itself.
+    assert cluster.crew() is None
+    assert len(compare(X[:, :3], Y[:, :3], random_state=0).names) == 3
+
+
+def test_a_file_removed_in_the_middle_is_one_clear_error(client: Client, tmp_path: Path, short_runs: None) -> None:
+    X, Y = (frame[list("uvwx")].to_numpy() for frame in mixed())
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "Y.npy", Y)
+
+    def remove(stage: str, done: int, total: int) -> None:
+        (tmp_path / "Y.npy").unlink(missing_ok=True)
+
+    with listening(remove), pytest.raises(InputError, match=r"^Y: .*Y\.npy was removed"):
+        compare(tmp_path / "X.npy", tmp_path / "Y.npy", client=client)
+
+
+def test_what_is_no_client_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_TO_CONNECT", 1.0)
+    X, Y = samples(30, 3)
+    with pytest.raises(InputError, match=r"^client: a distributed\.Client was needed, got str; connect"):
+        compare(X, Y, client="tcp://127.0.0.1:8786")
+    message = r"^client: no Dask scheduler answers at tcp://127\.0\.0\.1:9;"
+    with pytest.raises(InputError, match=message), cluster.connected("tcp://127.0.0.1:9"):
+        pass
+
+
+def test_arrays_on_a_device_are_refused(client: Client) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    X, Y = (strict.asarray(part) for part in samples(30, 3))
+    with pytest.raises(InputError, match=r"^client: .*array_api_strict"):
+        compare(X, Y, client=client)
+
+
+def test_a_cluster_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_WITHOUT_WORKERS", 0.5)
+    X, Y = samples(30, 3)
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0") as empty,
+        Client(empty, set_as_default=False) as used,
+        pytest.raises(InputError, match=r"^client: the Dask cluster at tcp://.* has no workers; start some"),
+    ):
+        compare(X, Y, client=used)
+
+
+def test_nothing_is_left_on_the_cluster(client: Client) -> None:
+    X, Y = samples()
+    compare(X, Y, client=client)
+    patience = time.monotonic() + 10
+    while (left := client.run_on_scheduler(_keys)) and time.monotonic() < patience:
+        time.sleep(0.1)
+    assert left == []
+
+
+def _keys(dask_scheduler: Any) -> list[str]:
+    return [str(key) for key in dask_scheduler.tasks]
+
+
+# Around it -----------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_as_blocks_finish(client: Client) -> None:
+    X, Y = samples(100, 64 * 4)
+    told: list[int] = []
+    with listening(lambda stage, done, total: told.append(done) if stage == "scoring features" else None):
+        compare(X, Y, client=client)
+    assert told == [64, 128, 192, 256]
+
+
+@pytest.mark.parametrize("option", ["--workers", "--cluster"])
+def test_the_command_line_works_on_a_cluster_and_says_where_to_look(
+    client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str], option: str
+) -> None:
+    from kernsift.cli import main
+
+    for name, frame in zip("xy", mixed(1500), strict=True):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    asked = ["compare", str(tmp_path / "x.csv"), str(tmp_path / "y.csv"), "--seed", "1", "--csv"]
+    assert main(asked) == 0
+    alone = capfd.readouterr().out
+    names, numbers = figures(alone)
+    assert names[0] == "letter"
+    assert main([*asked, option, "1" if option == "--workers" else client.scheduler.address]) == 0
+    found = capfd.readouterr()
+    assert figures(found.out)[0] == names
+    np.testing.assert_allclose(figures(found.out)[1], numbers, rtol=1e-9)
+    assert "Dask dashboard: http://" in found.err
+    assert main([*asked, "--workers", "1", "--cluster", "x"]) == 2
+
+
+def figures(table: str) -> tuple[list[str], np.ndarray]:
+    """The names and p-values in a CSV table."""
+    rows = pd.read_csv(StringIO(table))
+    return rows["feature"].tolist(), rows[["pvalue", "naive_pvalue"]].to_numpy()

@@ -1,0 +1,629 @@
+"""Tables larger than memory: whole calls on files give the answers that tables in memory do, or one clear error."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernsift import InputError, Result, compare, relate
+from kernsift.advice import CalibrationWarning
+from kernsift.cli import large, main
+from kernsift.progress import listening
+from kernsift.sources import arrow, budget, parquet, rectangles, text
+
+pytestmark = pytest.mark.filterwarnings(f"ignore::{CalibrationWarning.__module__}.{CalibrationWarning.__name__}")
+
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "complete": {"estimator": "complete"},
+    "complete, one look": {"estimator": "complete", "bandwidth": "median"},
+    "cross": {"estimator": "cross"},
+    "incomplete": {"estimator": "incomplete", "r": 2},
+    "incomplete, own rows": {"estimator": "incomplete", "r": 1, "design": "independent"},
+    "incomplete, linear kernel": {"estimator": "incomplete", "kernel": "linear"},
+    "incomplete, joint bandwidth": {"estimator": "incomplete", "bandwidth": "joint"},
+    "block": {"estimator": "block"},
+    "linear": {"estimator": "linear"},
+}
+HSIC = [name for name in ESTIMATORS if name != "linear"]
+# About one column at a time, some, and all of them.
+BUDGETS = {"tiny": 60_000, "small": 200_000, "ample": 10**9}
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that is cut at large sizes is cut at small ones, in memory as on disk."""
+    monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
+    monkeypatch.setattr(arrow, "_TOGETHER", 1)
+    monkeypatch.setattr(parquet, "_WORTH", 1)
+    monkeypatch.setattr(rectangles, "CHUNK", 2_000)
+    monkeypatch.setattr("kernsift.grids._BYTES", 2_000)
+    monkeypatch.setattr("kernsift.grids._ROW_BYTES", 64)
+    for name, value in {
+        "kernsift.grids._SORTED": 100,
+        "kernsift.grids._SORTED_PART": 64,
+        "kernsift.bandwidths._MOST_ROWS": 100,
+        "kernsift.bandwidths._PART_OF_ROWS": 64,
+        "kernsift.statistics.alignment._ROWS": 128,
+        "kernsift.scores._KEPT": 0,
+        "kernsift.scores.LEARNING": 64,
+        "kernsift.statistics.incomplete._DRAWS": 100,
+        "kernsift.statistics.incomplete._FEATURES": 3,
+        "kernsift.pictures._ROWS": 50,
+    }.items():
+        monkeypatch.setattr(name, value)
+
+
+def numbers(n: int, seed: int, shift: float = 0.0) -> np.ndarray:
+    values = np.random.default_rng(seed).normal(size=(n, 7))
+    values[:, 2] += shift
+    values[:, 4] = np.round(values[:, 4])
+    values[:, 5] = 3.0
+    values[:, 6] = values[:, 0] ** 2 + 0.1 * values[:, 6]
+    return values
+
+
+def mixed(n: int, seed: int, shift: float = 0.0) -> pa.Table:
+    """Numbers, whole numbers, truth values and categories."""
+    rng = np.random.default_rng(seed)
+    values = numbers(n, seed, shift)
+    columns: dict[str, Any] = {f"f{j}": values[:, j] for j in range(values.shape[1])}
+    columns["i"] = rng.integers(0, 6, size=n)
+    columns["b"] = rng.random(n) < 0.4
+    columns["s"] = rng.choice(["u", "v", "w"], size=n)
+    return pa.table(columns)
+
+
+def assert_same(found: Result, expected: Result) -> None:
+    """The same features, p-values, effects and pictures; sums may be added up in another order."""
+    assert found.names == expected.names
+    assert found.feature_names == expected.feature_names
+    np.testing.assert_allclose(found.log_pvalues, expected.log_pvalues, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-9, atol=1e-12)
+    assert (found.effects is None) == (expected.effects is None)
+    if found.effects is not None:
+        np.testing.assert_allclose(found.effects, expected.effects, rtol=1e-9, atol=1e-12)
+    assert found.notes == expected.notes
+    assert tuple(found.pictures) == tuple(expected.pictures)
+    assert found.rows == expected.rows
+
+
+# Formats -------------------------------------------------------------------------------------------------------------
+
+
+def write_parts(table: pa.Table, folder: Path) -> Path:
+    """Three files, the second with its columns backwards and its numbers in another type."""
+    folder.mkdir()
+    cuts = [0, len(table) // 3, len(table) // 2, len(table)]
+    for i in range(3):
+        part = table.slice(cuts[i], cuts[i + 1] - cuts[i])
+        if i == 1:
+            part = part.select(part.column_names[::-1])
+            place = part.column_names.index("i")
+            part = part.set_column(place, "i", part.column("i").cast(pa.int16()))
+        pa.parquet.write_table(part, folder / f"{i}.parquet", row_group_size=41)
+    return folder
+
+
+def write_feather(table: pa.Table, path: Path, **options: Any) -> Path:
+    pa.feather.write_feather(table, str(path), **options)
+    return path
+
+
+def write_parquet(table: pa.Table, path: Path, rows: int = 37) -> Path:
+    pa.parquet.write_table(table, path, row_group_size=rows)
+    return path
+
+
+def write_csv(table: pa.Table, path: Path) -> Path:
+    # pandas writes numbers so that they are read as they were.
+    table.to_pandas().to_csv(path, index=False)
+    return path
+
+
+def write_npy(values: np.ndarray, path: Path, order: str = "C") -> Path:
+    np.save(path, np.asarray(values, order=order))  # type: ignore[call-overload]
+    return path
+
+
+def write_zarr(values: np.ndarray, path: Path) -> Path:
+    import zarr
+
+    array = zarr.create_array(path, shape=values.shape, chunks=(50, 3), dtype=values.dtype)
+    array[:] = values
+    return path
+
+
+def write_hdf5(values: np.ndarray, path: Path) -> Path:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.create_dataset("table", data=values, chunks=(64, 2))
+    return path
+
+
+def opened_zarr(values: np.ndarray, path: Path) -> Any:
+    import zarr
+
+    return zarr.open(write_zarr(values, path), mode="r")
+
+
+def dask_array(values: np.ndarray, path: Path) -> Any:
+    import dask.array
+
+    return dask.array.from_array(values, chunks=(60, 7))
+
+
+def dask_frame(table: pa.Table, path: Path) -> Any:
+    import dask.dataframe
+
+    return dask.dataframe.from_pandas(table.to_pandas(), npartitions=4)
+
+
+TABLES: dict[str, Callable[[pa.Table, Path], Any]] = {
+    "parquet": lambda table, path: str(write_parquet(table, path.with_suffix(".parquet"))),
+    "parts": write_parts,
+    "feather": lambda table, path: write_feather(table, path, chunksize=53),
+    "plain feather": lambda table, path: write_feather(table, path, chunksize=90, compression="uncompressed"),
+    "csv": lambda table, path: write_csv(table, path.with_suffix(".csv")),
+    "data set": lambda table, path: pa.dataset.dataset(write_parts(table, path), format="parquet"),
+    "dask frame": dask_frame,
+}
+ARRAYS: dict[str, Callable[[np.ndarray, Path], Any]] = {
+    "npy": lambda values, path: write_npy(values, path.with_suffix(".npy")),
+    "npy, Fortran": lambda values, path: write_npy(values, path.with_suffix(".npy"), "F"),
+    "map": lambda values, path: np.load(write_npy(values, path.with_suffix(".npy")), mmap_mode="r"),
+    "zarr": lambda values, path: str(write_zarr(values, path.with_suffix(".zarr"))),
+    "zarr array": opened_zarr,
+    "hdf5": lambda values, path: f"{write_hdf5(values, path.with_suffix('.h5'))}::/table",
+    "dask array": dask_array,
+}
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("memory", BUDGETS)
+def test_a_file_gives_the_answer_of_a_table_in_memory(estimator: str, memory: str, tmp_path: Path) -> None:
+    X, Y = mixed(300, 1), mixed(260, 2, 0.6)
+    given = {"k": 5, "random_state": 3, **ESTIMATORS[estimator]}
+    paths = write_parquet(X, tmp_path / "x.parquet"), write_parquet(Y, tmp_path / "y.parquet", 80)
+    assert_same(compare(*paths, memory=BUDGETS[memory], **given), compare(X, Y, **given))
+    if estimator in HSIC:
+        for response in ("f0", "s", ["f0", "f3"]):
+            found = relate(paths[0], response, memory=BUDGETS[memory], **given)
+            assert_same(found, relate(X, response, **given))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete", "block"])
+@pytest.mark.parametrize("name", [*TABLES, *ARRAYS])
+def test_every_format_gives_the_same_answer(name: str, estimator: str, tmp_path: Path) -> None:
+    given = {"k": 3, "random_state": 4, **ESTIMATORS[estimator]}
+    if name in TABLES:
+        data: list[Any] = [mixed(300, 5), mixed(280, 6, 0.5)]
+        stored = [TABLES[name](table, tmp_path / f"t{i}") for i, table in enumerate(data)]
+    else:
+        data = [numbers(300, 5), numbers(280, 6, 0.5)]
+        stored = [ARRAYS[name](values, tmp_path / f"t{i}") for i, values in enumerate(data)]
+    expected = compare(*data, **given)
+    assert expected.pvalues.min() < 0.5  # there is something to compare
+    # Parts that are known by their position in the file have the memory for one such part.
+    assert_same(compare(*stored, memory=300_000, **given), expected)
+    # One of the two may be in memory.
+    assert_same(compare(stored[0], data[1], memory=300_000, **given), expected)
+    answer = np.random.default_rng(0).normal(size=300)
+    assert_same(relate(stored[0], answer, memory=300_000, **given), relate(data[0], answer, **given))
+
+
+@pytest.mark.usefixtures("small_parts")
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    estimator=st.sampled_from(sorted(ESTIMATORS)),
+    chunks=st.tuples(st.integers(1, 400), st.integers(1, 400)),
+    memory=st.integers(60_000, 2_000_000),
+    jobs=st.integers(1, 3),
+    seed=st.integers(0, 2**20),
+)
+def test_no_size_of_anything_changes_an_answer(
+    estimator: str, chunks: tuple[int, int], memory: int, jobs: int, seed: int
+) -> None:
+    X, Y = mixed(150, seed), mixed(170, seed + 1, 0.5)
+    given = {"k": 4, "random_state": seed, **ESTIMATORS[estimator]}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [write_parquet(t, Path(folder, f"{i}.parquet"), chunks[i]) for i, t in enumerate((X, Y))]
+        assert_same(compare(*paths, memory=memory, n_jobs=jobs, **given), compare(X, Y, **given))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete", "incomplete, own rows", "block"])
+def test_groups_of_columns_and_rows_that_are_left_out(estimator: str, tmp_path: Path) -> None:
+    X, Y = mixed(300, 7), mixed(260, 8, 0.6)
+    gaps = pa.array([None if i % 9 == 0 else float(i % 13) for i in range(300)])
+    X = X.set_column(3, "f3", gaps)
+    groups = {"both": ["f1", "f2"], "kind": ["s", "f4"], "alone": ["i"]}
+    given = {"k": 4, "random_state": 9, "groups": groups, "missing": "drop", **ESTIMATORS[estimator]}
+    paths = write_parquet(X, tmp_path / "x.parquet"), write_parquet(Y, tmp_path / "y.parquet", 80)
+    assert_same(compare(*paths, memory=400_000, **given), compare(X, Y, **given))
+    assert_same(relate(paths[0], "f0", memory=400_000, **given), relate(X, "f0", **given))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("test", ["exact", "multiscale", "polyhedral"])
+def test_all_tests_see_the_same_covariance(test: str, tmp_path: Path) -> None:
+    X, Y = mixed(300, 10), mixed(260, 11, 0.4)
+    given = {"k": 4, "random_state": 12, "test": test}
+    paths = write_parquet(X, tmp_path / "x.parquet"), write_parquet(Y, tmp_path / "y.parquet", 80)
+    for estimator in ("complete", "incomplete"):
+        # Kept, and read again, draws are the same.
+        for memory in (60_000, 10**8):
+            found = compare(*paths, estimator=estimator, memory=memory, **given)
+            assert_same(found, compare(X, Y, estimator=estimator, **given))
+
+
+def test_single_precision_stays(tmp_path: Path) -> None:
+    X, Y = numbers(200, 1).astype(np.float32), numbers(200, 2, 0.5).astype(np.float32)
+    paths = write_npy(X, tmp_path / "x.npy"), write_npy(Y, tmp_path / "y.npy")
+    for estimator in ("complete", "incomplete"):
+        assert_same(
+            compare(*paths, estimator=estimator, random_state=0), compare(X, Y, estimator=estimator, random_state=0)
+        )
+
+
+def test_a_map_is_an_array_unless_memory_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped = [np.load(write_npy(numbers(90, i), tmp_path / f"{i}.npy"), mmap_mode="r") for i in range(2)]
+    used: list[Any] = []
+    whole = compare.__globals__["as_stored_pair"]
+    monkeypatch.setitem(compare.__globals__, "as_stored_pair", lambda *a, **b: used.append(a) or whole(*a, **b))
+    expected = compare(*mapped, random_state=0)
+    assert not used
+    assert_same(compare(*mapped, random_state=0, memory="1GB"), expected)
+    assert used
+
+
+def test_memory_is_checked_for_tables_in_memory_too() -> None:
+    with pytest.raises(InputError, match=r"^memory: a size is needed, got 'much'; .*\.$"):
+        compare(numbers(20, 1), numbers(20, 2), memory="much")
+
+
+# What is read, and how much memory it takes --------------------------------------------------------------------------
+
+
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
+    """What is read from Parquet files: file, group of rows, column."""
+    found: list[tuple[str, int, str]] = []
+    load = parquet.ParquetPart.load
+
+    def spy(self: Any, first: int, last: int, names: Any, reader: Any) -> Any:
+        found.extend((os.path.basename(self.name), group, name) for group in range(first, last) for name in names)
+        return load(self, first, last, names, reader)
+
+    monkeypatch.setattr(parquet.ParquetPart, "load", spy)
+    return found
+
+
+@pytest.mark.parametrize(("estimator", "times"), [("incomplete", 1), ("linear", 1), ("complete", 3)])
+def test_how_often_a_file_is_read(estimator: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draw-based estimators read a column once; the complete one for bandwidths, for points and for counts.
+
+    The selected features are read once more, for their pictures and effects.
+    """
+    monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
+    monkeypatch.setattr("kernsift.scores._KEPT", 0)
+    rng = np.random.default_rng(0)
+    paths = []
+    for name in "xy":
+        table = pa.table({f"f{j}": rng.normal(size=20_000) for j in range(12)})
+        paths.append(write_parquet(table, tmp_path / name, 3_000))
+    found = loads(monkeypatch)
+    result = compare(*paths, estimator=estimator, k=2, random_state=0, memory=16_000_000)
+    counts = {place: found.count(place) for place in set(found)}
+    assert len(counts) == 2 * 7 * 12, "every column of every group"
+    for (_, _, name), count in counts.items():
+        assert count == times if name not in result.names else times < count <= times + 2
+
+
+def test_pictures_and_effects_need_the_file_no_longer(tmp_path: Path) -> None:
+    paths = [write_parquet(mixed(200, i, i / 2), tmp_path / f"{i}.parquet") for i in range(2)]
+    result = compare(*paths, estimator="incomplete", random_state=0)
+    for path in paths:
+        path.unlink()
+    assert len(tuple(result.pictures)) == len(result.names)
+    assert result.effects is not None
+    assert result.to_html()
+
+
+@pytest.mark.parametrize("estimator", ["incomplete", "linear", "block", "cross"])
+def test_a_column_that_does_not_fit_is_one_clear_error(
+    estimator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
+    monkeypatch.setattr(rectangles, "CHUNK", 10_000)
+    paths = [write_npy(np.random.default_rng(i).normal(size=(40_000, 2)), tmp_path / f"{i}.npy") for i in range(2)]
+    with pytest.raises(InputError, match=r"^memory: .* MB may be used; allow more, or use estimator='complete'.*\.$"):
+        compare(*paths, estimator=estimator, memory=500_000)
+    compare(*paths, estimator="complete", memory=500_000, random_state=0)
+
+
+def test_a_group_that_does_not_fit_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
+    paths = [write_npy(np.random.default_rng(i).normal(size=(9_000, 3)), tmp_path / f"{i}.npy") for i in range(2)]
+    groups = {"pair": ["x0", "x1"]}
+    with pytest.raises(InputError, match=r"^memory: .*groups.* allow more, or use estimator='incomplete'\.$"):
+        compare(*paths, groups=groups, memory=8_000_000)
+    compare(*paths, groups=groups, estimator="incomplete", memory=8_000_000, random_state=0)
+
+
+def test_rows_cannot_be_resampled_from_a_table_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
+    monkeypatch.setattr(rectangles, "CHUNK", 10_000)
+    paths = [write_npy(numbers(4_000, i), tmp_path / f"{i}.npy") for i in range(2)]
+    given: dict[str, Any] = {"estimator": "incomplete", "test": "multiscale", "resampling": "rows", "replicates": 10}
+    with pytest.raises(InputError, match=r"^memory: .* are needed at a time, .*\.$"):
+        compare(*paths, memory=440_000, **given)
+
+
+@pytest.mark.parametrize("estimator", ["complete", "incomplete"])
+def test_how_far_it_is_is_told(estimator: str, tmp_path: Path) -> None:
+    paths = [write_parquet(mixed(400, i), tmp_path / f"{i}.parquet", 100) for i in range(2)]
+    heard: list[tuple[str, int, int]] = []
+    with listening(lambda *said: heard.append(said)):
+        compare(*paths, estimator=estimator, random_state=0, n_jobs=2)
+    stages = {stage: (done, total) for stage, done, total in heard}
+    assert stages["scoring features"] == (10, 10)
+    if estimator == "complete":
+        assert stages["counting cells"] == (8_000, 8_000)
+
+
+# Faults --------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def at_first(stage: str, fault: Callable[[], None]) -> Iterator[None]:
+    """Do something when a stage is first told of."""
+    left = [fault]
+
+    def heard(told: str, done: int, total: int) -> None:
+        if left and told == stage and done < total:
+            left.pop()()
+
+    with listening(heard):
+        yield
+    assert not left, "the fault did not come to pass"
+
+
+def cut_short(path: Path) -> None:
+    with open(path, "r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+FAULTS: dict[str, Callable[[Path], None]] = {"removed": lambda path: path.unlink(), "changed": cut_short}
+WRITERS: dict[str, Callable[[pa.Table, Path], Path]] = {
+    "parquet": lambda table, path: write_parquet(table, path, 50),
+    "feather": lambda table, path: write_feather(table, path, chunksize=50),
+    "plain feather": lambda table, path: write_feather(table, path, chunksize=50, compression="uncompressed"),
+    "npy": lambda table, path: write_npy(np.column_stack([table.column(j) for j in range(7)]), path),
+    "hdf5": lambda table, path: write_hdf5(np.column_stack([table.column(j) for j in range(7)]), path),
+}
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("estimator", ["complete", "incomplete"])
+def test_a_file_that_goes_in_the_middle_is_named(name: str, fault: str, estimator: str, tmp_path: Path) -> None:
+    paths = []
+    for i, ending in enumerate(("x.npy", "y.npy")):
+        paths.append(tmp_path / (ending if name == "npy" else ending[0]))
+        WRITERS[name](mixed(400, i), paths[-1])
+    stage = "counting cells" if estimator == "complete" else "scoring features"
+    with (
+        pytest.raises(InputError, match=rf"^Y: .*{paths[1].name}.* was {fault} while it was being read; .*\.$"),
+        at_first(stage, lambda: FAULTS[fault](paths[1])),
+    ):
+        compare(*paths, estimator=estimator, memory=60_000, n_jobs=1, random_state=0)
+
+
+def write_bad_parts(kind: str, folder: Path) -> Path:
+    table = mixed(60, 1)
+    folder.mkdir()
+    pa.parquet.write_table(table, folder / "a.parquet")
+    other = table.drop_columns(["f1"])
+    if kind == "types":
+        other = table.set_column(1, "f1", pa.array(["text"] * 60))
+    pa.parquet.write_table(other, folder / "b.parquet")
+    return folder
+
+
+PARTS = {
+    "columns": ["b.parquet lacks the column 'f1'", "a.parquet has"],
+    "types": ["column 'f1' holds text in", "b.parquet but numbers in", "a.parquet"],
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_parts_that_do_not_go_together_are_named(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_bad_parts(kind, tmp_path / "parts")
+    with pytest.raises(InputError, match=r"^Y: ") as caught:
+        compare(mixed(50, 2), folder)
+    assert all(said in str(caught.value) for said in PARTS[kind])
+    fine = write_parquet(mixed(50, 2), tmp_path / "fine.parquet")
+    assert main(["compare", str(fine), str(folder), "--report", str(tmp_path / "r.html")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert all(said in err for said in PARTS[kind])
+    assert not (tmp_path / "r.html").exists()
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where text files are kept while they are read."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_text_leaves_nothing_behind(tmp_path: Path, spool: Path) -> None:
+    X, Y = mixed(200, 1), mixed(150, 2, 0.5)
+    paths = write_csv(X, tmp_path / "x.csv"), write_csv(Y, tmp_path / "y.csv")
+    result = compare(*paths, random_state=0)
+    assert result.names
+    del result
+    assert os.listdir(spool) == []
+
+
+@pytest.mark.parametrize("way", ["library", "command line"])
+def test_no_space_for_text_is_one_clear_error(
+    way: str, tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(text, "_CHUNK", 400)
+    paths = [str(write_csv(mixed(200, i), tmp_path / f"{i}.csv")) for i in range(2)]
+    new_file = pa.ipc.new_file
+    written = []
+
+    class Full:
+        def __init__(self, where: str, schema: Any) -> None:
+            self.file = new_file(where, schema)
+
+        def write_table(self, table: Any) -> None:
+            self.file.write_table(table)
+            written.append(len(table))
+            if len(written) > 60:  # in the middle of the second file
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self) -> None:
+            self.file.close()
+
+    monkeypatch.setattr(pa.ipc, "new_file", Full)
+    if way == "library":
+        with pytest.raises(InputError, match=r"^[XY]: there is no space left in .*TMPDIR\.$"):
+            compare(*paths)
+    else:
+        report = tmp_path / "r.html"
+        assert main(["compare", *paths, "--memory", "100MB", "--report", str(report)]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and "there is no space left in" in err
+        assert not report.exists()
+    assert len(written) > 60
+    assert os.listdir(spool) == []
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_command_line_names_a_file_that_goes_in_the_middle(
+    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [write_parquet(mixed(400, i), tmp_path / f"{i}.parquet", 50) for i in range(2)]
+    before = set(tmp_path.iterdir())
+    report, answer = tmp_path / "r.html", tmp_path / "answer.json"
+    given = ["--memory", "100000", "--report", str(report), "--json", "-o", str(answer)]
+    with at_first("counting cells", lambda: FAULTS[fault](paths[1])):
+        assert main(["compare", *map(str, paths), *given]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and f"was {fault} while it was being read" in err and str(paths[1]) in err
+    assert set(tmp_path.iterdir()) <= before
+
+
+# The command line ----------------------------------------------------------------------------------------------------
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: Any) -> dict[str, Any]:
+    assert main([str(argument) for argument in (*arguments, "--json", "--seed", "5")]) == 0
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_the_command_line_reads_in_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X, Y = mixed(300, 1), mixed(280, 2, 0.7)
+    whole = [write_parquet(t, tmp_path / f"{i}.parquet") for i, t in enumerate((X, Y))]
+    expected = asked(capsys, "compare", *whole, "--k", 3)
+    for name in ("parquet", "parts", "feather", "csv"):
+        folder = tmp_path / name.replace(" ", "")
+        folder.mkdir()
+        stored = [TABLES[name](t, folder / f"t{i}") for i, t in enumerate((X, Y))]
+        found = asked(capsys, "compare", *stored, "--k", 3, "--memory", "100MB")
+        assert found["features"] == expected["features"], name
+        assert (
+            asked(capsys, "relate", stored[0], "--target", "f0", "--memory", "100MB")["features"]
+            == (asked(capsys, "relate", whole[0], "--target", "f0")["features"])
+        )
+
+
+@pytest.mark.parametrize("name", ["zarr", "hdf5"])
+def test_the_command_line_reads_arrays(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = [numbers(300, 5), numbers(280, 6, 0.5)]
+    whole = [write_npy(values, tmp_path / f"{i}.npy") for i, values in enumerate(data)]
+    stored = [ARRAYS[name](values, tmp_path / f"t{i}") for i, values in enumerate(data)]
+    expected = asked(capsys, "compare", *whole, "--exclude", "x5")
+    assert asked(capsys, "compare", *stored, "--exclude", "x5")["features"] == expected["features"]
+    found = asked(capsys, "relate", stored[0], "--target", "x0", "--exclude", "x5")
+    assert found["features"] == asked(capsys, "relate", whole[0], "--target", "x0", "--exclude", "x5")["features"]
+
+
+def test_large_files_are_read_in_pieces_without_being_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write_parquet(mixed(300, i), tmp_path / f"{i}.parquet") for i in range(2)]
+    opened: list[str] = []
+    whole = large.open_source
+    monkeypatch.setattr(large, "open_source", lambda path, *a, **b: opened.append(path) or whole(path, *a, **b))
+    expected = asked(capsys, "compare", *paths)
+    assert opened == []
+    monkeypatch.setattr(large, "machine_memory", lambda: 4 * 1000)
+    assert asked(capsys, "compare", *paths)["features"] == expected["features"]
+    assert opened == [str(path) for path in paths]
+
+
+def test_guesses_about_large_files_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large, "_HEAD", 100)
+    paths = []
+    for i in range(2):
+        table = mixed(400, i).append_column("row_id", pa.array(range(400)))
+        table = table.append_column("name", pa.array([f"n{i}{j}" for j in range(400)]))
+        # Constant in the rows that are looked at, but not further down.
+        table = table.append_column("late", pa.array([0.0] * 200 + list(np.random.default_rng(i).normal(size=200))))
+        table = table.append_column("when", pa.array(range(400), type=pa.timestamp("s")))
+        paths.append(write_parquet(table, tmp_path / f"{i}.parquet"))
+    answer = asked(capsys, "compare", *paths, "--memory", "100MB", "--k", "all")
+    notes = " ".join(answer["notes"])
+    assert "first 100 rows" in notes
+    assert "Numbering of the rows, so left out: 'row_id'." in notes
+    assert "Text with a different value in most rows, so left out: 'name'." in notes
+    assert notes.count("Dates and times, so left out: 'when'.") == 1
+    assert "late" in [feature["feature"] for feature in answer["features"]]
+
+
+def test_a_spreadsheet_beside_a_large_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X, Y = mixed(60, 1), mixed(50, 2)
+    Y.to_pandas().to_excel(tmp_path / "y.xlsx", index=False)
+    path = write_parquet(X, tmp_path / "x.parquet")
+    expected = asked(capsys, "compare", path, tmp_path / "y.xlsx")
+    assert asked(capsys, "compare", path, tmp_path / "y.xlsx", "--memory", "1GB")["features"] == expected["features"]
+
+
+@pytest.mark.parametrize(("given", "said"), [("much", "a size is needed"), ("1kB", "at least 32MiB are needed")])
+def test_a_size_that_is_none_is_refused(
+    given: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(write_parquet(mixed(60, 1), tmp_path / "x.parquet"))
+    assert main(["compare", path, path, "--memory", given]) == 2
+    assert capsys.readouterr().err.startswith(f"kernsift: --memory: {said}")
