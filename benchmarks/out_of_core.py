@@ -21,6 +21,7 @@ import threading
 import time
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,9 @@ COLUMNS, GROUP_ROWS, GROUPS = 500, 50_000, 5
 
 MOST, LEAST = 1.5, 0.5
 """Memory in budgets that may be used at most, and the share of the speed of reading alone that must be reached."""
+
+WORKERS = 2
+"""Processes of a cluster, which are measured too."""
 
 
 def make(folder: Path, gigabytes: float) -> list[Path]:
@@ -98,26 +102,31 @@ def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
     import pyarrow.parquet  # noqa: F401
 
     from kernsift import compare
+    from kernsift.cluster import connected
 
-    before, began, cpu = _read_bytes(), time.perf_counter(), time.process_time()
-    said: object = None
-    if job.startswith("read"):
-        read_alone(samples, int(job.split()[1]))
-    else:
-        options = {"r": 1} if job == "incomplete" else {}
-        result = compare(*samples, estimator=job, memory=memory, random_state=0, **options)
-        said = [len(result.names), float(result.pvalues.min())]
-    return {
-        "seconds": time.perf_counter() - began,
-        "cpu": time.process_time() - cpu,
-        "read": _read_bytes() - before,
-        "said": said,
-    }
+    estimator, _, workers = job.partition(", ")
+    with connected(workers=int(workers.split()[0]) if workers else None) as client:
+        before, began = _spent(client), time.perf_counter()
+        said: object = None
+        if job.startswith("read"):
+            read_alone(samples, int(job.split()[1]))
+        else:
+            options = {"r": 1} if estimator == "incomplete" else {}
+            result = compare(*samples, estimator=estimator, memory=memory, random_state=0, client=client, **options)
+            said = [len(result.names), float(result.pvalues.min())]
+        seconds, after = time.perf_counter() - began, _spent(client)
+    return {"seconds": seconds, "cpu": after[0] - before[0], "read": after[1] - before[1], "said": said}
 
 
-def _read_bytes() -> int:
+def _spent(client: Any) -> tuple[float, int]:
+    """Seconds of processor time and bytes read so far, here and by the workers."""
+    every = [_own(), *(client.run(_own).values() if client is not None else ())]
+    return sum(one[0] for one in every), sum(one[1] for one in every)
+
+
+def _own() -> tuple[float, int]:
     with open("/proc/self/io") as lines:
-        return int(next(line for line in lines if line.startswith("rchar")).split()[1])
+        return time.process_time(), int(next(line for line in lines if line.startswith("rchar")).split()[1])
 
 
 # In the parent -------------------------------------------------------------------------------------------------------
@@ -184,11 +193,12 @@ def main() -> int:
         print(f"{date.today()}: {size / 1e9:.1f} GB in {len(files_of(samples))} files, memory {budget / 1e9:.1f} GB")
         found: dict[str, list[dict[str, object]]] = {}
         jobs = ["read 500", "read 25", "incomplete"] * given.runs + ["complete"]
+        jobs += [f"{job}, {WORKERS} workers" for job in ("incomplete", "complete")]
         for job in jobs:
             one = measured(job, samples, given.memory)
             found.setdefault(job, []).append(one)
             print(
-                f"{job:12} {one['seconds']:7.1f} s  {size / 1e9 / one['seconds']:5.2f} GB/s  cpu {one['cpu']:6.1f} s  "
+                f"{job:21} {one['seconds']:7.1f} s  {size / 1e9 / one['seconds']:5.2f} GB/s  cpu {one['cpu']:6.1f} s  "
                 f"read {one['read'] / 1e9:5.1f} GB  peak {one['peak'] / 1e9:.2f} GB  {one['said'] or ''}",
                 flush=True,
             )

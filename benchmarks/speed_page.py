@@ -167,9 +167,9 @@ def _work(call: Mapping[str, Any]) -> str:
     busy = sum(kinds.values())
     listed = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in kinds.items())
     met = "; ".join(
-        f'{kind["name"]} reach {kind["share"]:.0%} of the ceiling "{kind["ceiling"]}"' for kind in call["met"]
+        f'{kind["name"]} at {kind["share"]:.0%} of the ceiling "{kind["ceiling"]}"' for kind in call["met"]
     )
-    said = f" While at it, {met}." if met else ""
+    said = f" Shares of what the device can do: {met}." if met else ""
     return (
         f"{call['name']}: the device is busy for {busy:.2f} of {call['seconds']:.2f} s (torch's profiler): {listed}."
         f"{said} The other {1 - busy / call['seconds']:.0%} is the host: starting kernels, null laws, the test."

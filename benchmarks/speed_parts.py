@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import peers
@@ -17,7 +18,7 @@ from multiscale_error import REPLICATES, scatter
 from speed_cases import Case, Runner, shrunk, takes_jobs, task_of
 from speed_rows import LeftOut, Row
 
-from kernsift import threads
+from kernsift import fused, threads
 from kernsift.selection import TopK
 
 Figures = Iterator[Row | LeftOut]
@@ -60,6 +61,7 @@ def scores(plan: Plan) -> Figures:
     calls: dict[str, Call] = {}
     for name, (case, count) in cases.items():
         calls[name] = case.prepare()
+        calls[f"{name}, NumPy alone"] = without_compiler(case.prepare())
         calls[f"{name} exp, cached"] = exp_in_cache(count * n * d, jobs)
         calls[f"{name} exp, memory"] = exp_in_memory(n, d, count, jobs)
     times = take_turns(calls, budget=plan.budget)
@@ -83,6 +85,27 @@ def scores(plan: Plan) -> Figures:
                 yardsticks=times.ratio(name, YARDSTICK),
                 note=note,
             )
+        alone, other = f"{name}, NumPy alone", f"{name} exp, cached"
+        yield Row(
+            title,
+            alone,
+            times.median(alone),
+            against="exp in cache",
+            other=times.median(other),
+            ratio=times.ratio(alone, other),
+            yardsticks=times.ratio(alone, YARDSTICK),
+            note="where numba, the extra 'fast', is not installed",
+        )
+
+
+def without_compiler(call: Call) -> Call:
+    """The same call with the array version of everything."""
+
+    def plain() -> object:
+        with patch.object(fused, "_for_host", lambda: None):
+            return call()
+
+    return plain
 
 
 # --- the calls of the paper -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ ORDER = [
     "progress",
     "threads",
     "arrays",
+    "compiled",
     "fused",
     "columns",
     "cluster",
@@ -178,7 +179,7 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
-OPTIONAL = ["pandas", "polars", "pyarrow", "torch", "dask", "matplotlib", "click", "jinja2", "zarr", "h5py"]
+OPTIONAL = ["pandas", "polars", "pyarrow", "torch", "dask", "matplotlib", "click", "jinja2", "zarr", "h5py", "numba"]
 
 
 def run_python(program: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import kernsift
-from kernsift import CalibrationWarning, compare, relate, screen
+from kernsift import CalibrationWarning, compare, relate, screen, topk_pvalues
 from kernsift.cli import main as command_line
 from kernsift.inference import TESTS
 from kernsift.scores import DenseCovariance, Scores
@@ -62,6 +62,10 @@ OFF = {
     "few blocks": (two(40, estimator="block", block_size=10), "4 blocks rejects too often.*block_size up to 8"),
     "few blocks by default": (two(9, estimator="block"), "3 blocks rejects too often"),
     "few blocks, response": (response(40, estimator="block", block_size=20), "2 blocks rejects too often"),
+    "one winner of scores alone": (
+        lambda: topk_pvalues(np.arange(4.0), np.eye(4), k=1, test="multiscale", random_state=0),
+        "k=1 rejects only about half as often.*test='exact'",
+    ),
     "large blocks": (response(400, estimator="block", block_size=20), "20 blocks of 20 rows.*block_size=5"),
 }
 
@@ -90,6 +94,7 @@ RIGHT = {
     "five blocks": two(40, estimator="block", block_size=8),
     "small blocks": response(100, estimator="block", block_size=5),
     "cross": two(20, estimator="cross"),
+    "scores alone": lambda: topk_pvalues(np.arange(4.0), np.eye(4), k=2, test="multiscale", random_state=0),
 }
 
 

@@ -52,7 +52,7 @@ def test_the_core_is_small() -> None:
     assert set(bounds(PROJECT["dependencies"])) == named
 
 
-@pytest.mark.parametrize("extra", ["plot", "report", "files", "dask", "gpu", "scale", "docs", "test", "bench"])
+@pytest.mark.parametrize("extra", ["plot", "report", "files", "dask", "gpu", "fast", "scale", "docs", "test", "bench"])
 def test_extras(extra: str) -> None:
     assert EXTRAS[extra]
     named = [re.findall(r"\w+", text.partition("[")[2]) for text in EXTRAS[extra] if text.startswith("kernsift[")]

@@ -140,10 +140,9 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
 def advise(
     question: str, estimator: str, test: str, rule: SelectionRule, scores: Scores, rows: tuple[int, ...]
 ) -> None:
-    """Warn about a combination that is known to be off."""
-    if not rows:  # scores that came without their data
-        return
-    call = Call(question, estimator, test, rule, len(scores), min(rows), max(rows), scores.draws)
+    """Warn about a combination that is known to be off; `rows` is empty for scores that came without their data."""
+    draws = scores.draws if rows else None
+    call = Call(question, estimator, test, rule, len(scores), min(rows, default=0), max(rows, default=0), draws)
     for applies, sentence in _ADVICE:
         if applies(call):
             said = sentence.format(

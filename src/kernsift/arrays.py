@@ -17,7 +17,7 @@ Array = Any
 """An array of any library that keeps to the array API standard."""
 
 # NumPy before 2.1 lacks some functions of the standard.
-_HOST = np if hasattr(np, "astype") else importlib.import_module("array_api_compat.numpy")
+_HOST = np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy")
 
 
 def is_array(data: Any) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -180,17 +181,18 @@ def pick(argument: str, name: Any, known: Mapping[str, Any]) -> Any:
     raise InputError(f"{argument}: needs one of {', '.join(map(repr, known))}, got {name!r}{hint}")
 
 
-def _keywords(function: Callable[..., Any]) -> set[str]:
+@lru_cache(maxsize=64)
+def _keywords(function: Callable[..., Any]) -> frozenset[str]:
     parameters = inspect.signature(function).parameters.values()
-    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
-def accepted(function: Callable[..., Any]) -> set[str]:
+def accepted(function: Callable[..., Any]) -> frozenset[str]:
     """The options of a statistic or test: its keyword-only parameters, less those that other arguments decide."""
     return _keywords(function) - {"rng", "adaptive"}
 
 
-def refuse_unknown(options: Mapping[str, Any], known: set[str], where: str) -> None:
+def refuse_unknown(options: Mapping[str, Any], known: Set[str], where: str) -> None:
     """An option that would be ignored is an error."""
     for name in options:
         if name not in known:

@@ -17,6 +17,7 @@ import numpy as np
 from kernsift import cluster
 from kernsift.arrays import Array, batch_numbers, beside, column_sums, namespace, on_host, to_numpy
 from kernsift.cluster import crew
+from kernsift.fused import host_deviations
 from kernsift.progress import tell
 from kernsift.threads import ahead, spread
 
@@ -324,11 +325,19 @@ def _sums(draws: Draws, features: slice, pilot: Array, piece: slice) -> tuple[np
     squares: Array = 0.0
     for part in _cut(piece.start, piece.stop, _batch(draws, features)):
         values = draws.of(features, part)
-        values -= pilot
-        total = total + column_sums(values)
-        values *= values
-        squares = squares + column_sums(values)
+        off, square = host_deviations(values, pilot, draws.count * draws.numbers(features)) or _deviations(
+            values, pilot
+        )
+        total, squares = total + off, squares + square
     return to_numpy(total), to_numpy(squares)
+
+
+def _deviations(values: Array, centre: Array) -> tuple[Array, Array]:
+    """Sums of the deviations of values, which are spent, from a centre, and of their squares, for each column."""
+    values -= centre
+    off = column_sums(values)
+    values *= values
+    return off, column_sums(values)
 
 
 def _batch(draws: Draws, features: slice) -> int:
@@ -349,20 +358,6 @@ def _each(function: Callable[[Item], Answer], items: Iterable[Item], like: Array
     return spread(function, items) if on_host(like) else map(function, items)
 
 
-def _here(draws: Draws, work: Work[Answer]) -> Iterator[Answer]:
-    if draws.at_hand:
-        yield from (work(draws, features, features) for features in draws.blocks)
-        return
-    for block, own, _ in _in_memory(draws):
-        # What was read column by column is worked on so, each column on a thread.
-        runs = [(run, slice(block.start + run.start, block.start + run.stop)) for run in own.blocks]
-        yield from spread(partial(_of_run, own, work), runs)
-
-
-def _of_run(draws: Draws, work: Work[Answer], run: tuple[slice, slice]) -> Answer:
-    return work(draws, *run)
-
-
 def _over_blocks(draws: Draws, work: Work[Answer], count: int) -> Iterator[Answer]:
     """`work` of the draws of one run of features after the other; on the workers of a cluster where that pays.
 
@@ -370,7 +365,7 @@ def _over_blocks(draws: Draws, work: Work[Answer], count: int) -> Iterator[Answe
     """
     workers = crew()
     if workers is None or not draws.worth_sending(count):
-        return _here(draws, work)
+        return (work(own, inside, features) for features, own, inside in _in_memory(draws))
     parcels = draws.parcels(2 * workers.threads())
     sent = cluster.spread(_Sent(draws.emptied(), work), parcels)
     return (answer for answers in sent for answer in answers)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernsift.advice import advise
 from kernsift.anndata_input import as_samples
 from kernsift.door import Door, Seed, accepted, check_test_options, generator, pick, refuse_unknown, selection_rule
 from kernsift.inference import TESTS
@@ -319,6 +320,7 @@ def topk_pvalues(
     run = pick("test", test, TESTS)
     refuse_unknown(options, accepted(run), f'test="{test}"')
     check_test_options(options)
+    advise("topk_pvalues", "", test, rule, scores, ())
     _, rng = generator(random_state)
     return TopKPvalues(selected, run(scores, rule, selected, rng=rng, **options).pvalues)
 

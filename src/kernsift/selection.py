@@ -138,6 +138,12 @@ class TopK:
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         gap = 1.0 - slope
         gap[feature] = 1.0
+        if gap.min() > _PARALLEL and self.k < len(gap):
+            # Nearly always: every other line falls behind, so the feature is kept from the k-th crossing on.
+            crossing = intercept / gap
+            crossing[feature] = -np.inf
+            crossing.partition(len(gap) - self.k)
+            return np.array([[crossing[len(gap) - self.k], np.inf]])
         scale = np.max(np.abs(intercept), initial=0.0)
         parallel = np.abs(gap) < _PARALLEL
         tied = parallel & (np.abs(intercept) <= _PARALLEL * scale)

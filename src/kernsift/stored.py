@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -118,9 +118,9 @@ class StoredTable(Table):
 
         `columns` and `rows` may be slices, index arrays in any order, boolean masks, or None for all.
         """
-        return self._part(columns, rows, "C")
+        return self._part(columns, rows)
 
-    def _part(self, columns: Any, rows: Any, order: Literal["C", "F"], space: np.ndarray | None = None) -> np.ndarray:
+    def _part(self, columns: Any, rows: Any, space: np.ndarray | None = None) -> np.ndarray:
         wanted = positions(columns, int(self.offsets[-1]))
         wanted = wanted if isinstance(wanted, np.ndarray) else np.arange(wanted.start, wanted.stop)
         places = positions(rows, self.n)
@@ -129,10 +129,10 @@ class StoredTable(Table):
         own, codes = self.layout.columns[wanted], self.layout.codes[wanted]
         hot = np.flatnonzero(codes >= 0)
         if not hot.size:
-            return self._read(own, places, order, space)
+            return self._read(own, places, space)
         # Columns of categories in a group are there once for each level, but read once.
         read, inverse = np.unique(own, return_inverse=True)
-        out = np.asarray(self._read(read, places, order)[:, inverse], order=order)
+        out = np.ascontiguousarray(self._read(read, places)[:, inverse])
         out[:, hot] = out[:, hot] == codes[hot]
         return out
 
@@ -145,22 +145,16 @@ class StoredTable(Table):
                 "groups, which reads rows piece by piece."
             )
 
-    def _read(
-        self, own: np.ndarray, places: slice | np.ndarray, order: Literal["C", "F"], space: np.ndarray | None = None
-    ) -> np.ndarray:
+    def _read(self, own: np.ndarray, places: slice | np.ndarray, space: np.ndarray | None = None) -> np.ndarray:
         """Some columns of the source."""
         if isinstance(places, slice):
             count = places.stop - places.start
-            if space is None:
-                out = np.empty((count, len(own)), dtype=self.dtype, order=order)
-            else:
-                out = space[: count * len(own)].reshape((count, len(own)), order="F")
-            direct = out if order == "F" and self.kept is None else None
-            for place, columns, values in self._run(own, places, 4, direct):
-                if direct is None or not np.may_share_memory(values, out):
-                    _copy(out[place, columns], values)
+            space = np.empty(count * len(own), dtype=self.dtype) if space is None else space[: count * len(own)]
+            out = space.reshape(count, len(own))
+            for place, columns, values in self._run(own, places, 4):
+                _copy(out[place, columns], values)
             return out
-        out = np.empty((len(places), len(own)), dtype=self.dtype, order=order)
+        out = np.empty((len(places), len(own)), dtype=self.dtype)
         sorting = None if np.all(places[1:] >= places[:-1]) else np.argsort(places, kind="stable")
         asked = places if sorting is None else places[sorting]
         there = asked if self.kept is None else self.kept.locate(asked)
@@ -216,9 +210,9 @@ class StoredTable(Table):
         return table, stub, values
 
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
-        """The features at these positions, in memory, column after column; in `space` if that is given."""
+        """The features at these positions, in memory; in `space` if that is given."""
         some = self.select(np.arange(self.d)[features])
-        values = some._part(None, None, "F", space)
+        values = some._part(None, None, space)
         return Table(some.names, values, some.offsets, some.categorical, dict(some.levels))
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
@@ -242,15 +236,13 @@ class StoredTable(Table):
         """Bytes for one piece where so many are there at a time, and what a single column of a chunk may take."""
         return scratch_of(self.memory) // pieces, scratch_of(self.memory)
 
-    def _run(
-        self, own: np.ndarray, rows: slice, pieces: int, out: np.ndarray | None = None
-    ) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    def _run(self, own: np.ndarray, rows: slice, pieces: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
         """Pieces of a run of rows, without the rows that are left out: their rows and columns in the answer, values."""
         if rows.stop == rows.start:
             return
         kept, first = self.kept, rows.start
         span = rows if kept is None else kept.span(rows)
-        for piece in self.source.pieces(own.tolist(), span, *self._sizes(pieces), out):
+        for piece in self.source.pieces(own.tolist(), span, *self._sizes(pieces)):
             place = piece.rows
             if kept is not None:
                 begin, end = span.start + place.start, span.start + place.stop

@@ -43,6 +43,8 @@ def truncated_test(
                 return EVERYWHERE
             slope = columns[:, place] / variance
             pieces = truncation(scores.estimate - slope * value, slope, int(feature))
+            if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:
+                return pieces  # nothing to mend
             return _with_room(_holding(pieces, value), value, float(np.sqrt(variance)))
 
         # With few scores a line is walked faster than a thread is told to.

@@ -82,17 +82,12 @@ class ArrowSource(Source):
         super().__init__(argument, names, kinds, np.concatenate([[0], np.cumsum(lengths)]), widths)
 
     def pieces(
-        self,
-        columns: Sequence[int],
-        rows: Rows,
-        scratch: int = SCRATCH,
-        most: int | None = None,
-        out: np.ndarray | None = None,
+        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
     ) -> Iterator[Piece]:
         session = self._session
         session.depth = getattr(session, "depth", 0) + 1
         try:
-            yield from super().pieces(columns, rows, scratch, most, out)
+            yield from super().pieces(columns, rows, scratch, most)
         finally:
             # Nothing stays open, and nothing that Arrow keeps for the next time stays either.
             session.depth -= 1
@@ -101,9 +96,6 @@ class ArrowSource(Source):
                 _release()
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        return self.fetch_into(None, chunk, columns, rows)
-
-    def fetch_into(self, out: np.ndarray | None, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         number, first, last = self._chunks[chunk]
         names = [self.names[i] for i in columns]
         part = self._parts[number]
@@ -116,7 +108,7 @@ class ArrowSource(Source):
             )
         with guarded(self.argument, self._parts[number].name, "a table"):
             table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
-            cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows, out)
+            cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
         self._parts[number].check()  # a file that is mapped was read only now
         self._session.spent = getattr(self._session, "spent", 0) + table.nbytes
         del table
@@ -256,13 +248,8 @@ def _word(kind: str) -> str:
 # Cells ---------------------------------------------------------------------------------------------------------------
 
 
-def arrow_columns(
-    table: Any, names: Sequence[str], kinds: Sequence[str], rows: Rows, out: np.ndarray | None = None
-) -> Columns:
-    """Rows of an Arrow table as they would be read by `read_columns`, with texts made codes inside Arrow.
-
-    They are put into `out` where that is given and of the right type.
-    """
+def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: Rows) -> Columns:
+    """Rows of an Arrow table as they would be read by `read_columns`, with texts made codes inside Arrow."""
     single = all(kind == "float32" for kind in kinds)
     scattered = None
     if isinstance(rows, slice):
@@ -272,11 +259,7 @@ def arrow_columns(
         scattered = rows
     count = len(table) if scattered is None else len(scattered)
     # Column by column, as they come and as most of what is done with them goes.
-    values = np.empty((0, 0), dtype=np.float32 if single else np.float64)
-    if out is None or out.dtype != values.dtype:
-        values = np.empty((count, len(names)), dtype=values.dtype, order="F")
-    else:
-        values = out
+    values = np.empty((count, len(names)), dtype=np.float32 if single else np.float64, order="F")
     levels: dict[int, tuple[str, ...]] = {}
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         column = table.column(name)

@@ -163,27 +163,16 @@ class Source(ABC):
         return self._join(columns, np.asarray(rows, dtype=np.int64))
 
     def pieces(
-        self,
-        columns: Sequence[int],
-        rows: Rows,
-        scratch: int = SCRATCH,
-        most: int | None = None,
-        out: np.ndarray | None = None,
+        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
     ) -> Iterator[Piece]:
         """All the cells asked for, chunk after chunk, each piece within `scratch` bytes.
 
-        A single column of a chunk may take up to `most` bytes, which is the same unless given. `out` is an array for
-        all of them; a format that can do so reads into it, and its pieces are parts of it.
+        A single column of a chunk may take up to `most` bytes, which is the same unless given.
         """
         for chunk, inside, place in self._touched(rows):
             length = int(self.edges[chunk + 1] - self.edges[chunk])
             for block in self._blocks(columns, length, scratch, scratch if most is None else most):
-                into = None if out is None else out[place, block]
-                yield Piece(place, block, self.fetch_into(into, chunk, columns[block], inside))
-
-    def fetch_into(self, out: np.ndarray | None, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        """`fetch`, where the values may be put into `out`."""
-        return self.fetch(chunk, columns, rows)
+                yield Piece(place, block, self.fetch(chunk, columns[block], inside))
 
     def _touched(self, rows: Rows) -> Iterator[tuple[int, Rows, slice]]:
         """The chunks that hold the rows, the rows inside each, and their place among all rows asked for."""
@@ -256,11 +245,8 @@ class _Picked(Source):
         self.overhead, self.by_column = whole.overhead, whole.by_column
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        return self.fetch_into(None, chunk, columns, rows)
-
-    def fetch_into(self, out: np.ndarray | None, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()
-        return replace(self._whole.fetch_into(out, chunk, there, rows), names=tuple(self.names[i] for i in columns))
+        return replace(self._whole.fetch(chunk, there, rows), names=tuple(self.names[i] for i in columns))
 
     def bounds(self) -> Bounds | None:
         bounds = self._whole.bounds()

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
 from kernsift.arrays import Array, batch_numbers, beside, dtype_of, namespace, on_host
+from kernsift.fused import host_hsic, host_mmd
 from kernsift.kernels import FeatureKernels, columns_of
 from kernsift.parcels import Parcel, pack
 from kernsift.scores import LEARNING
@@ -24,8 +25,9 @@ from kernsift.tables import InputError, Table
 _COLUMNS = 2**12
 # The share of the memory that blocks of a table on disk and the rows that are drawn may take.
 _SHARE = 0.6
-# Bytes of a block that is read and worked on at a time: enough to read at full speed.
-_BLOCK_BYTES = 2**27
+# Bytes of a block that is read and worked on at a time: enough to read at full speed; and columns without which a row
+# that is gathered would waste most of what comes from memory.
+_BLOCK_BYTES, _ROW = 2**27, 16
 # Fewer draws than this for each row are made in the time that it takes to send the rows; and 64 MB a message at most.
 _WORTH, _MESSAGE = 4, 2**23
 # The three ways to split four rows into two pairs.
@@ -74,10 +76,6 @@ class FeatureDraws:
         most = _COLUMNS if on_host(self.like) else 16 * _COLUMNS
         if not self.at_hand:
             most = min(most, columns_that_fit(self.samples, self.design_bytes))
-        elif isinstance(self.X.like, np.ndarray) and not self.X.values.flags.c_contiguous:
-            # Columns that were read from a file lie one after the other: rows are gathered from one at a time, which
-            # stays in the cache.
-            most = max(1, batch_numbers(self.like) // self.count)
         return _runs(self.X.offsets, most)
 
     @property
@@ -88,6 +86,15 @@ class FeatureDraws:
 
     def numbers(self, features: slice) -> int:
         return int(self.X.offsets[features.stop] - self.X.offsets[features.start])
+
+    @cached_property
+    def total(self) -> int:
+        """How many numbers all draws have."""
+        return self.count * int(self.X.offsets[-1])
+
+    def one_pass(self, columns: slice | np.ndarray, kernels: FeatureKernels) -> TypeGuard[slice]:
+        """Whether there may be a function that needs one pass over memory for all that a draw takes."""
+        return isinstance(columns, slice) and kernels.exponents is not None and self.at_hand
 
     def chosen(self, features: slice | np.ndarray) -> Selection:
         """The value columns of those features, and their kernels."""
@@ -115,11 +122,16 @@ class FeatureDraws:
     def emptied(self) -> Self:
         nothing: Any = None
         others: dict[str, Any] = {"Y": None} if hasattr(self, "Y") else {}
-        return replace(self, X=nothing, kernels=nothing, **others)
+        return self._with_total(replace(self, X=nothing, kernels=nothing, **others))
 
     def filled(self, tables: _Tables) -> Self:
         others: dict[str, Any] = {"Y": tables.tables[1]} if hasattr(self, "Y") else {}
-        return replace(self, X=tables.tables[0], kernels=tables.kernels, **others)
+        return self._with_total(replace(self, X=tables.tables[0], kernels=tables.kernels, **others))
+
+    def _with_total(self, other: Self) -> Self:
+        """How draws of some features are made depends on how many there are of all: not on the blocks they come in."""
+        other.__dict__["total"] = self.total
+        return other
 
 
 def _runs(offsets: np.ndarray, most: int) -> list[slice]:
@@ -152,7 +164,7 @@ def columns_that_fit(tables: Sequence[Table], design: int) -> int:
     most = room // (2 * each)
     if all(table.by_column for table in tables):
         # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
-        most = min(most, max(_BLOCK_BYTES // each, widest))
+        most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
     return max(1, most)
 
 
@@ -243,8 +255,13 @@ class MMDDraws(FeatureDraws):
 
     def of(self, features: slice | np.ndarray, draws: slice) -> Array:
         columns, kernels = self.chosen(features)
+        some = tuple(rows[draws] for rows in self.rows)
+        if self.one_pass(columns, kernels):
+            h = host_mmd(self.X.like, self.Y.like, some, columns, kernels.exponents, self.total)
+            if h is not None:
+                return h
         tables = (self.X, self.X, self.Y, self.Y)
-        points = [table.part(columns, rows[draws]) for table, rows in zip(tables, self.rows, strict=True)]
+        points = [table.part(columns, rows) for table, rows in zip(tables, some, strict=True)]
         return mmd_kernel(kernels, *points)
 
 
@@ -283,8 +300,13 @@ class HSICDraws(FeatureDraws):
 
     def of(self, features: slice | np.ndarray, draws: slice) -> Array:
         columns, kernels = self.chosen(features)
-        points = [self.X.part(columns, rows) for rows in self.rows[draws].T]
-        return _hsic_kernel(kernels, points, [weight[draws, :] for weight in self._weights])
+        rows, weights = self.rows[draws], [weight[draws, :] for weight in self._weights]
+        if self.one_pass(columns, kernels):
+            h = host_hsic(self.X.like, rows, weights, columns, kernels.exponents, self.total)
+            if h is not None:
+                return h
+        points = [self.X.part(columns, some) for some in rows.T]
+        return _hsic_kernel(kernels, points, weights)
 
     def emptied(self) -> Self:
         return self._with_weights(super().emptied())
