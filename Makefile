@@ -14,7 +14,8 @@ PY := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-oldest lint types docs dist bench power calibrate soak fuzz clean distclean
+.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench power calibrate soak fuzz clean \
+	distclean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -47,6 +48,19 @@ test-oldest:  ## the quick tests with the oldest versions of every dependency, i
 	@.venv-oldest/bin/python -m pip install -qq --no-deps --editable .
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n auto -q -m 'not slow'
 
+coverage: $(VENV)/.installed-test  ## all tests, and which lines and branches they reach; fails below 95% of lines
+	@rm -f .coverage .coverage.*
+	@SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q --cov --cov-report=
+	@$(PY) -m coverage report --show-missing --skip-covered
+	@$(PY) -m coverage json -q -o .coverage.json
+	@$(PY) benchmarks/coverage_share.py .coverage.json 95
+
+# mutmut changes pytest's insides, and knows those of some versions only: it has an environment of its own.
+mutate:  ## break the statistics in some 400 ways and see which the tests notice; MUTATE=--all for every way
+	@$(MAKE) -s VENV=.venv-mutate .venv-mutate/.installed-mutate
+	@.venv-mutate/bin/python -m pip install -qq 'pytest<9.1'
+	@.venv-mutate/bin/python benchmarks/mutate.py $(MUTATE)
+
 docs: $(VENV)/.installed-docs  ## build the documentation, run every example in it: docs/_build/html
 	@rm -rf docs/_build docs/gallery docs/api/generated
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m sphinx -b html -W --keep-going -q docs docs/_build/html
@@ -77,11 +91,11 @@ fuzz: $(VENV)/.installed-test  ## broken files by the hundred thousand for the f
 
 clean:  ## remove caches and build output
 	@rm -rf build dist docs/_build docs/gallery docs/api/generated
-	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage .coverage.*
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .coverage .coverage.* mutants
 	@find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## remove .venv too
-	@rm -rf $(VENV) .venv-oldest
+	@rm -rf $(VENV) .venv-oldest .venv-mutate
 
 # One stamp for each set of extras; it is older than pyproject.toml exactly when the installation may be out of date.
 $(VENV)/.installed-%: pyproject.toml $(PY)

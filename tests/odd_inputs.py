@@ -189,7 +189,11 @@ CONTAINERS = [
     Odd("int64 at its ends", column(np.where(np.arange(ROWS) % 2, 2**63 - 1, -(2**63))), with_z(False)),
     Odd("uint64 beyond int64", column(np.arange(ROWS, dtype=np.uint64) + np.uint64(2**63)), with_z(False)),
     Odd("Python ints beyond 64 bits", column([10**30 * i for i in range(ROWS)]), with_z(False)),
-    Odd("Python int beyond float64", column([10**400, *range(ROWS - 1)]), "^X: column 'z'.*beyond float64; rescale"),
+    Odd(
+        "Python int beyond float64",
+        column(pd.Series([10**400, *range(ROWS - 1)], dtype=object)),
+        "^X: column 'z'.*beyond float64; rescale",
+    ),
     Odd("truth values", column(np.arange(ROWS) % 2 == 0, np.arange(ROWS) < 1), with_z(True)),
     Odd("Decimal", twice(lambda v: [[Decimal(int(c)) for c in row] for row in v]), same),
     Odd("Fraction", twice(lambda v: [[Fraction(int(c), 1) for c in row] for row in v]), same),

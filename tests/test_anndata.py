@@ -22,7 +22,7 @@ class FakeAnnData:
 
 
 def real_anndata(X: Any, obs: Any, names: list[str]) -> Any:
-    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install anndata")
+    anndata = pytest.importorskip("anndata", reason="no anndata: it is tried from Python 3.12 on, and by make test-oldest")
     pandas = pytest.importorskip("pandas")
     obs.index = obs.index.astype(str)
     return anndata.AnnData(X=X, obs=obs, var=pandas.DataFrame(index=names))

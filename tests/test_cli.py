@@ -293,6 +293,8 @@ WRONG = {
     "group column": (["compare", "before.csv", "after.csv", "--group", "g=weigth"], "did you mean 'weight'?"),
     "option": (["compare", "before.csv", "after.csv", "--option", "r"], "needs NAME=VALUE"),
     "unknown option": (["compare", "before.csv", "after.csv", "--option", "r=2"], "r: is no option of"),
+    "estimator": (["relate", "patients.csv", "-t", "outcome", "--estimator", "linear"], "'linear' is not one of"),
+    "a file like no other": (["compare", "xyz.csv", "after.csv"], "xyz.csv: there is no such file."),
     "nowhere to write": (["compare", "before.csv", "after.csv", "--report", "no/where.html"], "cannot be written"),
     "category in screen": (["screen", "before.csv", "after.csv", "--columns", "city"], "hold categories"),
     "seed": (["compare", "before.csv", "after.csv", "--seed", "-1"], "--seed"),
@@ -352,6 +354,11 @@ def test_names_cannot_write_on_the_terminal(kernsift, folder: Path) -> None:
     [
         ("X: 1 of 2 rows; leave out with missing='drop'.", "a.csv: 1 of 2 rows; leave out with --missing drop."),
         ("k: at most 3; use k=None for all.", "--k: at most 3; use --k all for all."),
+        ("k: needs a number, or None, got -1.", "--k: needs a number, or all, got -1."),
+        (
+            'q: no option of estimator="block" with test="exact".',
+            "q: no option of --estimator block with --test exact.",
+        ),
         ("random_state: needs a number.", "--seed: needs a number."),
         ("Y: as in X, but 'X' is missing.", "b.csv: as in X, but 'X' is missing. (X is a.csv)"),
     ],
@@ -443,7 +450,12 @@ def test_help_has_examples_and_exit_codes(kernsift, command: str) -> None:
     assert all(f"--{name} " in out or f"--{name}\n" in out for name in listed)
 
 
+QUESTIONS = {"compare": set(MMD), "relate": set(HSIC), "screen": set(SCREEN)}
+
+
 def test_the_choices_are_those_of_the_library() -> None:
+    offered = {name: next(p for p in app.commands[name].params if p.name == "estimator") for name in QUESTIONS}
+    assert {name: set(option.type.choices) for name, option in offered.items()} == QUESTIONS
     assert set(options.ESTIMATORS) == set(MMD) | set(HSIC) | set(SCREEN)
     assert set(options.TESTS) == set(TESTS)
     assert set(options.CORRECTIONS) == {*CORRECTIONS, "none"}

@@ -71,11 +71,27 @@ def name_of(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-@pytest.mark.parametrize("name", kernsift.__all__)
-def test_every_public_name_has_an_example(name: str) -> None:
-    text = inspect.getdoc(getattr(kernsift, name)) or ""
-    assert re.search(r"^Examples\n-{8}$", text, re.MULTILINE), f"{name} has no section Examples"
-    assert doctest.DocTestParser().get_examples(text), f"the section Examples of {name} runs nothing"
+def reference() -> list[Any]:
+    """Everything that the API reference lists."""
+    found, module = [], ""
+    for line in (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8").splitlines():
+        if line.startswith(".. currentmodule:: "):
+            module = line.split()[-1]
+        elif re.fullmatch(r" {3}\w[\w.]*", line):
+            inside, _, name = f"{module}.{line.strip()}".rpartition(".")
+            found.append(getattr(importlib.import_module(inside), name))
+    return found
+
+
+def test_the_reference_has_every_public_name() -> None:
+    assert {getattr(kernsift, name) for name in kernsift.__all__} <= set(reference())
+
+
+@pytest.mark.parametrize("value", reference(), ids=name_of)
+def test_everything_in_the_reference_has_an_example(value: Any) -> None:
+    text = inspect.getdoc(value) or ""
+    assert re.search(r"^Examples\n-{8}$", text, re.MULTILINE), "there is no section Examples"
+    assert doctest.DocTestParser().get_examples(text), "the section Examples runs nothing"
 
 
 @pytest.mark.parametrize("value", public_objects(), ids=name_of)

@@ -230,7 +230,13 @@ def test_every_format_gives_the_same_answer(name: str, estimator: str, tmp_path:
 
 
 @pytest.mark.usefixtures("small_parts")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     estimator=st.sampled_from(sorted(ESTIMATORS)),
     chunks=st.tuples(st.integers(1, 400), st.integers(1, 400)),

@@ -18,7 +18,7 @@ TOOLS = {"mypy", "ruff"}
 def bounds(requirements: list[str]) -> dict[str, str]:
     """Package names and lower bounds; references to our own extras are left out."""
     others = (text for text in requirements if not text.startswith("kernsift"))
-    found = (re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\w.]+)", text) for text in others)
+    found = (re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\w.]+)(?:; .+)?", text) for text in others)
     return {match[1]: match[2] for match in found if match}
 
 

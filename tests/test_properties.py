@@ -196,6 +196,17 @@ def named(values: np.ndarray, order: np.ndarray) -> Any:
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])]).iloc[:, order]
 
 
+@pytest.mark.parametrize("estimator", HSIC)
+@examples(6)
+@given(pair=smooth_pairs(), seed=st.integers(0, 2**32))
+def test_the_order_of_features_in_relate(estimator: str, pair: tuple[np.ndarray, np.ndarray], seed: int) -> None:
+    X = pair[0]
+    y = X[:, 0] + X[:, 1] ** 2
+    order = np.random.default_rng(seed).permutation(X.shape[1])
+    ask = {"k": 2, "estimator": estimator, "random_state": 0}
+    agree(relate(named(X, np.arange(X.shape[1])), y, **ask), relate(named(X, order), y, **ask))
+
+
 @pytest.mark.parametrize("test", [test for test in TESTS if test != "multiscale"])  # which draws its own noise
 @pytest.mark.parametrize("estimator", MMD)
 @examples(6)
@@ -275,6 +286,52 @@ def test_a_seed_gives_the_same_bits(estimator: str, pair: tuple[np.ndarray, np.n
         return
     np.testing.assert_array_equal(one.scores, other.scores)
     np.testing.assert_array_equal(one.pvalues, other.pvalues)
+
+
+# How much is worked on at a time, in memory; tables on disk have a test of their own in test_out_of_core.py.
+PIECES = (
+    "kernsift.bandwidths._CHUNK",
+    "kernsift.grids._BLOCK",
+    "kernsift.inference.lines._BATCH",
+    "kernsift.inference.lines._LONG",
+    "kernsift.scores._BATCHES",
+    "kernsift.scores._KEPT",
+    "kernsift.statistics.alignment._NUMBERS",
+    "kernsift.statistics.block._SMALL",
+    "kernsift.statistics.draws._COLUMNS",
+    "kernsift.statistics.ustatistic.CHUNK",
+    "kernsift.tabulation._NUMBERS",
+)
+
+
+@pytest.mark.parametrize("test", ["exact", "polyhedral"])
+@pytest.mark.parametrize(
+    ("ask", "estimator"), [(compare, estimator) for estimator in MMD] + [(relate, estimator) for estimator in HSIC]
+)
+@examples(4)
+@given(
+    pair=smooth_pairs(),
+    sizes=st.lists(st.integers(1, 100), min_size=len(PIECES) + 1, max_size=len(PIECES) + 1),
+    jobs=st.integers(1, 3),
+)
+def test_the_size_of_pieces(
+    ask: Callable[..., Result],
+    estimator: str,
+    test: str,
+    pair: tuple[np.ndarray, np.ndarray],
+    sizes: list[int],
+    jobs: int,
+) -> None:
+    X, Y = pair
+    data = (X, Y) if ask is compare else (X, X[:, 0] + X[:, 1] ** 2)
+    given = {"k": 2, "estimator": estimator, "test": test, "random_state": 0}
+    whole = ask(*data, **given)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(PIECES, sizes, strict=False):
+            patch.setattr(name, size)
+        patch.setattr("kernsift.scores.batch_numbers", lambda like: sizes[-1])
+        pieces = ask(*data, n_jobs=jobs, **given)
+    agree(whole, pieces, 1e-9)
 
 
 # The tests ------------------------------------------------------------------------------------------------------------

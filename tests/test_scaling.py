@@ -48,6 +48,8 @@ def test_aic_finds_the_model_that_made_the_data():
     assert fit.model == tuple(laws)
     assert fit.at_zero == pytest.approx([-1.2] * 4, abs=1e-3)
     assert fit.at_minus_one[2] == pytest.approx(-1.2 - 1.0 - 0.5, abs=1e-2)
+    # The fitted curve passes through the law at every scale.
+    assert fit.curve == pytest.approx(np.array(list(laws.values())), abs=1e-3)
 
 
 def test_singular_taylor_matches_finite_differences():

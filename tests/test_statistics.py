@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations, permutations, product
 from typing import Any
 
@@ -17,7 +18,7 @@ from kernsift.scores import LEARNING, DrawCovariance, Scores, scores_from_draws
 from kernsift.statistics import block, incomplete, ustatistic
 from kernsift.statistics import draws as draws_module
 from kernsift.statistics.block import block_hsic, block_mmd
-from kernsift.statistics.draws import HSICDraws
+from kernsift.statistics.draws import FeatureDraws, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
 from kernsift.statistics.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
 from kernsift.statistics.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
@@ -194,6 +195,56 @@ def test_draws_are_the_kernel_at_every_tuple(rng: np.random.Generator) -> None:
     # Any piece of them, on its own.
     np.testing.assert_allclose(draws.of(slice(1, 3), slice(7, 20)), terms[7:20, 1:3], **CLOSE)
     np.testing.assert_allclose(draws.of(np.array([2, 0]), slice(7, 20)), terms[7:20, [2, 0]], **CLOSE)
+
+
+def four_kinds_of_draws(rng: np.random.Generator) -> dict[str, FeatureDraws]:
+    X, Y, y = mixed(12, rng), mixed(9, rng, shift=0.5), numeric(12, rng, 1)
+    kernels, response = fit_kernels(stack([X, Y]), rng=rng), fit_kernels(y, rng=rng)
+    tuples = np.array([rng.permutation(12)[:4] for _ in range(7 * X.d)])
+    both = np.concatenate([tuples[:, :2], tuples[:, 2:] % 9], axis=1)
+    own = both.reshape(7, X.d, 4)
+    return {
+        "mmd": MMDDraws(X, kernels, Y, tuple(both[:7].T)),
+        "own mmd": OwnMMDDraws(X, kernels, Y, tuple(own[..., a] for a in range(4))),
+        "hsic": HSICDraws(X, kernels, y, response, tuples[:7]),
+        "own hsic": OwnHSICDraws(X, kernels, y, response, tuples.reshape(7, X.d, 4)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["mmd", "own mmd", "hsic", "own hsic"])
+def test_draws_of_features_that_are_read_alone(kind: str, rng: np.random.Generator) -> None:
+    draws = four_kinds_of_draws(rng)[kind]
+    whole = draws.of(slice(0, 4), slice(0, 7))
+    for features in (np.array([2, 0]), np.array([1]), slice(1, 4)):
+        alone = draws.loaded(features)
+        chosen = np.arange(4)[features]
+        assert alone.X.d == len(chosen)
+        np.testing.assert_allclose(alone.of(slice(0, len(chosen)), slice(2, 7)), whole[2:, chosen], **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["mmd", "hsic"])
+def test_draws_that_are_made_elsewhere_are_the_same(kind: str, rng: np.random.Generator) -> None:
+    """A worker gets tables of some features, packed, and the rest of the draws without any."""
+    draws = four_kinds_of_draws(rng)[kind]
+    whole = draws.of(slice(0, 4), slice(0, 7))
+    rest = pickle.loads(pickle.dumps(draws.emptied()))
+    assert rest.X is None and rest.kernels is None and getattr(rest, "Y", None) is None
+    for least, count in ((1, 1), (2, 2), (50, 4)):
+        parcels = draws.parcels(least)
+        assert len(parcels) == count
+        np.testing.assert_array_equal(np.concatenate([parcel.features for parcel in parcels]), np.arange(4))
+        for parcel in parcels:
+            packed, values = parcel.pack()
+            there = rest.filled(packed.unpack(values))
+            size = len(parcel.features)
+            np.testing.assert_allclose(there.of(slice(0, size), slice(0, 7)), whole[:, parcel.features], **CLOSE)
+
+
+def test_sending_pays_for_many_draws_a_row(rng: np.random.Generator) -> None:
+    """Four draws of a feature take as long as to send a row; features with draws of their own are never sent."""
+    draws = four_kinds_of_draws(rng)
+    assert draws["hsic"].worth_sending(4 * 12) and not draws["hsic"].worth_sending(4 * 12 - 1)
+    assert not draws["own mmd"].worth_sending(10**9) and not draws["own hsic"].worth_sending(10**9)
 
 
 @pytest.mark.parametrize("design", ["shared", "independent"])
@@ -628,12 +679,15 @@ def test_memory_of_many_draws(rng: np.random.Generator) -> None:
     X, Y, y = numeric(300, rng, 700), numeric(300, rng, 700), numeric(300, rng, 1)
     kernels, response = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
     count = 4 * LEARNING
+
+    def estimates() -> Iterator[Scores]:
+        yield incomplete_mmd(X, Y, kernels, r=count / 300, rng=rng)
+        yield incomplete_hsic(X, y, kernels, response, r=count / 300, rng=rng)
+
+    list(estimates())  # what is compiled on first use takes memory of its own
     tracemalloc.start()
     try:
-        for scores in (
-            incomplete_mmd(X, Y, kernels, r=count / 300, rng=rng),
-            incomplete_hsic(X, y, kernels, response, r=count / 300, rng=rng),
-        ):
+        for scores in estimates():
             assert scores.draws == count
             assert scores.cov.columns(np.arange(20)).shape == (700, 20)
         peak = tracemalloc.get_traced_memory()[1]

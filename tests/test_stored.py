@@ -29,7 +29,13 @@ from kernsift.sources.budget import machine_memory, parse_memory
 from kernsift.stored import Kept, StoredTable, as_stored_pair, as_stored_xy, is_stored
 from kernsift.tables import Table, as_pair, as_xy
 
-slowly = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slowly = settings(
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 def parquet_file(table: pa.Table, folder: Any, name: str = "t", **options: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import kernsift
 from kernsift import Result
-from kernsift.show.wording import clean, fooled, legend, p_text, table, verdict
+from kernsift.show.wording import clean, fooled, legend, p_text, table, verdict, words
 
 RNG = np.random.default_rng(0)
 BASE = kernsift.compare(RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)), k=3, random_state=0)
@@ -85,6 +85,23 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
     assert "selective p" in lines[0]
     assert "naive p" in lines[0]
     assert max(map(len, legend(found, width).splitlines())) <= width
+
+
+def test_naive_p_values_are_not_shown_twice() -> None:
+    X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
+    found = kernsift.compare(X, Y, k=2, test="naive", random_state=0)
+    assert table(found).splitlines()[0].split()[-3:] == ["p", "BH", "p"]
+    assert "naive p" not in table(found)
+    assert "selective" not in legend(found)
+
+
+def test_notes_are_a_list_below_the_verdict() -> None:
+    X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
+    found = dataclasses.replace(kernsift.compare(X, Y, random_state=0), notes=("one", "two " * 40))
+    said, noted = words(found, 60).split("\n\n")
+    assert " ".join(said.split()) == verdict(found)
+    assert [line[:2] for line in noted.splitlines()] == ["- ", "- ", "  ", "  "]
+    assert "\n" not in words(dataclasses.replace(found, notes=()), 1000)
 
 
 def test_an_empty_table_has_a_head() -> None:

@@ -18,11 +18,11 @@ import os
 import pickle
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -83,6 +83,15 @@ class Crew:
             if time.monotonic() > patience:
                 raise self._without_workers()
             time.sleep(0.2)
+
+    @cached_property
+    def beside(self) -> int:
+        """How many items are worked on at the same time on one machine, the one with the most."""
+        self.threads()
+        found: Counter[str] = Counter()
+        for address, count in self._wait(self._client.scheduler.ncores()).items():
+            found[self._distributed.comm.get_address_host(address)] += count
+        return max(found.values(), default=1)
 
     def spread(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`work` of each item, in order; as many are on their way as keep all workers busy."""
@@ -292,6 +301,12 @@ def _at_work() -> Iterator[None]:
     _keep_freed_memory()
     with threads.using(1):
         yield
+
+
+def shared_memory(asked: int) -> int:
+    """Bytes for each piece of work, where all of them on one machine together may use as many as asked for."""
+    workers = crew()
+    return asked if workers is None else max(asked // workers.beside, min(asked, _LEAST_MEMORY))
 
 
 def memory_here(asked: int) -> int:

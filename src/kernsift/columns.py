@@ -164,6 +164,8 @@ def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
         data = arrow.chunked_array([data])
     if arrow is not None and isinstance(data, arrow.RecordBatch):
         data = arrow.Table.from_batches([data])
+    if isinstance(data, type):  # a class of frames, which some releases of narwhals take for a frame
+        return None
     try:
         native = nw.from_native(data, allow_series=True, pass_through=True)
     except nw.exceptions.DuplicateError as error:
@@ -325,7 +327,11 @@ def _series_column(series: nw.Series[Any], name: str, argument: str) -> _Column:
         # Through a list, because pyarrow's dictionary arrays lose their nulls on the way to NumPy.
         values = _objects(series.to_list())
         return _categories(values, _missing(values))
-    return _array_column(np.asarray(series.to_numpy()), name, argument)
+    try:
+        values = np.asarray(series.to_numpy())
+    except ArithmeticError:  # pandas 2 cannot ask a signalling NaN of decimals whether it is missing
+        values = _objects(series.to_list())
+    return _array_column(values, name, argument)
 
 
 def _array_column(values: np.ndarray, name: str, argument: str) -> _Column:

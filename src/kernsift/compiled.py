@@ -12,7 +12,9 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 
@@ -43,6 +45,30 @@ def _reread(context: Any, builder: Any, signature: Any, given: Any) -> Any:
 
 
 _number_of: Any = intrinsic(_number)
+
+# Rows up to this many columns are asked for some draws before their turn; of longer ones the processor fetches the rest
+# by itself. A cache line has at least so many numbers.
+_NARROW, _AHEAD, _LINE = 64, 4, 8
+
+
+def _asking(context: Any, array: Any, row: Any, column: Any) -> Any:
+    """Ask for the cache line with this number, without waiting for it."""
+    return types.void(array, types.intp, types.intp), _ask
+
+
+def _ask(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    tools: Any = cgutils  # without types
+    kind = signature.args[0]
+    values = context.make_array(kind)(context, builder, given[0])
+    place = tools.get_item_pointer(context, builder, kind, values, list(given[1:]), wraparound=False)
+    number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+    shape = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    fetch = tools.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
+    builder.call(fetch, [builder.bitcast(place, byte), number(0), number(3), number(1)])
+    return context.get_dummy_value()
+
+
+_ask_for: Any = intrinsic(_asking)
 
 
 def exponential(t: Any) -> Any:
@@ -98,6 +124,13 @@ def mmd(X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, start: int, exponents: A
         x, x2 = X[a[draw]][start:stop], X[b[draw]][start:stop]
         y, y2 = Y[u[draw]][start:stop], Y[v[draw]][start:stop]
         h = out[draw]
+        if len(exponents) <= _NARROW:
+            soon = min(draw + _AHEAD, len(out) - 1)
+            for j in range(start, stop, _LINE):
+                _ask_for(X, a[soon], j)
+                _ask_for(X, b[soon], j)
+                _ask_for(Y, u[soon], j)
+                _ask_for(Y, v[soon], j)
         for j in range(len(exponents)):
             c = exponents[j]
             p, q, r, s = x[j] - x2[j], x[j] - y2[j], y[j] - y2[j], x2[j] - y[j]
@@ -112,6 +145,11 @@ def hsic(X: Any, rows: Any, second: Any, third: Any, start: int, exponents: Any,
         a, b = X[rows[draw, 0]][start:stop], X[rows[draw, 1]][start:stop]
         u, v = X[rows[draw, 2]][start:stop], X[rows[draw, 3]][start:stop]
         h = out[draw]
+        if len(exponents) <= _NARROW:
+            soon = min(draw + _AHEAD, len(out) - 1)
+            for j in range(start, stop, _LINE):
+                for i in range(4):
+                    _ask_for(X, rows[soon, i], j)
         for j in range(len(exponents)):
             c = exponents[j]
             ab, uv, au, bv, av, bu = a[j] - b[j], u[j] - v[j], a[j] - u[j], b[j] - v[j], a[j] - v[j], b[j] - u[j]

@@ -113,7 +113,16 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    """(1 + <x, y> / s^2)^degree, saturating far beyond any sensible value so that its squares stay finite."""
+    """(1 + <x, y> / s^2)^degree, saturating far beyond any sensible value so that its squares stay finite.
+
+    Examples
+    --------
+    >>> from kernsift import compare
+    >>> means_and_spreads = Polynomial(degree=2)
+    >>> result = compare([[1.0], [2.0], [4.0]], [[1.0], [3.0], [9.0]], kernel=means_and_spreads)
+    >>> bool(0 < result.pvalues[0] <= 1)
+    True
+    """
 
     degree: int = 3
     kind: ClassVar[Literal["product"]] = "product"
@@ -217,6 +226,16 @@ class FeatureKernels:
         values: in the same library, on the same device.
     centre : (p,) what is subtracted from each column before products are taken; None for nothing.
     bandwidth : (d,) the bandwidths, NaN for features whose kernel has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.tables import as_table
+    >>> kernels = fit_kernels(as_table([[0.0], [1.0], [3.0]]), "laplace", rng=np.random.default_rng(0))
+    >>> kernels.bandwidth
+    array([2.])
+    >>> kernels.matched(np.array([0.0]), np.array([2.0])).round(3)
+    array([0.368])
     """
 
     kernel: Kernel

@@ -17,6 +17,8 @@ def adjust(pvalues: np.ndarray, correction: str | None) -> np.ndarray:
     Hochberg 1995), "by" under any dependence (Benjamini and Yekutieli 2001), "holm" the chance of a single false
     rejection (Holm 1979).
 
+    Examples
+    --------
     >>> import numpy as np
     >>> adjust(np.array([0.01, 0.04, 0.03]), "bh")
     array([0.03, 0.04, 0.04])

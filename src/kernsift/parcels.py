@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernsift.cluster import crew, memory_here, spread
+from kernsift.cluster import crew, memory_here, shared_memory, spread
 from kernsift.columns import InputError
 from kernsift.stored import StoredTable
 from kernsift.tables import Table, stack
@@ -82,6 +82,7 @@ def _in_memory(table: Table, features: np.ndarray, rows: Rows | None) -> tuple[P
 
 def _stored(table: Table, rows: Rows | None) -> tuple[Parcel, list[Any]]:
     assert isinstance(table, StoredTable)
+    table = table.changed(memory=shared_memory(table.memory))
     if isinstance(rows, slice):
         table, rows = table.between(rows), None
     if not table.source.travels:

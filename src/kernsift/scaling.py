@@ -38,6 +38,15 @@ class ScalingFit:
     at_zero, at_minus_one : the fitted psi at gamma^2 = 0 and at -1.
     model : name of the model behind each region's fit.
     curve : fitted psi at `gamma2`, (regions, s), for plots.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import norm
+    >>> gamma2 = np.array([0.5, 1.0, 2.0])
+    >>> hits = 10_000 * norm.sf(1.0 / np.sqrt(gamma2))  # of a half-plane at distance 1
+    >>> fit_scaling_law(hits[None, :], 10_000, gamma2).at_zero.round(2)
+    array([1.])
     """
 
     gamma2: np.ndarray
@@ -66,6 +75,15 @@ def fit_scaling_law(hits: np.ndarray, replicates: int, gamma2: np.ndarray, model
     `model` is "linear" (psi = b0 + b1 gamma^2, the paper's choice), "constant" (flat boundary), "quadratic",
     "singular" (b0 + b1 gamma^2 / (1 + b2 (gamma - 1)), for regions with corners), or "aic": the best of them for each
     region by Akaike's criterion (Shimodaira 2008, section 5).
+
+    Examples
+    --------
+    Half the draws hit a half-plane whose edge runs through the point, at every scale: its signed distance is 0.
+
+    >>> import numpy as np
+    >>> fit = fit_scaling_law(np.array([[5000, 5000, 5000]]), 10_000, np.array([0.5, 1.0, 2.0]))
+    >>> abs(fit.at_zero.round(6)).tolist()
+    [0.0]
     """
     hits = np.asarray(hits, float)
     candidates = [_fit(name, hits, replicates, gamma2) for name in (MODELS[:-1] if model == "aic" else (model,))]

@@ -56,7 +56,18 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class DenseCovariance:
-    """A covariance matrix somebody already has."""
+    """A covariance matrix somebody already has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> covariance = DenseCovariance(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    >>> covariance.diagonal()
+    array([2., 3.])
+    >>> covariance.columns(np.array([0]))
+    array([[2.],
+           [1.]])
+    """
 
     matrix: np.ndarray
 
@@ -72,7 +83,15 @@ class DenseCovariance:
 
 @dataclass(frozen=True)
 class DiagonalCovariance:
-    """Scores that do not vary together."""
+    """Scores that do not vary together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> DiagonalCovariance(np.array([2.0, 3.0])).columns(np.array([1]))
+    array([[0.],
+           [3.]])
+    """
 
     variances: np.ndarray
 
@@ -90,7 +109,15 @@ class DiagonalCovariance:
 
 @dataclass(frozen=True)
 class FactorCovariance:
-    """Covariance `factor.T @ factor` with a factor of shape (m, d): the draws themselves, centred and scaled."""
+    """Covariance `factor.T @ factor` with a factor of shape (m, d): the draws themselves, centred and scaled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> factor = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, 2.0]])
+    >>> FactorCovariance(factor).diagonal()
+    array([2., 6.])
+    """
 
     factor: np.ndarray
 
@@ -110,7 +137,17 @@ class FactorCovariance:
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """Covariance of a weighted sum of independent score vectors."""
+    """Covariance of a weighted sum of independent score vectors.
+
+    Examples
+    --------
+    The mean of two independent score vectors has half the variance of one.
+
+    >>> import numpy as np
+    >>> one = DiagonalCovariance(np.array([2.0, 3.0]))
+    >>> WeightedSum((0.5, 0.5), (one, one)).diagonal()
+    array([1. , 1.5])
+    """
 
     weights: tuple[float, ...]
     parts: tuple[Covariance, ...]
@@ -135,6 +172,15 @@ class EffectSizes:
     spread : standard deviations of the scores around their means when these are as large as observed; None where only
         the null variance is known, and then there are no confidence intervals.
     at : effect sizes that belong to given mean scores, one per feature, from 0 upwards; increasing in each.
+
+    Examples
+    --------
+    Correlations in tenths as scores, without intervals:
+
+    >>> import numpy as np
+    >>> sizes = EffectSizes(np.array([0.5]), None, lambda means: np.minimum(means / 10, 1.0))
+    >>> sizes.at(np.array([3.0]))
+    array([0.3])
     """
 
     point: np.ndarray

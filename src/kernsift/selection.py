@@ -28,7 +28,15 @@ class Lines(NamedTuple):
 
 
 class SelectionRule(Protocol):
-    """What the tests ask of a way to select features."""
+    """What the tests ask of a way to select features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rule: SelectionRule = TopK(1)
+    >>> rule.select(np.array([0.5, 2.0]))
+    array([1])
+    """
 
     def select(self, estimate: np.ndarray) -> np.ndarray:
         """Indices of the kept features, best first."""
@@ -53,7 +61,14 @@ def by_score(estimate: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Everything:
-    """Keep all features: nothing was chosen, nothing needs correcting."""
+    """Keep all features: nothing was chosen, nothing needs correcting.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Everything().select(np.array([0.5, 2.0, 1.0]))
+    array([1, 2, 0])
+    """
 
     def select(self, estimate: np.ndarray) -> np.ndarray:
         return by_score(estimate)

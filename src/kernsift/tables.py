@@ -49,6 +49,13 @@ class Table:
     offsets : (d+1,); feature j owns the columns `offsets[j]:offsets[j+1]`.
     categorical : (d,) bool; a categorical feature has exactly one column.
     levels : the level names of each categorical feature, in the order of its codes.
+
+    Examples
+    --------
+    >>> from kernsift.tables import as_table
+    >>> table = as_table([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], groups={"both": [0, 1]})
+    >>> table.names, table.offsets.tolist()
+    (('both', 'x2'), [0, 2, 3])
     """
 
     names: tuple[str, ...]

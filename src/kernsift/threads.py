@@ -96,6 +96,11 @@ def using(n_jobs: int | None) -> Iterator[None]:
         _jobs.reset(token)
 
 
+def at_a_time() -> int:
+    """How many items `ahead` has in hand: one that is worked with, and the next."""
+    return min(2, _jobs.get())
+
+
 def ahead(function: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
     """`function` of each item, in order, the next one on a thread of its own while the caller works with one.
 

@@ -111,6 +111,8 @@ def confidence_intervals(
     interval leaves out 0 exactly when the one-sided test rejects; far from 0 it is divided evenly. Any such division
     that shifts steadily gives intervals with the exact level (Puza and O'Neill 2006).
 
+    Examples
+    --------
     >>> far = confidence_intervals(np.array([10.0]), [EVERYWHERE], np.array([1.0]))
     >>> near = confidence_intervals(np.array([1.0]), [EVERYWHERE], np.array([1.0]))
     >>> far.round(2).tolist(), near.round(2).tolist()

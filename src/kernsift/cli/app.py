@@ -20,9 +20,11 @@ import click
 
 from kernsift.cli.interrupts import end_soon_when_interrupted, told
 from kernsift.cli.options import (
+    ESTIMATORS,
     Question,
     cluster_options,
     common,
+    estimator_option,
     group_option,
     number_or_word,
     option_values,
@@ -78,6 +80,7 @@ def app() -> None:
 @click.argument("second", type=click.Path())
 @group_option
 @cluster_options
+@estimator_option(ESTIMATORS)
 @common
 def compare(first: str, second: str, **given: Any) -> None:
     """Which columns are distributed differently in FIRST and SECOND?
@@ -125,6 +128,7 @@ def compare(first: str, second: str, **given: Any) -> None:
 )
 @group_option
 @cluster_options
+@estimator_option([name for name in ESTIMATORS if name != "linear"])
 @common
 def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> None:
     """Which columns of FILE does the column --target depend on?
@@ -157,6 +161,7 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
 @app.command(cls=Question, short_help="Which of several data sets deviate from a reference.", epilog=_EXIT_CODES)
 @click.argument("reference", type=click.Path())
 @click.argument("candidates", type=click.Path(), nargs=-1, required=True)
+@estimator_option(ESTIMATORS)
 @common
 def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
     """Which of the CANDIDATES, whole data sets, deviate from REFERENCE?
@@ -383,9 +388,8 @@ def _terminal(result: Result, given: Mapping[str, Any]) -> str:
         return table(result, width)
     seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
-    return "\n".join(
-        filter(None, [table(result, width), legend(result, width), "\n" + words(result, width), seed, report])
-    )
+    parts = [table(result, width), legend(result, width), words(result, width), "\n".join(filter(None, [seed, report]))]
+    return "\n\n".join(filter(None, parts))
 
 
 def _width() -> int:
@@ -403,7 +407,9 @@ def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
     first = named.get(first, f"--{first}" if first in options else first)
     rest = rest.removeprefix(f"{first} ")  # a file that the library names, too
     rest = re.sub(r"\bk=None\b", "--k all", rest)
-    rest = re.sub(r"\b(missing|response|estimator|test|bandwidth|k)='?([\w.]+)'?", r"--\1 \2", rest)
+    if first == "--k":
+        rest = rest.replace("or None", "or all")
+    rest = re.sub(r"\b(missing|response|estimator|test|bandwidth|k)=(['\"]?)([\w.]+)\2", r"--\1 \3", rest)
     meant = [f"{name} is {file}" for name, file in arguments.items() if re.search(rf"(?<!['\w]){name}(?!['\w])", rest)]
     return first + colon + rest + (f" ({', '.join(meant)})" if meant else "")
 

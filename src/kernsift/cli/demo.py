@@ -28,7 +28,7 @@ class Demo:
     def text(self, width: int) -> str:
         """What was done, the table, and what is to be seen in it."""
         before, after = (_wrapped(part, width) for part in (self._setting(), self._seen()))
-        return "\n".join([before, "", table(self.result, width), legend(self.result, width), "", after])
+        return "\n".join([before, "", table(self.result, width), "", legend(self.result, min(width, 100)), "", after])
 
     def _setting(self) -> str:
         return (
@@ -77,4 +77,4 @@ def _named(result: Result, names: list[str]) -> Result:
 
 
 def _wrapped(text: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(text, min(width, 88)))
+    return "\n".join(textwrap.wrap(text, min(width, 100)))

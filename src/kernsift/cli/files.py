@@ -163,7 +163,8 @@ def _beside(path: str) -> str:
 
     folder = Path(path).parent
     try:
-        near = get_close_matches(Path(path).name, [file.name for file in folder.iterdir()], n=1)
+        # Endings are alike anyway, so names must be more so than words.
+        near = get_close_matches(Path(path).name, [file.name for file in folder.iterdir()], n=1, cutoff=0.75)
     except OSError:
         return "."
     return f"; did you mean {folder / near[0]}?" if near else "."

@@ -126,6 +126,19 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def estimator_option(names: Sequence[str]) -> Callable[..., Any]:
+    """--estimator, with those that answer the question."""
+    papers = ", ".join(name for name in names if name not in ("complete", "cross"))
+    return click.option(
+        "--estimator",
+        type=click.Choice(names),
+        default="complete",
+        show_default=True,
+        help="The score. complete: from all pairs of rows, the strongest. cross: one part of the rows finds the "
+        f"difference, another measures it. {papers}: the paper's, from some of the pairs.",
+    )
+
+
 _OPTIONS: list[Callable[..., Any]] = [
     click.option(
         "--columns",
@@ -154,14 +167,6 @@ _OPTIONS: list[Callable[..., Any]] = [
         show_default=True,
         help="For testing several at once. bh: of what stands, at most a share alpha is false on average. by: the same "
         "under any dependence. holm: with probability 1 - alpha nothing that stands is false.",
-    ),
-    click.option(
-        "--estimator",
-        type=click.Choice(ESTIMATORS),
-        default="complete",
-        show_default=True,
-        help="The score. complete: from all pairs of rows, the strongest. cross: one part of the rows finds the "
-        "difference, another measures it. incomplete, block, linear: the paper's, from some of the pairs.",
     ),
     click.option(
         "--test",

@@ -51,6 +51,18 @@ def multiscale(
     model : the scaling law: "linear", "constant", "quadratic", "singular", or "aic" for the best of them.
     resampling : "normal" draws scores from N(T, gamma^2 cov); "rows" resamples n' rows and computes the scores anew,
         the paper's slow alternative.
+
+    Examples
+    --------
+    The better of two independent scores, 2 and 1, from which the boundary of the selection is 1 / sqrt(2) away: about
+    the tail beyond 2 over that beyond 2 - 1 / sqrt(2), which is 0.232.
+
+    >>> import numpy as np
+    >>> from kernsift.scores import DiagonalCovariance, Scores
+    >>> from kernsift.selection import TopK
+    >>> scores = Scores(("a", "b"), np.array([2.0, 1.0]), DiagonalCovariance(np.ones(2)))
+    >>> multiscale(scores, TopK(1), np.array([0]), rng=np.random.default_rng(0)).pvalues.round(2)
+    array([0.23])
     """
     gamma2 = np.asarray(scales, float)
     count = _count_rows if resampling == "rows" else _count_normal

@@ -10,5 +10,17 @@ from kernsift.selection import SelectionRule
 
 
 def naive(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
-    """The plain normal tail. Shown beside the selective p-values so that the difference can be seen."""
+    """The plain normal tail. Shown beside the selective p-values so that the difference can be seen.
+
+    Examples
+    --------
+    The tail beyond 2, as if the other score did not exist.
+
+    >>> import numpy as np
+    >>> from kernsift.scores import DiagonalCovariance, Scores
+    >>> from kernsift.selection import TopK
+    >>> scores = Scores(("a", "b"), np.array([2.0, 1.0]), DiagonalCovariance(np.ones(2)))
+    >>> naive(scores, TopK(1), np.array([0]), rng=np.random.default_rng(0)).pvalues.round(4)
+    array([0.0228])
+    """
     return Outcome(log_tail(scores, selected))

@@ -20,6 +20,12 @@ class Outcome:
     log_pvalues : natural logarithms of the p-values, finite for statistics of any size.
     truncation : for each feature the union of intervals its score was conditioned on; None where a test has none.
     fit : the fitted scaling law of the multiscale test; None elsewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Outcome(np.log([0.01, 0.5])).pvalues
+    array([0.01, 0.5 ])
     """
 
     log_pvalues: np.ndarray

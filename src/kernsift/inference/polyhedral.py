@@ -17,7 +17,21 @@ from kernsift.selection import Lines, SelectionRule
 
 
 def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
-    """Selective p-values given the whole selected set."""
+    """Selective p-values given the whole selected set.
+
+    Examples
+    --------
+    Given that both were selected, the lower of two scores lies above the third.
+
+    >>> import numpy as np
+    >>> from scipy.stats import norm
+    >>> from kernsift.scores import DiagonalCovariance, Scores
+    >>> from kernsift.selection import TopK
+    >>> scores = Scores(("a", "b", "c"), np.array([3.0, 2.0, 1.0]), DiagonalCovariance(np.ones(3)))
+    >>> pvalues = polyhedral(scores, TopK(2), np.array([0, 1]), rng=np.random.default_rng(0)).pvalues
+    >>> bool(np.allclose(pvalues, norm.sf([3, 2]) / norm.sf(1)))
+    True
+    """
 
     def truncation(intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         above, below = rule.sides(intercept, slope, selected)

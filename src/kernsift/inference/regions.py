@@ -25,6 +25,16 @@ class RegionTest:
     ----------
     pvalue : the selective p-value; `log_pvalue` is its logarithm.
     hypothesis, selection : fitted scaling laws of the two regions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift import selective_bootstrap
+    >>> found = selective_bootstrap(
+    ...     np.array([2.0, 0.0]), np.eye(2), lambda y: y[:, 0] <= 0, lambda y: y[:, 0] >= 1, random_state=0
+    ... )
+    >>> found.selection.model
+    ('linear',)
     """
 
     pvalue: float

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import platform
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -38,14 +39,11 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         from markupsafe import Markup
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("The report needs Jinja2: pip install 'kernsift[report]'.") from error
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
     style, script = _asset("report.css"), _asset("report.js")
     rows = _rows(result)
     for row in rows:
         row["ruler"], row["picture"] = Markup(row["ruler"]), Markup(row["picture"])
-    return environment.get_template("report.html.j2").render(
+    return _template(jinja2).render(
         title=title or _TITLES.get(result.question, "Result"),
         policy=_policy(script, style),
         style=Markup(style),
@@ -66,6 +64,16 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
     )
 
 
+@cache
+def _template(jinja2: Any) -> Any:
+    """Compiling it takes longer than filling it in."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("report.html.j2")
+
+
+@cache
 def _asset(name: str) -> str:
     return (files("kernsift.show") / "templates" / name).read_text(encoding="utf-8")
 
@@ -160,6 +168,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
+@cache
 def _versions() -> list[tuple[str, str]]:
     found = [("Python", platform.python_version())]
     for package in ("kernsift", "numpy", "scipy", "scikit-learn", "narwhals"):

@@ -73,9 +73,13 @@ def p_text(value: float) -> str:
 
 
 def words(result: Result, width: int = 100) -> str:
-    """The verdict and the notes, each from the start of a line."""
-    said = [verdict(result), *result.notes]
-    return "\n".join(line for text in said for line in textwrap.wrap(clean(text), width))
+    """The verdict, and below it the notes as a list."""
+    said = textwrap.wrap(clean(verdict(result)), width)
+    if result.notes:
+        said.append("")
+    for note in result.notes:
+        said += textwrap.wrap(clean(note), width, initial_indent="- ", subsequent_indent="  ")
+    return "\n".join(said)
 
 
 def table(result: Result, width: int = 100) -> str:
@@ -106,7 +110,8 @@ def _columns(result: Result) -> list[tuple[str, list[str]]]:
         columns.append(("score", [f"{value:.4g}" for value in result.scores[result.selected]]))
     own = "p" if result.settings.get("test") == "naive" else "selective p"
     columns.append((own, [p_text(value) for value in result.pvalues]))
-    columns.append(("naive p", [p_text(value) for value in result.naive_pvalues]))
+    if own != "p":
+        columns.append(("naive p", [p_text(value) for value in result.naive_pvalues]))
     if result.correction:
         columns.append((f"{result.correction.upper()} p", [p_text(value) for value in result.adjusted_pvalues]))
     return columns
@@ -146,5 +151,8 @@ def legend(result: Result, width: int = 100) -> str:
     parts = ["* stands at this level after the correction" if result.correction else "* stands at this level"]
     if result.effects is not None:
         parts.append("effect: 0 none, 1 complete")
-    parts.append("selective p: valid although the same data made the selection; naive p: forgets it")
+    if result.settings.get("test") == "naive":
+        parts.append("p: as if nothing had been selected")
+    else:
+        parts.append("selective p: valid although the same data made the selection; naive p: forgets it")
     return "\n".join(textwrap.wrap("; ".join(parts) + ".", width))

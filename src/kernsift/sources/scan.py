@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.cluster import crew, memory_here, spread
+from kernsift.cluster import crew, memory_here, shared_memory, spread
 from kernsift.columns import Columns, InputError, refuse_cells
 from kernsift.progress import tell
 from kernsift.sources.budget import scratch_of
@@ -107,7 +107,7 @@ def _look_from_afar(found: Scan, columns: np.ndarray, memory: int, within: np.nd
     edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, runs + 1).astype(int)])
     spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
     sent = [_Run(source, columns, span, None if within is None else within[span]) for span in spans]
-    for span, part in zip(spans, spread(_Looking(memory), sent), strict=True):
+    for span, part in zip(spans, spread(_Looking(shared_memory(memory)), sent), strict=True):
         some = part.high >= part.low
         texts.check(part.levels, columns, some)
         for i, levels in part.levels.items():

@@ -43,6 +43,17 @@ def block_mmd(
     """MMD^2 of every feature within blocks of `block_size` rows of the shorter sample; its square root by default.
 
     Where the samples differ in length the longer one is cut into as many blocks, of more rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
+    >>> scores = block_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
     """
     least = min(X.n, Y.n)
     require_rows(X, 4, "X", " for two blocks")
@@ -71,7 +82,20 @@ def block_hsic(
     block_size: int | None = None,
     rng: np.random.Generator,
 ) -> Scores:
-    """HSIC of every feature with the response within blocks of `block_size` rows, 5 by default."""
+    """HSIC of every feature with the response within blocks of `block_size` rows, 5 by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X = as_table(rng.normal(size=(300, 3)))
+    >>> y = as_table(np.abs(X.values[:, [1]]))
+    >>> scores = block_hsic(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
     require_rows(X, 8, "X", " for two blocks")
     size = min(_HSIC_BLOCK, X.n // 2) if block_size is None else _checked_size(block_size, 4, X.n)
 

@@ -53,7 +53,19 @@ _LEAST_SPREAD = 0.5
 def complete_mmd(
     X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
 ) -> Scores:
-    """Normal scores of the MMD between the samples, from all rows."""
+    """Normal scores of the MMD between the samples, from all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
+    >>> scores = complete_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
     table = stack([X, Y])
     return _complete(table, label_response(X.n, Y.n, table.like), kernels, adaptive, rng)
 
@@ -67,7 +79,20 @@ def complete_hsic(
     adaptive: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
-    """Normal scores of the HSIC with the response, from all rows."""
+    """Normal scores of the HSIC with the response, from all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X = as_table(rng.normal(size=(300, 3)))
+    >>> y = as_table(np.abs(X.values[:, [1]]))
+    >>> scores = complete_hsic(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
     return _complete(X, table_response(y, response_kernels, rng), kernels, adaptive, rng)
 
 

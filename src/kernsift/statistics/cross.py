@@ -37,7 +37,19 @@ Size = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def cross_mmd(
     X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
 ) -> Scores:
-    """Scores of the difference between the samples along a witness learned on other rows."""
+    """Scores of the difference between the samples along a witness learned on other rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
+    >>> scores = cross_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
     require_rows(X, 4, "X", " for the cross estimator")
     require_rows(Y, 4, "Y", " for the cross estimator")
     table = stack([X, Y])
@@ -130,7 +142,20 @@ def cross_hsic(
     adaptive: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
-    """Scores of the dependence on the response along a cross-covariance learned on other rows."""
+    """Scores of the dependence on the response along a cross-covariance learned on other rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X = as_table(rng.normal(size=(300, 3)))
+    >>> y = as_table(np.abs(X.values[:, [1]]))
+    >>> scores = cross_hsic(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
     require_rows(X, 8, "X", " for the cross estimator")
     look, learn = halves(X.n, rng)
     response = table_response(y, response_kernels, rng)

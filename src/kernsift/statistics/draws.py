@@ -16,10 +16,11 @@ import numpy as np
 from kernsift.arrays import Array, batch_numbers, beside, dtype_of, namespace, on_host
 from kernsift.fused import host_hsic, host_mmd
 from kernsift.kernels import FeatureKernels, columns_of
-from kernsift.parcels import Parcel, pack
+from kernsift.parcels import Parcel, pack, travels
 from kernsift.scores import LEARNING
 from kernsift.statistics.ustatistic import mmd_kernel
 from kernsift.tables import InputError, Table
+from kernsift.threads import at_a_time
 
 # Value columns that are worked on together: a row of them is long enough to be copied at full speed.
 _COLUMNS = 2**12
@@ -115,7 +116,9 @@ class FeatureDraws:
 
     def parcels(self, least: int) -> list[_Tables]:
         rows = sum(table.n for table in self.samples)
-        most = max(1, min(_MESSAGE // rows, -(-int(self.X.offsets[-1]) // least)))
+        # Whoever reads them does so by the block: what is sent is few of those, so that it is seen how far it is.
+        message = _MESSAGE if any(travels(table) for table in self.samples) else max(_BLOCK_BYTES // 4, _ROW * rows)
+        most = max(1, min(message // rows, -(-int(self.X.offsets[-1]) // least)))
         runs = _runs(self.X.offsets, most)
         return [_Tables(self.samples, self.kernels, np.arange(run.start, run.stop)) for run in runs]
 
@@ -146,7 +149,8 @@ def _runs(offsets: np.ndarray, most: int) -> list[slice]:
 def columns_that_fit(tables: Sequence[Table], design: int) -> int:
     """Value columns of tables on disk that may be in memory at a time, beside a design of so many bytes.
 
-    There are two such blocks: one is worked on while the next is read. Where not even a feature fits this raises.
+    Where there are threads there are two such blocks: one is worked on while the next is read. Where not even a
+    feature fits this raises.
     """
     memory = min((table.memory for table in tables if table.memory is not None), default=None)
     if memory is None:
@@ -154,14 +158,14 @@ def columns_that_fit(tables: Sequence[Table], design: int) -> int:
     each = sum(table.n * dtype_of(table.like).itemsize for table in tables)
     widest = int(np.diff(tables[0].offsets).max())
     room = int(_SHARE * memory) - design
-    if room < 2 * widest * each:
-        needed = (2 * widest * each + design) / _SHARE
+    if room < at_a_time() * widest * each:
+        needed = (at_a_time() * widest * each + design) / _SHARE
         raise InputError(
             f"memory: a feature of {sum(table.n for table in tables):,} rows and the rows that are drawn of it need "
             f"{needed / 1e6:,.0f} MB, but {memory / 1e6:,.0f} MB may be used; allow more, or use estimator='complete', "
             "which reads rows piece by piece."
         )
-    most = room // (2 * each)
+    most = room // (at_a_time() * each)
     if all(table.by_column for table in tables):
         # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
         most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
@@ -171,7 +175,7 @@ def columns_that_fit(tables: Sequence[Table], design: int) -> int:
 class Shelf:
     """Room for blocks that are read one after the other: each time anew, the system would clear it first.
 
-    Two blocks are in use at a time: one is worked on, the next is read.
+    With threads two blocks are in use at a time: one is worked on, the next is read.
     """
 
     def __init__(self) -> None:
@@ -180,7 +184,7 @@ class Shelf:
 
     def spaces(self, sizes: Sequence[tuple[int, np.dtype[Any]]]) -> list[np.ndarray]:
         """An array of at least so many numbers for each table."""
-        self._turn = 1 - self._turn
+        self._turn = (self._turn + 1) % at_a_time()
         for place, (numbers, dtype) in enumerate(sizes):
             room = self._rooms.pop((self._turn, place), None)
             if room is None or len(room) < numbers or room.dtype != dtype:

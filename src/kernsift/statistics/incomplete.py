@@ -63,6 +63,17 @@ def incomplete_mmd(
 
     With `design="shared"` all features meet in the same rows, which makes the covariance of the draws that of the
     scores; with "independent" every feature has its own, and the scores are taken as uncorrelated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
+    >>> scores = incomplete_mmd(X, Y, fit_kernels(X, rng=rng), r=10, rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
     """
     _check(r, design)
     require_rows(X, 2, "X")
@@ -110,7 +121,20 @@ def incomplete_hsic(
     design: Design = "shared",
     rng: np.random.Generator,
 ) -> Scores:
-    """HSIC of every feature with the response from about r * n draws of four different rows; `design` as for MMD."""
+    """HSIC of every feature with the response from about r * n draws of four different rows; `design` as for MMD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X = as_table(rng.normal(size=(300, 3)))
+    >>> y = as_table(np.abs(X.values[:, [1]]))
+    >>> scores = incomplete_hsic(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng), r=10, rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
     _check(r, design)
     require_rows(X, 4, "X")
     factor = _variance_factor(_count(r, X.n), hsic_null_ratio(X.n))

@@ -14,7 +14,19 @@ from kernsift.tables import Table
 
 
 def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Generator) -> Scores:
-    """MMD^2 of every feature from min(n, m) // 2 disjoint pairs of rows of each sample, in random order."""
+    """MMD^2 of every feature from min(n, m) // 2 disjoint pairs of rows of each sample, in random order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
+    >>> scores = linear_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
     require_rows(X, 4, "X", " for the linear-time estimator")
     require_rows(Y, 4, "Y", " for the linear-time estimator")
     resample = resample_two(X, Y, 4, lambda x, y, rng: moments_of(_draws(x, y, kernels, rng)).mean)

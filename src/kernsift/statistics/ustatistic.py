@@ -144,7 +144,19 @@ def _pair_sum(
 
 
 def mmd_ustat(X: Table, Y: Table, kernels: FeatureKernels) -> np.ndarray:
-    """The complete unbiased MMD^2 of every feature, in O(n^2 d) time and bounded memory."""
+    """The complete unbiased MMD^2 of every feature, in O(n^2 d) time and bounded memory.
+
+    Examples
+    --------
+    With a linear kernel it is the squared difference of means, without what chance adds to it.
+
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> X, Y = as_table([[1.0], [3.0]]), as_table([[6.0], [6.0]])
+    >>> mmd_ustat(X, Y, fit_kernels(X, "linear", 1.0, rng=np.random.default_rng(0)))
+    array([15.])
+    """
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
     return to_numpy(complete_mmd_values(X.values, Y.values, kernels))
@@ -165,7 +177,19 @@ def complete_mmd_values(x: Array, y: Array, kernels: FeatureKernels) -> Array:
 
 
 def hsic_ustat(X: Table, y: Table, kernels: FeatureKernels, response_kernels: FeatureKernels) -> np.ndarray:
-    """The complete unbiased HSIC of every feature with the response, in O(n^2 d) time and bounded memory."""
+    """The complete unbiased HSIC of every feature with the response, in O(n^2 d) time and bounded memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels import fit_kernels
+    >>> from kernsift.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X = as_table(rng.normal(size=(300, 3)))
+    >>> y = as_table(np.abs(X.values[:, [1]]))
+    >>> hsic_ustat(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)).round(2)
+    array([-0.  ,  0.05, -0.  ])
+    """
     require_rows(X, 4, "X")
     return to_numpy(complete_hsic_values(X.values, y.values, kernels, response_kernels))
 

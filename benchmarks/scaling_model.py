@@ -1,0 +1,123 @@
+"""The cost of a comparison of files as a sum of few terms, each a cost that can be named, fitted by least squares.
+
+n rows in all, d columns, the k best selected, w workers; c is w, or 1 for the calling process alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+WITHIN = 0.25
+"""By how much a prediction of the largest run may be off."""
+
+DRAWN_FOR = 2**14
+"""Draws, or rows, that correlations are learned from."""
+
+Size = Mapping[str, Any]
+Term = tuple[str, str, Callable[[Size], float]]
+
+
+def share(size: Size) -> int:
+    return max(1, int(size["workers"]))
+
+
+CALL: Term = ("a call", "", lambda s: 1.0)
+CELLS: Term = ("reading and scoring a cell", "n d / c", lambda s: s["n"] * s["d"] / share(s))
+FEATURES: Term = ("a feature: its points or its first draws", "d / c", lambda s: s["d"] / share(s))
+ROWS: Term = ("drawing and ordering rows", "n", lambda s: s["n"])
+AGAIN: Term = ("reading a selected column again", "n k", lambda s: s["n"] * s["k"])
+PAIRS: Term = ("a feature beside a selected one", "d k", lambda s: s["d"] * s["k"])
+WORKERS: Term = ("a worker", "w", lambda s: s["workers"])
+READ: Term = ("a cell of the file", "n d", lambda s: s["n"] * s["d"])
+ANSWERS: Term = ("the answer of a feature", "d", lambda s: s["d"])
+DESIGN: Term = ("the rows that are drawn, for every worker", "n w", lambda s: s["n"] * s["workers"])
+
+
+def terms(quantity: str, estimator: str, on_workers: bool) -> list[Term]:
+    """What a quantity is a sum of."""
+    drawn = estimator == "incomplete"
+    if quantity == "seconds":
+        return [CALL, CELLS, FEATURES, *([ROWS] if drawn else []), AGAIN, PAIRS, *([WORKERS] if on_workers else [])]
+    if quantity == "read":
+        return [CALL, READ, AGAIN]
+    if quantity == "peak":
+        return [CALL, ANSWERS, ROWS, *([WORKERS] if on_workers else []), *([DESIGN] if drawn and on_workers else [])]
+    assert quantity == "moved"
+    return [CALL, WORKERS, ANSWERS, DESIGN] if drawn else [CALL, WORKERS, ANSWERS, READ]
+
+
+UNITS = {"seconds": "s", "read": "bytes", "peak": "bytes", "moved": "bytes"}
+
+
+@dataclass(frozen=True)
+class Model:
+    """Coefficients of the terms, none of them negative, and how far the fitted runs are from it."""
+
+    terms: list[Term]
+    coefficients: np.ndarray
+    errors: np.ndarray
+
+    def __call__(self, size: Size) -> float:
+        return float(sum(c * term[2](size) for c, term in zip(self.coefficients, self.terms, strict=True)))
+
+
+Models = dict[tuple[str, str, bool], Model]
+
+
+def fit(runs: Sequence[Size]) -> Models:
+    """A model for each quantity, estimator and place of work, without what is held out."""
+    models: Models = {}
+    for estimator in dict.fromkeys(run["estimator"] for run in runs):
+        for on_workers in (False, True):
+            own = [run for run in runs if run["estimator"] == estimator and bool(run["workers"]) == on_workers]
+            own = [run for run in own if not run.get("held_out")]
+            for quantity in UNITS:
+                if own and (quantity != "moved" or on_workers):
+                    models[quantity, estimator, on_workers] = _fitted(own, quantity, estimator, on_workers)
+    return models
+
+
+def _fitted(runs: Sequence[Size], quantity: str, estimator: str, on_workers: bool) -> Model:
+    chosen = terms(quantity, estimator, on_workers)
+    measured = np.array([run[quantity] for run in runs], dtype=float)
+    # Relative errors count: of a run of a second a tenth is as much as of a minute six seconds.
+    matrix = np.array([[term[2](run) for term in chosen] for run in runs], dtype=float) / measured[:, None]
+    scale = matrix.max(axis=0)
+    found, _ = nnls(matrix / scale, np.ones(len(runs)))
+    coefficients = found / scale
+    return Model(chosen, coefficients, matrix @ coefficients - 1.0)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A run that was held out, and what was foretold of it."""
+
+    name: str
+    unit: str
+    predicted: float
+    measured: float
+
+    @property
+    def off(self) -> float:
+        return self.predicted / self.measured - 1.0
+
+    @property
+    def within(self) -> bool:
+        return abs(self.off) <= WITHIN
+
+
+def checks(runs: Sequence[Size], models: Models) -> list[Check]:
+    found = []
+    for run in runs:
+        for quantity, unit in UNITS.items():
+            model = models.get((quantity, run["estimator"], bool(run["workers"])))
+            if run.get("held_out") and model is not None:
+                where = f"{run['workers']} workers" if run["workers"] else "one process"
+                name = f"{run['estimator']}, {where}, {quantity}"
+                found.append(Check(name, unit, model(run), float(run[quantity])))
+    return found
