@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench power calibrate soak fuzz clean \
+.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench scaling power calibrate soak fuzz clean \
 	distclean
 
 help:  ## show this list
@@ -75,6 +75,9 @@ dist: $(PY)  ## build wheel and sdist, and try both in empty environments
 
 bench: $(VENV)/.installed-bench  ## time and memory, against others and against the last run on record
 	@$(PY) benchmarks/bench.py --growth
+
+scaling: $(VENV)/.installed-test  ## what tables in files cost, fitted and checked on a larger one: docs/scaling.md; 6 GB of disk
+	@$(PY) benchmarks/scaling.py build/scaling --record --page docs/scaling.md
 
 power: $(VENV)/.installed-bench  ## compare power and error rates with others
 	@$(PY) benchmarks/power.py

@@ -74,9 +74,10 @@ def all_mutants() -> dict[str, list[str]]:
 
 
 def drawn(mutants: dict[str, list[str]], size: int, seed: int) -> dict[str, list[str]]:
-    """A sample with the same share of every file, and no fewer than `LEAST` of any."""
+    """A sample with the same share of every file, and some of every file, however small."""
     rng, total = random.Random(seed), sum(map(len, mutants.values()))
-    counts = {path: min(len(names), max(LEAST, round(size * len(names) / total))) for path, names in mutants.items()}
+    least = min(LEAST, max(1, size // 40))
+    counts = {path: min(len(names), max(least, round(size * len(names) / total))) for path, names in mutants.items()}
     return {path: sorted(rng.sample(names, counts[path])) for path, names in mutants.items()}
 
 

@@ -176,6 +176,7 @@ def main() -> int:
     parser.add_argument("--memory", default="1GB")
     parser.add_argument("--keep", action="store_true", help="leave the table there, and use one that is there")
     parser.add_argument("--runs", type=int, default=1, help="how often reading and incomplete are measured")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures there")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
@@ -212,6 +213,9 @@ def main() -> int:
         f"memory: {peak:.2f} budgets (at most {MOST}); incomplete: {share:.2f} of the speed of reading alone (at least "
         f"{LEAST})"
     )
+    if given.json is not None:
+        kept = {"date": str(date.today()), "bytes": size, "memory": budget, "load": os.getloadavg()[0]}
+        given.json.write_text(json.dumps({**kept, "runs": found}, indent=1) + "\n")
     return 0 if peak < MOST and share >= LEAST else 1
 
 

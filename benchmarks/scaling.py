@@ -27,22 +27,30 @@ from typing import Any
 import numpy as np
 from measure import commit, machine
 from out_of_core import forget, memory_of
-from scaling_model import WITHIN, checks, fit
+from scaling_model import WITHIN, checks, fit, idle, others
 from scaling_page import write_page
 
 HERE = Path(__file__).resolve().parent
 RECORD = HERE.parent / "docs" / "scaling" / "runs.json"
-PART = 25_000
-"""Rows of a file; each sample has half of a table's rows."""
+PART, LONG_PART = 25_000, 500_000
+"""Rows of a file, and of one with few columns; each sample has half of a table's rows."""
 
-MEMORY = 300_000_000
+MEMORY = 700_000_000
 ESTIMATORS = ("complete", "incomplete")
 # Rows, columns, k; 0 workers is the calling process alone, with a thread for each core.
 ALONE = [
     *((n, d, 10) for d in (60, 120) for n in (100_000, 400_000, 800_000)),
     *((n, 240, k) for n in (100_000, 400_000) for k in (10, 120)),
+    (4_000_000, 6, 5),
 ]
-ON_WORKERS = [(100_000, 60, 10), (400_000, 60, 10), (400_000, 120, 10), (100_000, 240, 10), (400_000, 240, 120)]
+ON_WORKERS = [
+    (100_000, 60, 10),
+    (400_000, 60, 10),
+    (400_000, 120, 10),
+    (100_000, 240, 10),
+    (400_000, 240, 120),
+    (4_000_000, 6, 5),
+]
 LARGEST = (1_200_000, 360, 40)
 
 
@@ -61,18 +69,19 @@ def settings() -> Iterator[dict[str, Any]]:
 
 
 def tables(folder: Path, n: int, d: int) -> list[Path]:
-    """Two samples of normal numbers, made where they are not there; shorter tables are the first files of longer ones."""
+    """Two samples of normal numbers, made where they are not there; short tables are the first files of long ones."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     samples = []
     for sample in range(2):
         pool, own = folder / f"columns-{d}" / str(sample), folder / f"rows-{n}-columns-{d}" / str(sample)
-        for part in range(n // 2 // PART):
+        rows = PART if d > 10 else LONG_PART
+        for part in range(n // 2 // rows):
             file = pool / f"{part:04d}.parquet"
             if not file.exists():
                 pool.mkdir(parents=True, exist_ok=True)
-                values = np.random.default_rng([sample, part, d]).standard_normal((d, PART))
+                values = np.random.default_rng([sample, part, d]).standard_normal((d, rows))
                 values[:5] += 0.05 * sample
                 pq.write_table(pa.table({f"c{j:03d}": values[j] for j in range(d)}), file, use_dictionary=False)
             if not (own / file.name).exists():
@@ -86,7 +95,7 @@ def tables(folder: Path, n: int, d: int) -> list[Path]:
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:
-    """One run: seconds of wall and processor time, bytes that were read, and bytes that went through sockets."""
+    """One run: seconds of the clock and of processors, bytes that were read, and bytes that processes sent."""
     from kernsift import compare
     from kernsift.cluster import connected
 
@@ -100,35 +109,53 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
         if client is not None:
             client.run(_ready)
         print("ready", flush=True)
-        before, began = _spent(client), time.perf_counter()
+        before, busy, began = _spent(client), _busy(), time.perf_counter()
         result = compare(*task["samples"], k=task["k"], memory=MEMORY, client=client, **given)
-        seconds, after = time.perf_counter() - began, _spent(client)
+        seconds, busy, after = time.perf_counter() - began, _busy() - busy, _spent(client)
         print("done", flush=True)
-    cpu, read, moved = (float(now - then) for now, then in zip(after, before, strict=True))
-    return {"seconds": seconds, "cpu": cpu, "read": read, "moved": moved, "features": len(result.names)}
+    processors, read, moved = (after - before).tolist()
+    others = max(0.0, busy - processors) / (seconds * (os.cpu_count() or 1))
+    found = {"seconds": seconds, "processors": processors, "read": read, "moved": moved, "others": others}
+    return {**found, "features": len(result.names)}
 
 
 def _ready() -> None:
-    """Have all there that a run needs."""
+    """Have all there that a run needs, and count what is sent."""
     import pyarrow.parquet  # noqa: F401
+    from distributed.comm.tcp import TCP
 
     from kernsift.fused import host_mmd
 
     values, rows = np.zeros((64, 4)), tuple(np.zeros((4, 8), dtype=np.int64))
     host_mmd(values, values, rows, slice(0, 4), np.full(4, -1.0), 2**40)
+    whole = TCP.write
+
+    async def write(self: Any, *message: Any, **given: Any) -> int:
+        sent = await whole(self, *message, **given)
+        TCP.sent = getattr(TCP, "sent", 0) + sent
+        return int(sent)
+
+    TCP.write = write
 
 
-def _spent(client: Any) -> tuple[float, int, int]:
-    """Processor time and bytes read so far, here and by the workers; bytes through this machine's own sockets."""
-    every = [_own(), *(client.run(_own).values() if client is not None else ())]
-    with open("/proc/net/dev") as lines:
-        local = next(line for line in lines if line.strip().startswith("lo:"))
-    return sum(one[0] for one in every), sum(one[1] for one in every), int(local.split(":")[1].split()[0])
+def _spent(client: Any) -> np.ndarray:
+    """Processor time, bytes read and bytes sent so far, here and by the workers."""
+    return np.sum([_own(), *(client.run(_own).values() if client is not None else ())], axis=0)
 
 
-def _own() -> tuple[float, int]:
+def _busy() -> float:
+    """Processor seconds of everybody on this machine."""
+    with open("/proc/stat") as lines:
+        user, nice, system, _, _, interrupts, soft, stolen = map(int, lines.readline().split()[1:9])
+    return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> tuple[float, int, int]:
+    from distributed.comm.tcp import TCP
+
     with open("/proc/self/io") as lines:
-        return time.process_time(), int(next(line for line in lines if line.startswith("rchar")).split()[1])
+        read = int(next(line for line in lines if line.startswith("rchar")).split()[1])
+    return time.process_time(), read, getattr(TCP, "sent", 0)
 
 
 # In the parent -------------------------------------------------------------------------------------------------------
@@ -138,45 +165,48 @@ def measured(task: dict[str, Any], samples: list[Path]) -> dict[str, Any]:
     """A run in a process of its own, and the most memory that it and its children had while it lasted."""
     forget(samples)
     told = json.dumps({**task, "samples": [str(sample) for sample in samples]})
-    child = subprocess.Popen([sys.executable, __file__, "--child", told], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    peak, done = 0, threading.Event()
+    peak, done, answer = 0, threading.Event(), ""
+    with subprocess.Popen([sys.executable, __file__, "--child", told], stdout=subprocess.PIPE, text=True) as child:
 
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.02):
-            peak = max(peak, memory_of(child.pid))
+        def watch() -> None:
+            nonlocal peak
+            while not done.wait(0.02):
+                peak = max(peak, memory_of(child.pid))
 
-    watcher = threading.Thread(target=watch)
-    answer = ""
-    for line in child.stdout:
-        if line.startswith("ready"):
-            watcher.start()
-        elif line.startswith("done"):
-            done.set()
-        else:
-            answer = line
-    done.set()
-    if child.wait():
+        watcher = threading.Thread(target=watch)
+        for line in child.stdout or ():
+            if line.startswith("ready"):
+                watcher.start()
+            elif line.startswith("done"):
+                done.set()
+            else:
+                answer = line
+    if child.returncode:
         sys.exit(f"{task}: ended with {child.returncode}")
     watcher.join()
-    return {**task, "peak": peak, "load": os.getloadavg()[0], **json.loads(answer)}
+    return {**task, "peak": peak, **json.loads(answer)}
 
 
 def run_all(folder: Path, repeats: int) -> list[dict[str, Any]]:
-    """All settings; of several runs the fastest, as whatever else a machine does only makes it slower."""
-    found = []
-    for task in settings():
+    """All settings; of several runs the fastest, as whatever else a machine does only makes it slower.
+
+    What was measured is kept beside the tables, so that a run that is broken off goes on where it was.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / "runs.json"
+    found = json.loads(kept.read_text()) if kept.exists() else []
+    for task in list(settings())[len(found) :]:
         samples = tables(folder, task["n"], task["d"])
         runs = [measured(task, samples) for _ in range(repeats)]
-        best = min(runs, key=lambda run: float(run["seconds"]))
+        best = min(runs, key=lambda run: float(run["processors"]))
         best["peak"] = max(run["peak"] for run in runs)
         best["moved"] = min(run["moved"] for run in runs)
         found.append(best)
+        kept.write_text(json.dumps(found))
         print(
             f"{task['estimator']:10} n={task['n']:9,} d={task['d']:3} k={task['k']:3} workers={task['workers']}: "
-            f"{best['seconds']:6.2f} s, processors {best['cpu']:6.2f} s, read {best['read'] / 1e6:6,.0f} MB, moved "
-            f"{best['moved'] / 1e6:6.1f} MB, peak {best['peak'] / 1e6:5,.0f} MB",
+            f"{best['seconds']:6.2f} s, processors {best['processors']:6.2f} s; read {best['read'] / 1e6:6,.0f}, "
+            f"moved {best['moved'] / 1e6:5.1f}, peak {best['peak'] / 1e6:5,.0f} MB",
             flush=True,
         )
     return found
@@ -184,6 +214,8 @@ def run_all(folder: Path, repeats: int) -> list[dict[str, Any]]:
 
 def report(runs: list[dict[str, Any]]) -> bool:
     """Print predictions of what was held out; whether all of them are within the limit."""
+    if not idle(runs):
+        print(f"Others used {others(runs):.0%} of the processors meanwhile: seconds of the clock mean nothing.")
     fine = True
     for check in checks(runs, fit(runs)):
         fine &= check.within

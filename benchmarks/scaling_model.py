@@ -1,6 +1,7 @@
 """The cost of a comparison of files as a sum of few terms, each a cost that can be named, fitted by least squares.
 
-n rows in all, d columns, the k best selected, w workers; c is w, or 1 for the calling process alone.
+n rows in all, d columns, the k best selected, w workers; c is w, or 1 for the calling process alone. Seconds are those
+of the clock, processors those of all processors together.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from scipy.optimize import nnls
 WITHIN = 0.25
 """By how much a prediction of the largest run may be off."""
 
-DRAWN_FOR = 2**14
-"""Draws, or rows, that correlations are learned from."""
+IDLE = 0.1
+"""The share of the processors that others may use while seconds of the clock are measured."""
 
 Size = Mapping[str, Any]
 Term = tuple[str, str, Callable[[Size], float]]
@@ -27,8 +28,8 @@ def share(size: Size) -> int:
 
 
 CALL: Term = ("a call", "", lambda s: 1.0)
-CELLS: Term = ("reading and scoring a cell", "n d / c", lambda s: s["n"] * s["d"] / share(s))
-FEATURES: Term = ("a feature: its points or its first draws", "d / c", lambda s: s["d"] / share(s))
+CELLS: Term = ("reading and scoring a cell", "n d", lambda s: s["n"] * s["d"])
+FEATURES: Term = ("a feature: its points or its first draws", "d", lambda s: s["d"])
 ROWS: Term = ("drawing and ordering rows", "n", lambda s: s["n"])
 AGAIN: Term = ("reading a selected column again", "n k", lambda s: s["n"] * s["k"])
 PAIRS: Term = ("a feature beside a selected one", "d k", lambda s: s["d"] * s["k"])
@@ -38,20 +39,35 @@ ANSWERS: Term = ("the answer of a feature", "d", lambda s: s["d"])
 DESIGN: Term = ("the rows that are drawn, for every worker", "n w", lambda s: s["n"] * s["workers"])
 
 
+def _divided(term: Term) -> Term:
+    name, size, of = term
+    return name, f"{size} / c", lambda s: of(s) / share(s)
+
+
 def terms(quantity: str, estimator: str, on_workers: bool) -> list[Term]:
     """What a quantity is a sum of."""
     drawn = estimator == "incomplete"
-    if quantity == "seconds":
-        return [CALL, CELLS, FEATURES, *([ROWS] if drawn else []), AGAIN, PAIRS, *([WORKERS] if on_workers else [])]
+    if quantity in ("seconds", "processors"):
+        shared = [CELLS, FEATURES]
+        if quantity == "seconds":  # of the clock: the workers do these at the same time
+            shared = [_divided(term) for term in shared]
+        return [CALL, *shared, *([ROWS] if drawn else []), AGAIN, PAIRS, *([WORKERS] if on_workers else [])]
     if quantity == "read":
         return [CALL, READ, AGAIN]
     if quantity == "peak":
-        return [CALL, ANSWERS, ROWS, *([WORKERS] if on_workers else []), *([DESIGN] if drawn and on_workers else [])]
+        return [
+            CALL,
+            ANSWERS,
+            PAIRS,
+            ROWS,
+            *([WORKERS] if on_workers else []),
+            *([DESIGN] if drawn and on_workers else []),
+        ]
     assert quantity == "moved"
     return [CALL, WORKERS, ANSWERS, DESIGN] if drawn else [CALL, WORKERS, ANSWERS, READ]
 
 
-UNITS = {"seconds": "s", "read": "bytes", "peak": "bytes", "moved": "bytes"}
+UNITS = {"seconds": "s", "processors": "s", "read": "bytes", "peak": "bytes", "moved": "bytes"}
 
 
 @dataclass(frozen=True)
@@ -69,15 +85,28 @@ class Model:
 Models = dict[tuple[str, str, bool], Model]
 
 
+def others(runs: Sequence[Size]) -> float:
+    """The share of all processors that others used while the runs were made."""
+    return float(np.mean([run["others"] for run in runs]))
+
+
+def idle(runs: Sequence[Size]) -> bool:
+    """Whether the machine was left alone, without which seconds of the clock mean nothing."""
+    return others(runs) < IDLE
+
+
 def fit(runs: Sequence[Size]) -> Models:
-    """A model for each quantity, estimator and place of work, without what is held out."""
+    """A model for each quantity, estimator and place of work, without what is held out.
+
+    Seconds of the clock have one only where the machine was idle but for the runs.
+    """
     models: Models = {}
     for estimator in dict.fromkeys(run["estimator"] for run in runs):
         for on_workers in (False, True):
             own = [run for run in runs if run["estimator"] == estimator and bool(run["workers"]) == on_workers]
             own = [run for run in own if not run.get("held_out")]
             for quantity in UNITS:
-                if own and (quantity != "moved" or on_workers):
+                if own and (quantity != "moved" or on_workers) and (quantity != "seconds" or idle(runs)):
                     models[quantity, estimator, on_workers] = _fitted(own, quantity, estimator, on_workers)
     return models
 
@@ -98,9 +127,13 @@ class Check:
     """A run that was held out, and what was foretold of it."""
 
     name: str
-    unit: str
+    quantity: str
     predicted: float
     measured: float
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.quantity]
 
     @property
     def off(self) -> float:
@@ -114,10 +147,10 @@ class Check:
 def checks(runs: Sequence[Size], models: Models) -> list[Check]:
     found = []
     for run in runs:
-        for quantity, unit in UNITS.items():
+        for quantity in UNITS:
             model = models.get((quantity, run["estimator"], bool(run["workers"])))
             if run.get("held_out") and model is not None:
                 where = f"{run['workers']} workers" if run["workers"] else "one process"
                 name = f"{run['estimator']}, {where}, {quantity}"
-                found.append(Check(name, unit, model(run), float(run[quantity])))
+                found.append(Check(name, quantity, model(run), float(run[quantity])))
     return found

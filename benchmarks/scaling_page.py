@@ -1,2 +1,220 @@
-def write_page(path, record):
-    pass
+"""docs/scaling.md from the runs on record: docs/scaling/runs.json of scaling.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scaling_model import WITHIN, Check, Model, Models, Size, checks, fit, idle, others
+
+# Tables to foretell: name, rows, columns, k.
+ASKED = [("10^9 × 1,000", 1e9, 1e3, 50), ("10^6 × 30,000", 1e6, 3e4, 50)]
+WORKERS = (1, 10, 100)
+# Bytes a second: what one worker gets from storage that grows with them, what one file server has for all of them
+# together, and what goes through the caller's network.
+PER_WORKER, ONE_SERVER, NETWORK = 0.2e9, 1e9, 1e9
+# The part of `memory` that blocks and the rows that are drawn may take, as in statistics/draws.py.
+SHARE = 0.6
+
+_INTRODUCTION = """# Scaling
+
+What a comparison of tables in files costs: time, memory and bytes that move, as functions of the rows n (of both
+samples together), the columns d, the selected features k and the workers w. The model below is fitted to measured runs
+and checked on a larger one that was left out of the fit. `make scaling` repeats all of it in some minutes.
+
+Every run reads Parquet files of doubles that were pushed out of the system's cache, within {memory} MB of memory, in a
+process of its own; a worker is a process with one thread. "Processor seconds" are those of all processes together, and
+are what the predictions below rest on: they hardly depend on what else a machine does. Seconds of the clock do.
+
+{machine}. {runs} runs; others used {others:.0%} of the processors meanwhile{clock}.
+"""
+
+_PREDICTIONS = """## What large tables cost
+
+k = 50, and for the incomplete estimator r = 1. What is assumed:
+
+- **A worker** is one core like those of the machine above, with the memory that the table names. It is busy all the
+  time: nothing is lost to uneven parcels, and no worker dies.
+- **The caller** does by itself what cannot be divided: drawing rows, reading the selected columns again, and what
+  selected features have to do with all others.
+- **Storage that grows with the workers** gives each of them {per_worker:.1f} GB/s, as disks of their own or an object
+  store do. **One file server** has {server:.0f} GB/s for all. Reading goes on while others work, so that the slower of
+  the two counts.
+- **The network** carries {network:.0f} GB/s in and out of the caller. It moves answers and not the table: workers read
+  their own files.
+- Values are doubles, and compress to nothing.
+
+{table}
+
+*Memory, caller* is for its process; *a worker* is what `memory=` has to allow for one with a single thread, beside
+0.3 GB for the process itself. The incomplete estimator gathers rows of whole columns: a worker holds a column of all
+rows (8 bytes each) and the rows that are drawn (16 bytes for each row of the table at r = 1), which have to fit into
+{share:.0%} of its memory. The complete one reads along the file and needs none of that.
+
+What follows from it:
+
+- With many rows take `estimator="complete"`: a worker's memory does not grow with them, at the price of three passes
+  over the file. With 10^9 rows an incomplete estimator pays for `r=1` with tens of gigabytes for each worker;
+  `r=0.01` needs a third of that and reads as much.
+- With many columns either will do. What the caller keeps is some 25 kB for each feature.
+- Beyond ten workers or so one file server is what everybody waits for.
+"""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def duration(seconds: float) -> str:
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def amount(number: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.3g} B"
+
+
+def small(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def shown(quantity: str, value: float) -> str:
+    return (small if quantity in ("seconds", "processors") else amount)(value) if value else "0"
+
+
+# The model -----------------------------------------------------------------------------------------------------------
+
+_TITLES = {
+    "processors": "Processor seconds",
+    "seconds": "Seconds of the clock",
+    "read": "Bytes read from files",
+    "peak": "Peak memory of all processes",
+    "moved": "Bytes between processes",
+}
+
+
+def _model_section(models: Models) -> str:
+    parts = ["## The model\n\nEach quantity is a sum of costs; what a cost is multiplied with stands beside it.\n"]
+    for quantity, title in _TITLES.items():
+        kinds = {key: model for key, model in models.items() if key[0] == quantity}
+        if not kinds:
+            continue
+        rows: dict[tuple[str, str], dict[tuple[str, str, bool], str]] = {}
+        for key, model in kinds.items():
+            for coefficient, (name, size, _) in zip(model.coefficients, model.terms, strict=True):
+                rows.setdefault((name, size), {})[key] = shown(quantity, coefficient)
+        head = ["", "times", *(_where(key) for key in kinds)]
+        body = [[name, size or "1", *(found.get(key, "") for key in kinds)] for (name, size), found in rows.items()]
+        worst = ["largest error of a fitted run", "", *(f"{abs(model.errors).max():.0%}" for model in kinds.values())]
+        parts.append(f"**{title}**\n\n{table(head, [*body, worst])}\n")
+    parts.append("c is w on workers, and 1 for one process, which uses all cores of the machine.\n")
+    return "\n".join(parts)
+
+
+def _where(key: tuple[str, str, bool]) -> str:
+    return f"{key[1]}, {'workers' if key[2] else 'one process'}"
+
+
+# The check -----------------------------------------------------------------------------------------------------------
+
+
+def _check_section(runs: Sequence[Size], found: Sequence[Check]) -> str:
+    (n, d, k), *_ = {(run["n"], run["d"], run["k"]) for run in runs if run.get("held_out")}
+    most = max(run["n"] * run["d"] for run in runs if not run.get("held_out"))
+    inside = sum(check.within for check in found)
+    rows = [
+        [
+            check.name,
+            shown(check.quantity, check.predicted),
+            shown(check.quantity, check.measured),
+            f"{check.off:+.0%}",
+            "" if check.within else "**MISSED**",
+        ]
+        for check in found
+    ]
+    return f"""## The check
+
+n = {n:,}, d = {d}, k = {k}: {n * d / most:.1f} times as many cells as the largest run that the model was fitted to.
+{inside} of {len(found)} predictions are within {WITHIN:.0%}.
+
+{table(["", "predicted", "measured", "off by", ""], rows)}
+"""
+
+
+# Predictions ---------------------------------------------------------------------------------------------------------
+
+
+def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
+    """Seconds with storage of either kind, and bytes, on workers."""
+    work: Model = models["processors", estimator, True]
+    there = {"n d", "d"}
+    parts = {term[1]: c * term[2](size) for c, term in zip(work.coefficients, work.terms, strict=True)}
+    divided = sum(value for what, value in parts.items() if what in there) / size["workers"]
+    alone = sum(value for what, value in parts.items() if what not in there)
+    read, moved = models["read", estimator, True](size), models["moved", estimator, True](size)
+    memory: Model = models["peak", estimator, False]
+    return {
+        "seconds": alone + max(divided, read / (PER_WORKER * size["workers"])) + moved / NETWORK,
+        "one server": alone + max(divided, read / ONE_SERVER) + moved / NETWORK,
+        "caller": memory(size),
+        "worker": 24 * size["n"] / SHARE if estimator == "incomplete" else 0.1e9,
+        "read": read,
+        "moved": moved,
+    }
+
+
+def _prediction_section(models: Models) -> str:
+    rows = []
+    for estimator in dict.fromkeys(key[1] for key in models):
+        for name, n, d, k in ASKED:
+            for workers in WORKERS:
+                found = predicted(models, estimator, {"n": n, "d": d, "k": k, "workers": workers})
+                rows.append(
+                    [
+                        f"{name}, {estimator}",
+                        str(workers),
+                        duration(found["seconds"]),
+                        duration(found["one server"]),
+                        amount(found["caller"]),
+                        amount(max(found["worker"], 0.1e9)),
+                        amount(found["read"]),
+                        amount(found["moved"]),
+                    ]
+                )
+    head = ["", "workers", "time, storage grows", "time, one server", "memory, caller", "a worker", "read", "moved"]
+    return _PREDICTIONS.format(
+        table=table(head, rows),
+        per_worker=PER_WORKER / 1e9,
+        server=ONE_SERVER / 1e9,
+        network=NETWORK / 1e9,
+        share=SHARE,
+    )
+
+
+def _machine(record: Mapping[str, Any]) -> str:
+    commit = f" ({record['commit']})" if record.get("commit") else ""
+    return f"{record['date']}{commit}: " + ", ".join(f"{name} {value}" for name, value in record["machine"].items())
+
+
+def write_page(path: Path, record: Mapping[str, Any]) -> None:
+    runs = record["runs"]
+    models = fit(runs)
+    introduction = _INTRODUCTION.format(
+        memory=record["memory"] // 10**6,
+        machine=_machine(record),
+        runs=len(runs),
+        others=others(runs),
+        clock="" if idle(runs) else ", so that seconds of the clock mean nothing and are left out",
+    )
+    sections = [introduction, _model_section(models), _check_section(runs, checks(runs, models))]
+    path.write_text("\n".join([*sections, _prediction_section(models)]))

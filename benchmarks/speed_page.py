@@ -166,9 +166,7 @@ def _work(call: Mapping[str, Any]) -> str:
     kinds = {kind["name"]: kind["seconds"] for kind in call["device_work"]}
     busy = sum(kinds.values())
     listed = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in kinds.items())
-    met = "; ".join(
-        f'{kind["name"]} at {kind["share"]:.0%} of the ceiling "{kind["ceiling"]}"' for kind in call["met"]
-    )
+    met = "; ".join(f'{kind["name"]} at {kind["share"]:.0%} of the ceiling "{kind["ceiling"]}"' for kind in call["met"])
     said = f" Shares of what the device can do: {met}." if met else ""
     return (
         f"{call['name']}: the device is busy for {busy:.2f} of {call['seconds']:.2f} s (torch's profiler): {listed}."

@@ -103,7 +103,9 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname != "figures":
         return
     pages = [
-        name for name in ("power", "calibration", "speed", "reproduction/README") if (HERE / f"{name}.md").is_file()
+        name
+        for name in ("power", "calibration", "speed", "scaling", "reproduction/README")
+        if (HERE / f"{name}.md").is_file()
     ]
     listed = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(pages) + "\n```\n" if pages else ""
     if (HERE / "reproduction" / "index.html").is_file():
@@ -115,7 +117,7 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def copy_measured(app: Sphinx, error: Exception | None) -> None:
     """The files that the pages of figures point to go along as they are."""
-    for name in ("power", "calibration", "speed", "reproduction"):
+    for name in ("power", "calibration", "speed", "scaling", "reproduction"):
         if error is None and app.builder.format == "html" and (HERE / name).is_dir():
             shutil.copytree(HERE / name, Path(app.outdir) / name, dirs_exist_ok=True)
 

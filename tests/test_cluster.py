@@ -25,8 +25,10 @@ from distributed import Client, LocalCluster
 
 from kernsift import InputError, Result, blocks, cluster, compare, relate
 from kernsift.kernels import fit_kernels
+from kernsift.parcels import pack
 from kernsift.progress import listening
 from kernsift.statistics import HSIC, MMD
+from kernsift.stored import as_stored_pair
 from kernsift.tables import as_table
 
 # What is off about some estimators on few rows is said in a warning, and tested in test_calibration.
@@ -84,8 +86,8 @@ def mixed(n: int = 20_000) -> tuple[pd.DataFrame, pd.DataFrame]:
     return frames[0], frames[1]
 
 
-def same(one: Result, other: Result) -> None:
-    assert one.names == other.names
+def same(one: Result, other: Result, *, names: bool = True) -> None:
+    assert not names or one.names == other.names
     np.testing.assert_array_equal(one.selected, other.selected)
     np.testing.assert_allclose(other.pvalues, one.pvalues, rtol=1e-9, atol=0)
     np.testing.assert_allclose(other.scores, one.scores, rtol=1e-9, atol=1e-12)
@@ -96,7 +98,7 @@ def same(one: Result, other: Result) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize(("estimator", "options"), [("complete", {}), ("cross", {}), ("incomplete", {"r": 8})])
+@pytest.mark.parametrize(("estimator", "options"), [("complete", {}), ("cross", {}), ("incomplete", {"r": 40})])
 def test_any_number_of_workers_gives_the_answer_of_one_process(
     clients: Callable[[int], Client], workers: int, estimator: str, options: dict[str, Any]
 ) -> None:
@@ -181,6 +183,52 @@ def test_workers_read_files_themselves(client: Client, files: Path, estimator: s
     same(compare(X, Y, **given), compare(files / "X", files / "Y", client=client, **given))
     X, Y = (frame[list("uvwx")].to_numpy() for frame in (X, Y))
     same(compare(X, Y, **given), compare(files / "X.npy", files / "Y.npy", client=client, **given))
+
+
+@pytest.mark.usefixtures("short_runs")
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("estimator", ["complete", "incomplete"])
+def test_files_on_any_number_of_workers(
+    clients: Callable[[int], Client], files: Path, workers: int, estimator: str
+) -> None:
+    given = {"k": 3, "estimator": estimator, "random_state": 2}
+    found = compare(files / "X", files / "Y", client=clients(workers), memory="100MB", **given)
+    same(compare(*mixed(), **given), found)
+
+
+def test_workers_on_one_machine_share_its_memory(clients: Callable[[int], Client], files: Path) -> None:
+    assert cluster.shared_memory(10**9) == 10**9
+    table = as_stored_pair(files / "X", files / "Y", memory="1GB")[0]
+    for workers in (1, 2, 4):
+        with cluster.using(clients(workers)):
+            share = 10**9 // workers - (150 << 20)  # less what a process takes for itself
+            assert cluster.shared_memory(10**9) == share
+            parcel, values = pack(table, np.arange(2))
+        assert not values
+        assert parcel.unpack([]).memory == share
+    with cluster.using(clients(4)):
+        assert cluster.shared_memory(40 << 20) == 32 << 20  # less than this is of no use
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes that a process read are counted by Linux")
+def test_workers_read_every_column_once_for_draws(client: Client, tmp_path: Path) -> None:
+    """Bandwidths are found by whoever reads a block; what is read besides is for the selected feature."""
+    X, Y = samples(20_000, 60)
+    for name, values in zip("xy", (X, Y), strict=True):
+        pd.DataFrame(values, columns=[f"c{j}" for j in range(60)]).to_parquet(tmp_path / name, row_group_size=5000)
+    size = sum((tmp_path / name).stat().st_size for name in "xy")
+
+    def read() -> int:
+        return sum(client.run(_bytes_read).values())
+
+    before = read()
+    result = compare(tmp_path / "x", tmp_path / "y", client=client, estimator="incomplete", r=1, k=1, random_state=0)
+    assert 0.9 * size < read() - before < 1.4 * size
+    same(compare(X, Y, estimator="incomplete", r=1, k=1, random_state=0), result, names=False)
+
+
+def _bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
 
 
 @pytest.mark.usefixtures("short_runs")
@@ -271,6 +319,46 @@ def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(client
     used.wait_for_workers(2, timeout=30)
 
 
+@pytest.mark.parametrize("estimator", ["complete", "incomplete"])
+def test_a_killed_worker_does_not_change_the_answer_from_files(
+    clients: Callable[[int], Client], tmp_path: Path, estimator: str
+) -> None:
+    frames = [pd.DataFrame(values[:, :100], columns=[f"c{j}" for j in range(100)]) for values in samples(3000, 100)]
+    for name, frame in zip("xy", frames, strict=True):
+        frame.to_parquet(tmp_path / name, row_group_size=400)
+    given = {"k": 5, "estimator": estimator, "random_state": 9, **({"r": 5} if estimator == "incomplete" else {})}
+    used, killed = clients(2), []
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if stage == "scoring features" and done < total and not killed:
+            killed.append(next(iter(used.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with listening(kill):
+        result = compare(tmp_path / "x", tmp_path / "y", client=used, memory="50MB", **given)
+    assert killed
+    same(compare(*frames, **given), result)
+    used.wait_for_workers(2, timeout=30)
+
+
+def test_a_moment_without_workers_is_waited_out(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask says so in two ways while the next worker starts."""
+    troubles = [ValueError("Can not use replicate to delete data"), OSError("no workers")]
+    real = client.scatter
+
+    def scatter(*values: Any, **how: Any) -> Any:
+        async def fail(error: Exception) -> None:
+            raise error
+
+        return fail(troubles.pop()) if troubles else real(*values, **how)
+
+    X, Y = samples(60, 4)
+    expected = compare(X, Y, random_state=0)
+    monkeypatch.setattr(client, "scatter", scatter)
+    same(expected, compare(X, Y, random_state=0, client=client))
+    assert not troubles
+
+
 def test_work_that_kills_every_worker_is_told(clients: Callable[[int], Client]) -> None:
     X, Y = samples(40, 3)
     with pytest.raises(InputError, match=r"^client: workers .* die .*memory"):
@@ -331,6 +419,32 @@ def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subpro
     # And afterwards this process works on by itself.
     assert cluster.crew() is None
     assert len(compare(X[:, :3], Y[:, :3], random_state=0).names) == 3
+
+
+def test_the_command_line_tells_of_a_lost_scheduler_and_leaves_nothing(
+    remote: tuple[subprocess.Popen[bytes], str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from kernsift.cli import main
+
+    scheduler, address = remote
+    for name, values in zip("xy", samples(300, 64 * 8), strict=True):
+        np.save(tmp_path / f"{name}.npy", values)
+    before = set(tmp_path.iterdir())
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if stage == "scoring features":
+            scheduler.kill()
+            scheduler.wait()
+
+    written = ["--report", str(tmp_path / "r.html"), "--json", "-o", str(tmp_path / "answer.json")]
+    with listening(kill):
+        code = main(["compare", str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "--cluster", address, *written])
+    out, err = capfd.readouterr()
+    assert code == 2 and out == ""
+    assert err.splitlines()[-1] == (
+        f"kernsift: --cluster: the Dask scheduler at {address} is gone; start the cluster again and repeat the call."
+    )
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_a_file_removed_in_the_middle_is_one_clear_error(client: Client, tmp_path: Path, short_runs: None) -> None:
@@ -397,6 +511,10 @@ def test_progress_is_told_as_blocks_finish(client: Client) -> None:
     with listening(lambda stage, done, total: told.append(done) if stage == "scoring features" else None):
         compare(X, Y, client=client)
     assert told == [64, 128, 192, 256]
+    told.clear()
+    with listening(lambda stage, done, total: told.append(done) if stage == "scoring features" else None):
+        compare(X, Y, client=client, estimator="incomplete", r=200, k=2)
+    assert told == [64, 128, 192, 256] * 2  # the second time for correlations
 
 
 @pytest.mark.parametrize("option", ["--workers", "--cluster"])

@@ -2,17 +2,20 @@
 
 import numpy as np
 import pytest
+from by_hand import table
 from scipy import stats
 
 from kernsift import compare, relate, screen
-from kernsift.factors import lenses
+from kernsift.designs import halves
+from kernsift.factors import View, lenses
 from kernsift.grids import fit_grid
 from kernsift.inference import exact, naive
 from kernsift.kernels import fit_kernels
 from kernsift.selection import TopK
 from kernsift.statistics import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
 from kernsift.statistics.complete import best_of, look_at
-from kernsift.statistics.responses import Meeting, label_response
+from kernsift.statistics.cross import Drawn, _witness_scores, side_by_side, witness_scores
+from kernsift.statistics.responses import Meeting, label_response, table_response
 from kernsift.tables import as_candidates, as_pair, as_xy, stack
 from kernsift.tabulation import tabulate
 
@@ -86,6 +89,21 @@ def test_samples_have_the_correlations_of_the_columns(monkeypatch, sketch, withi
     assert np.corrcoef(drawn.T) == pytest.approx(scores.cov.columns(np.arange(6)), abs=within)
 
 
+@pytest.mark.parametrize("sketch", [6, 5])
+def test_samples_of_features_that_cannot_vary_are_zero(monkeypatch, sketch):
+    rng = np.random.default_rng(21)
+    X, Y = rng.normal(size=(30, 6)), rng.normal(size=(20, 6))
+    X[:, 4], Y[:, 4] = 2.0, 2.0
+    one, two = as_pair(X, Y)
+    scores = complete_mmd(one, two, fit_kernels(stack([one, two]), rng=rng), rng=rng)
+    monkeypatch.setattr("kernsift.statistics.alignment._SKETCH", sketch)
+    assert scores.cov.diagonal().tolist() == [1.0, 1.0, 1.0, 1.0, 0.0, 1.0]
+    drawn = scores.cov.sample(2000, rng)
+    assert (drawn[:, 4] == 0).all()
+    # Each of the others has variance 1: within five of its standard errors.
+    assert np.delete(drawn, 4, axis=1).var(axis=0) == pytest.approx(1.0, abs=5 * np.sqrt(2 / 2000))
+
+
 def test_one_bandwidth_statistic_is_the_squared_mmd():
     """T / (n m / N)^2 is the biased MMD^2 of all rows: mean over pairs within, minus twice between."""
     rng = np.random.default_rng(2)
@@ -137,6 +155,16 @@ def test_two_by_two_tables_get_an_exact_tail(sizes):
         cells = np.arange(n + 1)
         far = np.abs(cells - law.mean()) >= abs(seen - law.mean()) - 1e-9
         assert p == pytest.approx(law.pmf(cells)[far].sum(), rel=1e-6)
+
+
+def test_two_of_three_levels_are_a_two_by_two_table():
+    """Whichever level nobody has: 3 of 20 rows against 11 of 15, by Fisher's test."""
+    x, y = np.repeat([0.0, 1.0], [17, 3])[:, None], np.repeat([0.0, 1.0], [4, 11])[:, None]
+    one, two = (table(np.hstack([part, part + 1, 2 * part]), None, [0, 1, 2]) for part in (x, y))
+    kernels = fit_kernels(stack([one, two]), rng=np.random.default_rng(0))
+    scores = complete_mmd(one, two, kernels, rng=np.random.default_rng(0))
+    expected = stats.norm.isf(stats.fisher_exact([[17, 3], [4, 11]]).pvalue)
+    assert scores.estimate == pytest.approx([expected] * 3, abs=1e-6)
 
 
 def null_rates(make, trials, k, seed):
@@ -243,6 +271,20 @@ def test_intervals_hold_the_effect_and_shrink_with_rows(estimator):
     assert widths[1] < widths[0] / 2
 
 
+@pytest.mark.parametrize("shift", [0.4, 1.0])
+def test_the_claimed_spread_of_scores_is_theirs_where_samples_differ(shift):
+    """240 scores: their deviation has a relative error of 1 / sqrt(480), and four of these are 0.18."""
+    rng = np.random.default_rng(22)
+    scores, claimed = [], []
+    for _ in range(60):
+        one, two = as_pair(rng.normal(size=(60, 4)), rng.normal(shift, size=(60, 4)))
+        found = complete_mmd(one, two, fit_kernels(stack([one, two]), rng=rng), rng=rng)
+        scores.append(found.estimate)
+        claimed.append(found.effects(np.arange(4)).spread)
+    measured = np.std(scores, axis=0, ddof=1)
+    assert np.sqrt(np.mean(np.square(claimed)) / np.mean(measured**2)) == pytest.approx(1.0, abs=0.18)
+
+
 def test_screening_scores_correlate_through_the_reference():
     """Null candidates of different sizes: claimed correlations against those of 600 simulated screenings."""
     rng = np.random.default_rng(10)
@@ -273,3 +315,198 @@ def test_no_score_beyond_the_number_of_matchings():
     """Three rows against three: 20 labellings, so no p-value below 1 / 20 from the permutation law."""
     X, Y = np.array([[1.0], [1.1], [1.2]]), np.array([[9.0], [9.1], [9.3]])
     assert compare(X, Y).pvalues[0] >= 1 / 20 - 1e-12
+
+
+def welch_by_scipy(first, seconds):
+    """Normal scores of Welch's one-sided t-test, column by column."""
+    pairs = zip(first.T, seconds, strict=True)
+    p = [stats.ttest_ind(one, two, equal_var=False, alternative="greater").pvalue for one, two in pairs]
+    return stats.norm.isf(p)
+
+
+def test_witness_values_are_compared_by_welchs_test():
+    """Two samples, as all features share their rows; and screening, where each candidate has rows of its own."""
+    rng = np.random.default_rng(12)
+    first = rng.normal([0.0, 0.5, 1.0], [1.0, 2.0, 3.0], size=(7, 3))
+    seconds = [rng.normal(scale=j + 1, size=n) for j, n in enumerate((5, 9, 14))]
+    scores = witness_scores(("a", "b", "c"), first, seconds)
+    assert scores.estimate == pytest.approx(welch_by_scipy(first, seconds), abs=1e-9)
+    second = rng.normal(size=(5, 3))
+    scores = _witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second))
+    assert scores.estimate == pytest.approx(welch_by_scipy(first, second.T), abs=1e-9)
+    assert scores.cov.diagonal() == pytest.approx(1.0)
+
+
+def test_scores_of_witness_values_correlate_as_their_means_do():
+    rng = np.random.default_rng(13)
+    root = rng.normal(size=(3, 3))
+    first, second = rng.normal(size=(40, 3)) @ root, rng.normal(size=(25, 3)) @ root * 2
+    shared = np.cov(first.T) / 40
+    for scores, covariance in (
+        (_witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second)), shared + np.cov(second.T) / 25),
+        # Candidates share the rows of the reference alone.
+        (witness_scores(("a", "b", "c"), first, list(second.T)), shared + np.diag(second.var(axis=0, ddof=1)) / 25),
+    ):
+        sd = np.sqrt(np.diag(covariance))
+        assert scores.cov.columns(np.arange(3)) == pytest.approx(covariance / np.outer(sd, sd), abs=1e-9)
+
+
+def test_the_effect_of_a_witness_is_its_correlation_with_the_label():
+    rng = np.random.default_rng(14)
+    first = rng.normal([1.0, 0.3, -1.0], size=(30, 3))
+    seconds = [rng.normal(size=n) for n in (20, 25, 40)]
+    effects = witness_scores(("a", "b", "c"), first, seconds).effects(np.arange(3))
+    expected = [
+        np.corrcoef(np.concatenate([one, two]), np.repeat([1.0, 0.0], [len(one), len(two)]))[0, 1]
+        for one, two in zip(first.T, seconds, strict=True)
+    ]
+    assert expected[2] < 0
+    assert effects.point == pytest.approx(np.maximum(expected, 0.0), abs=1e-12)
+    # At a score of one, the effect of a gap whose t has the tail of that score.
+    squares = np.array(
+        [[one.var(ddof=1) / 30, two.var(ddof=1) / len(two)] for one, two in zip(first.T, seconds, strict=True)]
+    )
+    freedom = squares.sum(axis=1) ** 2 / (squares**2 / [[29, len(two) - 1] for two in seconds]).sum(axis=1)
+    gaps = np.sqrt(squares.sum(axis=1)) * stats.t.isf(stats.norm.sf(1.0), freedom)
+    shifted = [two - two.mean() + one.mean() - gap for one, two, gap in zip(first.T, seconds, gaps, strict=True)]
+    at_one = witness_scores(("a", "b", "c"), first, shifted).effects(np.array([2, 0])).point
+    assert effects.at(np.ones(3))[[2, 0]] == pytest.approx(at_one, abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_two_looks_weigh_the_same_whatever_their_sizes(size):
+    """Side by side, the Gram matrix of each look has norm 1; a look that sees nothing stays nothing."""
+    rng = np.random.default_rng(24)
+    orthogonal = np.linalg.qr(rng.normal(size=(5, 5)))[0][:3]
+    sizes = np.array([3.0, 2.0, 0.5])
+    views = [
+        View(
+            scale * np.array([np.sqrt(sizes)[:, None] * orthogonal, 0 * orthogonal]),
+            scale**2 * np.array([sizes, 0 * sizes]),
+        )
+        for scale in (1.0, size)
+    ]
+    both = side_by_side(views)
+    assert both.shape == (2, 6, 5) and (both[1] == 0).all()
+    for part in (both[0, :3], both[0, 3:]):
+        assert np.linalg.norm(part.T @ part) == pytest.approx(1.0)
+    assert side_by_side(views[:1]) is views[0].factor
+
+
+def test_parts_of_long_columns_keep_the_variance_of_all_rows():
+    """Only the first rows are kept to learn correlations from; the variance is that of all of them."""
+    values = np.random.default_rng(15).normal(size=(50, 2)) * [1.0, 10.0]
+    values[20:, 1] *= 3.0
+    drawn = Drawn.of(values, 20)
+    assert drawn.kept.base is None and drawn.kept.shape == (20, 2)
+    part = drawn.part()
+    assert (part**2).sum(axis=0) == pytest.approx(values.var(axis=0, ddof=1) / 50)
+    assert np.corrcoef(part.T)[0, 1] == pytest.approx(np.corrcoef(values[:20].T)[0, 1])
+    whole = Drawn.of(values).part()
+    assert whole.T @ whole == pytest.approx(np.cov(values.T) / 50)
+
+
+def test_cross_scores_are_welch_or_t_statistics_along_a_witness():
+    """The definitions written out, with every row its own point, so that nothing is rounded."""
+    rng = np.random.default_rng(16)
+    X, Y = rng.normal(size=(14, 2)), rng.normal(0.7, size=(12, 2))
+    one, two = as_pair(X, Y)
+    kernels = fit_kernels(stack([one, two]), "gaussian", 1.5, rng=rng)
+    scores = cross_mmd(one, two, kernels, rng=np.random.default_rng(3))
+    again = np.random.default_rng(3)
+    x_look, x_learn = halves(14, again)
+    y_look, y_learn = halves(12, again)
+    for j in range(2):
+        column = np.concatenate([X[:, j], Y[:, j]])
+        K = np.exp(-(((column[:, None] - column) / 1.5) ** 2))
+        witness = K[:, x_learn].mean(axis=1) - K[:, 14 + y_learn].mean(axis=1)
+        expected = welch_by_scipy(witness[x_look][:, None], [witness[14 + y_look]])
+        # Factors leave out directions of less than a thousandth.
+        assert scores.estimate[j] == pytest.approx(expected[0], abs=0.02)
+
+
+def test_cross_hsic_is_a_t_statistic_of_products():
+    rng = np.random.default_rng(17)
+    X = rng.normal(size=(30, 2))
+    y = X[:, 0] + 0.5 * rng.normal(size=30)
+    features, response = as_xy(X, y)
+    kernels, own = fit_kernels(features, "gaussian", 1.5, rng=rng), fit_kernels(response, "gaussian", 1.5, rng=rng)
+    scores = cross_hsic(features, response, kernels, own, rng=np.random.default_rng(4))
+    look, learn = halves(30, np.random.default_rng(4))
+    L = np.exp(-(((y[:, None] - y) / 1.5) ** 2))
+
+    def centred(part):
+        return part - part.mean(axis=0) - part.mean(axis=1, keepdims=True) + part.mean()
+
+    products = []
+    for column in X.T:
+        K = np.exp(-(((column[:, None] - column) / 1.5) ** 2))
+        products.append((centred(K[np.ix_(look, learn)]) * centred(L[np.ix_(look, learn)])).sum(axis=1))
+    for j, product in enumerate(products):
+        p = stats.ttest_1samp(product, 0.0, alternative="greater").pvalue
+        assert scores.estimate[j] == pytest.approx(stats.norm.isf(p), abs=0.02)
+    expected = np.corrcoef(products)[0, 1]
+    assert scores.cov.columns(np.array([0]))[1, 0] == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_candidate_that_cannot_vary_scores_zero(adaptive):
+    rng = np.random.default_rng(18)
+    same = np.full((12, 1), 3.0)
+    base, others = as_candidates(same, {"same": same[:8], "as well": same[:9]})
+    kernels = fit_kernels(stack([base, *others.values()]), "gaussian", 1.0, rng=rng)
+    scores = complete_screen(base, others, kernels, adaptive=adaptive, rng=rng)
+    assert scores.estimate.tolist() == [0.0, 0.0]
+    assert scores.cov.columns(np.arange(2)).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert scores.effects(np.array([1, 0])).point.tolist() == [0.0, 0.0]
+
+
+def test_the_claimed_correlation_of_candidates_is_the_shared_part():
+    """Sizes 40 and 80 against 60: the root of the product of their shares, squared."""
+    rng = np.random.default_rng(19)
+    base, others = as_candidates(rng.normal(size=(60, 1)), {str(m): rng.normal(size=(m, 1)) for m in (40, 80)})
+    kernels = fit_kernels(stack([base, *others.values()]), "gaussian", 2.0, rng=rng)
+    scores = complete_screen(base, others, kernels, rng=rng)
+    expected = (40 / 100) * (80 / 140)
+    assert scores.cov.columns(np.arange(2)) == pytest.approx(np.array([[1.0, expected], [expected, 1.0]]))
+
+
+def test_a_response_of_several_columns_has_a_ceiling_from_its_ties():
+    """Six rows, three of them alike: 6! / 3! = 120 matchings, and no score says less than 1 / 120."""
+    rng = np.random.default_rng(20)
+    pairs = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 5.0], [2.0, 4.0], [3.0, 3.0]])
+    response = table(pairs, [2])
+    kernels = fit_kernels(response, "gaussian", 1.0, rng=rng)
+    assert table_response(response, kernels, rng).ceiling == pytest.approx(stats.norm.isf(1 / 120))
+    single = table(np.array([[0.0, 0.0, 0.0, 1.0, 2.0, 3.0]]).T)
+    kernels = fit_kernels(single, "gaussian", 1.0, rng=rng)
+    assert table_response(single, kernels, rng).ceiling == pytest.approx(stats.norm.isf(1 / 120))
+    assert label_response(3, 3, single.values).ceiling == pytest.approx(stats.norm.isf(1 / 20))
+
+
+@pytest.mark.parametrize("estimator", ["complete", "cross"])
+@pytest.mark.parametrize("question", [compare, relate])
+@pytest.mark.parametrize(("n", "size"), [(12, 3.0), (60, 0.5), (400, 1.0), (1500, 3.0)])
+def test_an_effect_lies_in_its_own_interval_where_nothing_was_selected(question, estimator, n, size):
+    """Also where it is many standard errors from none, and few degrees of freedom are behind it."""
+    rng = np.random.default_rng(101 + n)
+    X, noise = rng.normal(size=(n, 4)), rng.normal(size=(n, 4))
+    other = noise + size if question is compare else size * X.sum(axis=1) + noise[:, 0]
+    result = question(X, other, k=None, estimator=estimator, random_state=1)
+    low, high = result.intervals.T
+    assert (low <= result.effects).all()
+    assert (result.effects <= high).all()
+    assert (high - low > 0).all()
+
+
+@pytest.mark.slow
+def test_intervals_of_cross_cover_a_strong_effect():
+    rng, shift, replicates = np.random.default_rng(102), 2.0, 60
+    truth = compare(rng.normal(size=(40_000, 3)), rng.normal(shift, size=(40_000, 3)), k=None, estimator="cross")
+    covered = []
+    for seed in range(replicates):
+        X, Y = rng.normal(size=(300, 3)), rng.normal(shift, size=(300, 3))
+        low, high = compare(X, Y, k=None, estimator="cross", random_state=seed).intervals.T
+        covered += [*((low <= truth.effects.mean()) & (truth.effects.mean() <= high))]
+    # Features are independent; three standard errors of a share of 0.95.
+    assert np.mean(covered) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / len(covered))

@@ -8,6 +8,7 @@ from scipy import stats
 from scipy.special import log_ndtr
 
 from kernsift.inference import TESTS, exact, multiscale, naive, polyhedral, selective_bootstrap
+from kernsift.inference.lines import _holding, _with_room
 from kernsift.scaling import SCALES, fit_scaling_law
 from kernsift.scores import DenseCovariance, DiagonalCovariance, FactorCovariance, Scores
 from kernsift.selection import Everything, Threshold, TopK
@@ -257,6 +258,35 @@ def test_multiscale_does_not_depend_on_threads():
     assert found[0].tobytes() == found[1].tobytes()
 
 
+@pytest.mark.parametrize("name", TESTS)
+@pytest.mark.parametrize("unit", [2.0**-12, 2.0**9])
+def test_the_unit_of_scores_does_not_matter(name, unit):
+    """A power of two changes no digit, so not even the counts of the multiscale test change."""
+    rng = np.random.default_rng(23)
+    cov = random_covariance(8, rng)
+    estimate = rng.multivariate_normal(np.ones(8), cov)
+    one, other = (
+        run(TESTS[name], make(u * estimate, u**2 * cov), TopK(3), replicates=300)
+        if name == "multiscale"
+        else run(TESTS[name], make(u * estimate, u**2 * cov), TopK(3))
+        for u in (1.0, unit)
+    )
+    assert other[0].tolist() == one[0].tolist()
+    assert other[1].log_pvalues == pytest.approx(one[1].log_pvalues, rel=1e-9)
+
+
+def test_counting_is_in_single_precision_where_that_is_enough():
+    precision = sys.modules[multiscale.__module__]._precision
+    assert precision(make([0.3, 0.1], [0.01, 0.04])) is np.float32
+    assert precision(make([0.3, 0.1], [0.0, 0.04])) is np.float32
+    # Scores a hundred thousand times their spread, or one another's; and numbers that single precision does not have.
+    assert precision(make([1e5, 0.1], [1.0, 1.0])) is np.float64
+    assert precision(make([-1e5, 0.1], [1.0, 1.0])) is np.float64
+    assert precision(make([0.3, 0.1], [1.0, 1e10])) is np.float64
+    assert precision(make([1e-21, 1e-22], [1e-44, 1e-44])) is np.float64
+    assert precision(make([1e21, 1e22], [1e42, 1e42])) is np.float64
+
+
 def test_selecting_everything_leaves_the_naive_test():
     rng = np.random.default_rng(14)
     cov = random_covariance(5, rng)
@@ -308,8 +338,12 @@ def test_multiscale_same_seed_same_bits_and_row_resampling_needs_rows():
     scores = make([2.0, 1.0, 0.0], np.ones(3))
     a, b = (run(multiscale, scores, TopK(1), seed=4)[1].log_pvalues for _ in range(2))
     assert a.tobytes() == b.tobytes()
-    with pytest.raises(ValueError, match="resampling"):
+    with pytest.raises(InputError) as raised:
         run(multiscale, scores, TopK(1), resampling="rows")
+    assert str(raised.value) == (
+        'resampling: "rows" needs scores made from data by an estimator that averages draws; '
+        'these came without rows to resample. Use resampling="normal".'
+    )
 
 
 def test_multiscale_by_resampling_rows():
@@ -326,3 +360,41 @@ def test_multiscale_by_resampling_rows():
     slow = run(multiscale, scores, TopK(1), replicates=2_000, resampling="rows")[1]
     assert slow.fit.at_zero[0] == pytest.approx(fast.fit.at_zero[0], abs=0.25)
     assert slow.log_pvalues[0] == pytest.approx(fast.log_pvalues[0], abs=0.3)
+
+
+PIECES = np.array([[-np.inf, 0.0], [1.0, 2.0], [5.0, np.inf]])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1.5, [[-np.inf, 0.0], [1.0, 2.0], [5.0, np.inf]]),
+        (2.0, [[-np.inf, 0.0], [1.0, 2.0], [5.0, np.inf]]),
+        (0.25, [[-np.inf, 0.25], [1.0, 2.0], [5.0, np.inf]]),
+        (0.75, [[-np.inf, 0.0], [0.75, 2.0], [5.0, np.inf]]),
+        (2.25, [[-np.inf, 0.0], [1.0, 2.25], [5.0, np.inf]]),
+        (4.5, [[-np.inf, 0.0], [1.0, 2.0], [4.5, np.inf]]),
+    ],
+)
+def test_a_score_that_rounding_put_outside_is_let_in(value, expected):
+    """By the nearest interval, and by no more than it needs."""
+    pieces = PIECES.copy()
+    assert _holding(pieces, value).tolist() == expected
+    assert pieces.tolist() == PIECES.tolist()
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -2e6, 1e-12])
+def test_a_score_without_any_interval_gets_a_sliver(value):
+    [[low, high]] = _holding(np.empty((0, 2)), value).tolist()
+    assert low == value < high <= value + 1.1e-9 * abs(value) + 1e-300
+
+
+@pytest.mark.parametrize("sd", [1.0, 1e-3, 1e4])
+def test_a_score_at_the_end_of_its_interval_is_no_evidence(sd):
+    pieces = sd * np.array([[-3.0, -1.0], [1.0, 2.0], [4.0, 5.0]])
+    for value in (1.0, 1.5, 2.0 - 1e-8):
+        assert _with_room(pieces, sd * value, sd) is pieces
+    for value in (2.0, 2.0 - 1e-10):
+        assert _with_room(pieces, sd * value, sd).tolist() == [[sd * value, np.inf]]
+    # Where two intervals meet, the upper one has room.
+    assert _with_room(np.array([[0.0, sd], [sd, 2 * sd]]), sd, sd).shape == (2, 2)

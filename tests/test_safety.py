@@ -110,7 +110,7 @@ def watch(event, arguments):
     elif event in EVENTS:
         seen.append(os.fsdecode(arguments[0]))
     elif event.startswith(("socket.connect", "socket.getaddrinfo", "subprocess.", "os.system", "os.exec", "os.posix")):
-        seen.append(event)
+        seen.append(f"{event} {os.path.basename(str(arguments[0]))}" if event == "subprocess.Popen" else event)
 
 sys.addaudithook(watch)
 from kernsift.cli import main
@@ -137,6 +137,8 @@ def test_nothing_is_written_but_the_named_output(outputs: list[str], tmp_path: P
         check=True,
     )
     code, seen = json.loads(run.stderr.splitlines()[-1])
+    # Which is how NumPy 2.0 and threadpoolctl 3.2 look at the machine.
+    seen = [what for what in seen if what not in ("subprocess.Popen lscpu", "subprocess.Popen ldconfig")]
     assert code == 0
     within = [Path(tmp_path, "work", "out") in Path(tmp_path, "work", path).parents for path in seen]
     assert [path for path, inside in zip(seen, within, strict=True) if not inside and path != os.devnull] == []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from kernsift.scaling import SCALES, fit_scaling_law, mirrored
+from kernsift.scaling import MODELS, SCALES, _fit, fit_scaling_law, mirrored
 
 GAMMA2 = np.array(SCALES)
 
@@ -21,6 +21,7 @@ def test_the_ten_scales_are_the_papers():
 
 def test_signs_of_the_scales_are_balanced_along_the_line():
     """Half of the weight that the intercept of a line gives to the scales goes to each sign."""
+    assert mirrored(np.array([1.0, 1.0, 4.0, 4.0, 9.0, 9.0])).tolist() == [1, -1, -2, 2, 3, -3]
     gamma = mirrored(GAMMA2)
     assert np.abs(gamma) == pytest.approx(np.sqrt(GAMMA2))
     weights = np.linalg.pinv(np.column_stack([np.ones_like(GAMMA2), GAMMA2]))[0]
@@ -50,6 +51,13 @@ def test_aic_finds_the_model_that_made_the_data():
     assert fit.at_minus_one[2] == pytest.approx(-1.2 - 1.0 - 0.5, abs=1e-2)
     # The fitted curve passes through the law at every scale.
     assert fit.curve == pytest.approx(np.array(list(laws.values())), abs=1e-3)
+
+
+def test_akaike_counts_every_parameter():
+    """So that of two laws that fit alike the smaller one is taken, and the singular one counts its bend."""
+    hits = expected_hits(np.array([[-1.2], [0.4]]) + 0.3 * GAMMA2, 1000)
+    assert [_fit(name, hits, 1000, GAMMA2).parameters for name in MODELS[:-1]] == [2, 1, 3, 3]
+    assert fit_scaling_law(hits, 1000, GAMMA2, "aic").model == ("linear", "linear")
 
 
 def test_singular_taylor_matches_finite_differences():

@@ -30,6 +30,20 @@ def test_truncation_of_top_k_is_where_the_feature_is_kept(k, spread):
         assert unions > 5
 
 
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_truncation_among_parallel_lines(k):
+    """Few slopes and intercepts: scores that move as one, above, below or tied, before the feature and after it."""
+    rng = np.random.default_rng(3)
+    for _ in range(150):
+        intercept, slope = rng.choice([-0.5, 0.0, 0.5], size=5), rng.choice([0.5, 1.0, 1.0, 1.5], size=5)
+        feature = int(rng.integers(5))
+        intercept[feature], slope[feature] = 0.0, 1.0
+        pieces = TopK(k).truncation(intercept.copy(), slope.copy(), feature)
+        # Lines cross at 0 and at +-1: between these and beyond.
+        for t in (-1.7, -0.6, -0.3, 0.2, 0.7, 1.6):
+            assert inside(pieces, t) == (feature in TopK(k).select(intercept + slope * t))
+
+
 def test_pieces_are_disjoint_and_increasing():
     rng = np.random.default_rng(2)
     for _ in range(50):

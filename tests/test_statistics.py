@@ -14,10 +14,11 @@ from by_hand import table
 
 from kernsift import scores as scores_module
 from kernsift.kernels import KERNELS, FeatureKernels, fit_kernels
-from kernsift.scores import LEARNING, DrawCovariance, Scores, scores_from_draws
-from kernsift.statistics import block, incomplete, ustatistic
+from kernsift.scores import LEARNING, DiagonalCovariance, DrawCovariance, Scores, scores_from_draws
+from kernsift.statistics import block, effects, incomplete, linear, ustatistic
 from kernsift.statistics import draws as draws_module
 from kernsift.statistics.block import block_hsic, block_mmd
+from kernsift.statistics.cross import cross_hsic, cross_mmd
 from kernsift.statistics.draws import FeatureDraws, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
 from kernsift.statistics.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
@@ -535,6 +536,27 @@ def test_float32_tables_give_nearly_the_same_scores(rng: np.random.Generator) ->
         np.testing.assert_allclose(scores.estimate, exact.estimate, rtol=0, atol=1e-5)
 
 
+def test_blocks_of_float32_tables_are_added_up_in_double(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernel values that are 1 but for some 1e-5: their sum keeps digits that single precision has not."""
+    X, Y = numeric(400, rng), numeric(400, rng)
+    single = [Table(t.names, t.values.astype(np.float32), t.offsets, t.categorical, t.levels) for t in (X, Y)]
+    double = [Table(t.names, t.values.astype(float), t.offsets, t.categorical, t.levels) for t in single]
+    for small in (16, 0):  # in one go, and block by block
+        monkeypatch.setattr(block, "_SMALL", small)
+        found, expected = (
+            block_mmd(*pair, fit_kernels(stack(pair), bandwidth=300.0, rng=rng), block_size=200, rng=_seeded()).estimate
+            for pair in (single, double)
+        )
+        # 2e4 values of about 1e-5 with errors of 6e-8 each, at random: about 1e-9.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-8)
+
+
+def _seeded() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
 def centred_trace(X: Table, y: Table, kernels: FeatureKernels, response: FeatureKernels) -> np.ndarray:
     """HSIC of the empirical distribution itself."""
     K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
@@ -560,6 +582,106 @@ def test_resampled_estimates_are_unbiased_for_the_empirical_distributions(rng: n
             one, same = (scores.resample(fraction, np.random.default_rng(5)) for _ in range(2))
             np.testing.assert_array_equal(one, same)
             assert np.isfinite(scores.resample(0.01, rng)).all()
+
+
+def test_half_the_rows_of_two_blocks_are_one_block(rng: np.random.Generator) -> None:
+    """However its rows are ordered, one block of all rows has the complete statistic."""
+    X, Y, y = numeric(10, rng), numeric(12, rng), numeric(10, rng, 1)
+    kernels, own = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    found = block_mmd(X, Y, kernels, block_size=5, rng=rng).resample(0.5, _seeded())  # type: ignore[misc]
+    again = _seeded()
+    one, two = X.take(again.integers(10, size=5)), Y.take(again.integers(12, size=6))
+    np.testing.assert_allclose(found, mmd_ustat(one, two, kernels), **CLOSE)
+    found = block_hsic(X, y, kernels, own, block_size=5, rng=rng).resample(0.5, _seeded())  # type: ignore[misc]
+    rows = _seeded().integers(10, size=5)
+    np.testing.assert_allclose(found, hsic_ustat(X.take(rows), y.take(rows), kernels, own), **CLOSE)
+
+
+def test_the_dependence_of_a_feature_on_itself(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Frobenius norm of H K H over n, with H the centring matrix."""
+    X = mixed(20, rng)
+    kernels = fit_kernels(X, rng=rng)
+    H = np.eye(20) - 1 / 20
+    K = np.moveaxis(gram(kernels, X, X), -1, 0)
+    expected = np.linalg.norm(H @ K @ H, axis=(1, 2)) / 20
+    np.testing.assert_allclose(effects.self_dependence(X.values, kernels), expected, rtol=1e-9)
+    # Of a long table rows that are evenly spread, each from the middle of its part; of a short one all rows.
+    np.testing.assert_array_equal(effects.spread_points(X, np.array([2, 0])), X.values[:, [2, 3, 0]])
+    monkeypatch.setattr(effects, "_ROWS", 4)
+    np.testing.assert_array_equal(effects.spread_points(X, np.array([3])), X.values[[2, 7, 12, 17]][:, [4]])
+
+
+@pytest.mark.parametrize("intervals", [True, False])
+def test_effects_are_roots_of_shares_of_the_most_there_can_be(intervals: bool, rng: np.random.Generator) -> None:
+    """MMD^2 between the samples is at most HSIC(x, x)^(1/2) over the product of their shares."""
+    X, Y, y = numeric(12, rng), numeric(8, rng, shift=1.0), numeric(12, rng, 1)
+    kernels, own = fit_kernels(stack([X, Y]), rng=rng), fit_kernels(y, rng=rng)
+    scores = Scores(X.names, np.array([0.02, -0.1, 5.0]), DiagonalCovariance(np.array([0.01, 0.04, 0.09])))
+    chosen = np.array([2, 0, 1])
+    both = effects.self_dependence(np.concatenate([X.values, Y.values]), kernels)
+    related = effects.self_dependence(X.values, kernels) * effects.self_dependence(y.values, own)
+    for found, whole in (
+        (effects.with_mmd_effects(scores, X, Y, kernels, intervals=intervals), both / (0.6 * 0.4)),
+        (effects.with_hsic_effects(scores, X, y, kernels, own, intervals=intervals), related),
+    ):
+        sizes = found.effects(chosen)  # type: ignore[misc]
+        np.testing.assert_allclose(sizes.point, np.sqrt(np.clip(scores.estimate / whole, 0, 1))[chosen], rtol=1e-9)
+        assert sizes.point[0] == 1 and 0 < sizes.point[1] < 1 and sizes.point[2] == 0
+        half = 0.5 * whole[chosen]
+        np.testing.assert_allclose(sizes.at(half), np.sqrt(0.5), rtol=1e-9)
+        assert (sizes.spread is None) == (not intervals)
+        if sizes.spread is not None:
+            np.testing.assert_allclose(sizes.spread, [0.3, 0.1, 0.2])
+
+
+def test_resamples_have_no_fewer_rows_than_the_estimator_needs(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y, y = numeric(40, rng), numeric(40, rng), numeric(40, rng, 1)
+    kernels, own = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    drawn: list[int] = []
+
+    def recorded(n: int, *rest: Any) -> np.ndarray:
+        rows = bootstrap(n, *rest)
+        drawn.append(len(rows))
+        return rows
+
+    bootstrap = ustatistic.bootstrap_rows
+    monkeypatch.setattr(ustatistic, "bootstrap_rows", recorded)
+    # A block of the shorter sample has 6 rows of 40 by default, and HSIC blocks have 5.
+    least = {"incomplete": 2, "independent": 2, "linear": 4, "block": 6}
+    for name, estimator in MMD.items():
+        resample: Any = estimator(X, Y, kernels, rng=rng).resample
+        for fraction, rows in ((1e-9, least[name]), (0.5, 20), (2.0, 80)):
+            assert np.isfinite(resample(fraction, rng)).all()
+            assert drawn[-2:] == [rows, rows]
+    least = {"incomplete": 4, "independent": 4, "block": 5}
+    for name, estimator in HSIC.items():
+        resample = estimator(X, y, kernels, own, rng=rng).resample
+        for fraction, rows in ((1e-9, least[name]), (0.5, 20)):
+            assert np.isfinite(resample(fraction, rng)).all()
+            assert drawn[-1] == rows
+
+
+def test_room_for_the_rows_is_asked_for_before_they_are_drawn(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A design that does not fit is refused first; what is asked for is at least what its index arrays take."""
+    X, Y, y = numeric(40, rng), numeric(40, rng), numeric(40, rng, 1)
+    kernels, own = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    asked: list[tuple[int, int]] = []
+    for module in (block, incomplete, linear):
+        monkeypatch.setattr(module, "columns_that_fit", lambda tables, design: asked.append((len(tables), design)))
+    for estimator in MMD.values():
+        estimator(X, Y, kernels, rng=rng)
+    for estimator in HSIC.values():
+        estimator(X, y, kernels, own, rng=rng)
+    # Whole numbers of eight bytes: four a draw, or one a row; draws of their own are made a few at a time.
+    least = {"two": [4 * 40 * 8, 0, 80 * 8, 80 * 8], "joint": [4 * 40 * 8, 0, 40 * 8]}
+    expected = [(2, size) for size in least["two"]] + [(1, size) for size in least["joint"]]
+    assert [tables for tables, _ in asked] == [tables for tables, _ in expected]
+    for (_, found), (_, size) in zip(asked, expected, strict=True):
+        assert size <= found <= 2 * size
 
 
 def test_memory_is_linear_in_rows(rng: np.random.Generator) -> None:
@@ -722,6 +844,82 @@ def test_what_cannot_be_done_is_said(call: Callable[..., Any], message: str, rng
     X, Y = numeric(10, rng), numeric(11, rng)
     with pytest.raises(InputError, match=message):
         call(X, Y, fit_kernels(X, rng=rng))
+
+
+TOO_SHORT = {
+    (incomplete_mmd, 2): "at least 2 rows are needed, got 1.",
+    (linear_mmd, 4): "at least 4 rows are needed for the linear-time estimator, got 3.",
+    (block_mmd, 4): "at least 4 rows are needed for two blocks, got 3.",
+    (cross_mmd, 4): "at least 4 rows are needed for the cross estimator, got 3.",
+    (lambda X, Y, kernels, rng: mmd_ustat(X, Y, kernels), 2): "at least 2 rows are needed, got 1.",
+}
+RELATED_TOO_SHORT = {
+    (incomplete_hsic, 4): "X: at least 4 rows are needed, got 3.",
+    (block_hsic, 8): "X: at least 8 rows are needed for two blocks, got 7.",
+    (cross_hsic, 8): "X: at least 8 rows are needed for the cross estimator, got 7.",
+    (lambda X, y, kernels, own, rng: hsic_ustat(X, y, kernels, own), 4): "X: at least 4 rows are needed, got 3.",
+}
+
+
+@pytest.mark.parametrize(("estimator", "enough", "sentence"), [(*key, text) for key, text in TOO_SHORT.items()])
+def test_the_sample_that_is_too_short_is_named(
+    estimator: Callable[..., Any], enough: int, sentence: str, rng: np.random.Generator
+) -> None:
+    X, Y = numeric(10, rng), numeric(11, rng)
+    kernels = fit_kernels(X, rng=rng)
+    first, short = np.arange(enough), np.arange(enough - 1)
+    estimator(X.take(first), Y.take(first), kernels, rng=rng)
+    with pytest.raises(InputError) as raised:
+        estimator(X.take(short), Y, kernels, rng=rng)
+    assert str(raised.value) == f"X: {sentence}"
+    with pytest.raises(InputError) as raised:
+        estimator(X, Y.take(short), kernels, rng=rng)
+    assert str(raised.value) == f"Y: {sentence}"
+
+
+@pytest.mark.parametrize(("estimator", "enough", "sentence"), [(*key, text) for key, text in RELATED_TOO_SHORT.items()])
+def test_a_table_that_is_too_short_is_said(
+    estimator: Callable[..., Any], enough: int, sentence: str, rng: np.random.Generator
+) -> None:
+    X, y = numeric(10, rng), numeric(10, rng, 1)
+    kernels, own = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    first, short = np.arange(enough), np.arange(enough - 1)
+    estimator(X.take(first), y.take(first), kernels, own, rng=rng)
+    with pytest.raises(InputError) as raised:
+        estimator(X.take(short), y.take(short), kernels, own, rng=rng)
+    assert str(raised.value) == sentence
+
+
+def test_sizes_of_blocks_that_fit(rng: np.random.Generator) -> None:
+    X, Y, y = numeric(10, rng), numeric(11, rng), numeric(10, rng, 1)
+    kernels, own = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    for size in (2, np.int64(5)):
+        assert block_mmd(X, Y, kernels, block_size=size, rng=rng).draws == 10 // size
+    for size in (4, 5):
+        assert block_hsic(X, y, kernels, own, block_size=size, rng=rng).draws == 2
+    for wrong in (True, 1, 6, 2.0):
+        with pytest.raises(InputError) as raised:
+            block_mmd(X, Y, kernels, block_size=wrong, rng=rng)
+        assert str(raised.value) == (
+            "block_size: a whole number from 2 to 5 was needed, so that 10 rows give at least two blocks, "
+            f"got {wrong!r}."
+        )
+
+
+def test_designs_that_there_are_not(rng: np.random.Generator) -> None:
+    X, Y = numeric(10, rng), numeric(11, rng)
+    kernels = fit_kernels(X, rng=rng)
+    for wrong in (True, 0, -1, np.inf, np.nan, "1", None):
+        with pytest.raises(InputError) as raised:
+            incomplete_mmd(X, Y, kernels, r=wrong, rng=rng)
+        assert str(raised.value) == (
+            f"r: a positive finite number of draws per row was needed, got {wrong!r}; the paper uses 1 to 10."
+        )
+    with pytest.raises(InputError) as raised:
+        incomplete_mmd(X, Y, kernels, design="own", rng=rng)
+    assert str(raised.value) == "design: 'shared' or 'independent' was needed, got 'own'."
+    for right in (np.float32(0.5), np.int16(2), 1, 0.3):
+        assert incomplete_mmd(X, Y, kernels, r=right, rng=rng).draws == max(2, round(float(right) * 10))
 
 
 def test_smallest_tables_that_are_enough(rng: np.random.Generator) -> None:

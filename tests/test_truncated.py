@@ -107,3 +107,12 @@ def test_interval_ends_for_a_value_right_at_its_cut():
     low, high = intervals([1.0 + 1e-7], np.array([[1.0, np.inf]]))[0]
     assert low == 0
     assert 0 < high < 1
+
+
+def test_a_value_at_the_top_of_all_it_could_be_has_infinite_ends():
+    """However large the mean, nothing lies beyond the value; other intervals stay what they are."""
+    unions = [np.array([[0.0, 2.0]]), EVERYWHERE]
+    [top, plain] = confidence_intervals(np.array([2.0, 1.0]), unions, np.ones(2))
+    assert top.tolist() == [np.inf, np.inf]
+    [alone] = confidence_intervals(np.array([1.0]), [EVERYWHERE], np.ones(1))
+    assert plain == pytest.approx(alone, abs=1e-9)

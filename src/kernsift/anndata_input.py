@@ -45,6 +45,8 @@ def _frame(data: Any) -> Any:
     values = data.X
     if values is None:
         raise InputError("X: this AnnData object holds no matrix X, only layers; set adata.X to the one to compare.")
+    if hasattr(values, "to_memory"):  # a sparse matrix that was left in its file
+        values = values.to_memory()
     dense = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
     return pd.DataFrame(dense, columns=data.var_names.astype(str))
 

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from kernsift.arrays import Array, beside, dtype_of, namespace, on_host, sorted_columns, taken, to_numpy, wide
-from kernsift.parcels import part_of
+from kernsift.parcels import part_of, run_of
 from kernsift.progress import tell
 from kernsift.tables import Table
 from kernsift.threads import spread
@@ -47,7 +47,7 @@ def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -
 def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     count = table.n if rows is None else len(rows)
     if table.memory is None:
-        return _of_columns(lambda block: table.part(_run(block), rows), columns, count, table.like)
+        return _of_columns(lambda block: table.part(run_of(block), rows), columns, count, table.like)
     # A file is read in as few goes as memory allows.
     step = max(1, table.memory // (64 * count))
     found = []
@@ -61,7 +61,7 @@ def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tu
 
 
 def _columns_of(values: Array, block: np.ndarray) -> Array:
-    return values[:, _run(block)]
+    return values[:, run_of(block)]
 
 
 def _of_columns(
@@ -74,12 +74,6 @@ def _of_columns(
     found = list(spread(lambda block: _medians(read(block)), blocks))
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
-
-
-def _run(columns: np.ndarray) -> slice | np.ndarray:
-    """Neighbouring columns as a slice, because slices are views and arrays are copies."""
-    first, last = int(columns[0]), int(columns[-1])
-    return slice(first, last + 1) if last - first + 1 == len(columns) else columns
 
 
 def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -145,7 +139,7 @@ def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int
     """Median Euclidean distance between rows over those columns, each divided by its scale; `most` rows at most."""
     n = table.n
     rows = np.arange(n) if n <= most else rng.choice(n, most, replace=False)
-    points = table.part(_run(columns), rows)
+    points = table.part(run_of(columns), rows)
     xp = namespace(points)
     points = xp.astype(points, wide(points)) / beside(scale, points)
     ordered = xp.sort(points, axis=0)

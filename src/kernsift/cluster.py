@@ -37,8 +37,8 @@ Answer = TypeVar("Answer")
 _TRIES = 3
 # Seconds without a scheduler, without a single worker, and until a scheduler answers.
 _WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _TO_CONNECT = 5.0, 60.0, 10.0
-# Below this not even ordinary files can be read.
-_LEAST_MEMORY = 32 << 20
+# Below the first not even ordinary files can be read; the second is what a worker takes before it reads any.
+_LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
 _INSTALL = "pip install 'kernsift[dask]'"
 
 
@@ -117,7 +117,11 @@ class Crew:
         while True:
             try:
                 return list(self._wait(self._client.scatter(list(values), **how)))
-            except OSError:  # the worker that was to get them died just now; the next try asks who is there
+            except (OSError, ValueError) as error:
+                # The worker that was to get them died just now, or nobody is there to broadcast to ("replicate"): the
+                # next try asks who is there.
+                if isinstance(error, ValueError) and "replicate" not in str(error):
+                    raise
                 self._check()
                 if time.monotonic() > patience:
                     raise self._without_workers() from None
@@ -304,9 +308,9 @@ def _at_work() -> Iterator[None]:
 
 
 def shared_memory(asked: int) -> int:
-    """Bytes for each piece of work, where all of them on one machine together may use as many as asked for."""
+    """Bytes for each piece of work, where all workers of one machine together may use as many as asked for."""
     workers = crew()
-    return asked if workers is None else max(asked // workers.beside, min(asked, _LEAST_MEMORY))
+    return asked if workers is None else max(asked // workers.beside - _PROCESS, min(asked, _LEAST_MEMORY))
 
 
 def memory_here(asked: int) -> int:

@@ -469,12 +469,17 @@ def refuse_cells(
     raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed}; {fix}.")
 
 
+def require_two(keep: np.ndarray, argument: str) -> None:
+    """Complain where fewer than two rows are kept."""
+    if keep.sum() < 2:
+        raise InputError(f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed.")
+
+
 def keep_rows(columns: Columns, keep: np.ndarray, argument: str) -> Columns:
     """The rows marked in `keep`, of which there must be two."""
     if keep.all():
         return columns
-    if keep.sum() < 2:
-        raise InputError(f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed.")
+    require_two(keep, argument)
     return columns.take(np.flatnonzero(keep))
 
 

@@ -54,8 +54,9 @@ class Estimates:
         )
         # Beyond this many standard deviations an end is the end of the scale.
         ends = np.minimum(ends, 1e6 * np.where(varies, sd, 1.0)[:, None])
-        low, high = sizes.at(ends[:, 0]), sizes.at(ends[:, 1])
-        return np.column_stack([np.minimum(low, high), high])  # around no effect at all, the scale is flat
+        # What is left of no effect at all is rounding error; and around it the scale is flat.
+        low, high = np.where(ends[:, 0] > 0, sizes.at(ends[:, 0]), 0.0), sizes.at(ends[:, 1])
+        return np.column_stack([np.minimum(low, high), high])
 
     @cached_property
     def _sizes(self) -> EffectSizes | None:

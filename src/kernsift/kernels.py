@@ -20,6 +20,7 @@ import numpy as np
 from kernsift.arrays import Array, beside, bounded, dtype_of, in_place, keep_freed_memory, namespace, taken, to_numpy
 from kernsift.bandwidths import column_medians, joint_median, median_rows
 from kernsift.cluster import crew
+from kernsift.parcels import travels
 from kernsift.tables import InputError, Table, stack
 
 Columns = slice | np.ndarray
@@ -344,6 +345,10 @@ class FeatureKernels:
         """The kernels of those features, for tables that have nothing else."""
         return self.select(features)
 
+    def sent(self, features: np.ndarray) -> FeatureKernels:
+        """The kernels of those features, for whoever reads them elsewhere."""
+        return self.select(features)
+
     def select(self, features: np.ndarray) -> FeatureKernels:
         """The kernels of those features, in that order."""
         features = np.asarray(features, dtype=np.intp)
@@ -447,8 +452,9 @@ def fit_kernels(
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
         rows = median_rows(pooled.n, rng)
-        # Workers of a cluster are told the bandwidths beforehand.
-        if late and pooled.memory is not None and crew() is None and (widths == 1).all():
+        # Workers of a cluster that are sent their columns are told the bandwidths beforehand.
+        here = crew() is None or not travels(pooled)
+        if late and pooled.memory is not None and here and (widths == 1).all():
             return LateKernels.of(pooled, chosen, rows)
         distances, middle = column_medians(pooled, columns, rows)
         if chosen.kind == "product":
@@ -506,6 +512,12 @@ class LateKernels(FeatureKernels):
 
     def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
         return self._fitted(features, stack(tables), np.arange(len(features))).select(features)
+
+    def sent(self, features: np.ndarray) -> FeatureKernels:
+        nothing: Any = None
+        own = ("categorical", "inverse", "centre", "bandwidth", "found")
+        some = {name: value[features] for name in own if (value := getattr(self, name)) is not None}
+        return replace(self, pooled=nothing, offsets=np.arange(len(features) + 1), **some)
 
     def rescaled(self, factor: float) -> FeatureKernels:
         every = np.arange(self.d)

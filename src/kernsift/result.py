@@ -151,15 +151,9 @@ class Result:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from kernsift.show.wording import html_table
 
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns())
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>"
-            for row in zip(*self._plain(), strict=True)
-        )
-        said = "".join(f"<p>{escape(text)}</p>" for text in (self.summary(), *self.notes))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{said}"
+        return html_table(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """All scores best first, the cut, and which selected features stand. Needs matplotlib."""
@@ -189,7 +183,7 @@ class Result:
         return report(self, title=title, command=command)
 
     def plot_scaling(self, name: str | None = None, ax: Axes | None = None) -> Axes:
-        """The multiscale test's scaling law for one feature (the best by default), read at gamma^2 = 0."""
+        """The multiscale test's scaling law for one feature (the best that has one by default), read at 0."""
         from kernsift.show.plots import plot_scaling
 
         return plot_scaling(self, name, ax)
@@ -198,7 +192,3 @@ class Result:
 def _plain_value(value: Any) -> Any:
     """A setting as JSON knows it: NumPy numbers and arrays, which a user may pass as options, become Python's own."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -412,9 +412,16 @@ def _over_blocks(draws: Draws, work: Work[Answer], count: int) -> Iterator[Answe
     workers = crew()
     if workers is None or not draws.worth_sending(count):
         return (work(own, inside, features) for features, own, inside in _in_memory(draws))
-    parcels = draws.parcels(2 * workers.threads())
-    sent = cluster.spread(_Sent(draws.emptied(), work), parcels)
-    return (answer for answers in sent for answer in answers)
+    return _from_afar(draws, work, 2 * workers.threads())
+
+
+def _from_afar(draws: Draws, work: Work[Answer], least: int) -> Iterator[Answer]:
+    parcels = draws.parcels(least)
+    done, total = 0, sum(len(parcel.features) for parcel in parcels)
+    for parcel, answers in zip(parcels, cluster.spread(_Sent(draws.emptied(), work), parcels), strict=True):
+        yield from answers
+        done += len(parcel.features)
+        tell("scoring features", done, total)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from inspect import cleandoc
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -364,4 +365,5 @@ for _function, _known in ((compare, MMD), (relate, HSIC), (screen, SCREEN)):
                 line for line in _text.splitlines() if not line.lstrip().startswith(("groups :", "missing :"))
             )
             _text = _text[: _text.index("    client :")] + _text[_text.index("    **options") :]
-        _function.__doc__ = _function.__doc__.replace("{common}", _text)
+        # Python 3.13 takes the indentation off by itself, and older ones do not.
+        _function.__doc__ = cleandoc(_function.__doc__).replace("{common}", cleandoc(_text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from inspect import cleandoc
 from typing import Any, Self
 
 import narwhals as nw
@@ -372,4 +373,5 @@ def _labels(y: Any, missing: str) -> tuple[np.ndarray, np.ndarray]:
 for _class, _name in ((SelectMMD, "compare"), (SelectHSIC, "relate")):
     if _class.__doc__:  # absent under python -OO
         _text = _PARAMETERS.replace("FUNCTION", _name).replace("RESPONSE", _RESPONSE if _name == "relate" else "")
-        _class.__doc__ = _class.__doc__.replace("{parameters}", _text)
+        # Python 3.13 takes the indentation off by itself, and older ones do not.
+        _class.__doc__ = cleandoc(_class.__doc__).replace("{parameters}", f"\n{cleandoc(_text)}\n")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernsift import tables
-from kernsift.columns import Columns, InputError, complete_rows, keep_rows, read_columns, settle
+from kernsift.columns import Columns, InputError, complete_rows, keep_rows, read_columns, require_two, settle
 from kernsift.sources import Piece, Source, open_source, points_outside
 from kernsift.sources.budget import answer_of, parse_memory, scratch_of
 from kernsift.sources.memory import MemorySource
@@ -470,10 +470,7 @@ def _kept(found: Scan, keep: np.ndarray, memory: int) -> Scan:
     """What there is in the rows that are kept, which takes a second look where some are not."""
     if keep.all():
         return found
-    if keep.sum() < 2:
-        raise InputError(
-            f"{found.source.argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed."
-        )
+    require_two(keep, found.source.argument)
     return replace(scan(found.source, memory, within=keep), keep=keep)
 
 

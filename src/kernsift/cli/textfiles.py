@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernsift.sources.dialects import GAPS, check_rows, encoding_of, separator_of, unreadable
+from kernsift.sources.dialects import check_rows, encoding_of, separator_of, unreadable
 from kernsift.tables import InputError
 
 if TYPE_CHECKING:
@@ -40,17 +40,7 @@ def read_text(data: bytes, name: str, encoding: str | None) -> Text:
     frame = _wide(text, separator, header, named) if wide else None
     if frame is None:
         try:
-            frame = pd.read_csv(
-                io.StringIO(text),
-                sep=separator,
-                header=0 if named else None,
-                names=header,
-                index_col=False,
-                decimal=dialect.decimal,
-                na_values=GAPS,
-                skipinitialspace=True,
-                low_memory=False,
-            )
+            frame = pd.read_csv(io.StringIO(text), **dialect.for_pandas())
         except (ValueError, OverflowError) as error:  # pandas' parser errors are ValueErrors
             raise unreadable(name, str(error).splitlines()[0]) from error
     if frame.empty:

@@ -116,7 +116,8 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     total = len(result.selected)
     ax.set_title(f"{total} selected {things(result.question, total)}", loc="left", fontsize=10)
     if total:
-        ax.legend(frameon=False, fontsize=8, loc="lower right")
+        # Not see-through, because the line of the level runs behind it.
+        ax.legend(facecolor=ax.get_facecolor(), edgecolor="none", framealpha=1.0, fontsize=8, loc="lower right")
     _tidy(ax)
     return ax
 
@@ -130,7 +131,8 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
         )
     if name is not None and name not in result.names:
         raise InputError(f"name: must be one of the selected features, got {name!r}; see result.names.")
-    row = 0 if name is None else result.names.index(name)
+    # A feature that was selected in every replicate has no law to show.
+    row = int(np.isfinite(fit.at_zero).argmax()) if name is None else result.names.index(name)
     ax = _axes(ax, 5.0, 3.6)
     seen = np.isfinite(fit.psi[row])
     if seen.any():

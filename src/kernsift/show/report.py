@@ -159,7 +159,7 @@ def _settings(result: Result) -> list[tuple[str, str]]:
     rows = {"rows": ", ".join(f"{count:,}" for count in result.rows)} if result.rows else {}
     level = {"alpha": f"{result.alpha:g}", "correction": result.correction or "none"}
     seed = {"seed": "a generator was passed in" if result.seed is None else str(result.seed)}
-    size = {"features": f"{len(result.scores):,}"}
+    size = {wording.things(result.question, 2): f"{len(result.scores):,}"}
     return list({"question": result.question, **rows, **size, **shown, **level, **seed}.items())
 
 
@@ -171,7 +171,7 @@ def _shown(value: Any) -> str:
 @cache
 def _versions() -> list[tuple[str, str]]:
     found = [("Python", platform.python_version())]
-    for package in ("kernsift", "numpy", "scipy", "scikit-learn", "narwhals"):
+    for package in ("kernsift", "numpy", "scipy", "scikit-learn", "narwhals", "array-api-compat", "numba"):
         try:
             found.append((package, version(package)))
         except PackageNotFoundError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
+from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,6 +98,25 @@ def table(result: Result, width: int = 100) -> str:
         wide = max(len(head), *map(len, cells), 0)
         lines = [f"{line}  {cell:>{wide}}" for line, cell in zip(lines, [head, *cells], strict=True)]
     return "\n".join(lines)
+
+
+def html_table(result: Result) -> str:
+    """The same table for a notebook, with the verdict above it and the notes below."""
+    name = "feature" if result.question != "screen" else "data set"
+    heads, columns = zip(*[(name, list(result.names)), *_columns(result)], strict=True)
+
+    def line(tag: str, star: str, texts: Sequence[str]) -> str:
+        """Names to the left, numbers to the right."""
+        sides = ["left"] + ["right"] * (len(texts) - 1)
+        shown = zip(sides, map(escape, texts), strict=True)
+        cells = [f'<{tag} style="text-align: {side}">{text}</{tag}>' for side, text in shown]
+        return f"<tr><{tag}>{star}</{tag}>{''.join(cells)}</tr>"
+
+    stars = ["★" if stands else "" for stands in result.rejected]
+    rows = "".join(line("td", star, texts) for star, texts in zip(stars, zip(*columns, strict=True), strict=True))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{rows}</tbody></table>"
+    return f"<p>{escape(verdict(result))}</p>{table}" + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def _columns(result: Result) -> list[tuple[str, list[str]]]:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from kernsift.columns import InputError
 
@@ -30,7 +31,7 @@ _MARKS = {
 }
 
 # Not among pandas' own markers, but common where numbers are missing; "-" and "." may be honest categories.
-GAPS = ["?"]
+_GAPS = ["?"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,20 @@ class Dialect:
     names: list[str]
     named: bool
     decimal: str
+
+    def for_pandas(self) -> dict[str, Any]:
+        """What `pandas.read_csv` has to be told."""
+        return {
+            "sep": self.separator,
+            "header": 0 if self.named else None,
+            "names": self.names,
+            "index_col": False,
+            "decimal": self.decimal,
+            "na_values": _GAPS,
+            "skipinitialspace": True,
+            "low_memory": False,
+            **_exactly(),
+        }
 
     def notes(self, name: str) -> tuple[str, ...]:
         """What was guessed, but for what everybody expects, one sentence each."""
@@ -173,3 +188,11 @@ def _ragged(name: str, first: list[str], begun: int, line: int, width: int, sepa
     return InputError(
         f"{name}: every row needs {len(first)} fields as in the first line, but line {line} has {width}; {fix}."
     )
+
+
+def _exactly() -> dict[str, str]:
+    """Makes pandas read numbers as they are written: before 3.1 the last digit of some was wrong unless one asked."""
+    import pandas as pd
+
+    major, minor = (int(part) for part in pd.__version__.split(".")[:2])
+    return {"float_precision": "round_trip"} if (major, minor) < (3, 1) else {}

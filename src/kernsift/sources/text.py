@@ -20,7 +20,7 @@ from typing import Any
 from kernsift.columns import Columns, InputError
 from kernsift.progress import tell
 from kernsift.sources.arrow import ArrowSource
-from kernsift.sources.dialects import GAPS, SAMPLE, Dialect, check_rows, encoding_of, separator_of, unreadable
+from kernsift.sources.dialects import SAMPLE, Dialect, check_rows, encoding_of, separator_of, unreadable
 from kernsift.sources.feather import FeatherPart
 from kernsift.sources.marks import Mark, first_line, guarded, needed
 from kernsift.sources.source import Bounds, Rows, Source
@@ -179,17 +179,7 @@ def _frames(path: str, argument: str, dialect: Dialect, encoding: str, texts: se
         rows = max(1, _CHUNK * max(1, _count_lines(path)) // length)
         try:
             for frame in pd.read_csv(
-                lines,
-                sep=dialect.separator,
-                header=0 if dialect.named else None,
-                names=dialect.names,
-                index_col=False,
-                decimal=dialect.decimal,
-                na_values=GAPS,
-                skipinitialspace=True,
-                low_memory=False,
-                dtype=dict.fromkeys(texts, str) or None,
-                chunksize=rows,
+                lines, **dialect.for_pandas(), dtype=dict.fromkeys(texts, str) or None, chunksize=rows
             ):
                 yield frame
                 raw = getattr(file, "fileobj", file)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import log_ndtr, stdtr
+from scipy.special import log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
 from kernsift.arrays import Array, beside, lookup, namespace, tally, to_numpy
 from kernsift.blocks import Block, blocks_of
@@ -30,6 +30,10 @@ from kernsift.statistics.responses import Response, summed_rows, table_response
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
 from kernsift.tabulation import Tabulation, tabulate
+
+# The smallest tail that is taken from Student's law, and the normal score that belongs to it.
+_LEAST_TAIL = 1e-290
+_DEEPEST = float(-ndtri(_LEAST_TAIL))
 
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -334,13 +338,15 @@ def _student_scores(
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
     tail = stdtr(freedom, -statistic)
     with np.errstate(divide="ignore"):
-        log_tail = np.where(tail > 1e-290, np.log(tail), log_ndtr(-np.abs(statistic)))
+        log_tail = np.where(tail > _LEAST_TAIL, np.log(tail), log_ndtr(-np.abs(statistic)))
     score = score_of(np.minimum(log_tail, -1e-15))
     standard = np.divide(part, error, out=np.zeros_like(part), where=varies)
 
     def sizes(features: np.ndarray) -> EffectSizes:
         def at(means: np.ndarray) -> np.ndarray:
-            return size(features, means * error[features])
+            # Back from normal scores to Student's; beyond the tails that numbers can hold a score is the statistic.
+            student = -stdtrit(freedom[features], ndtr(-np.minimum(means, _DEEPEST)))
+            return size(features, np.maximum(student, means) * error[features])
 
         return EffectSizes(size(features, estimate[features]), np.ones(len(features)), at)
 

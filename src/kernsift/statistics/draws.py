@@ -29,8 +29,9 @@ _SHARE = 0.6
 # Bytes of a block that is read and worked on at a time: enough to read at full speed; and columns without which a row
 # that is gathered would waste most of what comes from memory.
 _BLOCK_BYTES, _ROW = 2**27, 16
-# Fewer draws than this for each row are made in the time that it takes to send the rows; and 64 MB a message at most.
-_WORTH, _MESSAGE = 4, 2**23
+# Fewer draws than this for each row are made in a few times what it takes to send the rows, which is more than a
+# cluster on the same cores may lose; and 64 MB a message at most.
+_WORTH, _MESSAGE = 32, 2**23
 # The three ways to split four rows into two pairs.
 _PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
 
@@ -227,7 +228,7 @@ class _Tables:
 
     def pack(self) -> tuple[_PackedTables, list[Any]]:
         packed = [pack(table, self.features) for table in self.tables]
-        kernels = self.kernels.select(self.features)
+        kernels = self.kernels.sent(self.features)
         values = [value for _, own in packed for value in own]
         return _PackedTables([(parcel, len(own)) for parcel, own in packed], kernels, self.features), values
 
