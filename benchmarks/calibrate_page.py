@@ -58,7 +58,8 @@ _REASONS: tuple[tuple[str, Callable[[Cell], bool], str], ...] = (
         "Features of few values have scores of few values, and the last feature selected nearly ties with the first "
         "one that is not. Given the whole selected set, the others then have hardly any room to move, and what there "
         'is comes from the grid of values and not from a normal law. `test="exact"` gives each feature all the room '
-        "that its own selection leaves. (Exact ties count as no evidence.)",
+        "that its own selection leaves. (Exact ties count as no evidence.) The library warns where several features "
+        "have two values.",
     ),
     (
         "block, few blocks",

@@ -4,7 +4,7 @@ mutmut makes the mutants (what is broken, and which tests are asked, stands in p
 There are thousands, so by default a sample is tried: a share of every file's mutants, and enough of small files. The
 share of all mutants that would be killed is estimated from it, with a standard error.
 
-    python benchmarks/mutate.py                # 400 of them, some 40 minutes on one core
+    python benchmarks/mutate.py                # 400 of them, about an hour on one core; --jobs 2 for two
     python benchmarks/mutate.py --all          # every one, hours
     python benchmarks/mutate.py --survivors    # only those that the last run did not kill, and the table again
     python benchmarks/mutate.py --resume       # what is left of a run that was broken off

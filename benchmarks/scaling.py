@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from measure import commit, machine
 from out_of_core import forget, memory_of
-from scaling_model import WITHIN, checks, fit, idle, others
+from scaling_model import MEMORY, WITHIN, checks, fit, idle, others
 from scaling_page import write_page
 
 HERE = Path(__file__).resolve().parent
@@ -35,7 +35,6 @@ RECORD = HERE.parent / "docs" / "scaling" / "runs.json"
 PART, LONG_PART = 25_000, 500_000
 """Rows of a file, and of one with few columns; each sample has half of a table's rows."""
 
-MEMORY = 700_000_000
 ESTIMATORS = ("complete", "incomplete")
 # Rows, columns, k; 0 workers is the calling process alone, with a thread for each core.
 ALONE = [

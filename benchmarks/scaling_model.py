@@ -13,6 +13,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from kernsift.cluster import _PROCESS
+from kernsift.statistics.draws import _BLOCK_BYTES, _ROW, _SHARE
+
+MEMORY = 700_000_000
+"""What every run may use."""
+
 WITHIN = 0.25
 """By how much a prediction of the largest run may be off."""
 
@@ -33,10 +39,23 @@ FEATURES: Term = ("a feature: its points or its first draws", "d", lambda s: s["
 ROWS: Term = ("drawing and ordering rows", "n", lambda s: s["n"])
 AGAIN: Term = ("reading a selected column again", "n k", lambda s: s["n"] * s["k"])
 PAIRS: Term = ("a feature beside a selected one", "d k", lambda s: s["d"] * s["k"])
+SELECTED: Term = ("a selected feature: the rows its correlations come from", "k", lambda s: s["k"])
 WORKERS: Term = ("a worker", "w", lambda s: s["workers"])
 READ: Term = ("a cell of the file", "n d", lambda s: s["n"] * s["d"])
 ANSWERS: Term = ("the answer of a feature", "d", lambda s: s["d"])
+BETWEEN: Term = ("a feature, from one worker to another", "d (w - 1) / w", lambda s: s["d"] * (1 - 1 / share(s)))
+LABELS: Term = ("the sample of a row", "n", lambda s: s["n"])
+BLOCKS: Term = ("a byte of the blocks of columns that are read", "bytes", lambda s: block_bytes(s))
 DESIGN: Term = ("the rows that are drawn, for every worker", "n w", lambda s: s["n"] * s["workers"])
+
+
+def block_bytes(size: Size) -> float:
+    """Bytes of the blocks of columns that are in memory: two in one process, and one in each worker."""
+    n, d, workers = size["n"], size["d"], size["workers"]
+    block = 8 * n * min(d, max(_BLOCK_BYTES / (8 * n), _ROW))
+    # Within the memory that is left beside the rows that are drawn; a worker takes some of it for itself.
+    room = _SHARE * (MEMORY / share(size) - (_PROCESS if workers else 0)) - 16 * n
+    return float(min(workers * block, workers * room) if workers else min(2 * block, room))
 
 
 def _divided(term: Term) -> Term:
@@ -55,16 +74,10 @@ def terms(quantity: str, estimator: str, on_workers: bool) -> list[Term]:
     if quantity == "read":
         return [CALL, READ, AGAIN]
     if quantity == "peak":
-        return [
-            CALL,
-            ANSWERS,
-            PAIRS,
-            ROWS,
-            *([WORKERS] if on_workers else []),
-            *([DESIGN] if drawn and on_workers else []),
-        ]
+        blocks = [BLOCKS, *([WORKERS, DESIGN] if on_workers else [])] if drawn else [WORKERS] if on_workers else []
+        return [CALL, ANSWERS, SELECTED, ROWS, *blocks]
     assert quantity == "moved"
-    return [CALL, WORKERS, ANSWERS, DESIGN] if drawn else [CALL, WORKERS, ANSWERS, READ]
+    return [CALL, WORKERS, ANSWERS, DESIGN] if drawn else [CALL, ANSWERS, BETWEEN, LABELS]
 
 
 UNITS = {"seconds": "s", "processors": "s", "read": "bytes", "peak": "bytes", "moved": "bytes"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaling_model import WITHIN, Check, Model, Models, Size, checks, fit, idle, others
+from scaling_model import BLOCKS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
 # Tables to foretell: name, rows, columns, k.
 ASKED = [("10^9 × 1,000", 1e9, 1e3, 50), ("10^6 × 30,000", 1e6, 3e4, 50)]
@@ -14,6 +14,8 @@ WORKERS = (1, 10, 100)
 # Bytes a second: what one worker gets from storage that grows with them, what one file server has for all of them
 # together, and what goes through the caller's network.
 PER_WORKER, ONE_SERVER, NETWORK = 0.2e9, 1e9, 1e9
+# Bytes for each row that the caller takes to draw and order the rows: two copies, and the order.
+DRAWN = 36
 # The part of `memory` that blocks and the rows that are drawn may take, as in statistics/draws.py.
 SHARE = 0.6
 
@@ -27,7 +29,9 @@ Every run reads Parquet files of doubles that were pushed out of the system's ca
 process of its own; a worker is a process with one thread. "Processor seconds" are those of all processes together, and
 are what the predictions below rest on: they hardly depend on what else a machine does. Seconds of the clock do.
 
-{machine}. {runs} runs; others used {others:.0%} of the processors meanwhile{clock}.
+{machine}.
+
+{runs} runs; others used {others:.0%} of the processors meanwhile{clock}.
 """
 
 _PREDICTIONS = """## What large tables cost
@@ -41,23 +45,25 @@ k = 50, and for the incomplete estimator r = 1. What is assumed:
 - **Storage that grows with the workers** gives each of them {per_worker:.1f} GB/s, as disks of their own or an object
   store do. **One file server** has {server:.0f} GB/s for all. Reading goes on while others work, so that the slower of
   the two counts.
-- **The network** carries {network:.0f} GB/s in and out of the caller. It moves answers and not the table: workers read
-  their own files.
-- Values are doubles, and compress to nothing.
+- **The network** carries {network:.0f} GB/s in and out of the caller, through which everything that moves is taken to
+  go. That is answers and not the table: workers read their own files.
+- Values are doubles that do not compress. No term is missing that matters only at sizes a thousand times larger than
+  those measured: these are extrapolations, and the times are those of busy processors, not of a clock.
 
 {table}
 
-*Memory, caller* is for its process; *a worker* is what `memory=` has to allow for one with a single thread, beside
-0.3 GB for the process itself. The incomplete estimator gathers rows of whole columns: a worker holds a column of all
-rows (8 bytes each) and the rows that are drawn (16 bytes for each row of the table at r = 1), which have to fit into
-{share:.0%} of its memory. The complete one reads along the file and needs none of that.
+*Memory, caller* is for its process, with {drawn} bytes for each row of the table where rows are drawn; *a worker* is
+what `memory=` has to allow for one with a single thread, beside 0.3 GB for the process itself. The incomplete estimator
+gathers rows of whole columns: a worker holds a column of all rows (8 bytes each) and the rows that are drawn (16 bytes
+for each row of the table at r = 1), which have to fit into {share:.0%} of its memory. The complete one reads along the
+file and needs none of that.
 
 What follows from it:
 
 - With many rows take `estimator="complete"`: a worker's memory does not grow with them, at the price of three passes
   over the file. With 10^9 rows an incomplete estimator pays for `r=1` with tens of gigabytes for each worker;
   `r=0.01` needs a third of that and reads as much.
-- With many columns either will do. What the caller keeps is some 25 kB for each feature.
+- With many columns either will do. What the caller keeps is of the order of 100 kB for each feature.
 - Beyond ten workers or so one file server is what everybody waits for.
 """
 
@@ -117,7 +123,8 @@ def _model_section(models: Models) -> str:
         body = [[name, size or "1", *(found.get(key, "") for key in kinds)] for (name, size), found in rows.items()]
         worst = ["largest error of a fitted run", "", *(f"{abs(model.errors).max():.0%}" for model in kinds.values())]
         parts.append(f"**{title}**\n\n{table(head, [*body, worst])}\n")
-    parts.append("c is w on workers, and 1 for one process, which uses all cores of the machine.\n")
+    if any(key[0] == "seconds" for key in models):
+        parts.append("c is w on workers, and 1 for one process, which uses all cores of the machine.\n")
     return "\n".join(parts)
 
 
@@ -163,10 +170,14 @@ def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
     alone = sum(value for what, value in parts.items() if what not in there)
     read, moved = models["read", estimator, True](size), models["moved", estimator, True](size)
     memory: Model = models["peak", estimator, False]
+    # The caller reads no blocks where workers do.
+    caller = sum(
+        c * term[2](size) for c, term in zip(memory.coefficients, memory.terms, strict=True) if term is not BLOCKS
+    )
     return {
         "seconds": alone + max(divided, read / (PER_WORKER * size["workers"])) + moved / NETWORK,
         "one server": alone + max(divided, read / ONE_SERVER) + moved / NETWORK,
-        "caller": memory(size),
+        "caller": caller + (DRAWN * size["n"] if estimator == "incomplete" else 0),
         "worker": 24 * size["n"] / SHARE if estimator == "incomplete" else 0.1e9,
         "read": read,
         "moved": moved,
@@ -198,6 +209,7 @@ def _prediction_section(models: Models) -> str:
         server=ONE_SERVER / 1e9,
         network=NETWORK / 1e9,
         share=SHARE,
+        drawn=DRAWN,
     )
 
 

@@ -66,6 +66,14 @@ OFF = {
         lambda: topk_pvalues(np.arange(4.0), np.eye(4), k=1, test="multiscale", random_state=0),
         "k=1 rejects only about half as often.*test='exact'",
     ),
+    "near ties": (
+        lambda: compare(1.0 * (normal(90) > 0), 1.0 * (normal(80, seed=1) > 0), test="polyhedral", random_state=0),
+        "'polyhedral' with features of two values may reject too often.*test='exact'",
+    ),
+    "near ties, response": (
+        lambda: relate(1.0 * (normal(90) > 0), normal(90, 1, 2), test="polyhedral", random_state=0),
+        "'polyhedral' with features of two values",
+    ),
     "large blocks": (response(400, estimator="block", block_size=20), "20 blocks of 20 rows.*block_size=5"),
 }
 
@@ -94,6 +102,8 @@ RIGHT = {
     "five blocks": two(40, estimator="block", block_size=8),
     "small blocks": response(100, estimator="block", block_size=5),
     "cross": two(20, estimator="cross"),
+    "polyhedral": two(60, test="polyhedral"),
+    "two values, exact": lambda: compare(1.0 * (normal(60) > 0), 1.0 * (normal(60, seed=1) > 0), random_state=0),
     "scores alone": lambda: topk_pvalues(np.arange(4.0), np.eye(4), k=2, test="multiscale", random_state=0),
 }
 

@@ -335,6 +335,9 @@ def test_witness_values_are_compared_by_welchs_test():
     scores = _witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second))
     assert scores.estimate == pytest.approx(welch_by_scipy(first, second.T), abs=1e-9)
     assert scores.cov.diagonal() == pytest.approx(1.0)
+    # Far apart, too, the degrees of freedom are Welch's.
+    scores = _witness_scores(("a", "b", "c"), Drawn.of(first + 20), Drawn.of(second))
+    assert scores.estimate == pytest.approx(welch_by_scipy(first + 20, second.T), abs=1e-6)
 
 
 def test_scores_of_witness_values_correlate_as_their_means_do():

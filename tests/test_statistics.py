@@ -241,10 +241,24 @@ def test_draws_that_are_made_elsewhere_are_the_same(kind: str, rng: np.random.Ge
             np.testing.assert_allclose(there.of(slice(0, size), slice(0, 7)), whole[:, parcel.features], **CLOSE)
 
 
+def test_a_block_that_is_read_leaves_the_one_at_work_alone() -> None:
+    sizes = [(10, np.dtype(np.float64)), (4, np.dtype(np.float32))]
+    with using(2):
+        shelf = draws_module.Shelf()
+        one, two, three = (shelf.spaces(sizes) for _ in range(3))
+        assert [(len(room), room.dtype) for room in one] == sizes
+        assert not any(np.shares_memory(a, b) for a in one for b in two)
+        # Room is used again, unless it is too small or of another kind.
+        assert all(a is b for a, b in zip(one, three, strict=True))
+        four = shelf.spaces([(11, np.dtype(np.float64)), (3, np.dtype(np.float32))])
+        assert len(four[0]) == 11 and four[1] is two[1]
+        assert shelf.spaces([(10, np.dtype(np.float32)), (4, np.dtype(np.float32))])[0].dtype == np.float32
+
+
 def test_sending_pays_for_many_draws_a_row(rng: np.random.Generator) -> None:
-    """Four draws of a feature take as long as to send a row; features with draws of their own are never sent."""
-    draws = four_kinds_of_draws(rng)
-    assert draws["hsic"].worth_sending(4 * 12) and not draws["hsic"].worth_sending(4 * 12 - 1)
+    """So many draws of a feature take as long as to send a row; features with draws of their own are never sent."""
+    draws, least = four_kinds_of_draws(rng), draws_module._WORTH * 12
+    assert draws["hsic"].worth_sending(least) and not draws["hsic"].worth_sending(least - 1)
     assert not draws["own mmd"].worth_sending(10**9) and not draws["own hsic"].worth_sending(10**9)
 
 

@@ -17,6 +17,8 @@ from kernsift.threads import spread
 _QUANTILES = 64
 # Numbers of one temporary array while medians are computed: small enough to stay in the cache; a device wants more.
 _CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
+# Numbers that one thread sorts.
+_FEW = 1 << 18
 # Rows beyond which the order statistics are those of a random part of the rows.
 _MOST_ROWS, _PART_OF_ROWS = 1 << 14, 1 << 12
 
@@ -71,7 +73,8 @@ def _of_columns(
     size = max(count, _QUANTILES * (_QUANTILES - 1) // 2)
     step = max(1, (_CHUNK if on_host(like) else _DEVICE_CHUNK) // size)
     blocks = [columns[start : start + step] for start in range(0, len(columns), step)]
-    found = list(spread(lambda block: _medians(read(block)), blocks))
+    # Few numbers are sorted faster than threads start.
+    found = list(spread(lambda block: _medians(read(block)), blocks, None if count * len(columns) > _FEW else 1))
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
 
@@ -88,12 +91,14 @@ def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
     places = ((np.arange(m) + 0.5) * n / m).astype(np.intp)
     gaps = _gaps(taken(ordered, places, 1))
     count = gaps.shape[1]
-    ranks = ((count - 1) // 2, count // 2)
     if isinstance(gaps, np.ndarray):
-        gaps.partition(ranks, axis=1)
+        gaps.partition(count // 2, axis=1)
+        # Of the two middle ones the lower is the largest below: cheaper than to ask for both.
+        below = gaps[:, : count // 2].max(axis=1) if count % 2 == 0 else gaps[:, count // 2]
+        medians = _halfway(below, gaps[:, count // 2]).astype(float)
     else:
         gaps = xp.sort(gaps, axis=1)
-    medians = to_numpy(_halfway(gaps[:, ranks[0]], gaps[:, ranks[1]])).astype(float)
+        medians = to_numpy(_halfway(gaps[:, (count - 1) // 2], gaps[:, count // 2])).astype(float)
     tied = np.flatnonzero(medians == 0)
     if len(tied):
         medians[tied] = to_numpy(_positive_median(taken(gaps, tied, 0)))

@@ -117,11 +117,12 @@ class Door:
         constant: np.ndarray | None = None,
         *,
         rows: tuple[int, ...] = (),
+        two_valued: Callable[[], bool] = lambda: False,
         draw: Callable[[np.ndarray], Sequence[Picture]] | None = None,
     ) -> Result:
         """Select, test, correct, and put it all on record; `draw` makes the pictures of the selected features."""
         rule = selection_rule(self.k, self.threshold, scores)
-        advise(self.question, self.estimator, self.test, rule, scores, rows)
+        advise(self.question, self.estimator, self.test, rule, scores, rows, two_valued)
         selected = rule.select(scores.estimate)
         if len(selected):
             outcome = self.run(scores, rule, selected, rng=self.rng, **self.test_options)

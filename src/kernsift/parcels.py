@@ -80,6 +80,18 @@ def _in_memory(table: Table, features: np.ndarray, rows: Rows | None) -> tuple[P
     return _InMemory(shape), [np.ascontiguousarray(table.part(run_of(columns), rows))]
 
 
+def to_be_read(table: Table) -> Table:
+    """A table that all workers know: each reads what it needs of it, within its share of the memory."""
+    assert isinstance(table, StoredTable)
+    return table.changed(memory=shared_memory(table.memory))
+
+
+def read_here(table: Table, features: np.ndarray) -> Table:
+    """Some features of such a table, on a worker."""
+    assert isinstance(table, StoredTable)
+    return table.select(features).changed(memory=memory_here(table.memory))
+
+
 def run_of(columns: np.ndarray) -> slice | np.ndarray:
     """Neighbouring columns as a slice: slices are views, and copied five times as fast as what is gathered."""
     first, last = int(columns[0]), int(columns[-1])

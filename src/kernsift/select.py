@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.advice import advise
+from kernsift.advice import advise, several_two_valued
 from kernsift.anndata_input import as_samples
 from kernsift.door import Door, Seed, accepted, check_test_options, generator, pick, refuse_unknown, selection_rule
 from kernsift.inference import TESTS
@@ -103,7 +103,9 @@ def compare(
         kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng, late=door.from_draws)
         scores = door.statistic(one, two, kernels, rng=door.rng, **door.estimator_options)
         draw = partial(picture_samples, (one, two), ("X", "Y"))
-        return _settled(door.answer(scores, pooled.constant, rows=(one.n, two.n), draw=draw), pooled)
+        few = partial(several_two_valued, pooled)
+        answer = door.answer(scores, pooled.constant, rows=(one.n, two.n), two_valued=few, draw=draw)
+        return _settled(answer, pooled)
 
 
 def _pair(X: Any, Y: Any, groups: Any, missing: str, memory: int | str | None) -> tuple[Table, Table]:
@@ -193,7 +195,8 @@ def relate(
         response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=door.rng)
         scores = door.statistic(table, target, kernels, response_kernels, rng=door.rng, **door.estimator_options)
         draw = partial(picture_response, table, target)
-        return _settled(door.answer(scores, table.constant, rows=(table.n,), draw=draw), table)
+        few = partial(several_two_valued, table)
+        return _settled(door.answer(scores, table.constant, rows=(table.n,), two_valued=few, draw=draw), table)
 
 
 def _features_and_response(

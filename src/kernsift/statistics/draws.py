@@ -16,7 +16,7 @@ import numpy as np
 from kernsift.arrays import Array, batch_numbers, beside, dtype_of, namespace, on_host
 from kernsift.fused import host_hsic, host_mmd
 from kernsift.kernels import FeatureKernels, columns_of
-from kernsift.parcels import Parcel, pack, travels
+from kernsift.parcels import Parcel, pack, read_here, to_be_read, travels
 from kernsift.scores import LEARNING
 from kernsift.statistics.ustatistic import mmd_kernel
 from kernsift.tables import InputError, Table
@@ -118,19 +118,29 @@ class FeatureDraws:
     def parcels(self, least: int) -> list[_Tables]:
         rows = sum(table.n for table in self.samples)
         # Whoever reads them does so by the block: what is sent is few of those, so that it is seen how far it is.
-        message = _MESSAGE if any(travels(table) for table in self.samples) else max(_BLOCK_BYTES // 4, _ROW * rows)
+        message = _MESSAGE if self._travel else max(_BLOCK_BYTES // 4, _ROW * rows)
         most = max(1, min(message // rows, -(-int(self.X.offsets[-1]) // least)))
         runs = _runs(self.X.offsets, most)
-        return [_Tables(self.samples, self.kernels, np.arange(run.start, run.stop)) for run in runs]
+        tables = self.samples if self._travel else []
+        return [_Tables(tables, self.kernels, np.arange(run.start, run.stop)) for run in runs]
+
+    @property
+    def _travel(self) -> bool:
+        """Whether the values have to be sent; else workers know the tables, and read what they need."""
+        return any(travels(table) for table in self.samples)
 
     def emptied(self) -> Self:
         nothing: Any = None
-        others: dict[str, Any] = {"Y": None} if hasattr(self, "Y") else {}
-        return self._with_total(replace(self, X=nothing, kernels=nothing, **others))
+        tables = [None if self._travel else to_be_read(table) for table in self.samples]
+        return self._with_total(self._of(tables, nothing))
 
     def filled(self, tables: _Tables) -> Self:
-        others: dict[str, Any] = {"Y": tables.tables[1]} if hasattr(self, "Y") else {}
-        return self._with_total(replace(self, X=tables.tables[0], kernels=tables.kernels, **others))
+        own = tables.tables or [read_here(table, tables.features) for table in self.samples]
+        return self._with_total(self._of(own, tables.kernels))
+
+    def _of(self, tables: Sequence[Any], kernels: FeatureKernels) -> Self:
+        others: dict[str, Any] = {"Y": tables[1]} if hasattr(self, "Y") else {}
+        return replace(self, X=tables[0], kernels=kernels, **others)
 
     def _with_total(self, other: Self) -> Self:
         """How draws of some features are made depends on how many there are of all: not on the blocks they come in."""
