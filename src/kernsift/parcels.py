@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -150,11 +150,13 @@ class _Stack:
     counts: list[int]
 
     def unpack(self, values: list[Any]) -> Table:
-        tables, start = [], 0
-        for parcel, count in zip(self.parcels, self.counts, strict=True):
-            tables.append(parcel.unpack(values[start : start + count]))
-            start += count
-        return stack(tables)
+        return stack(unpack_all(self.parcels, self.counts, values))
+
+
+def unpack_all(parcels: Sequence[Parcel], counts: Sequence[int], values: list[Any]) -> list[Table]:
+    """The tables of several parcels, whose values came one after the other, so many of each."""
+    ends = np.cumsum(counts).tolist()
+    return [parcel.unpack(values[end - count : end]) for parcel, count, end in zip(parcels, counts, ends, strict=True)]
 
 
 # Rows ----------------------------------------------------------------------------------------------------------------

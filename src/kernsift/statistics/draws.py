@@ -16,7 +16,7 @@ import numpy as np
 from kernsift.arrays import Array, batch_numbers, beside, dtype_of, namespace, on_host
 from kernsift.fused import host_hsic, host_mmd
 from kernsift.kernels import FeatureKernels, columns_of
-from kernsift.parcels import Parcel, pack, read_here, to_be_read, travels
+from kernsift.parcels import Parcel, pack, read_here, to_be_read, travels, unpack_all
 from kernsift.scores import LEARNING
 from kernsift.statistics.ustatistic import mmd_kernel
 from kernsift.tables import InputError, Table
@@ -239,22 +239,20 @@ class _Tables:
     def pack(self) -> tuple[_PackedTables, list[Any]]:
         packed = [pack(table, self.features) for table in self.tables]
         kernels = self.kernels.sent(self.features)
+        parcels, counts = [parcel for parcel, _ in packed], [len(own) for _, own in packed]
         values = [value for _, own in packed for value in own]
-        return _PackedTables([(parcel, len(own)) for parcel, own in packed], kernels, self.features), values
+        return _PackedTables(parcels, counts, kernels, self.features), values
 
 
 @dataclass(frozen=True)
 class _PackedTables:
-    parcels: list[tuple[Parcel, int]]
+    parcels: list[Parcel]
+    counts: list[int]
     kernels: FeatureKernels
     features: np.ndarray
 
     def unpack(self, values: list[Any]) -> _Tables:
-        tables, start = [], 0
-        for parcel, count in self.parcels:
-            tables.append(parcel.unpack(values[start : start + count]))
-            start += count
-        return _Tables(tables, self.kernels, self.features)
+        return _Tables(unpack_all(self.parcels, self.counts, values), self.kernels, self.features)
 
 
 @dataclass(frozen=True)
