@@ -48,7 +48,7 @@ _number_of: Any = intrinsic(_number)
 
 # Rows up to this many columns are asked for some draws before their turn; of longer ones the processor fetches the rest
 # by itself. A cache line has at least so many numbers.
-_NARROW, _AHEAD, _LINE = 64, 4, 8
+_NARROW, _AHEAD, _LINE = 64, 8, 8
 
 
 def _asking(context: Any, array: Any, row: Any, column: Any) -> Any:

@@ -8,6 +8,7 @@ but never all d x d entries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -296,6 +297,10 @@ class Draws(Protocol):
     def numbers(self, features: slice) -> int:
         """How many numbers it takes to make one draw of these features."""
 
+    @property
+    def total(self) -> int:
+        """How many numbers the draws of all features have: also where these are some features of a larger table."""
+
     def of(self, features: slice | np.ndarray, draws: slice) -> Array:
         """Some draws of some features, the caller's to write into."""
 
@@ -305,6 +310,9 @@ class Draws(Protocol):
 
     def loaded(self, features: slice | np.ndarray) -> Draws:
         """The draws of these features alone, with the values behind them in memory."""
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """Inside, files may stay open from one `loaded` to the next."""
 
     def worth_sending(self, count: int) -> bool:
         """Whether other machines make so many draws faster than the values get there."""
@@ -371,9 +379,7 @@ def _sums(draws: Draws, features: slice, pilot: Array, piece: slice) -> tuple[np
     squares: Array = 0.0
     for part in _cut(piece.start, piece.stop, _batch(draws, features)):
         values = draws.of(features, part)
-        off, square = host_deviations(values, pilot, draws.count * draws.numbers(features)) or _deviations(
-            values, pilot
-        )
+        off, square = host_deviations(values, pilot, draws.total) or _deviations(values, pilot)
         total, squares = total + off, squares + square
     return to_numpy(total), to_numpy(squares)
 
@@ -449,9 +455,10 @@ def _in_memory(draws: Draws) -> Iterator[tuple[slice, Draws, slice]]:
         return features, draws.loaded(features)
 
     blocks = list(draws.blocks)
-    for features, own in ahead(load, blocks):
-        yield features, own, slice(0, features.stop - features.start)
-        tell("scoring features", features.stop, blocks[-1].stop)
+    with draws.reading():
+        for features, own in ahead(load, blocks):
+            yield features, own, slice(0, features.stop - features.start)
+            tell("scoring features", features.stop, blocks[-1].stop)
 
 
 def gathered(draws: Draws, stop: int | None = None) -> np.ndarray:
@@ -647,11 +654,18 @@ class Remembered:
     def numbers(self, features: slice) -> int:
         return int(features.stop - features.start)
 
+    @property
+    def total(self) -> int:
+        return int(self.values.size)
+
     def of(self, features: slice | np.ndarray, draws: slice) -> Array:
         return np.array(self.values[draws, features])
 
     def loaded(self, features: slice | np.ndarray) -> Remembered:
         return Remembered(self.values[:, features])
+
+    def reading(self) -> AbstractContextManager[Any]:
+        return nullcontext()
 
     def worth_sending(self, count: int) -> bool:
         return False

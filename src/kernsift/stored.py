@@ -6,10 +6,11 @@ a bounded amount of memory, whatever the size of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from kernsift.sources import Piece, Source, open_source, points_outside
 from kernsift.sources.budget import answer_of, parse_memory, scratch_of
 from kernsift.sources.memory import MemorySource
 from kernsift.sources.scan import Scan, scan
-from kernsift.sources.source import NUMBERS, recode
+from kernsift.sources.source import NUMBERS, Cut, recode
 from kernsift.tables import (
     Layout,
     Table,
@@ -31,6 +32,9 @@ from kernsift.tables import (
     response_table,
     split_response,
 )
+from kernsift.threads import spread
+
+Answer = TypeVar("Answer")
 
 _BLOCK = 1 << 16
 # Pieces of a table that are there at the same time when its rows are counted: one is read, others are worked on.
@@ -99,6 +103,9 @@ class StoredTable(Table):
     def like(self) -> np.ndarray:
         return np.empty((0, int(self.offsets[-1])), dtype=self.dtype)
 
+    def reading(self) -> AbstractContextManager[Any]:
+        return self.source.reading()
+
     @property
     def by_column(self) -> bool:
         return self.source.by_column
@@ -147,23 +154,22 @@ class StoredTable(Table):
 
     def _read(self, own: np.ndarray, places: slice | np.ndarray, space: np.ndarray | None = None) -> np.ndarray:
         """Some columns of the source."""
-        if isinstance(places, slice):
-            count = places.stop - places.start
-            space = np.empty(count * len(own), dtype=self.dtype) if space is None else space[: count * len(own)]
-            out = space.reshape(count, len(own))
-            for place, columns, values in self._run(own, places, 4):
-                _copy(out[place, columns], values)
-            return out
-        out = np.empty((len(places), len(own)), dtype=self.dtype)
-        sorting = None if np.all(places[1:] >= places[:-1]) else np.argsort(places, kind="stable")
-        asked = places if sorting is None else places[sorting]
-        there = asked if self.kept is None else self.kept.locate(asked)
-        for piece in self.source.pieces(own.tolist(), there, *self._sizes(4)):
-            cells = self._settled(piece, own)
+        count = places.stop - places.start if isinstance(places, slice) else len(places)
+        space = np.empty(count * len(own), dtype=self.dtype) if space is None else space[: count * len(own)]
+        out = space.reshape(count, len(own))
+        sorting: np.ndarray | None = None
+        if not isinstance(places, slice) and np.any(places[1:] < places[:-1]):
+            sorting = np.argsort(places, kind="stable")
+            places = places[sorting]
+
+        def put(rows: slice, columns: slice, values: np.ndarray) -> None:
             if sorting is None:
-                out[piece.rows, piece.columns] = cells
+                _copy(out[rows, columns], values)
             else:
-                out[sorting[piece.rows], piece.columns] = cells
+                out[sorting[rows], columns] = values
+
+        for _ in self._each(put, own, places, 4, self.source.at_once):
+            pass
         return out
 
     def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[tables.Piece]:
@@ -171,8 +177,7 @@ class StoredTable(Table):
         if (self.layout.codes[columns] >= 0).any():
             yield from super().pieces(columns, numbers)
             return
-        for place, there, values in self._run(self.layout.columns[columns], slice(0, self.n), _IN_FLIGHT):
-            yield tables.Piece(place, there, values)
+        yield from self._each(tables.Piece, self.layout.columns[columns], slice(0, self.n), _IN_FLIGHT)
 
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed, as a table in memory."""
@@ -236,22 +241,39 @@ class StoredTable(Table):
         """Bytes for one piece where so many are there at a time, and what a single column of a chunk may take."""
         return scratch_of(self.memory) // pieces, scratch_of(self.memory)
 
-    def _run(self, own: np.ndarray, rows: slice, pieces: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
-        """Pieces of a run of rows, without the rows that are left out: their rows and columns in the answer, values."""
-        if rows.stop == rows.start:
+    def _each(
+        self,
+        use: Callable[[slice, slice, np.ndarray], Answer],
+        own: np.ndarray,
+        rows: slice | np.ndarray,
+        pieces: int,
+        at_once: int = 1,
+    ) -> Iterator[Answer]:
+        """`use(rows, columns, values)` of each piece of a run of rows, or of sorted ones: where it belongs among those.
+
+        So many pieces are there at a time, and so many of these are read and used at once, in threads.
+        """
+        if len(range(rows.start, rows.stop) if isinstance(rows, slice) else rows) == 0:
             return
-        kept, first = self.kept, rows.start
-        span = rows if kept is None else kept.span(rows)
-        for piece in self.source.pieces(own.tolist(), span, *self._sizes(pieces)):
+        columns, kept = own.tolist(), self.kept
+        first = rows.start if isinstance(rows, slice) else 0
+        if kept is not None:
+            rows = kept.span(rows) if isinstance(rows, slice) else kept.locate(rows)
+
+        def one(cut: Cut) -> list[Answer]:
+            piece = self.source.piece(columns, cut)
             place = piece.rows
-            if kept is not None:
-                begin, end = span.start + place.start, span.start + place.stop
-                mask = kept.mask[begin:end]
-                piece = replace(piece, cells=piece.cells.take(np.flatnonzero(mask)))
+            if kept is not None and isinstance(rows, slice):
+                begin = rows.start + place.start
+                there = np.flatnonzero(kept.mask[begin : rows.start + place.stop])
+                piece = replace(piece, cells=piece.cells.take(there))
                 start = int(kept.rank(np.array([begin]))[0]) - first
-                place = slice(start, start + int(np.count_nonzero(mask)))
-            if place.stop > place.start:
-                yield place, piece.columns, self._settled(piece, own)
+                place = slice(start, start + len(there))
+            return [use(place, piece.columns, self._settled(piece, own))] if place.stop > place.start else []
+
+        with self.source.reading():
+            for found in spread(one, self.source.cuts(columns, rows, *self._sizes(pieces)), most=at_once):
+                yield from found
 
     def _settled(self, piece: Piece, wanted: np.ndarray) -> np.ndarray:
         """The values of a piece with the codes of this table, after a look whether they are what was promised."""

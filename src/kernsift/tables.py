@@ -7,6 +7,7 @@ otherwise; categories are codes; nothing is missing or infinite. Everything behi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -93,6 +94,10 @@ class Table:
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         """The features at these positions, in memory; `space` is room that a table on disk may read them into."""
         return self.select(np.arange(self.d)[features])
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """Inside, files may stay open from one look at the values to the next."""
+        return nullcontext()
 
     @property
     def by_column(self) -> bool:

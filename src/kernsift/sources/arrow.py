@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 
 from kernsift.columns import Columns, InputError, quoted, read_columns
 from kernsift.sources.marks import guarded
-from kernsift.sources.source import NUMBERS, SCRATCH, Bounds, Piece, Rows, Source
+from kernsift.sources.readers import Readers
+from kernsift.sources.source import NUMBERS, Bounds, Rows, Source
 
 # Small groups of rows are read together up to this many bytes, so that each look at the file brings something.
 _TOGETHER = 8 << 20
@@ -56,9 +57,12 @@ class Part(Protocol):
 class ArrowSource(Source):
     """Parts one below the other, with columns matched by name; each chunk is one or several groups of one part."""
 
+    at_once = 2
+
     def __init__(self, parts: Sequence[Part], argument: str) -> None:
         self._parts = parts
-        self._session = threading.local()
+        self._readers = Readers()
+        self._spent = 0
         for part in parts:
             repeated = [name for name, count in Counter(part.schema.names).items() if count > 1]
             if repeated:
@@ -81,60 +85,42 @@ class ArrowSource(Source):
                     first = last
         super().__init__(argument, names, kinds, np.concatenate([[0], np.cumsum(lengths)]), widths)
 
-    def pieces(
-        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
-    ) -> Iterator[Piece]:
-        session = self._session
-        session.depth = getattr(session, "depth", 0) + 1
-        try:
-            yield from super().pieces(columns, rows, scratch, most)
-        finally:
-            # Nothing stays open, and nothing that Arrow keeps for the next time stays either.
-            session.depth -= 1
-            if not session.depth:
-                session.reader = session.number = None
-                _release()
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._readers.reading():
+            yield
+        # Nothing that Arrow keeps for the next time stays.
+        _release()
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         number, first, last = self._chunks[chunk]
         names = [self.names[i] for i in columns]
         part = self._parts[number]
-        table = part.load(first, last, names, self._reader(number))
+        with self._readers.of(number, part.opened, len(part.schema)) as reader:
+            table = part.load(first, last, names, reader)
         expected = int(self.edges[chunk + 1] - self.edges[chunk])
         if len(table) != expected:
             raise InputError(
-                f"{self.argument}: {self._parts[number].name} was changed while it was being read; start again when it "
-                "is complete."
+                f"{self.argument}: {part.name} was changed while it was being read; start again when it is complete."
             )
-        with guarded(self.argument, self._parts[number].name, "a table"):
+        with guarded(self.argument, part.name, "a table"):
             table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
             cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
-        self._parts[number].check()  # a file that is mapped was read only now
-        self._session.spent = getattr(self._session, "spent", 0) + table.nbytes
+        part.check()  # a file that is mapped was read only now
+        self._spent += table.nbytes
         del table
         # Arrow keeps what it used for the next time, which adds up: a batch of which some columns are unpacked has room
         # for all of them. To give it back every time would cost as much as reading.
-        if self._session.spent > _KEPT:
-            self._session.spent = 0
+        if self._spent > _KEPT:
+            self._spent = 0
             _release()
         return cells
 
-    def _reader(self, number: int) -> Any:
-        """What reads a part; while pieces are read, that of the last one is used again."""
-        session, part = self._session, self._parts[number]
-        if not getattr(session, "depth", 0):
-            return part.opened()
-        if getattr(session, "number", None) != number:
-            session.reader = session.number = None
-            session.reader, session.number = part.opened(), number
-        return session.reader
-
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_session"}
+        return {name: value for name, value in self.__dict__.items() if name != "_readers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._session = threading.local()
+        self.__dict__.update(state, _readers=Readers())
 
     def bounds(self) -> Bounds | None:
         found = [part.statistics(self.names) for part in self._parts]

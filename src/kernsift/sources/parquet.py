@@ -10,6 +10,7 @@ import numpy as np
 
 from kernsift.sources.marks import Mark, guarded
 from kernsift.sources.source import Bounds
+from kernsift.threads import at_a_time
 
 _PLAIN = {"BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE"}
 _PLAIN_LOGICAL = {"NONE", "INT"}
@@ -35,7 +36,9 @@ class ParquetPart:
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         with self._reading():
-            return reader.read_row_groups(list(range(first, last)), columns=list(names))
+            # Arrow's own threads only where there are no others that read at the same time.
+            threads = at_a_time() > 1
+            return reader.read_row_groups(list(range(first, last)), columns=list(names), use_threads=threads)
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
         where = {path: i for i, path in enumerate(self.schema.names)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,22 @@ NUMBERS = ("float32", "float64", "integer", "truth")
 
 SCRATCH = 64 << 20
 """Bytes that reading may take beside the answer, where nobody says how many."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Some cells of one chunk, before they are read: which rows and columns, and where they belong in the answer.
+
+    Attributes
+    ----------
+    chunk, inside : the chunk and the rows of it, counted from its first.
+    rows, columns : the place in the answer, which has a row for every row and a column for every column asked for.
+    """
+
+    chunk: int
+    inside: Rows
+    rows: slice
+    columns: slice
 
 
 @dataclass(frozen=True)
@@ -74,12 +91,14 @@ class Source(ABC):
     widths : (p,) bytes that one cell of each column takes while it is read.
     overhead : bytes that one row takes while it is read, whatever the columns.
     by_column : whether reading some columns takes less time than reading all.
+    at_once : how many cuts may be fetched at the same time, in threads.
     named : whether the names are the user's own.
     flat : whether the data is one-dimensional.
     """
 
     overhead: float = 0.0
     by_column: bool = True
+    at_once: int = 1
 
     def __init__(
         self,
@@ -169,10 +188,26 @@ class Source(ABC):
 
         A single column of a chunk may take up to `most` bytes, which is the same unless given.
         """
+        with self.reading():
+            for cut in self.cuts(columns, rows, scratch, most):
+                yield self.piece(columns, cut)
+
+    def cuts(
+        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
+    ) -> Iterator[Cut]:
+        """What `pieces` reads, before it is read."""
         for chunk, inside, place in self._touched(rows):
             length = int(self.edges[chunk + 1] - self.edges[chunk])
             for block in self._blocks(columns, length, scratch, scratch if most is None else most):
-                yield Piece(place, block, self.fetch(chunk, columns[block], inside))
+                yield Cut(chunk, inside, place, block)
+
+    def piece(self, columns: Sequence[int], cut: Cut) -> Piece:
+        """The cells of a cut, which was made for these columns."""
+        return Piece(cut.rows, cut.columns, self.fetch(cut.chunk, columns[cut.columns], cut.inside))
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Inside, files may stay open from one piece to the next."""
+        return nullcontext()
 
     def _touched(self, rows: Rows) -> Iterator[tuple[int, Rows, slice]]:
         """The chunks that hold the rows, the rows inside each, and their place among all rows asked for."""
@@ -242,11 +277,14 @@ class _Picked(Source):
             named=whole.named,
             flat=whole.flat,
         )
-        self.overhead, self.by_column = whole.overhead, whole.by_column
+        self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()
         return replace(self._whole.fetch(chunk, there, rows), names=tuple(self.names[i] for i in columns))
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self._whole.reading()
 
     def bounds(self) -> Bounds | None:
         bounds = self._whole.bounds()
@@ -289,13 +327,16 @@ class _Between(Source):
         super().__init__(
             whole.argument, whole.names, whole.kinds, edges, whole.widths, named=whole.named, flat=whole.flat
         )
-        self.overhead, self.by_column = whole.overhead, whole.by_column
+        self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
         self._whole, self._start = whole, start
         self._first = int(np.searchsorted(whole.edges, start, side="right")) - 1
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         begin = int(self.edges[chunk]) + self._start - int(self._whole.edges[chunk + self._first])
         return self._whole.fetch(chunk + self._first, columns, shifted(rows, begin))
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self._whole.reading()
 
     def refuse(self, column: int) -> None:
         self._whole.refuse(column)

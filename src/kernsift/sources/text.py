@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from kernsift.columns import Columns, InputError
@@ -31,6 +31,8 @@ _CHUNK = 4 << 20
 
 class TextFile(Source):
     """A text file and its columns; `encoding` is guessed where it is None."""
+
+    at_once = ArrowSource.at_once
 
     def __init__(self, path: str, argument: str, encoding: str | None = None) -> None:
         mark = Mark.of(path, argument)
@@ -51,6 +53,9 @@ class TextFile(Source):
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         return self._stored.fetch(chunk, columns, rows)
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self._stored.reading()
 
     def bounds(self) -> Bounds | None:
         return None

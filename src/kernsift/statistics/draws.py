@@ -5,7 +5,8 @@ The rows are drawn beforehand, so the same draws can be made again, and no size 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
@@ -29,6 +30,8 @@ _SHARE = 0.6
 # Bytes of a block that is read and worked on at a time: enough to read at full speed; and columns without which a row
 # that is gathered would waste most of what comes from memory.
 _BLOCK_BYTES, _ROW = 2**27, 16
+# Bytes that come from memory together. Rows that begin with such a line and end with one bring nothing else along.
+_LINE = 64
 # Fewer draws than this for each row are made in a few times what it takes to send the rows, which is more than a
 # cluster on the same cores may lose; and 64 MB a message at most.
 _WORTH, _MESSAGE = 32, 2**23
@@ -71,6 +74,13 @@ class FeatureDraws:
         spaces = self._shelf.spaces([(table.n * columns, dtype_of(table.like)) for table in self.samples])
         tables = [table.loaded(places, space) for table, space in zip(self.samples, spaces, strict=True)]
         return self.filled(_Tables(tables, self.kernels.on(places, tables), places))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for table in self.samples:
+                stack.enter_context(table.reading())
+            yield
 
     @property
     def blocks(self) -> list[slice]:
@@ -120,6 +130,8 @@ class FeatureDraws:
         # Whoever reads them does so by the block: what is sent is few of those, so that it is seen how far it is.
         message = _MESSAGE if self._travel else max(_BLOCK_BYTES // 4, _ROW * rows)
         most = max(1, min(message // rows, -(-int(self.X.offsets[-1]) // least)))
+        if not self._travel:
+            most = _whole_lines(most, self.samples)
         runs = _runs(self.X.offsets, most)
         tables = self.samples if self._travel else []
         return [_Tables(tables, self.kernels, np.arange(run.start, run.stop)) for run in runs]
@@ -180,7 +192,13 @@ def columns_that_fit(tables: Sequence[Table], design: int) -> int:
     if all(table.by_column for table in tables):
         # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
         most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
-    return max(1, most)
+    return max(1, _whole_lines(most, tables))
+
+
+def _whole_lines(most: int, tables: Sequence[Table]) -> int:
+    """Columns, at most so many, of which a row fills lines of memory where there are enough for one."""
+    in_line = _LINE // min(dtype_of(table.like).itemsize for table in tables)
+    return most - most % in_line if most > in_line else most
 
 
 class Shelf:
@@ -200,9 +218,16 @@ class Shelf:
             room = self._rooms.pop((self._turn, place), None)
             if room is None or len(room) < numbers or room.dtype != dtype:
                 del room
-                room = np.empty(numbers, dtype=dtype)
+                room = _from_a_line_on(numbers, dtype)
             self._rooms[self._turn, place] = room
         return [self._rooms[self._turn, place] for place in range(len(sizes))]
+
+
+def _from_a_line_on(numbers: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """An empty array that begins where a line of memory does."""
+    room = np.empty(numbers + _LINE // dtype.itemsize, dtype=dtype)
+    start = -room.ctypes.data % _LINE // dtype.itemsize
+    return room[start : start + numbers]
 
 
 def in_order(rows: np.ndarray) -> np.ndarray:
