@@ -1,4 +1,4 @@
-"""What tables larger than memory cost: a model fitted to measured runs, checked on a larger one, and what it foretells.
+"""What tables larger than memory cost: a model fitted to measured runs, checked on larger ones, and what it foretells.
 
     python benchmarks/scaling.py FOLDER                    # makes tables in FOLDER, runs, fits, checks; some minutes
     python benchmarks/scaling.py FOLDER --record           # also keeps the runs in docs/scaling/runs.json
@@ -6,7 +6,7 @@
 
 Every run compares two samples in Parquet files that were pushed out of the system's cache, in a process of its own. The
 terms of the model are few, and each is a cost that can be named (scaling_model.py). They are fitted without the largest
-size. The script fails where a prediction of that one is off by more than a quarter.
+sizes. The script fails where a prediction of these is off by more than a quarter.
 """
 
 from __future__ import annotations
@@ -47,24 +47,25 @@ ON_WORKERS = [
     (400_000, 60, 10),
     (400_000, 120, 10),
     (100_000, 240, 10),
+    (800_000, 120, 10),
     (400_000, 240, 120),
     (4_000_000, 6, 5),
 ]
-LARGEST = (1_200_000, 360, 40)
+HELD_OUT = [(1_200_000, 360, 40), (300_000, 1_200, 20)]
 
 
 def settings() -> Iterator[dict[str, Any]]:
-    """All runs, the largest last."""
+    """All runs, the largest last: long ones, and wide ones."""
     for estimator in ESTIMATORS:
         for n, d, k in ALONE:
             yield {"estimator": estimator, "n": n, "d": d, "k": k, "workers": 0}
         for workers in (1, 2):
             for n, d, k in ON_WORKERS:
                 yield {"estimator": estimator, "n": n, "d": d, "k": k, "workers": workers}
-    for estimator in ESTIMATORS:
-        for workers in (0, 2):
-            n, d, k = LARGEST
-            yield {"estimator": estimator, "n": n, "d": d, "k": k, "workers": workers, "held_out": True}
+    for n, d, k in HELD_OUT:
+        for estimator in ESTIMATORS:
+            for workers in (0, 2):
+                yield {"estimator": estimator, "n": n, "d": d, "k": k, "workers": workers, "held_out": True}
 
 
 def tables(folder: Path, n: int, d: int) -> list[Path]:

@@ -1,7 +1,7 @@
 """The cost of a comparison of files as a sum of few terms, each a cost that can be named, fitted by least squares.
 
-n rows in all, d columns, the k best selected, w workers; c is w, or 1 for the calling process alone. Seconds are those
-of the clock, processors those of all processors together.
+n rows in all, d columns, the k best selected, w workers; c is w, or 1 for the calling process alone; b blocks of
+columns. Seconds are those of the clock, processors those of all processors together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from kernsift.cluster import _PROCESS
-from kernsift.statistics.draws import _BLOCK_BYTES, _ROW, _SHARE
+from kernsift.statistics.draws import _BLOCK_BYTES, _LINE, _ROW, _SHARE
 
 MEMORY = 700_000_000
 """What every run may use."""
@@ -46,16 +46,42 @@ ANSWERS: Term = ("the answer of a feature", "d", lambda s: s["d"])
 BETWEEN: Term = ("a feature, from one worker to another", "d (w - 1) / w", lambda s: s["d"] * (1 - 1 / share(s)))
 LABELS: Term = ("the sample of a row", "n", lambda s: s["n"])
 BLOCKS: Term = ("a byte of the blocks of columns that are read", "bytes", lambda s: block_bytes(s))
+BLOCK_ROWS: Term = ("a row of a block of columns: gathering it, opening files", "n b", lambda s: s["n"] * blocks(s))
 DESIGN: Term = ("the rows that are drawn, for every worker", "n w", lambda s: s["n"] * s["workers"])
+
+
+def block_columns(size: Size) -> int:
+    """Columns of a block: what a process has room for, beside the rows that are drawn and one more block to be read."""
+    n, workers = int(size["n"]), size["workers"]
+    memory = size.get("memory", MEMORY // share(size) - (_PROCESS if workers else 0))
+    most = int(_SHARE * memory - 16 * n) // (8 * n * (1 if workers else 2))
+    return max(1, _whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))
+
+
+def parcel_columns(size: Size) -> int:
+    """Columns that a worker is sent at a time; all of them without workers."""
+    n, d = int(size["n"]), int(size["d"])
+    if not size["workers"]:
+        return d
+    return max(1, _whole_lines(min(max(_BLOCK_BYTES // 4 // n, _ROW), -(-d // (2 * share(size))))))
+
+
+def _whole_lines(columns: int) -> int:
+    in_line = _LINE // 8
+    return columns - columns % in_line if columns > in_line else columns
+
+
+def blocks(size: Size) -> int:
+    """Blocks that all columns are read in."""
+    parcel, rest = parcel_columns(size), int(size["d"]) % parcel_columns(size)
+    each = block_columns(size)
+    return int(size["d"]) // parcel * -(-parcel // each) + -(-rest // each)
 
 
 def block_bytes(size: Size) -> float:
     """Bytes of the blocks of columns that are in memory: two in one process, and one in each worker."""
-    n, d, workers = size["n"], size["d"], size["workers"]
-    block = 8 * n * min(d, max(_BLOCK_BYTES / (8 * n), _ROW))
-    # Within the memory that is left beside the rows that are drawn; a worker takes some of it for itself.
-    room = _SHARE * (MEMORY / share(size) - (_PROCESS if workers else 0)) - 16 * n
-    return float(min(workers * block, workers * room) if workers else min(2 * block, room))
+    each = 8.0 * size["n"] * min(block_columns(size), parcel_columns(size))
+    return each * (size["workers"] or min(2, blocks(size)))
 
 
 def _divided(term: Term) -> Term:
@@ -67,7 +93,7 @@ def terms(quantity: str, estimator: str, on_workers: bool) -> list[Term]:
     """What a quantity is a sum of."""
     drawn = estimator == "incomplete"
     if quantity in ("seconds", "processors"):
-        shared = [CELLS, FEATURES]
+        shared = [CELLS, FEATURES, *([BLOCK_ROWS] if drawn else [])]
         if quantity == "seconds":  # of the clock: the workers do these at the same time
             shared = [_divided(term) for term in shared]
         return [CALL, *shared, *([ROWS] if drawn else []), AGAIN, PAIRS, *([WORKERS] if on_workers else [])]
@@ -164,6 +190,6 @@ def checks(runs: Sequence[Size], models: Models) -> list[Check]:
             model = models.get((quantity, run["estimator"], bool(run["workers"])))
             if run.get("held_out") and model is not None:
                 where = f"{run['workers']} workers" if run["workers"] else "one process"
-                name = f"{run['estimator']}, {where}, {quantity}"
+                name = f"{run['n']:,} × {run['d']:,}, {run['estimator']}, {where}, {quantity}"
                 found.append(Check(name, quantity, model(run), float(run[quantity])))
     return found

@@ -23,7 +23,7 @@ _INTRODUCTION = """# Scaling
 
 What a comparison of tables in files costs: time, memory and bytes that move, as functions of the rows n (of both
 samples together), the columns d, the selected features k and the workers w. The model below is fitted to measured runs
-and checked on a larger one that was left out of the fit. `make scaling` repeats all of it in some minutes.
+and checked on larger ones that were left out of the fit. `make scaling` repeats all of it in some minutes.
 
 Every run reads Parquet files of doubles that were pushed out of the system's cache, within {memory} MB of memory, in a
 process of its own; a worker is a process with one thread. "Processor seconds" are those of all processes together, and
@@ -124,7 +124,10 @@ def _model_section(models: Models) -> str:
         worst = ["largest error of a fitted run", "", *(f"{abs(model.errors).max():.0%}" for model in kinds.values())]
         parts.append(f"**{title}**\n\n{table(head, [*body, worst])}\n")
     if any(key[0] == "seconds" for key in models):
-        parts.append("c is w on workers, and 1 for one process, which uses all cores of the machine.\n")
+        parts.append(
+            "c is w on workers, and 1 for one process, which uses all cores of the machine. b is the number of blocks "
+            "of columns\nthat are in memory one after the other: the fewer columns fit, the more of them.\n"
+        )
     return "\n".join(parts)
 
 
@@ -136,8 +139,11 @@ def _where(key: tuple[str, str, bool]) -> str:
 
 
 def _check_section(runs: Sequence[Size], found: Sequence[Check]) -> str:
-    (n, d, k), *_ = {(run["n"], run["d"], run["k"]) for run in runs if run.get("held_out")}
+    held_out = dict.fromkeys((run["n"], run["d"], run["k"]) for run in runs if run.get("held_out"))
     most = max(run["n"] * run["d"] for run in runs if not run.get("held_out"))
+    sizes = "\n".join(
+        f"- n = {n:,}, d = {d:,}, k = {k}: {n * d / most:.1f} times as many cells" for n, d, k in held_out
+    )
     inside = sum(check.within for check in found)
     rows = [
         [
@@ -151,7 +157,10 @@ def _check_section(runs: Sequence[Size], found: Sequence[Check]) -> str:
     ]
     return f"""## The check
 
-n = {n:,}, d = {d}, k = {k}: {n * d / most:.1f} times as many cells as the largest run that the model was fitted to.
+What was left out of the fit, beside the largest run that the model was fitted to:
+
+{sizes}
+
 {inside} of {len(found)} predictions are within {WITHIN:.0%}.
 
 {table(["", "predicted", "measured", "off by", ""], rows)}
@@ -162,9 +171,11 @@ n = {n:,}, d = {d}, k = {k}: {n * d / most:.1f} times as many cells as the large
 
 
 def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
-    """Seconds with storage of either kind, and bytes, on workers."""
+    """Seconds with storage of either kind, and bytes, on workers that have as little memory as will do."""
+    least = 24 * size["n"] / SHARE if estimator == "incomplete" else 0.0
+    size = {**size, "memory": max(0.1e9, least)}
     work: Model = models["processors", estimator, True]
-    there = {"n d", "d"}
+    there = {"n d", "d", "n b"}
     parts = {term[1]: c * term[2](size) for c, term in zip(work.coefficients, work.terms, strict=True)}
     divided = sum(value for what, value in parts.items() if what in there) / size["workers"]
     alone = sum(value for what, value in parts.items() if what not in there)
@@ -178,7 +189,7 @@ def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
         "seconds": alone + max(divided, read / (PER_WORKER * size["workers"])) + moved / NETWORK,
         "one server": alone + max(divided, read / ONE_SERVER) + moved / NETWORK,
         "caller": caller + (DRAWN * size["n"] if estimator == "incomplete" else 0),
-        "worker": 24 * size["n"] / SHARE if estimator == "incomplete" else 0.1e9,
+        "worker": size["memory"],
         "read": read,
         "moved": moved,
     }
@@ -197,7 +208,7 @@ def _prediction_section(models: Models) -> str:
                         duration(found["seconds"]),
                         duration(found["one server"]),
                         amount(found["caller"]),
-                        amount(max(found["worker"], 0.1e9)),
+                        amount(found["worker"]),
                         amount(found["read"]),
                         amount(found["moved"]),
                     ]

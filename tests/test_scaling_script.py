@@ -61,8 +61,8 @@ def test_the_model_finds_the_costs_that_runs_were_made_of(script: Any) -> None:
 def test_noise_of_a_twentieth_leaves_predictions_within_the_limit(script: Any) -> None:
     runs = made_up(script, COSTS, noise=0.05)
     found = script.scaling_model.checks(runs, script.scaling_model.fit(runs))
-    # Four runs are held out; bytes between processes are counted on workers alone.
-    assert len(found) == 4 * 5 - 2
+    # Four runs of two sizes are held out; bytes between processes are counted on workers alone.
+    assert len(found) == 2 * (4 * 5 - 2)
     assert all(check.within for check in found)
 
 
@@ -81,7 +81,7 @@ def test_seconds_of_the_clock_count_only_where_nobody_else_works(
 def test_what_is_held_out_is_larger_than_all_else(script: Any) -> None:
     runs = list(script.scaling.settings())
     largest = [run["n"] * run["d"] for run in runs if run.get("held_out")]
-    assert len(largest) == 4
+    assert len(largest) == 2 * 4
     assert min(largest) > 2 * max(run["n"] * run["d"] for run in runs if not run.get("held_out"))
 
 
@@ -92,7 +92,7 @@ def test_a_prediction_that_is_off_is_told(script: Any, capsys: pytest.CaptureFix
     runs[-1]["processors"] *= 1.4
     assert not script.scaling.report(runs)
     (told,) = [line for line in capsys.readouterr().out.splitlines() if "MISSED" in line]
-    assert told.startswith("incomplete, 2 workers, processors: predicted") and "(-29%)" in told
+    assert told.startswith("300,000 × 1,200, incomplete, 2 workers, processors: predicted") and "(-29%)" in told
 
 
 def test_predictions_divide_what_workers_do_and_wait_for_storage(script: Any) -> None:
@@ -114,7 +114,7 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
     from kernsift.columns import InputError
     from kernsift.statistics.draws import columns_that_fit
 
-    n = 10**6
+    n = 10**8
     models = script.scaling_model.fit(made_up(script, COSTS))
     told = script.scaling_page.predicted(models, "incomplete", {"n": n, "d": 100, "k": 5, "workers": 2})["worker"]
 
@@ -127,13 +127,46 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
         fits(int(told) - 10)
 
 
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model counts blocks and parcels of columns; the package cuts them."""
+    monkeypatch.setattr("kernsift.statistics.draws.travels", lambda table: False)
+    from kernsift.kernels import fit_kernels
+    from kernsift.statistics.draws import MMDDraws
+    from kernsift.tables import as_table
+    from kernsift.threads import using
+
+    model = script.scaling_model
+    for size in script.scaling.settings():
+        if size["workers"] != workers or size["estimator"] != "incomplete":
+            continue
+        n, d = size["n"], size["d"]
+        memory = model.MEMORY // max(1, workers) - (model._PROCESS if workers else 0)
+        empty = np.empty((0, d))
+        sample = SimpleNamespace(n=n // 2, d=d, memory=memory, like=empty, offsets=np.arange(d + 1), by_column=True)
+        kernels = fit_kernels(as_table(np.random.default_rng(0).normal(size=(5, 2))), rng=np.random.default_rng(0))
+        rows = tuple(np.broadcast_to(np.int64(0), n // 2) for _ in range(4))
+        draws: Any = MMDDraws(sample, kernels, sample, rows)
+        with using(1 if workers else 2):
+            whole = draws.blocks
+            widest = max(block.stop - block.start for block in whole)
+            assert widest == min(d, model.block_columns(size))
+            if not workers:
+                assert len(whole) == model.blocks(size)
+                continue
+            parcels = draws.parcels(2 * workers)
+            assert max(len(parcel.features) for parcel in parcels) == model.parcel_columns(size)
+            each = [-(-len(parcel.features) // widest) for parcel in parcels]
+            assert sum(each) == model.blocks(size)
+
+
 def test_the_page(script: Any, tmp_path: Path) -> None:
     record = {"date": "2026-01-02", "commit": "abc", "machine": {"cores": 2}, "memory": 3 * 10**8}
     script.scaling_page.write_page(tmp_path / "page.md", {**record, "runs": made_up(script, COSTS)})
     text = (tmp_path / "page.md").read_text()
     for said in (
         "2026-01-02 (abc): cores 2",
-        "18 of 18 predictions are within 25%",
+        "36 of 36 predictions are within 25%",
         "| 40 ns |",
         "10^9 × 1,000, complete",
     ):

@@ -6,6 +6,7 @@ import pickle
 import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import combinations, permutations, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -253,6 +254,25 @@ def test_a_block_that_is_read_leaves_the_one_at_work_alone() -> None:
         four = shelf.spaces([(11, np.dtype(np.float64)), (3, np.dtype(np.float32))])
         assert len(four[0]) == 11 and four[1] is two[1]
         assert shelf.spaces([(10, np.dtype(np.float32)), (4, np.dtype(np.float32))])[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
+    """A row that is gathered brings whole lines: begun in the middle of one, half of what comes is for nothing."""
+    in_line = 64 // np.dtype(dtype).itemsize
+    for numbers in (1, 1000, 10**6):
+        (room,) = draws_module.Shelf().spaces([(numbers, np.dtype(dtype))])
+        assert room.ctypes.data % 64 == 0 and len(room) == numbers
+        room[:] = 0
+
+    def fits(columns: float) -> int:
+        offsets, n = np.arange(101), 10**4
+        memory = int((columns * n * np.dtype(dtype).itemsize + 100) / draws_module._SHARE) + 1
+        table = SimpleNamespace(n=n, memory=memory, like=np.empty((0, 100), dtype), offsets=offsets, by_column=True)
+        return draws_module.columns_that_fit([table], 0)  # type: ignore[list-item]
+
+    assert [fits(k) for k in (1, in_line - 1, in_line, in_line + 1)] == [1, in_line - 1, in_line, in_line]
+    assert fits(3.9 * in_line) == 3 * in_line
 
 
 def test_sending_pays_for_many_draws_a_row(rng: np.random.Generator) -> None:
