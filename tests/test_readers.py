@@ -171,3 +171,16 @@ def test_an_error_in_one_of_the_threads_is_the_only_one(samples: list[str]) -> N
     with using(2), pytest.raises(InputError, match=r"^X: .*1\.parquet was changed while it was being read; .*\.$"):
         X.part(None)
     assert not X.source._readers._idle  # type: ignore[attr-defined]
+
+
+def test_a_reader_holds_on_to_nothing_that_it_read(tmp_path: Path) -> None:
+    """Or a folder of files that stay open would be in memory as a whole."""
+    table = pa.table({f"c{j}": np.random.default_rng(j).normal(size=50_000) for j in range(10)})
+    pa.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=10_000)
+    part = ParquetPart(str(tmp_path / "t.parquet"), "X")
+    before = pa.total_allocated_bytes()
+    reader = part.opened()
+    read = part.load(0, 5, table.column_names, reader)
+    assert pa.total_allocated_bytes() - before < 1.1 * read.nbytes
+    del read
+    assert pa.total_allocated_bytes() - before < 10_000

@@ -37,8 +37,11 @@ class ParquetPart:
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         with self._reading():
             # Arrow's own threads only where there are no others that read at the same time.
-            threads = at_a_time() > 1
-            return reader.read_row_groups(list(range(first, last)), columns=list(names), use_threads=threads)
+            groups, threads = list(range(first, last)), at_a_time() > 1
+            table = reader.read_row_groups(groups, columns=list(names), use_threads=threads)
+            # A reader holds on to the bytes that it read last; of no columns there are none.
+            reader.read_row_groups(groups[:1], columns=[])
+            return table
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
         where = {path: i for i, path in enumerate(self.schema.names)}
