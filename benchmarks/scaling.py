@@ -40,6 +40,9 @@ ESTIMATORS = ("complete", "incomplete")
 ALONE = [
     *((n, d, 10) for d in (60, 120) for n in (100_000, 400_000, 800_000)),
     *((n, 240, k) for n in (100_000, 400_000) for k in (10, 120)),
+    (800_000, 240, 10),
+    (50_000, 1_100, 10),
+    (100_000, 1_400, 20),
     (4_000_000, 6, 5),
 ]
 ON_WORKERS = [
@@ -48,10 +51,13 @@ ON_WORKERS = [
     (400_000, 120, 10),
     (100_000, 240, 10),
     (800_000, 120, 10),
+    (800_000, 240, 10),
     (400_000, 240, 120),
+    (50_000, 1_100, 10),
+    (100_000, 1_400, 20),
     (4_000_000, 6, 5),
 ]
-HELD_OUT = [(1_200_000, 360, 40), (300_000, 1_200, 20)]
+HELD_OUT = [(1_500_000, 300, 30), (250_000, 1_700, 30)]
 
 
 def settings() -> Iterator[dict[str, Any]]:
@@ -239,7 +245,7 @@ def main() -> int:
         print(json.dumps(work(given.child)))
         return 0
     if given.folder is None and given.page is None:
-        parser.error("a folder for the tables is needed, some 6 GB")
+        parser.error("a folder for the tables is needed, some 13 GB")
     if given.folder is not None:
         folder = given.folder / "scaling"
         try:

@@ -1,7 +1,8 @@
 """The cost of a comparison of files as a sum of few terms, each a cost that can be named, fitted by least squares.
 
 n rows in all, d columns, the k best selected, w workers; c is w, or 1 for the calling process alone; b blocks of
-columns. Seconds are those of the clock, processors those of all processors together.
+columns; t is 1 where columns are read a second time. Seconds are those of the clock, processors those of all
+processors together.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from kernsift.cluster import _PROCESS
+from kernsift.scores import LEARNING
 from kernsift.statistics.draws import _BLOCK_BYTES, _LINE, _ROW, _SHARE
 
 MEMORY = 700_000_000
@@ -41,13 +43,21 @@ AGAIN: Term = ("reading a selected column again", "n k", lambda s: s["n"] * s["k
 PAIRS: Term = ("a feature beside a selected one", "d k", lambda s: s["d"] * s["k"])
 SELECTED: Term = ("a selected feature: the rows its correlations come from", "k", lambda s: s["k"])
 WORKERS: Term = ("a worker", "w", lambda s: s["workers"])
+TWICE: Term = ("reading a cell a second time", "n d t", lambda s: s["n"] * s["d"] * (not kept(s)))
 READ: Term = ("a cell of the file", "n d", lambda s: s["n"] * s["d"])
 ANSWERS: Term = ("the answer of a feature", "d", lambda s: s["d"])
+KEPT: Term = ("draws of a feature that are kept", "d (1 - t)", lambda s: s["d"] * kept(s))
 BETWEEN: Term = ("a feature, from one worker to another", "d (w - 1) / w", lambda s: s["d"] * (1 - 1 / share(s)))
 LABELS: Term = ("the sample of a row", "n", lambda s: s["n"])
 BLOCKS: Term = ("a byte of the blocks of columns that are read", "bytes", lambda s: block_bytes(s))
 BLOCK_ROWS: Term = ("a row of a block of columns: gathering it, opening files", "n b", lambda s: s["n"] * blocks(s))
 DESIGN: Term = ("the rows that are drawn, for every worker", "n w", lambda s: s["n"] * s["workers"])
+
+
+def kept(size: Size) -> bool:
+    """Whether the draws that correlations come from are kept, so that no column is read a second time for them."""
+    draws = min(int(size["n"]) // 2, LEARNING)
+    return bool(8 * draws * size["d"] <= size.get("memory", MEMORY) // 5)
 
 
 def block_columns(size: Size) -> int:
@@ -93,17 +103,17 @@ def terms(quantity: str, estimator: str, on_workers: bool) -> list[Term]:
     """What a quantity is a sum of."""
     drawn = estimator == "incomplete"
     if quantity in ("seconds", "processors"):
-        shared = [CELLS, FEATURES, *([BLOCK_ROWS] if drawn else [])]
+        shared = [CELLS, FEATURES, *([BLOCK_ROWS, TWICE] if drawn else [])]
         if quantity == "seconds":  # of the clock: the workers do these at the same time
             shared = [_divided(term) for term in shared]
         return [CALL, *shared, *([ROWS] if drawn else []), AGAIN, PAIRS, *([WORKERS] if on_workers else [])]
     if quantity == "read":
-        return [CALL, READ, AGAIN]
+        return [CALL, READ, *([TWICE] if drawn else []), AGAIN]
     if quantity == "peak":
-        blocks = [BLOCKS, *([WORKERS, DESIGN] if on_workers else [])] if drawn else [WORKERS] if on_workers else []
-        return [CALL, ANSWERS, SELECTED, ROWS, *blocks]
+        own = [KEPT, BLOCKS, *([DESIGN] if on_workers else [])] if drawn else []
+        return [CALL, ANSWERS, SELECTED, ROWS, *own, *([WORKERS] if on_workers else [])]
     assert quantity == "moved"
-    return [CALL, WORKERS, ANSWERS, DESIGN] if drawn else [CALL, ANSWERS, BETWEEN, LABELS]
+    return [CALL, WORKERS, ANSWERS, KEPT, DESIGN] if drawn else [CALL, ANSWERS, BETWEEN, LABELS]
 
 
 UNITS = {"seconds": "s", "processors": "s", "read": "bytes", "peak": "bytes", "moved": "bytes"}

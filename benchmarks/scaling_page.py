@@ -126,7 +126,9 @@ def _model_section(models: Models) -> str:
     if any(key[0] == "seconds" for key in models):
         parts.append(
             "c is w on workers, and 1 for one process, which uses all cores of the machine. b is the number of blocks "
-            "of columns\nthat are in memory one after the other: the fewer columns fit, the more of them.\n"
+            "of columns\nthat are in memory one after the other: the fewer columns fit, the more of them. t is 1 where "
+            "the draws that\ncorrelations come from (0.13 MB for each feature) do not fit into a fifth of the memory "
+            "and columns are read twice.\n"
         )
     return "\n".join(parts)
 
@@ -175,7 +177,7 @@ def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
     least = 24 * size["n"] / SHARE if estimator == "incomplete" else 0.0
     size = {**size, "memory": max(0.1e9, least)}
     work: Model = models["processors", estimator, True]
-    there = {"n d", "d", "n b"}
+    there = {"n d", "d", "n b", "n d t"}
     parts = {term[1]: c * term[2](size) for c, term in zip(work.coefficients, work.terms, strict=True)}
     divided = sum(value for what, value in parts.items() if what in there) / size["workers"]
     alone = sum(value for what, value in parts.items() if what not in there)

@@ -280,6 +280,34 @@ def test_all_tests_see_the_same_covariance(test: str, tmp_path: Path) -> None:
             assert_same(found, compare(X, Y, estimator=estimator, **given))
 
 
+def test_correlations_take_one_more_pass_however_few_columns_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the draws of all features do not fit, those of the selected ones do: one pass for all of them."""
+    rng = np.random.default_rng(3)
+    X, Y = (pa.table({f"c{j}": rng.normal(0.02 * i, 1, size=17_000) for j in range(40)}) for i in range(2))
+    paths = write_parquet(X, tmp_path / "x.parquet", 17_000), write_parquet(Y, tmp_path / "y.parquet", 17_000)
+    monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
+    monkeypatch.setattr("kernsift.scores._KEPT", 0)
+    given = {"k": 10, "estimator": "incomplete", "r": 1, "random_state": 4}
+    expected = compare(X, Y, **given)
+    monkeypatch.setattr("kernsift.statistics.draws._BLOCK_BYTES", 2 * 8 * 34_000)
+    monkeypatch.setattr("kernsift.statistics.draws._ROW", 1)
+    read: list[int] = []
+    whole = arrow.ArrowSource.fetch
+    monkeypatch.setattr(
+        arrow.ArrowSource,
+        "fetch",
+        lambda self, chunk, columns, rows: read.append(len(columns)) or whole(self, chunk, columns, rows),
+    )
+    assert_same(compare(*paths, memory=200_000_000, **given), expected)
+    kept = sum(read)
+    read.clear()
+    assert_same(compare(*paths, memory=20_000_000, **given), expected)
+    assert kept < 2.5 * 40 * 2
+    assert sum(read) - kept <= (40 + 10) * 2
+
+
 def test_single_precision_stays(tmp_path: Path) -> None:
     X, Y = numbers(200, 1).astype(np.float32), numbers(200, 2, 0.5).astype(np.float32)
     paths = write_npy(X, tmp_path / "x.npy"), write_npy(Y, tmp_path / "y.npy")
@@ -328,7 +356,6 @@ def test_how_often_a_file_is_read(estimator: str, times: int, tmp_path: Path, mo
     The selected features are read once more, for their pictures and effects.
     """
     monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
-    monkeypatch.setattr("kernsift.scores._KEPT", 0)
     rng = np.random.default_rng(0)
     paths = []
     for name in "xy":

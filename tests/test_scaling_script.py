@@ -92,7 +92,7 @@ def test_a_prediction_that_is_off_is_told(script: Any, capsys: pytest.CaptureFix
     runs[-1]["processors"] *= 1.4
     assert not script.scaling.report(runs)
     (told,) = [line for line in capsys.readouterr().out.splitlines() if "MISSED" in line]
-    assert told.startswith("300,000 × 1,200, incomplete, 2 workers, processors: predicted") and "(-29%)" in told
+    assert told.startswith("250,000 × 1,700, incomplete, 2 workers, processors: predicted") and "(-29%)" in told
 
 
 def test_predictions_divide_what_workers_do_and_wait_for_storage(script: Any) -> None:

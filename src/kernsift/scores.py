@@ -521,12 +521,14 @@ class DrawCovariance:
     variances : (d,) the variances of the scores.
     scale : (d,) what a centred draw is multiplied with, so that the squares of the first draws add up to the variance;
         0 for a feature that does not vary together with others.
+    room : bytes of draws of chosen features that may be held while a file is read for those of all others.
     """
 
     draws: Draws
     first: Moments
     variances: np.ndarray
     scale: np.ndarray
+    room: int = 0
 
     def diagonal(self) -> np.ndarray:
         return self.variances.copy()
@@ -534,18 +536,20 @@ class DrawCovariance:
     def columns(self, features: np.ndarray) -> np.ndarray:
         step = max(1, _MOST // self.first.count)
         if not self.draws.at_hand:
-            step = min(step, self.draws.blocks[0].stop)
+            # Every step reads the whole table.
+            step = min(step, max(self.draws.blocks[0].stop, self.room // (8 * self.first.count)))
         parts = [self._columns(features[start : start + step]) for start in range(0, len(features), step)]
         return np.concatenate(parts, axis=1) if parts else np.empty((len(self.variances), 0))
 
     def _columns(self, features: np.ndarray) -> np.ndarray:
         out = np.zeros((len(self.variances), len(features)))
-        step = max(1, batch_numbers(self.draws.like) // max(len(features), 1))
-        draws = self.draws if self.draws.at_hand else self.draws.loaded(features)
-        inside = features if self.draws.at_hand else np.arange(len(features))
-        parts = [_centred(draws, inside, self.first.mean[features], part) for part in _cut(0, self.first.count, step)]
-        chosen = namespace(parts[0]).concat(parts, axis=0)
-        del draws
+        if self.draws.at_hand:
+            chosen = self._chosen(self.draws, features, features)
+        else:
+            blocks = np.array_split(features, -(-len(features) // self.draws.blocks[0].stop))
+            with self.draws.reading():
+                parts = [self._chosen(self.draws.loaded(own), np.arange(len(own)), own) for own in blocks]
+            chosen = namespace(parts[0]).concat(parts, axis=1)
         done = 0
         for product in _over_blocks(self.draws, _Products(self.first, chosen), self.first.count):
             out[done : done + len(product)] = product
@@ -553,6 +557,12 @@ class DrawCovariance:
         out *= self.scale[:, None] * self.scale[features]
         out[features, np.arange(len(features))] = self.variances[features]
         return out
+
+    def _chosen(self, draws: Draws, places: np.ndarray, features: np.ndarray) -> Array:
+        """The centred first draws of some features, which have other places among those that are there."""
+        step = max(1, batch_numbers(draws.like) // max(len(features), 1))
+        parts = [_centred(draws, places, self.first.mean[features], part) for part in _cut(0, self.first.count, step)]
+        return namespace(parts[0]).concat(parts, axis=0)
 
     @cached_property
     def _factor(self) -> np.ndarray:
@@ -607,7 +617,7 @@ def scores_from_batches(
     alone = (floored > variances) | (first.squares == 0)
     variances = floored
     scale = np.where(alone, 0.0, np.sqrt(variances / np.where(alone, 1.0, first.squares)))
-    cov = DrawCovariance(draws, first, variances, scale)
+    cov = DrawCovariance(draws, first, variances, scale, keep)
     return Scores(tuple(names), every.mean, cov, draws=float(count), resample=resample)
 
 
