@@ -32,7 +32,7 @@ from scaling_page import write_page
 
 HERE = Path(__file__).resolve().parent
 RECORD = HERE.parent / "docs" / "scaling" / "runs.json"
-PART, LONG_PART = 25_000, 500_000
+PART, LONG_PART = 25_000, 200_000
 """Rows of a file, and of one with few columns; each sample has half of a table's rows."""
 
 ESTIMATORS = ("complete", "incomplete")
@@ -43,7 +43,7 @@ ALONE = [
     (800_000, 240, 10),
     (50_000, 1_100, 10),
     (100_000, 1_400, 20),
-    (4_000_000, 6, 5),
+    (1_600_000, 8, 5),
 ]
 ON_WORKERS = [
     (100_000, 60, 10),
@@ -55,7 +55,7 @@ ON_WORKERS = [
     (400_000, 240, 120),
     (50_000, 1_100, 10),
     (100_000, 1_400, 20),
-    (4_000_000, 6, 5),
+    (1_600_000, 8, 5),
 ]
 HELD_OUT = [(1_500_000, 300, 30), (250_000, 1_700, 30)]
 

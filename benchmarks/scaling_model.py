@@ -64,7 +64,7 @@ def block_columns(size: Size) -> int:
     """Columns of a block: what a process has room for, beside the rows that are drawn and one more block to be read."""
     n, workers = int(size["n"]), size["workers"]
     memory = size.get("memory", MEMORY // share(size) - (_PROCESS if workers else 0))
-    most = int(_SHARE * memory - 16 * n) // (8 * n * (1 if workers else 2))
+    most = int(_SHARE * memory - 8 * n) // (8 * n * (1 if workers else 2))
     return max(1, _whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))
 
 
@@ -73,7 +73,8 @@ def parcel_columns(size: Size) -> int:
     n, d = int(size["n"]), int(size["d"])
     if not size["workers"]:
         return d
-    return max(1, _whole_lines(min(max(_BLOCK_BYTES // 4 // n, _ROW), -(-d // (2 * share(size))))))
+    most, block = min(max(_BLOCK_BYTES // 4 // n, _ROW), -(-d // (2 * share(size)))), block_columns(size)
+    return most - most % block if most > block else max(1, _whole_lines(most))
 
 
 def _whole_lines(columns: int) -> int:

@@ -14,8 +14,8 @@ WORKERS = (1, 10, 100)
 # Bytes a second: what one worker gets from storage that grows with them, what one file server has for all of them
 # together, and what goes through the caller's network.
 PER_WORKER, ONE_SERVER, NETWORK = 0.2e9, 1e9, 1e9
-# Bytes for each row that the caller takes to draw and order the rows: two copies, and the order.
-DRAWN = 36
+# Bytes for each row that the caller takes to draw the rows: four numbers of eight bytes for every second row, twice.
+DRAWN = 32
 # The part of `memory` that blocks and the rows that are drawn may take, as in statistics/draws.py.
 SHARE = 0.6
 
@@ -54,15 +54,16 @@ k = 50, and for the incomplete estimator r = 1. What is assumed:
 
 *Memory, caller* is for its process, with {drawn} bytes for each row of the table where rows are drawn; *a worker* is
 what `memory=` has to allow for one with a single thread, beside 0.3 GB for the process itself. The incomplete estimator
-gathers rows of whole columns: a worker holds a column of all rows (8 bytes each) and the rows that are drawn (16 bytes
-for each row of the table at r = 1), which have to fit into {share:.0%} of its memory. The complete one reads along the
-file and needs none of that.
+gathers rows of whole columns: a worker holds eight columns of all rows (64 bytes for each row) and the rows that are
+drawn (8 bytes for each row of the table at r = 1), which have to fit into {share:.0%} of its memory. With less it holds
+fewer columns at a time, down to one (16 bytes for each row in all), and takes several times as long for each: a vector
+of numbers is then not filled. The complete one reads along the file and needs none of that.
 
 What follows from it:
 
 - With many rows take `estimator="complete"`: a worker's memory does not grow with them, at the price of three passes
-  over the file. With 10^9 rows an incomplete estimator pays for `r=1` with tens of gigabytes for each worker;
-  `r=0.01` needs a third of that and reads as much.
+  over the file. With 10^9 rows an incomplete estimator pays for `r=1` with a hundred gigabytes for each
+  worker; most of that is columns, and `r=0.01` needs hardly less.
 - With many columns either will do. What the caller keeps is of the order of 100 kB for each feature.
 - Beyond ten workers or so one file server is what everybody waits for.
 """
@@ -173,8 +174,8 @@ What was left out of the fit, beside the largest run that the model was fitted t
 
 
 def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
-    """Seconds with storage of either kind, and bytes, on workers that have as little memory as will do."""
-    least = 24 * size["n"] / SHARE if estimator == "incomplete" else 0.0
+    """Seconds with storage of either kind, and bytes, on workers with memory for a block of a line of columns."""
+    least = 72 * size["n"] / SHARE if estimator == "incomplete" else 0.0
     size = {**size, "memory": max(0.1e9, least)}
     work: Model = models["processors", estimator, True]
     there = {"n d", "d", "n b", "n d t"}

@@ -16,6 +16,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -473,6 +474,35 @@ def test_arrays_on_a_device_are_refused(client: Client) -> None:
     X, Y = (strict.asarray(part) for part in samples(30, 3))
     with pytest.raises(InputError, match=r"^client: .*array_api_strict"):
         compare(X, Y, client=client)
+
+
+def test_workers_that_have_no_space_to_spill_into_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their memory is full, Dask pauses them, and nothing would ever happen again."""
+    monkeypatch.setattr(cluster, "_PAUSED", 3.0)
+    monkeypatch.setattr(cluster, "_LOOK", 0.5)
+    memory = {"target": 0.5, "spill": 0.6, "max-spill": 1000, "pause": 0.7, "terminate": False}
+    X, Y = np.random.default_rng(0).normal(size=(2, 2000, 20))
+    with (
+        dask.config.set({f"distributed.worker.memory.{name}": value for name, value in memory.items()}),
+        LocalCluster(n_workers=1, threads_per_worker=1, memory_limit="400MB", dashboard_address=":0") as full,
+        Client(full, set_as_default=False) as client,
+    ):
+        expected = compare(X, Y, random_state=1)
+        held = client.submit(np.ones, 40_000_000)
+        patience = time.monotonic() + 20
+        while client.sync(client.scheduler.ncores_running) and time.monotonic() < patience:
+            time.sleep(0.1)
+        start = time.monotonic()
+        with pytest.raises(
+            InputError, match=r"^client: all workers .* have paused, because their memory is full .*\.$"
+        ):
+            compare(X, Y, random_state=1, client=client)
+        assert time.monotonic() - start < 15
+        # Where there is room again, they go on.
+        del held
+        found = compare(X, Y, random_state=1, client=client)
+        assert found.names == expected.names
+        np.testing.assert_allclose(found.pvalues, expected.pvalues, rtol=1e-9)
 
 
 def test_a_cluster_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

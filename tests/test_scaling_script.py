@@ -119,18 +119,21 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
     told = script.scaling_page.predicted(models, "incomplete", {"n": n, "d": 100, "k": 5, "workers": 2})["worker"]
 
     def fits(memory: int) -> int:
-        sample = SimpleNamespace(n=n // 2, memory=memory, like=np.empty((0, 3)), offsets=np.arange(4), by_column=True)
-        return columns_that_fit([sample, sample], 32 * (n // 2))
+        sample = SimpleNamespace(n=n // 2, memory=memory, like=np.empty((0, 9)), offsets=np.arange(10), by_column=True)
+        return columns_that_fit([sample, sample], 16 * (n // 2), at_once=1)
 
-    assert fits(int(told) + 10) == 1
+    assert fits(int(told) + 10) == 8 and fits(int(told) - 10) == 7
+    least = 16 * n / script.scaling_page.SHARE
+    assert fits(int(least) + 10) == 1
     with pytest.raises(InputError, match=r"^memory: "):
-        fits(int(told) - 10)
+        fits(int(least) - 10)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model counts blocks and parcels of columns; the package cuts them."""
     monkeypatch.setattr("kernsift.statistics.draws.travels", lambda table: False)
+    monkeypatch.setattr("kernsift.statistics.draws.to_be_read", lambda table: table)
     from kernsift.kernels import fit_kernels
     from kernsift.statistics.draws import MMDDraws
     from kernsift.tables import as_table
@@ -145,7 +148,7 @@ def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch:
         empty = np.empty((0, d))
         sample = SimpleNamespace(n=n // 2, d=d, memory=memory, like=empty, offsets=np.arange(d + 1), by_column=True)
         kernels = fit_kernels(as_table(np.random.default_rng(0).normal(size=(5, 2))), rng=np.random.default_rng(0))
-        rows = tuple(np.broadcast_to(np.int64(0), n // 2) for _ in range(4))
+        rows = tuple(np.broadcast_to(np.int32(0), n // 2) for _ in range(4))
         draws: Any = MMDDraws(sample, kernels, sample, rows)
         with using(1 if workers else 2):
             whole = draws.blocks

@@ -275,6 +275,17 @@ def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
     assert fits(3.9 * in_line) == 3 * in_line
 
 
+@pytest.mark.parametrize("n", [100, 2**31 - 1, 2**31])
+def test_rows_that_are_put_in_order_are_the_same_tuples_in_few_bytes(n: int, rng: np.random.Generator) -> None:
+    rows = rng.integers(n, size=(4, 3 * LEARNING))
+    rows[1, 0] = n - 1
+    found = draws_module.in_order(rows, SimpleNamespace(n=n))  # type: ignore[arg-type]
+    assert found.itemsize == (4 if n < 2**31 else 8)
+    np.testing.assert_array_equal(found[:, :LEARNING], rows[:, :LEARNING])
+    assert np.all(np.diff(found[0, LEARNING:]) >= 0)
+    assert sorted(map(tuple, found.T.tolist())) == sorted(map(tuple, rows.T.tolist()))
+
+
 def test_sending_pays_for_many_draws_a_row(rng: np.random.Generator) -> None:
     """So many draws of a feature take as long as to send a row; features with draws of their own are never sent."""
     draws, least = four_kinds_of_draws(rng), draws_module._WORTH * 12
@@ -710,8 +721,8 @@ def test_room_for_the_rows_is_asked_for_before_they_are_drawn(
         estimator(X, Y, kernels, rng=rng)
     for estimator in HSIC.values():
         estimator(X, y, kernels, own, rng=rng)
-    # Whole numbers of eight bytes: four a draw, or one a row; draws of their own are made a few at a time.
-    least = {"two": [4 * 40 * 8, 0, 80 * 8, 80 * 8], "joint": [4 * 40 * 8, 0, 40 * 8]}
+    # Four numbers of four bytes a draw, or one of eight a row; draws of their own are made a few at a time.
+    least = {"two": [4 * 40 * 4, 0, 80 * 8, 80 * 8], "joint": [4 * 40 * 4, 0, 40 * 8]}
     expected = [(2, size) for size in least["two"]] + [(1, size) for size in least["joint"]]
     assert [tables for tables, _ in asked] == [tables for tables, _ in expected]
     for (_, found), (_, size) in zip(asked, expected, strict=True):

@@ -37,6 +37,8 @@ Answer = TypeVar("Answer")
 _TRIES = 3
 # Seconds without a scheduler, without a single worker, and until a scheduler answers.
 _WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _TO_CONNECT = 5.0, 60.0, 10.0
+# Seconds in which not one worker takes on work, and between looks whether that is so.
+_PAUSED, _LOOK = 30.0, 2.0
 # Below the first not even ordinary files can be read; the second is what a worker takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
 _INSTALL = "pip install 'kernsift[dask]'"
@@ -71,6 +73,7 @@ class Crew:
         # Around the scheduler only where the workers can be reached: on one machine they can.
         local = any(host in str(client.scheduler.address) for host in ("127.0.0.1", "localhost", "inproc://"))
         self._direct = bool(client.direct_to_workers) or local
+        self._looked = self._at_work = time.monotonic()
 
     def threads(self) -> int:
         """How many items are worked on at the same time; waits a while for the first worker."""
@@ -164,6 +167,7 @@ class Crew:
                 raise
             try:
                 self._check()
+                self._check_workers()
             except InputError:
                 waiting.cancel()
                 raise
@@ -184,6 +188,32 @@ class Crew:
                     "cluster again and repeat the call."
                 )
             time.sleep(0.1)
+
+    def _check_workers(self) -> None:
+        """Raise if all workers have paused: they do when their memory is full, and wait for somebody to free it."""
+        now = time.monotonic()
+        if now < self._looked + _LOOK:
+            return
+        if now > self._looked + 10 * _LOOK:  # nobody waited for them in between
+            self._at_work = now
+        self._looked = now
+        scheduler, loop = self._client.scheduler, self._client.loop.asyncio_loop
+
+        def told(call: Coroutine[Any, Any, Any]) -> Any:
+            return asyncio.run_coroutine_threadsafe(call, loop).result(_TO_CONNECT)
+
+        try:
+            paused = not told(scheduler.ncores_running()) and bool(told(scheduler.ncores()))
+        except Exception:  # whether there is a scheduler at all is looked at elsewhere
+            return
+        if not paused:
+            self._at_work = now
+        elif now > self._at_work + _PAUSED:
+            raise InputError(
+                f"client: all workers of the Dask cluster at {scheduler.address} have paused, because their memory is "
+                "full and what they hold does not fit on their disk either; give them more memory or a "
+                "local_directory with more space, or let go of what they hold."
+            )
 
 
 class Gone(Exception):

@@ -32,14 +32,9 @@ class Part(Protocol):
     sizes : rows of each group that can be read by itself.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def schema(self) -> Any: ...
-
-    @property
-    def sizes(self) -> np.ndarray: ...
+    name: str
+    schema: Any
+    sizes: np.ndarray
 
     def opened(self) -> Any:
         """What `load` reads with; it may serve several times."""
@@ -70,6 +65,8 @@ class ArrowSource(Source):
                     f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once in "
                     f"{part.name}; rename them."
                 )
+            # Most have that of the first: a table of many files is kept and sent with one of them.
+            part.schema = parts[0].schema if part.schema.equals(parts[0].schema, check_metadata=True) else part.schema
         names, kinds = _agree(parts, argument)
         widths = np.array([_TEXT + 16 if kind == "category" else 24.0 for kind in kinds])
         self._chunks: list[tuple[int, int, int]] = []

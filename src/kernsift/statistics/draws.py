@@ -131,7 +131,9 @@ class FeatureDraws:
         message = _MESSAGE if self._travel else max(_BLOCK_BYTES // 4, _ROW * rows)
         most = max(1, min(message // rows, -(-int(self.X.offsets[-1]) // least)))
         if not self._travel:
-            most = _whole_lines(most, self.samples)
+            # Nobody is left with a block of few columns.
+            block = columns_that_fit([to_be_read(table) for table in self.samples], self.design_bytes, at_once=1)
+            most = most - most % block if most > block else _whole_lines(most, self.samples)
         runs = _runs(self.X.offsets, most)
         tables = self.samples if self._travel else []
         return [_Tables(tables, self.kernels, np.arange(run.start, run.stop)) for run in runs]
@@ -169,26 +171,27 @@ def _runs(offsets: np.ndarray, most: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
-def columns_that_fit(tables: Sequence[Table], design: int) -> int:
+def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None = None) -> int:
     """Value columns of tables on disk that may be in memory at a time, beside a design of so many bytes.
 
-    Where there are threads there are two such blocks: one is worked on while the next is read. Where not even a
-    feature fits this raises.
+    Where there are threads there are two such blocks, or `at_once`: one is worked on while the next is read. Where not
+    even a feature fits this raises.
     """
+    at_once = at_a_time() if at_once is None else at_once
     memory = min((table.memory for table in tables if table.memory is not None), default=None)
     if memory is None:
         return int(tables[0].offsets[-1])
     each = sum(table.n * dtype_of(table.like).itemsize for table in tables)
     widest = int(np.diff(tables[0].offsets).max())
     room = int(_SHARE * memory) - design
-    if room < at_a_time() * widest * each:
-        needed = (at_a_time() * widest * each + design) / _SHARE
+    if room < at_once * widest * each:
+        needed = (at_once * widest * each + design) / _SHARE
         raise InputError(
             f"memory: a feature of {sum(table.n for table in tables):,} rows and the rows that are drawn of it need "
             f"{needed / 1e6:,.0f} MB, but {memory / 1e6:,.0f} MB may be used; allow more, or use estimator='complete', "
             "which reads rows piece by piece."
         )
-    most = room // (at_a_time() * each)
+    most = room // (at_once * each)
     if all(table.by_column for table in tables):
         # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
         most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
@@ -230,14 +233,23 @@ def _from_a_line_on(numbers: int, dtype: np.dtype[Any]) -> np.ndarray:
     return room[start : start + numbers]
 
 
-def in_order(rows: np.ndarray) -> np.ndarray:
-    """The same tuples of rows, the columns of `rows`, with the first row of each going up.
+def index_type(*tables: Table) -> np.dtype[Any]:
+    """The smallest type that counts the rows of tables."""
+    return np.dtype(np.int32 if max(table.n for table in tables) < 2**31 else np.int64)
+
+
+def in_order(rows: np.ndarray, *tables: Table) -> np.ndarray:
+    """The same tuples of rows, the columns of `rows`, with the first row of each going up; in as few bytes as will do.
 
     In a long column every row is out of the cache's reach, and so one in four is not. The draws that correlations are
     learned from stay in front.
     """
     order = np.argsort(rows[0, LEARNING:], kind="stable") + LEARNING
-    return np.concatenate([rows[:, :LEARNING], rows[:, order]], axis=1)
+    out = np.empty(rows.shape, index_type(*tables))
+    out[:, :LEARNING] = rows[:, :LEARNING]
+    for own, one in zip(out, rows, strict=True):
+        own[LEARNING:] = one[order]
+    return out
 
 
 def room_to_keep(table: Table) -> int:

@@ -31,6 +31,7 @@ from kernsift.statistics.draws import (
     columns_that_fit,
     held,
     in_order,
+    index_type,
     room_to_keep,
 )
 from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
@@ -79,13 +80,14 @@ def incomplete_mmd(
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
     factor = _variance_factor(_count(r, min(X.n, Y.n)), mmd_null_ratio(X.n, Y.n))
-    columns_that_fit([X, Y], 32 * _count(r, min(X.n, Y.n)) if design == "shared" else 0)
+    each = 4 * index_type(X, Y).itemsize
+    columns_that_fit([X, Y], each * _count(r, min(X.n, Y.n)) if design == "shared" else 0)
     if design == "shared":
 
         def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
             count = _count(r, min(x.n, y.n))
             rows = np.stack([*pairs(x.n, count, rng), *pairs(y.n, count, rng)])
-            return MMDDraws(x, kernels, y, tuple(rows if x.memory is None else in_order(rows)))
+            return MMDDraws(x, kernels, y, tuple(rows if x.memory is None else in_order(rows, x, y)))
 
         draws = shared(X, Y, rng)
         resample = resample_two(X, Y, 2, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
@@ -138,12 +140,13 @@ def incomplete_hsic(
     _check(r, design)
     require_rows(X, 4, "X")
     factor = _variance_factor(_count(r, X.n), hsic_null_ratio(X.n))
-    columns_that_fit([X], 48 * _count(r, X.n) if design == "shared" else 0)
+    each = 4 * index_type(X).itemsize + 16  # quadruples, and their two weights
+    columns_that_fit([X], each * _count(r, X.n) if design == "shared" else 0)
     if design == "shared":
 
         def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
             rows = quadruples(x.n, _count(r, x.n), rng)
-            rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T).T)
+            rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T, x).T)
             return HSICDraws(x, kernels, y, response_kernels, rows)
 
         draws = shared(X, y, rng)
