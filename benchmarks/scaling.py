@@ -1,6 +1,6 @@
 """What tables larger than memory cost: a model fitted to measured runs, checked on larger ones, and what it foretells.
 
-    python benchmarks/scaling.py FOLDER                    # makes tables in FOLDER, runs, fits, checks; some minutes
+    python benchmarks/scaling.py FOLDER                    # makes tables in FOLDER, runs, fits, checks; 20 minutes
     python benchmarks/scaling.py FOLDER --record           # also keeps the runs in docs/scaling/runs.json
     python benchmarks/scaling.py --page docs/scaling.md    # the page, from the runs that were kept
 

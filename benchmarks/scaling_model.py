@@ -50,6 +50,11 @@ KEPT: Term = ("draws of a feature that are kept", "d (1 - t)", lambda s: s["d"] 
 BETWEEN: Term = ("a feature, from one worker to another", "d (w - 1) / w", lambda s: s["d"] * (1 - 1 / share(s)))
 LABELS: Term = ("the sample of a row", "n", lambda s: s["n"])
 BLOCKS: Term = ("a byte of the blocks of columns that are read", "bytes", lambda s: block_bytes(s))
+CHOSEN: Term = (
+    "draws of a selected feature, for every worker",
+    "k w t",
+    lambda s: s["k"] * s["workers"] * (not kept(s)),
+)
 BLOCK_ROWS: Term = ("a row of a block of columns: gathering it, opening files", "n b", lambda s: s["n"] * blocks(s))
 DESIGN: Term = ("the rows that are drawn, for every worker", "n w", lambda s: s["n"] * s["workers"])
 
@@ -114,7 +119,7 @@ def terms(quantity: str, estimator: str, on_workers: bool) -> list[Term]:
         own = [KEPT, BLOCKS, *([DESIGN] if on_workers else [])] if drawn else []
         return [CALL, ANSWERS, SELECTED, ROWS, *own, *([WORKERS] if on_workers else [])]
     assert quantity == "moved"
-    return [CALL, WORKERS, ANSWERS, KEPT, DESIGN] if drawn else [CALL, ANSWERS, BETWEEN, LABELS]
+    return [CALL, WORKERS, ANSWERS, KEPT, DESIGN, CHOSEN] if drawn else [CALL, ANSWERS, BETWEEN, LABELS]
 
 
 UNITS = {"seconds": "s", "processors": "s", "read": "bytes", "peak": "bytes", "moved": "bytes"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaling_model import BLOCKS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
+from scaling_model import BLOCKS, ROWS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
 # Tables to foretell: name, rows, columns, k.
 ASKED = [("10^9 × 1,000", 1e9, 1e3, 50), ("10^6 × 30,000", 1e6, 3e4, 50)]
@@ -23,7 +23,7 @@ _INTRODUCTION = """# Scaling
 
 What a comparison of tables in files costs: time, memory and bytes that move, as functions of the rows n (of both
 samples together), the columns d, the selected features k and the workers w. The model below is fitted to measured runs
-and checked on larger ones that were left out of the fit. `make scaling` repeats all of it in some minutes.
+and checked on larger ones that were left out of the fit. `make scaling` repeats all of it in twenty minutes.
 
 Every run reads Parquet files of doubles that were pushed out of the system's cache, within {memory} MB of memory, in a
 process of its own; a worker is a process with one thread. "Processor seconds" are those of all processes together, and
@@ -52,7 +52,7 @@ k = 50, and for the incomplete estimator r = 1. What is assumed:
 
 {table}
 
-*Memory, caller* is for its process, with {drawn} bytes for each row of the table where rows are drawn; *a worker* is
+*Memory, caller* is for its process, with at least {drawn} bytes for each row of the table where rows are drawn; *a worker* is
 what `memory=` has to allow for one with a single thread, beside 0.3 GB for the process itself. The incomplete estimator
 gathers rows of whole columns: a worker holds eight columns of all rows (64 bytes for each row) and the rows that are
 drawn (8 bytes for each row of the table at r = 1), which have to fit into {share:.0%} of its memory. With less it holds
@@ -184,14 +184,14 @@ def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
     alone = sum(value for what, value in parts.items() if what not in there)
     read, moved = models["read", estimator, True](size), models["moved", estimator, True](size)
     memory: Model = models["peak", estimator, False]
-    # The caller reads no blocks where workers do.
-    caller = sum(
-        c * term[2](size) for c, term in zip(memory.coefficients, memory.terms, strict=True) if term is not BLOCKS
-    )
+    # The caller reads no blocks where workers do; the rows that it draws take what they take, whatever was fitted.
+    costs = {term[0]: c for c, term in zip(memory.coefficients, memory.terms, strict=True)}
+    caller = sum(costs[term[0]] * term[2](size) for term in memory.terms if term is not BLOCKS)
+    caller += max(0.0, DRAWN - costs[ROWS[0]]) * size["n"] if estimator == "incomplete" else 0.0
     return {
         "seconds": alone + max(divided, read / (PER_WORKER * size["workers"])) + moved / NETWORK,
         "one server": alone + max(divided, read / ONE_SERVER) + moved / NETWORK,
-        "caller": caller + (DRAWN * size["n"] if estimator == "incomplete" else 0),
+        "caller": caller,
         "worker": size["memory"],
         "read": read,
         "moved": moved,

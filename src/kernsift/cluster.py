@@ -197,23 +197,32 @@ class Crew:
         if now > self._looked + 10 * _LOOK:  # nobody waited for them in between
             self._at_work = now
         self._looked = now
-        scheduler, loop = self._client.scheduler, self._client.loop.asyncio_loop
-
-        def told(call: Coroutine[Any, Any, Any]) -> Any:
-            return asyncio.run_coroutine_threadsafe(call, loop).result(_TO_CONNECT)
-
         try:
-            paused = not told(scheduler.ncores_running()) and bool(told(scheduler.ncores()))
+            paused = not self._told("ncores_running") and bool(self._told("ncores"))
         except Exception:  # whether there is a scheduler at all is looked at elsewhere
             return
         if not paused:
             self._at_work = now
         elif now > self._at_work + _PAUSED:
+            address = self._client.scheduler.address
             raise InputError(
-                f"client: all workers of the Dask cluster at {scheduler.address} have paused, because their memory is "
-                "full and what they hold does not fit on their disk either; give them more memory or a "
-                "local_directory with more space, or let go of what they hold."
+                f"client: all workers of the Dask cluster at {address} have paused, because their memory is full and "
+                "what they hold does not fit on their disk either; give them more memory or a local_directory with "
+                "more space, or let go of what they hold."
             )
+
+    def _told(self, question: str) -> Any:
+        """What the scheduler answers at once; nothing of the call is left where it does not."""
+        call = getattr(self._client.scheduler, question)()
+        try:
+            waiting = asyncio.run_coroutine_threadsafe(call, self._client.loop.asyncio_loop)
+        except RuntimeError:  # the client was closed just now
+            call.close()
+            raise
+        try:
+            return waiting.result(_LOOK)
+        finally:
+            waiting.cancel()
 
 
 class Gone(Exception):
