@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -98,14 +99,14 @@ def read_alone(samples: list[Path], columns: int) -> None:
 
 def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
     """One measurement: seconds of wall and processor time, and bytes that were read."""
-    # Imports are no part of it.
-    import pyarrow.parquet  # noqa: F401
-
     from kernsift import compare
     from kernsift.cluster import connected
 
     estimator, _, workers = job.partition(", ")
     with connected(workers=int(workers.split()[0]) if workers else None) as client:
+        _imported()
+        if client is not None:
+            client.run(_imported)
         before, began = _spent(client), time.perf_counter()
         said: object = None
         if job.startswith("read"):
@@ -116,6 +117,16 @@ def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
             said = [len(result.names), float(result.pvalues.min())]
         seconds, after = time.perf_counter() - began, _spent(client)
     return {"seconds": seconds, "cpu": after[0] - before[0], "read": after[1] - before[1], "said": said}
+
+
+def _imported() -> None:
+    """Imports are no part of it, here and on the workers."""
+    import pyarrow.parquet  # noqa: F401
+
+    import kernsift.statistics
+
+    with suppress(ImportError):  # numba is there or is not
+        import kernsift.compiled  # noqa: F401
 
 
 def _spent(client: Any) -> tuple[float, int]:

@@ -52,12 +52,12 @@ k = 50, and for the incomplete estimator r = 1. What is assumed:
 
 {table}
 
-*Memory, caller* is for its process, with at least {drawn} bytes for each row of the table where rows are drawn; *a worker* is
-what `memory=` has to allow for one with a single thread, beside 0.3 GB for the process itself. The incomplete estimator
-gathers rows of whole columns: a worker holds eight columns of all rows (64 bytes for each row) and the rows that are
-drawn (8 bytes for each row of the table at r = 1), which have to fit into {share:.0%} of its memory. With less it holds
-fewer columns at a time, down to one (16 bytes for each row in all), and takes several times as long for each: a vector
-of numbers is then not filled. The complete one reads along the file and needs none of that.
+*Memory, caller* is for its process, with at least {drawn} bytes for each row of the table where rows are drawn; *a
+worker* is what `memory=` has to allow for one with a single thread, beside 0.3 GB for the process itself. The
+incomplete estimator gathers rows of whole columns: a worker holds eight columns of all rows (64 bytes for each row) and
+the rows that are drawn (8 bytes for each row of the table at r = 1), which have to fit into {share:.0%} of its memory.
+With less it holds fewer columns at a time, down to one (16 bytes for each row in all), and takes several times as long
+for each: a vector of numbers is then not filled. The complete one reads along the file and needs none of that.
 
 What follows from it:
 

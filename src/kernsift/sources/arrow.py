@@ -30,11 +30,13 @@ class Part(Protocol):
     name : what messages call it.
     schema : its Arrow schema.
     sizes : rows of each group that can be read by itself.
+    roomy : whether reading some columns takes room for all of them.
     """
 
     name: str
     schema: Any
     sizes: np.ndarray
+    roomy: bool
 
     def opened(self) -> Any:
         """What `load` reads with; it may serve several times."""
@@ -86,8 +88,8 @@ class ArrowSource(Source):
     def reading(self) -> Iterator[None]:
         with self._readers.reading():
             yield
-        # Nothing that Arrow keeps for the next time stays.
-        _release()
+        if not self._readers.in_use:
+            _release()
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         number, first, last = self._chunks[chunk]
@@ -104,10 +106,10 @@ class ArrowSource(Source):
             table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
             cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
         part.check()  # a file that is mapped was read only now
-        self._spent += table.nbytes
+        # Arrow keeps the room that it used for the next time. Where that is room for all columns it adds up; to give it
+        # back every time would cost as much as reading.
+        self._spent += table.nbytes if part.roomy else 0
         del table
-        # Arrow keeps what it used for the next time, which adds up: a batch of which some columns are unpacked has room
-        # for all of them. To give it back every time would cost as much as reading.
         if self._spent > _KEPT:
             self._spent = 0
             _release()

@@ -20,6 +20,8 @@ from kernsift.sources.source import Bounds
 class FeatherPart:
     """One file, opened for every piece."""
 
+    roomy = True
+
     def __init__(self, path: str, argument: str) -> None:
         self.name = path
         self._argument = argument

@@ -16,6 +16,8 @@ from kernsift.sources.source import Bounds
 class Fragment:
     """One fragment, usually a file; the keys in the names of its folders are columns."""
 
+    roomy = False
+
     def __init__(self, fragment: Any, schema: Any, argument: str) -> None:
         from pyarrow import dataset, fs
 

@@ -22,6 +22,8 @@ _WORTH = 1000
 class ParquetPart:
     """One file; it is opened when pieces are read, so that nothing stays open and workers can have their own."""
 
+    roomy = False
+
     def __init__(self, path: str, argument: str) -> None:
         self.name = path
         self._argument = argument

@@ -37,6 +37,11 @@ class Readers:
                 if not self._users:
                     self._idle.clear()
 
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody reads."""
+        return self._users > 0
+
     @contextmanager
     def of(self, number: int, opened: Callable[[], Any], columns: int) -> Iterator[Any]:
         """A reader of one of the files, all of which have so many columns."""
