@@ -78,6 +78,7 @@ def test_compare(kernsift) -> None:
     assert "1 of the 4 selected features, out of 16, is found to differ between the two samples (BH at 0.05)" in words
     for said in ("left out: 'id'", "left out: 'unit'", "categories: 'city' (2 values)", "selective p", "naive p"):
         assert said in words
+    assert kernsift("compare", "before.csv", "after.csv", "-k4", "--seed", "1")[1] == out
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])

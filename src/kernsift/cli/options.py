@@ -148,6 +148,7 @@ _OPTIONS: list[Callable[..., Any]] = [
     ),
     click.option("--exclude", multiple=True, metavar="NAME,...", help="All but these columns."),
     click.option(
+        "-k",
         "--k",
         type=HowMany(),
         default="auto",
