@@ -104,9 +104,9 @@ def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
 
     estimator, _, workers = job.partition(", ")
     with connected(workers=int(workers.split()[0]) if workers else None) as client:
-        _imported()
+        imported()
         if client is not None:
-            client.run(_imported)
+            client.run(imported)
         before, began = _spent(client), time.perf_counter()
         said: object = None
         if job.startswith("read"):
@@ -119,7 +119,7 @@ def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
     return {"seconds": seconds, "cpu": after[0] - before[0], "read": after[1] - before[1], "said": said}
 
 
-def _imported() -> None:
+def imported() -> None:
     """Imports are no part of it, here and on the workers."""
     import pyarrow.parquet  # noqa: F401
 

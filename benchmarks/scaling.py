@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from measure import commit, machine
-from out_of_core import forget, memory_of
+from out_of_core import forget, imported, memory_of
 from scaling_model import MEMORY, WITHIN, checks, fit, idle, others
 from scaling_page import write_page
 
@@ -127,12 +127,12 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
 
 def _ready() -> None:
     """Have all there that a run needs, and count what is sent."""
-    import pyarrow.parquet  # noqa: F401
     from distributed.comm.tcp import TCP
 
     from kernsift.fused import host_mmd
 
-    values, rows = np.zeros((64, 4)), tuple(np.zeros((4, 8), dtype=np.int64))
+    imported()
+    values, rows = np.zeros((64, 4)), tuple(np.zeros((4, 8), dtype=np.int32))  # as tables on disk have them
     host_mmd(values, values, rows, slice(0, 4), np.full(4, -1.0), 2**40)
     whole = TCP.write
 

@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 
 from kernsift.cluster import _PROCESS
 from kernsift.scores import LEARNING
-from kernsift.statistics.draws import _BLOCK_BYTES, _LINE, _ROW, _SHARE
+from kernsift.statistics.draws import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
 
 MEMORY = 700_000_000
 """What every run may use."""
@@ -70,7 +70,7 @@ def block_columns(size: Size) -> int:
     n, workers = int(size["n"]), size["workers"]
     memory = size.get("memory", MEMORY // share(size) - (_PROCESS if workers else 0))
     most = int(_SHARE * memory - 8 * n) // (8 * n * (1 if workers else 2))
-    return max(1, _whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))
+    return max(1, whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))
 
 
 def parcel_columns(size: Size) -> int:
@@ -79,12 +79,7 @@ def parcel_columns(size: Size) -> int:
     if not size["workers"]:
         return d
     most, block = min(max(_BLOCK_BYTES // 4 // n, _ROW), -(-d // (2 * share(size)))), block_columns(size)
-    return most - most % block if most > block else max(1, _whole_lines(most))
-
-
-def _whole_lines(columns: int) -> int:
-    in_line = _LINE // 8
-    return columns - columns % in_line if columns > in_line else columns
+    return most - most % block if most > block else max(1, whole_lines(most))
 
 
 def blocks(size: Size) -> int:

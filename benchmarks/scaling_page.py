@@ -8,6 +8,8 @@ from typing import Any
 
 from scaling_model import BLOCKS, ROWS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
+from kernsift.statistics.draws import _SHARE
+
 # Tables to foretell: name, rows, columns, k.
 ASKED = [("10^9 × 1,000", 1e9, 1e3, 50), ("10^6 × 30,000", 1e6, 3e4, 50)]
 WORKERS = (1, 10, 100)
@@ -16,8 +18,6 @@ WORKERS = (1, 10, 100)
 PER_WORKER, ONE_SERVER, NETWORK = 0.2e9, 1e9, 1e9
 # Bytes for each row that the caller takes to draw the rows: four numbers of eight bytes for every second row, twice.
 DRAWN = 32
-# The part of `memory` that blocks and the rows that are drawn may take, as in statistics/draws.py.
-SHARE = 0.6
 
 _INTRODUCTION = """# Scaling
 
@@ -175,7 +175,7 @@ What was left out of the fit, beside the largest run that the model was fitted t
 
 def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
     """Seconds with storage of either kind, and bytes, on workers with memory for a block of a line of columns."""
-    least = 72 * size["n"] / SHARE if estimator == "incomplete" else 0.0
+    least = 72 * size["n"] / _SHARE if estimator == "incomplete" else 0.0
     size = {**size, "memory": max(0.1e9, least)}
     work: Model = models["processors", estimator, True]
     there = {"n d", "d", "n b", "n d t"}
@@ -222,7 +222,7 @@ def _prediction_section(models: Models) -> str:
         per_worker=PER_WORKER / 1e9,
         server=ONE_SERVER / 1e9,
         network=NETWORK / 1e9,
-        share=SHARE,
+        share=_SHARE,
         drawn=DRAWN,
     )
 

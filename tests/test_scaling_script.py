@@ -123,7 +123,7 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
         return columns_that_fit([sample, sample], 16 * (n // 2), at_once=1)
 
     assert fits(int(told) + 10) == 8 and fits(int(told) - 10) == 7
-    least = 16 * n / script.scaling_page.SHARE
+    least = 16 * n / script.scaling_model._SHARE
     assert fits(int(least) + 10) == 1
     with pytest.raises(InputError, match=r"^memory: "):
         fits(int(least) - 10)

@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
@@ -155,7 +156,7 @@ class Crew:
 
     def _wait(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         """What the scheduler or a worker answers to a call, for as long as there is a scheduler."""
-        waiting = asyncio.run_coroutine_threadsafe(call, self._client.loop.asyncio_loop)
+        waiting = self._begun(call)
         while True:
             try:
                 return waiting.result(0.5)
@@ -198,7 +199,8 @@ class Crew:
             self._at_work = now
         self._looked = now
         try:
-            paused = not self._told("ncores_running") and bool(self._told("ncores"))
+            scheduler = self._client.scheduler
+            paused = not self._told(scheduler.ncores_running()) and bool(self._told(scheduler.ncores()))
         except Exception:  # whether there is a scheduler at all is looked at elsewhere
             return
         if not paused:
@@ -211,14 +213,16 @@ class Crew:
                 "more space, or let go of what they hold."
             )
 
-    def _told(self, question: str) -> Any:
-        """What the scheduler answers at once; nothing of the call is left where it does not."""
-        call = getattr(self._client.scheduler, question)()
+    def _begun(self, call: Coroutine[Any, Any, Answer]) -> Future[Answer]:
         try:
-            waiting = asyncio.run_coroutine_threadsafe(call, self._client.loop.asyncio_loop)
+            return asyncio.run_coroutine_threadsafe(call, self._client.loop.asyncio_loop)
         except RuntimeError:  # the client was closed just now
             call.close()
             raise
+
+    def _told(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        """What the scheduler answers at once; nothing of the call is left where it does not."""
+        waiting = self._begun(call)
         try:
             return waiting.result(_LOOK)
         finally:

@@ -20,7 +20,7 @@ from kernsift.sources import Piece, Source, open_source, points_outside
 from kernsift.sources.budget import answer_of, parse_memory, scratch_of
 from kernsift.sources.memory import MemorySource
 from kernsift.sources.scan import Scan, scan
-from kernsift.sources.source import NUMBERS, Cut, recode
+from kernsift.sources.source import NUMBERS, Cut, count_of, recode
 from kernsift.tables import (
     Layout,
     Table,
@@ -131,8 +131,7 @@ class StoredTable(Table):
         wanted = positions(columns, int(self.offsets[-1]))
         wanted = wanted if isinstance(wanted, np.ndarray) else np.arange(wanted.start, wanted.stop)
         places = positions(rows, self.n)
-        count = places.stop - places.start if isinstance(places, slice) else len(places)
-        self._check_room(count * len(wanted))
+        self._check_room(count_of(places) * len(wanted))
         own, codes = self.layout.columns[wanted], self.layout.codes[wanted]
         hot = np.flatnonzero(codes >= 0)
         if not hot.size:
@@ -154,7 +153,7 @@ class StoredTable(Table):
 
     def _read(self, own: np.ndarray, places: slice | np.ndarray, space: np.ndarray | None = None) -> np.ndarray:
         """Some columns of the source."""
-        count = places.stop - places.start if isinstance(places, slice) else len(places)
+        count = count_of(places)
         space = np.empty(count * len(own), dtype=self.dtype) if space is None else space[: count * len(own)]
         out = space.reshape(count, len(own))
         sorting: np.ndarray | None = None
@@ -253,7 +252,7 @@ class StoredTable(Table):
 
         So many pieces are there at a time, and so many of these are read and used at once, in threads.
         """
-        if len(range(rows.start, rows.stop) if isinstance(rows, slice) else rows) == 0:
+        if not count_of(rows):
             return
         columns, kept = own.tolist(), self.kept
         first = rows.start if isinstance(rows, slice) else 0

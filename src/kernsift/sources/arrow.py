@@ -86,10 +86,12 @@ class ArrowSource(Source):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        with self._readers.reading():
-            yield
-        if not self._readers.in_use:
-            _release()
+        try:
+            with self._readers.reading():
+                yield
+        finally:
+            if not self._readers.in_use:
+                _release()
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         number, first, last = self._chunks[chunk]

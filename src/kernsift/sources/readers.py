@@ -53,5 +53,5 @@ class Readers:
         with self._lock:
             if self._users:
                 most = max(1, min(_FILES, _COLUMNS // max(1, columns)))
-                del self._idle[max(0, most - 1) :]
+                del self._idle[most - 1 :]
                 self._idle.append((number, reader))

@@ -245,7 +245,7 @@ class Source(ABC):
             start, spent = stop, float(ends[stop - 1])
 
     def _join(self, columns: Sequence[int], rows: Rows) -> Columns:
-        count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        count = count_of(rows)
         single = bool(columns) and all(self.kinds[i] == "float32" for i in columns)
         values = np.full((count, len(columns)), np.nan, dtype=np.float32 if single else np.float64)
         boolean = np.array([self.kinds[i] == "truth" for i in columns], dtype=bool)
@@ -351,6 +351,11 @@ class _Between(Source):
 
     def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
         return self._whole.handed(columns, shifted(rows, self._start))
+
+
+def count_of(rows: Rows) -> int:
+    """How many rows there are."""
+    return int(rows.stop - rows.start) if isinstance(rows, slice) else len(rows)
 
 
 def shifted(rows: Rows, by: int) -> Rows:

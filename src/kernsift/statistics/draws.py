@@ -133,7 +133,7 @@ class FeatureDraws:
         if not self._travel:
             # Nobody is left with a block of few columns.
             block = columns_that_fit([to_be_read(table) for table in self.samples], self.design_bytes, at_once=1)
-            most = most - most % block if most > block else _whole_lines(most, self.samples)
+            most = most - most % block if most > block else whole_lines(most, dtype_of(self.X.like).itemsize)
         runs = _runs(self.X.offsets, most)
         tables = self.samples if self._travel else []
         return [_Tables(tables, self.kernels, np.arange(run.start, run.stop)) for run in runs]
@@ -195,12 +195,12 @@ def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None =
     if all(table.by_column for table in tables):
         # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
         most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
-    return max(1, _whole_lines(most, tables))
+    return max(1, whole_lines(most, dtype_of(tables[0].like).itemsize))
 
 
-def _whole_lines(most: int, tables: Sequence[Table]) -> int:
+def whole_lines(most: int, bytes_each: int = 8) -> int:
     """Columns, at most so many, of which a row fills lines of memory where there are enough for one."""
-    in_line = _LINE // min(dtype_of(table.like).itemsize for table in tables)
+    in_line = _LINE // bytes_each
     return most - most % in_line if most > in_line else most
 
 
