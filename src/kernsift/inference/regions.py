@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -15,6 +15,10 @@ from kernsift.tables import InputError
 Indicator = Callable[[np.ndarray], np.ndarray]
 
 _ROWS = 4096
+# The share of replicates that must cross a region's boundary at the widest scale before its scaling law is fitted, and
+# how often the scales are doubled to get there.
+_REACHED = 0.01
+_DOUBLINGS = 40
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class RegionTest:
 
     Attributes
     ----------
-    pvalue : the selective p-value; `log_pvalue` is its logarithm.
+    pvalue : the selective p-value, at least the smallest normal number; `log_pvalue` is its logarithm.
     hypothesis, selection : fitted scaling laws of the two regions.
 
     Examples
@@ -62,7 +66,8 @@ def selective_bootstrap(
     cov : (d, d) covariance.
     in_hypothesis, in_selection : functions of an (m, d) array that return m booleans.
     replicates : resampled vectors a scale.
-    scales : values of gamma^2 = n / n'.
+    scales : values of gamma^2 = n / n'. A region whose boundary fewer than 1% of the replicates cross at the widest of
+        them is simulated at wider ones.
     model : scaling law, see `kernsift.scaling.fit_scaling_law`.
     random_state : seed or Generator.
 
@@ -88,20 +93,78 @@ def selective_bootstrap(
     if not bool(np.asarray(in_selection(mean[None, :]))[0]):
         raise InputError("in_selection: must hold at mean, as only selected hypotheses are tested; it does not.")
     rng = np.random.default_rng(random_state)
-    gamma2 = np.asarray(scales, float)
-    hits = np.zeros((2, len(gamma2)))
-    noise_source = DenseCovariance(cov)
-    for start in range(0, replicates, _ROWS):
-        noise = noise_source.sample(min(_ROWS, replicates - start), rng)
-        for scale, gamma in enumerate(mirrored(gamma2)):
-            sample = mean + gamma * noise
-            hits[0, scale] += np.count_nonzero(in_hypothesis(sample))
-            hits[1, scale] += np.count_nonzero(in_selection(sample))
-    hypothesis, selection = (fit_scaling_law(row[None, :], replicates, gamma2, model) for row in hits)
-    # A hypothesis no replicate reached has no law to fit; a flat boundary that gave half a hit at the widest scale is a
-    # bound that claims no more than was simulated.
-    out_of_reach = -np.sqrt(gamma2.max()) * ndtri(0.5 / replicates)
-    z = hypothesis.at_minus_one[0] if hits[0].any() else out_of_reach
+    simulation = _Simulation(mean, DenseCovariance(cov), replicates, rng)
+    hypothesis, selection = simulation.laws((in_hypothesis, in_selection), np.asarray(scales, float), model)
+    # A hypothesis that no replicate reaches at any scale has no law to fit. A flat boundary that gives half a hit at
+    # the widest of the given scales is a bound that claims no more than was simulated.
+    out_of_reach = -np.sqrt(np.max(scales)) * ndtri(0.5 / replicates)
+    z = out_of_reach if np.isposinf(hypothesis.psi).all() else hypothesis.at_minus_one[0]
     distance = min(selection.at_zero[0], 0.0)
     log_pvalue = float(min(log_ndtr(-z) - log_ndtr(-(z + distance)), 0.0))
-    return RegionTest(float(np.exp(log_pvalue)), log_pvalue, hypothesis, selection)
+    pvalue = float(np.exp(max(log_pvalue, np.log(np.finfo(float).tiny))))
+    return RegionTest(pvalue, log_pvalue, hypothesis, selection)
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """Replicates of `mean` with normal noise."""
+
+    mean: np.ndarray
+    source: DenseCovariance
+    replicates: int
+    rng: np.random.Generator
+
+    def laws(self, regions: tuple[Indicator, ...], gamma2: np.ndarray, model: str) -> list[ScalingFit]:
+        """The scaling law of each region.
+
+        Probabilities within simulation error of 0 or 1 at all scales tell that a boundary is far away, but not how
+        far. Such a region is simulated again at scales multiplied by a power of 2, at which replicates cross its
+        boundary; the law is a function of the scale, so that it is read at 0 and -1 as before.
+        """
+        laws = []
+        for region, hits in zip(regions, self._hits(regions, gamma2), strict=True):
+            stretch = self._stretch(region, hits[np.argmax(gamma2)], gamma2.max())
+            if stretch > 1.0:
+                [hits] = self._hits((region,), gamma2 * stretch**2)
+            laws.append(_stretched(fit_scaling_law(hits[None, :], self.replicates, gamma2, model), stretch))
+        return laws
+
+    def _hits(self, regions: tuple[Indicator, ...], gamma2: np.ndarray) -> np.ndarray:
+        """How many replicates lie in each region at each scale."""
+        hits = np.zeros((len(regions), len(gamma2)))
+        for start in range(0, self.replicates, _ROWS):
+            noise = self.source.sample(min(_ROWS, self.replicates - start), self.rng)
+            for scale, gamma in enumerate(mirrored(gamma2)):
+                sample = self.mean + gamma * noise
+                for place, region in enumerate(regions):
+                    hits[place, scale] += np.count_nonzero(region(sample))
+        return hits
+
+    def _stretch(self, region: Indicator, widest: float, gamma2: float) -> float:
+        """The power of 2 at which enough replicates cross the boundary of a region, or the one where most do."""
+        most, best = min(widest, self.replicates - widest) / self.replicates, 1.0
+        if most >= _REACHED:
+            return best
+        noise = np.sqrt(gamma2) * self.source.sample(min(_ROWS, self.replicates), self.rng)
+        for stretch in 2.0 ** np.arange(1, _DOUBLINGS + 1):
+            share = np.count_nonzero(region(self.mean + stretch * noise)) / len(noise)
+            if min(share, 1.0 - share) > most:
+                most, best = min(share, 1.0 - share), float(stretch)
+            if most >= _REACHED:
+                break
+        return best
+
+
+def _stretched(fit: ScalingFit, stretch: float) -> ScalingFit:
+    """A law that was fitted in units of `stretch` standard deviations, where -1 is at -1 / stretch^2."""
+    if stretch == 1.0:
+        return fit
+    part = stretch**-2
+    return replace(
+        fit,
+        gamma2=fit.gamma2 * stretch**2,
+        psi=fit.psi * stretch,
+        at_zero=fit.at_zero * stretch,
+        at_minus_one=((1.0 - part) * fit.at_zero + part * fit.at_minus_one) * stretch,
+        curve=fit.curve * stretch,
+    )
