@@ -164,7 +164,7 @@ def test_algorithm_one_needs_a_selected_observation():
 @pytest.mark.parametrize("size", [7.0, 40.0, 1e4])
 @pytest.mark.parametrize("cut", [0.0, 0.75])
 def test_algorithm_one_reaches_far_half_spaces(size, cut):
-    """H = {y <= 0} and S = {y >= cut * size}, out of reach of the usual scales; log p is good to 4.5 percent (one sd)."""
+    """H = {y <= 0} and S = {y >= cut * size}, out of reach of the usual scales; log p has an sd of 4.5 percent."""
     outcome = selective_bootstrap(
         np.array([size, 0.0]), np.eye(2), lambda y: y[:, 0] <= 0, lambda y: y[:, 0] >= cut * size, random_state=3
     )

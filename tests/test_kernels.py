@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -316,8 +317,8 @@ def test_a_function_serves_numeric_features_one_by_one(rng: np.random.Generator)
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda a, b: a - b, r"shape \(5,\)"),
-        (lambda a, b: 1.0, r"shape \(5,\)"),
+        (lambda a, b: a - b, r"shape \(100,\)"),
+        (lambda a, b: 1.0, r"shape \(100,\)"),
         (lambda a, b: np.full(a.shape[:-1], np.nan), "finite"),
         (lambda a, b: np.full(a.shape[:-1], "x"), "finite"),
     ],
@@ -325,7 +326,41 @@ def test_a_function_serves_numeric_features_one_by_one(rng: np.random.Generator)
 def test_a_bad_function_is_named(function: Callable, message: str, rng: np.random.Generator) -> None:
     data = table(rng.normal(size=(10, 2)))
     with pytest.raises(InputError, match=message):
-        fit_kernels(data, function, rng=rng).matched(data.values[:5], data.values[5:])
+        fit_kernels(data, function, rng=rng)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda a, b: (a * np.abs(b)).sum(axis=-1), "must be symmetric"),
+        (lambda a, b: np.exp(-np.abs(a - b).sum(axis=-1)) + 1e-4 * a[..., 0], "must be symmetric"),
+        (lambda a, b: -np.abs(a - b).sum(axis=-1), "must be positive semi-definite"),
+        (lambda a, b: np.tanh((a * b).sum(axis=-1) - 1.0), "must be positive semi-definite"),
+        (lambda a, b: (np.abs(a - b) < 1).all(axis=-1), "must be positive semi-definite"),
+    ],
+)
+def test_a_function_that_is_no_kernel_is_refused(function: Callable, message: str, rng: np.random.Generator) -> None:
+    with pytest.raises(InputError, match=f"kernel: the function {message}.*feature 'f0'"):
+        fit_kernels(mixed(100, rng), function, rng=rng)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: (a * b).sum(axis=-1),
+        lambda a, b: (1 + (a * b).sum(axis=-1)) ** 2,
+        lambda a, b: np.abs(a).sum(axis=-1) + np.abs(b).sum(axis=-1) - np.abs(a - b).sum(axis=-1),
+        lambda a, b: np.zeros(a.shape[:-1]),
+        lambda a, b: (a == b).all(axis=-1),
+        lambda a, b: np.exp(-1e-6 * ((a - b) ** 2).sum(axis=-1)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_kernels_with_zero_eigenvalues_are_no_less_kernels(
+    function: Callable, dtype: type, rng: np.random.Generator
+) -> None:
+    data = mixed(100, rng)
+    fit_kernels(replace(data, values=data.values.astype(dtype)), function, rng=rng)
 
 
 def test_only_categories(rng: np.random.Generator) -> None:

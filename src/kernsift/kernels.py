@@ -29,6 +29,8 @@ KernelFunction = Callable[[Array, Array], Array]
 # Rows behind a median of joint distances, where no order statistics exist: for a group, and for all columns together.
 _GROUP_ROWS = 500
 _JOINT_ROWS = 1000
+# Points on which a user's function is tested for being a kernel, and features that are tested.
+_TESTED_ROWS, _TESTED_FEATURES = 64, 8
 # Columns of a feature up to which they are added one after the other.
 _NARROW = 8
 
@@ -447,6 +449,8 @@ def fit_kernels(
         )
     given = _checked_bandwidth(bandwidth, pooled.d)
     numeric = ~pooled.categorical
+    if isinstance(chosen, Custom):
+        _check_function(chosen, pooled, np.flatnonzero(numeric))
     columns = np.flatnonzero(np.repeat(numeric, widths))
     scale, centre = np.ones(int(pooled.offsets[-1])), None
     bandwidths = np.full(pooled.d, np.nan)
@@ -472,6 +476,37 @@ def fit_kernels(
         scale[columns] = np.repeat(given, widths)[columns]
     inverse = beside(_reciprocal(scale, dtype_of(pooled.like)), pooled.like)
     return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths)
+
+
+def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None:
+    """Refuse a function that is no kernel, whose matrix on distinct rows is not symmetric or has negative eigenvalues.
+
+    Some rows of some features are tested, evenly spaced. The tolerance is the root of the values' rounding error.
+    """
+    rows = np.unique(np.linspace(0, pooled.n - 1, _TESTED_ROWS).astype(int))
+    tested = (
+        features[np.unique(np.linspace(0, len(features) - 1, _TESTED_FEATURES).astype(int))] if len(features) else ()
+    )
+    tolerance = float(np.sqrt(np.finfo(dtype_of(pooled.like)).eps))
+    for feature in tested:
+        points = pooled.part(np.arange(pooled.offsets[feature], pooled.offsets[feature + 1]), rows)
+        distinct = np.unique(to_numpy(points), axis=0)
+        one, two = (beside(distinct[place.ravel()], points) for place in np.indices((len(distinct),) * 2))
+        gram = to_numpy(kernel(one, two)).astype(float).reshape(len(distinct), -1)
+        limit = tolerance * np.abs(gram).max()
+        asymmetry = float(np.abs(gram - gram.T).max())
+        if asymmetry > limit:
+            raise InputError(
+                f"kernel: the function must be symmetric, but f(a, b) and f(b, a) differ by up to {asymmetry:.3g} on "
+                f"feature {pooled.names[feature]!r}; use their sum."
+            )
+        least = float(np.linalg.eigvalsh(gram)[0])
+        if least < -limit:
+            raise InputError(
+                "kernel: the function must be positive semi-definite, but its matrix on rows of feature "
+                f"{pooled.names[feature]!r} has the eigenvalue {least:.3g}; for a distance D use "
+                "f(a, b) = D(a, 0) + D(0, b) - D(a, b)."
+            )
 
 
 def _reciprocal(scale: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
