@@ -1,0 +1,65 @@
+"""The regret study: the power of kernsift and of other tests on every shape of `shapes.py`, one feature at a time.
+
+Regret is the power of the best other test less that of kernsift. No test is best on every shape; a test whose largest
+regret is small can be used without knowing the shape.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+from peer_pvalues import PEERS, SLOW_PEERS
+from shapes import SHAPES, Shape, Trials
+
+from kernsift import compare, relate
+
+LEVEL = 0.05
+OWN = "kernsift"
+# MGC permutes on its own, 99 times a trial.
+SLOW_ROWS, SLOW_TRIALS = 60, 100
+# Columns a call of `compare`: each is a trial.
+_COLUMNS = 50
+
+
+def own_pvalues(trials: Trials, **settings: Any) -> np.ndarray:
+    """The p-values of `compare` or `relate`, one a trial, each with its own feature and no correction."""
+    settings = {"k": None, "correction": None, "random_state": 0} | settings
+    x, y = trials
+    if y.ndim == 2:
+        columns = range(x.shape[1])
+        return np.array([relate(x[:, [j]], y[:, j], response="numeric", **settings).pvalues[0] for j in columns])
+    pvalues = np.empty(x.shape[1])
+    for first in range(0, x.shape[1], _COLUMNS):
+        columns = slice(first, first + _COLUMNS)
+        result = compare(x[y == 0, columns], x[y == 1, columns], **settings)
+        pvalues[columns][result.selected] = result.pvalues
+    return pvalues
+
+
+def methods_of(shape: Shape, n: int) -> list[str]:
+    return [OWN, *PEERS[shape.question], *(SLOW_PEERS if n <= SLOW_ROWS else ())]
+
+
+def pvalues_of(method: str, trials: Trials) -> np.ndarray:
+    """The p-values of a method of `methods_of`."""
+    if method == OWN:
+        return own_pvalues(trials)
+    question = "numeric" if trials.y.ndim == 2 else "samples"
+    return (PEERS[question] | SLOW_PEERS)[method](trials)
+
+
+def draw(key: str, n: int, trials: int, *, null: bool = False) -> Trials:
+    """The trials of a cell, from a seed of its own; under the null the rows of the feature are permuted."""
+    rng = np.random.default_rng([zlib.crc32(key.encode()), n, null])
+    drawn = SHAPES[key].draw(rng, n, trials)
+    return Trials(rng.permuted(drawn.x, axis=0), drawn.y) if null else drawn
+
+
+def rejections(key: str, n: int, method: str, trials: int, *, null: bool = False) -> np.ndarray:
+    """Which trials a method rejects at level 0.05."""
+    drawn = draw(key, n, trials, null=null)
+    if method in SLOW_PEERS:
+        drawn = Trials(drawn.x[:, :SLOW_TRIALS], drawn.y[..., :SLOW_TRIALS] if drawn.y.ndim == 2 else drawn.y)
+    return pvalues_of(method, drawn) <= LEVEL

@@ -1,0 +1,203 @@
+"""Shapes of dependence between one feature and a response, for the regret study of docs/power.md.
+
+A shape draws many trials at once. With a numeric response a trial is a column of x and the same column of y; with two
+samples it is a column of x, and all trials share the labels: n rows of class 0, then n rows of class 1.
+
+The amplitude of a shape depends on n, so that the problem is neither hopeless nor trivial at any n: the best other test
+finds it in about 50 to 90% of the trials. Amplitudes were chosen by the power of the other tests alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+Size = tuple[int, int]
+Response = Callable[[np.random.Generator, Size, float], tuple[np.ndarray, np.ndarray]]
+Samples = Callable[[np.random.Generator, Size, float], tuple[np.ndarray, np.ndarray]]
+
+
+class Trials(NamedTuple):
+    """Trials of one shape.
+
+    Attributes
+    ----------
+    x : (rows, trials), the feature.
+    y : (rows, trials), the response; or (rows,), class labels 0 and 1 that all trials share.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A way in which a feature and a response depend on each other.
+
+    Attributes
+    ----------
+    name : the formula or description that the tables show.
+    question : "numeric" for a numeric response, "samples" for two samples.
+    sample : draws x and y, or the two samples, given the size (n, trials) and the amplitude.
+    amplitudes : the amplitude for each n.
+    monotone : whether the response increases with the feature, or one sample is stochastically larger.
+    """
+
+    name: str
+    question: str
+    sample: Response | Samples
+    amplitudes: Mapping[int, float]
+    monotone: bool = False
+
+    def draw(self, rng: np.random.Generator, n: int, trials: int, amplitude: float | None = None) -> Trials:
+        """`trials` trials with n rows, or n rows a sample."""
+        first, second = self.sample(rng, (n, trials), self.amplitudes[n] if amplitude is None else amplitude)
+        if self.question == "numeric":
+            return Trials(first, second)
+        return Trials(np.vstack([first, second]), np.repeat([0, 1], n))
+
+
+# --- a numeric response -----------------------------------------------------------------------------------------------
+
+
+def _regression(mean: Callable[[np.ndarray], np.ndarray]) -> Response:
+    """y = amplitude * mean(x) + noise, both standard normal."""
+
+    def sample(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+        x = rng.standard_normal(size)
+        return x, amplitude * mean(x) + rng.standard_normal(size)
+
+    return sample
+
+
+def _line_heavy(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal(size)
+    return x, amplitude * x + rng.standard_t(3.0, size)
+
+
+def _spread_response(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal(size)
+    return x, np.exp(amplitude * x) * rng.standard_normal(size)
+
+
+def _line_spread(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal(size)
+    return x, amplitude * x + np.exp(amplitude * x) * rng.standard_normal(size)
+
+
+def _circle(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    """The unit circle times the amplitude, with standard normal noise in both coordinates."""
+    angle = rng.uniform(0.0, 2.0 * np.pi, size)
+    noise = rng.standard_normal((2, *size))
+    return amplitude * np.cos(angle) + noise[0], amplitude * np.sin(angle) + noise[1]
+
+
+def _checkerboard(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    """Uniform on a 4 x 4 board; a share `amplitude` of the rows is on its black fields only."""
+    x, y = rng.uniform(0.0, 4.0, size), rng.uniform(0.0, 4.0, size)
+    white = (np.floor(x) + np.floor(y)) % 2 == 1
+    move = white & (rng.random(size) < amplitude)
+    return x, np.where(move, (y + 1.0) % 4.0, y)
+
+
+NUMERIC = (
+    Shape("line: a x + normal", "numeric", _regression(lambda x: x), {60: 0.33, 200: 0.2, 1000: 0.08}, True),
+    Shape("line, heavy tails: a x + t(3)", "numeric", _line_heavy, {60: 0.43, 200: 0.25, 1000: 0.1}, True),
+    Shape("exponential: a exp(x) + normal", "numeric", _regression(np.exp), {60: 0.2, 200: 0.12, 1000: 0.05}, True),
+    Shape(
+        "step: a [x > 0] + normal",
+        "numeric",
+        _regression(lambda x: 1.0 * (x > 0)),
+        {60: 0.8, 200: 0.4, 1000: 0.18},
+        True,
+    ),
+    Shape("line and spread: a x + exp(a x) normal", "numeric", _line_spread, {60: 0.33, 200: 0.16, 1000: 0.07}, True),
+    Shape("square: a x² + normal", "numeric", _regression(np.square), {60: 0.45, 200: 0.18, 1000: 0.1}),
+    Shape(
+        "wave: a sin(3x) + normal", "numeric", _regression(lambda x: np.sin(3 * x)), {60: 1.0, 200: 0.45, 1000: 0.25}
+    ),
+    Shape("spread: exp(a x) normal", "numeric", _spread_response, {60: 0.45, 200: 0.25, 1000: 0.1}),
+    Shape("circle: a (cos t, sin t) + normal", "numeric", _circle, {60: 4.0, 200: 2.7, 1000: 1.7}),
+    Shape("checkerboard, share a", "numeric", _checkerboard, {60: 0.85, 200: 0.5, 1000: 0.3}),
+)
+
+# --- two samples ------------------------------------------------------------------------------------------------------
+
+
+def _normal_against(second: Callable[[np.random.Generator, Size, float], np.ndarray]) -> Samples:
+    return lambda rng, size, amplitude: (rng.standard_normal(size), second(rng, size, amplitude))
+
+
+def _shift(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
+    return rng.standard_normal(size) + amplitude
+
+
+def _spread(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
+    return np.exp(amplitude) * rng.standard_normal(size)
+
+
+def _tails(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
+    """Normal values to a higher power, with the quartiles of the normal law."""
+    quartile = ndtri(0.75)
+    values = rng.standard_normal(size) / quartile
+    return quartile * np.sign(values) * np.abs(values) ** (1.0 + amplitude)
+
+
+def _modes(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
+    """Two modes at -amplitude and amplitude; mean 0 and variance 1."""
+    side = rng.choice([-1.0, 1.0], size)
+    return amplitude * side + np.sqrt(1.0 - amplitude**2) * rng.standard_normal(size)
+
+
+def _skew(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
+    """A gamma law of skewness 2 * amplitude; mean 0 and variance 1."""
+    shape = amplitude**-2
+    return (rng.gamma(shape, size=size) - shape) / np.sqrt(shape)
+
+
+def _cluster(rng: np.random.Generator, size: Size, amplitude: float) -> np.ndarray:
+    """A share `amplitude` of the rows is around 4 instead of 0."""
+    values = rng.standard_normal(size)
+    return np.where(rng.random(size) < amplitude, 4.0 + 0.3 * values, values)
+
+
+def _zeros(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    """Exponential values; half of them are 0 in the first sample, half and `amplitude` in the second."""
+
+    def inflated(share: float) -> np.ndarray:
+        return np.where(rng.random(size) < share, 0.0, rng.exponential(size=size))
+
+    return inflated(0.5), inflated(0.5 + amplitude)
+
+
+def _lognormal(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    return rng.lognormal(0.0, 1.0, size), rng.lognormal(amplitude, 1.0, size)
+
+
+def _counts(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    return rng.poisson(2.0, size).astype(float), rng.poisson(2.0 * (1.0 + amplitude), size).astype(float)
+
+
+def _cauchy(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    return rng.standard_cauchy(size), rng.standard_cauchy(size) + amplitude
+
+
+SAMPLES = (
+    Shape("shift: normal + a", "samples", _normal_against(_shift), {60: 0.45, 200: 0.25, 1000: 0.11}, True),
+    Shape("Cauchy shift: Cauchy + a", "samples", _cauchy, {60: 0.8, 200: 0.4, 1000: 0.18}, True),
+    Shape("lognormal scale: exp(normal + a)", "samples", _lognormal, {60: 0.45, 200: 0.25, 1000: 0.11}, True),
+    Shape("zeros, a more of them", "samples", _zeros, {60: 0.22, 200: 0.13, 1000: 0.055}, True),
+    Shape("counts: Poisson(2 + 2a)", "samples", _counts, {60: 0.33, 200: 0.18, 1000: 0.09}, True),
+    Shape("spread: exp(a) normal", "samples", _normal_against(_spread), {60: 0.4, 200: 0.2, 1000: 0.09}),
+    Shape("tails: normal to the power 1 + a", "samples", _normal_against(_tails), {60: 0.8, 200: 0.4, 1000: 0.18}),
+    Shape("modes: normal around -a and a", "samples", _normal_against(_modes), {60: 0.93, 200: 0.9, 1000: 0.8}),
+    Shape("skew: gamma, skewness 2a", "samples", _normal_against(_skew), {60: 1.0, 200: 0.65, 1000: 0.35}),
+    Shape("cluster: a share a around 4", "samples", _normal_against(_cluster), {60: 0.12, 200: 0.05, 1000: 0.02}),
+)
+
+SHAPES = {f"{shape.question}: {shape.name}": shape for shape in (*NUMERIC, *SAMPLES)}
+ROWS = (60, 200, 1000)
