@@ -177,8 +177,9 @@ def kolmogorov_smirnov(trials: Trials) -> np.ndarray:
 
 
 def cramer_von_mises(trials: Trials) -> np.ndarray:
+    """The asymptotic p-values: the exact ones take a tenth of a second a column below 20 rows a sample."""
     pairs = zip(*(s.T for s in _two(trials)), strict=True)
-    return np.array([stats.cramervonmises_2samp(a, b).pvalue for a, b in pairs])
+    return np.array([stats.cramervonmises_2samp(a, b, method="asymptotic").pvalue for a, b in pairs])
 
 
 def anderson_darling(trials: Trials) -> np.ndarray:

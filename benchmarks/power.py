@@ -1,8 +1,9 @@
-"""How much power: error rates, power and interval coverage, of this package and of others.
+"""How much power: what this package and others find, and how often they err.
 
-    python benchmarks/power.py                     all parts, then the page
-    python benchmarks/power.py null --trials 500   one part
-    python benchmarks/power.py page                docs/power.md and its plots from the figures at hand
+    python benchmarks/power.py                      all parts, then the page
+    python benchmarks/power.py regret --trials 50   one part
+    python benchmarks/power.py --quick              all parts with ten trials (give it another --folder)
+    python benchmarks/power.py page                 docs/power.md and its plots from the figures at hand
 
 Every part writes docs/power/<part>.csv after each cell and goes on where it stopped; --fresh starts again. Seeds are
 fixed: trial t of a row always sees the same data, whatever the method.
@@ -26,21 +27,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import peers
 import problems
-import targets
+import real_columns
+import regret
 from problems import Problem
+from shapes import ROWS, SHAPES
 from threadpoolctl import threadpool_limits
 
 from kernsift import compare, relate
-from kernsift.inference import exact
 from kernsift.result import Result
-from kernsift.selection import TopK
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
 ALPHA = 0.05
-_TRIALS = {"paper": 200, "bh": 200, "peers": 200, "null": 1000, "intervals": 200}
+_TRIALS = {"regret": 400, "levels": 1000, "real": 150, "paper": 200, "bh": 200, "peers": 200}
 PARTS = tuple(_TRIALS)
 # Methods shown for comparison get by with fewer trials.
 _FEWER = 100
+_QUICK = 10
+# Rows of the regret study's check of levels.
+_LEVEL_ROWS = 200
 
 
 class Figure(NamedTuple):
@@ -53,11 +57,6 @@ class Figure(NamedTuple):
 def share(hits: np.ndarray, among: np.ndarray) -> Figure:
     """The share of `hits` among some features, one vote a trial, as the paper's appendix defines TPR and FPR."""
     return Figure(float(hits[among].mean()), 1.0) if among.any() else Figure(0.0, 0.0)
-
-
-def pooled(hits: np.ndarray, among: np.ndarray) -> Figure:
-    """The same share with one vote a feature."""
-    return Figure(float(hits[among].mean()), float(among.sum())) if among.any() else Figure(0.0, 0.0)
 
 
 # --- the library's calls ----------------------------------------------------------------------------------------------
@@ -141,82 +140,21 @@ def peers_trial(problem: Problem, method: str, rng: np.random.Generator, seed: i
     return discoveries(chosen, problem.true, time.process_time() - start)
 
 
-def null_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, Figure]:
-    """Rejected shares of the selected null features, for three k on the same scores."""
-    setup = targets.set_up(problem, problem.draw(rng), seed)
-    scores = setup.scores()
-    d = len(scores)
-    figures = {}
-    for name, k in (("k=1", 1), ("k=d/3", round(d / 3)), ("k=d-1", d - 1)):
-        selected = TopK(k).select(scores.estimate)
-        pvalues = exact(scores, TopK(k), selected, rng=rng).pvalues
-        for level in (0.05, 0.01):
-            figures[f"{name} at {level:g}"] = share(pvalues <= level, ~problem.true[selected])
-    return figures
+def real_trial(name: str, method: str, rng: np.random.Generator) -> dict[str, Figure]:
+    """The share of a data set's columns that BH at 5% finds among shuffled ones."""
+    found, false = real_columns.found(name, method, rng)
+    return {"found": Figure(found), "fdr": Figure(false)}
 
 
-INTERVAL_METHODS: Mapping[str, Mapping[str, Any]] = {
-    "complete (default)": {},
-    "complete, median bandwidth": {"bandwidth": "median"},
-    "cross": {"estimator": "cross"},
-    "block": {"estimator": "block"},
-    "linear": {"estimator": "linear"},
-}
-
-
-def intervals_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, Figure]:
-    """Whether 95% intervals of the selected features cover, true and null ones apart, for two k."""
-    family, data = problems.family_of(problem), problem.draw(rng)
-    settings = dict(INTERVAL_METHODS[method])
-    setup = targets.set_up(problem, data, seed, **settings)
-    scores = setup.scores()
-    if settings.get("estimator") == "cross":
-        aims = targets.cross_targets(targets.set_up(problem, data, seed, **settings), problem, family)
-    else:
-        aims = targets.kernel_targets(family, setup)
-    figures: dict[str, Figure] = {}
-    for k in (10, 30):
-        setup.door.k = k
-        result = setup.answer(scores)
-        if result.intervals is None:
-            return {}
-        aim, true = aims[result.selected], problem.true[result.selected]
-        low, high = aim < result.intervals[:, 0] - 1e-9, aim > result.intervals[:, 1] + 1e-9
-        figures |= {
-            f"k={k} true": pooled(~low & ~high, true),
-            f"k={k} null": pooled(~low & ~high, ~true),
-            f"k={k} true below": pooled(low, true),
-            f"k={k} true above": pooled(high, true),
-            f"k={k} width": pooled(result.intervals[:, 1] - result.intervals[:, 0], true),
-        }
-    return figures
-
-
-_TRIAL = {
-    "paper": paper_trial,
-    "bh": bh_trial,
-    "peers": peers_trial,
-    "null": null_trial,
-    "intervals": intervals_trial,
-}
+_TRIAL = {"paper": paper_trial, "bh": bh_trial, "peers": peers_trial}
 
 # --- cells, and what is on record -------------------------------------------------------------------------------------
 
 
 @cache
 def rows_of(part: str) -> dict[str, Problem]:
-    found: Iterable[Problem] = {
-        "paper": problems.paper_problems,
-        "bh": lambda: problems.BH_PROBLEMS,
-        "peers": lambda: problems.BH_PROBLEMS,
-        "null": problems.null_problems,
-        "intervals": lambda: problems.INTERVAL_PROBLEMS,
-    }[part]()
-    return {key(part, problem): problem for problem in found}
-
-
-def key(part: str, problem: Problem) -> str:
-    return f"{problem.question}: {problem.name}" if part == "null" else problem.name
+    found: Iterable[Problem] = problems.paper_problems() if part == "paper" else problems.BH_PROBLEMS
+    return {problem.name: problem for problem in found}
 
 
 class Cell(NamedTuple):
@@ -226,27 +164,54 @@ class Cell(NamedTuple):
     trials: int
 
 
+def shape_row(key: str, n: int) -> str:
+    return f"{key}, n={n}"
+
+
+def _shape_cells(part: str, trials: int) -> list[Cell]:
+    """Every shape with every n; its null at one n."""
+    sizes = ROWS if part == "regret" else (_LEVEL_ROWS,)
+    return [
+        Cell(
+            part, shape_row(key, n), method, min(trials, regret.SLOW_TRIALS) if method in regret.SLOW_PEERS else trials
+        )
+        for key, shape in SHAPES.items()
+        for n in sizes
+        for method in regret.methods_of(shape, n)
+    ]
+
+
 def cells_of(part: str, trials: int | None) -> list[Cell]:
     most = _TRIALS[part] if trials is None else trials
-    rows = rows_of(part)
-    if part == "null":
-        return [Cell(part, row, "complete, exact (default)", most) for row in rows]
-    methods = {"paper": PAPER_METHODS, "bh": BH_METHODS, "intervals": INTERVAL_METHODS}.get(part, {})
-    main = {"paper": 1, "bh": 2, "intervals": len(methods)}.get(part, 0)
+    if part in ("regret", "levels"):
+        return _shape_cells(part, most)
+    if part == "real":
+        sets = {name: one for name, one in real_columns.DATA_SETS.items() if one.absent() is None}
+        return [Cell(part, name, how, most) for name, one in sets.items() for how in real_columns.METHODS[one.numeric]]
+    methods = {"paper": PAPER_METHODS, "bh": BH_METHODS}.get(part, {})
+    main = {"paper": 1, "bh": 2}.get(part, 0)
     limits = {name: most if place < main else min(most, _FEWER) for place, name in enumerate(methods)}
     if part == "peers":
         limits = {peer.name: min(most, peer.trials) for peer in peers.PEERS} | {_PAPER_PEER: min(most, _FEWER)}
-    cells = [Cell(part, row, method, limit) for row in rows for method, limit in limits.items()]
-    return [cell for cell in cells if not (cell.method == "linear" and rows[cell.row].question == "relate")]
+    return [Cell(part, row, method, limit) for row in rows_of(part) for method, limit in limits.items()]
 
 
 def one_trial(task: tuple[Cell, int]) -> dict[str, Figure]:
     """Seeds depend on the row and the trial alone, so every method sees the same data."""
     cell, trial = task
-    problem = rows_of(cell.part)[cell.row]
     data, own = np.random.SeedSequence([zlib.crc32(cell.row.encode()), trial]).spawn(2)
-    seed = int(own.generate_state(1)[0])
-    return _TRIAL[cell.part](problem, cell.method, np.random.default_rng(data), seed)
+    rng = np.random.default_rng(data)
+    if cell.part == "real":
+        return real_trial(cell.row, cell.method, rng)
+    return _TRIAL[cell.part](rows_of(cell.part)[cell.row], cell.method, rng, int(own.generate_state(1)[0]))
+
+
+def shape_cell(cell: Cell) -> tuple[Cell, list[dict[str, Figure]]]:
+    """All trials of a cell of the regret study: most methods take them in one call."""
+    key, _, n = cell.row.rpartition(", n=")
+    found = regret.measured(key, int(n), cell.method, cell.trials, null=cell.part == "levels")
+    columns = [[Figure(float(value)) for value in values] for values in found.values()]
+    return cell, [dict(zip(found, trial, strict=True)) for trial in zip(*columns, strict=True)]
 
 
 def summary(trials: list[dict[str, Figure]]) -> dict[str, tuple[float, float, int]]:
@@ -290,6 +255,16 @@ class Record:
         for quantity, (mean, error, counted) in figures.items():
             line = [cell.row, cell.method, quantity, f"{mean:.5f}", f"{error:.5f}", counted, cell.trials, date.today()]
             self.lines.append({name: str(value) for name, value in zip(self.fields, line, strict=True)})
+        self._write()
+
+    def sort(self, cells: Iterable[Cell]) -> None:
+        """Put the lines in the order of the cells, whichever finished first."""
+        place = {(cell.row, cell.method): number for number, cell in enumerate(cells)}
+        self.lines.sort(key=lambda line: place.get((line["row"], line["method"]), len(place)))
+        if self.lines:
+            self._write()
+
+    def _write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("w", newline="") as file:
             writer = csv.DictWriter(file, self.fields, lineterminator="\n")
@@ -297,25 +272,37 @@ class Record:
             writer.writerows(self.lines)
 
 
+def _finished(cells: list[Cell], pool: Any) -> Iterable[tuple[Cell, list[dict[str, Figure]]]]:
+    """The trials of each cell, spread over the processes by cell or by trial."""
+    if cells and cells[0].part in ("regret", "levels"):
+        yield from pool.imap_unordered(shape_cell, cells) if pool else map(shape_cell, cells)
+        return
+    for cell in cells:
+        tasks = [(cell, trial) for trial in range(cell.trials)]
+        yield cell, list(pool.imap(one_trial, tasks, chunksize=4) if pool else map(one_trial, tasks))
+
+
 def run_part(part: str, trials: int | None, pool: Any, folder: Path, fresh: bool, only: str = "") -> None:
     record = Record.read(part, folder)
-    for cell in cells_of(part, trials):
-        if only not in f"{cell.row} {cell.method}" or (record.holds(cell) and not fresh):
-            continue
-        start = time.perf_counter()
-        tasks = [(cell, trial) for trial in range(cell.trials)]
-        results = list(pool.imap(one_trial, tasks, chunksize=4) if pool else map(one_trial, tasks))
+    cells = [
+        cell
+        for cell in cells_of(part, trials)
+        if only in f"{cell.row} {cell.method}" and (fresh or not record.holds(cell))
+    ]
+    start = time.perf_counter()
+    for cell, results in _finished(cells, pool):
         figures = summary(results)
-        if figures:
-            record.put(cell, figures)
+        record.put(cell, figures)
         shown = "  ".join(f"{name} {mean:.3f}±{error:.3f}" for name, (mean, error, _) in figures.items())
         print(f"{part} | {cell.row} | {cell.method} | {shown} | {time.perf_counter() - start:.0f} s", flush=True)
+    record.sort(cells_of(part, trials))
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Measure power and error rates, and write docs/power.md.")
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}, page; all by default")
     parser.add_argument("--trials", type=int, help="trials a cell, instead of each part's own number")
+    parser.add_argument("--quick", action="store_true", help=f"{_QUICK} trials a cell")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the CSV files and plots go")
     parser.add_argument("--fresh", action="store_true", help="measure again what is on record")
@@ -327,13 +314,18 @@ def main(arguments: list[str] | None = None) -> None:
     parts = given.parts or [*PARTS, "page"]
     if "paper" in parts and problems.data_folder() is None:
         print("paper: the data sets are left out, as KERNSIFT_DATA names no folder that holds them.", flush=True)
+    if "real" in parts:
+        for name, one in real_columns.DATA_SETS.items():
+            if (reason := one.absent()) is not None:
+                print(f"real: {name} is left out: {reason}.", flush=True)
+    trials = _QUICK if given.quick and given.trials is None else given.trials
     # One thread a process: the processes share the cores between them.
     threadpool_limits(1)
     pool = Pool(given.workers, threadpool_limits, (1,)) if given.workers > 1 else None
     try:
         for part in parts:
             if part != "page":
-                run_part(part, given.trials, pool, given.folder, given.fresh, given.only)
+                run_part(part, trials, pool, given.folder, given.fresh, given.only)
     finally:
         if pool:
             pool.terminate()

@@ -50,8 +50,6 @@ def first(count: int, d: int) -> np.ndarray:
     return np.arange(d) < count
 
 
-Family = Callable[[int], Problem]
-
 # --- ten of fifty features differ in shape ----------------------------------------------------------------------------
 
 
@@ -118,14 +116,6 @@ BH_PROBLEMS = (
     shape_problem("gamma(2) skew, n=200", _skew, 200),
     logistic(500),
 )
-_FAMILIES: tuple[Family, ...] = (mean_shift, deviation, logistic)
-INTERVAL_PROBLEMS = tuple(family(n) for n in (200, 500) for family in _FAMILIES)
-
-
-def family_of(problem: Problem) -> Family:
-    """The problem at any number of rows."""
-    return next(family for family in _FAMILIES for n in (200, 500) if family(n).name == problem.name)
-
 
 # --- the paper's data sets with fake features -------------------------------------------------------------------------
 
@@ -197,86 +187,3 @@ def data_problems() -> tuple[Problem, ...]:
 
 def paper_problems() -> tuple[Problem, ...]:
     return (mean_shift(500), mean_shift(100), logistic(500), logistic(200), *data_problems())
-
-
-# --- null settings ----------------------------------------------------------------------------------------------------
-
-_NULL_D = 20
-
-
-def _normal(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    return rng.standard_normal(size)
-
-
-def _equicorrelated(rho: float) -> Shape:
-    return lambda rng, size: (
-        np.sqrt(rho) * rng.standard_normal((size[0], 1)) + np.sqrt(1 - rho) * rng.standard_normal(size)
-    )
-
-
-def _blocks(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    """Four blocks of features; within one the correlation is 0.7."""
-    shared = np.repeat(rng.standard_normal((size[0], 4)), size[1] // 4, axis=1)
-    return np.sqrt(0.7) * shared + np.sqrt(0.3) * rng.standard_normal(size)
-
-
-def _heavy(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    return rng.standard_t(2.0, size)
-
-
-def _counts(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    return rng.poisson(1.0, size).astype(float)
-
-
-def _binary(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
-    return (rng.random(size) < 0.5).astype(float)
-
-
-def _null_pair(name: str, shape: Shape, n: int, share: float, signal: float) -> Problem:
-    true = _few_true(signal)
-
-    def draw(rng: np.random.Generator) -> Pair:
-        both = shape(rng, (n, _NULL_D))
-        both[round(share * n) :, true] += signal
-        return both[: round(share * n)], both[round(share * n) :]
-
-    return Problem(name, "compare", draw, true)
-
-
-def _few_true(signal: float) -> np.ndarray:
-    """Two features each of the first two blocks, if there is a signal at all."""
-    return np.isin(np.arange(_NULL_D), [0, 1, 5, 6] if signal else [])
-
-
-def _null_response(name: str, shape: Shape, n: int, share: float, signal: float) -> Problem:
-    true = _few_true(signal)
-    classes = name.startswith(("binary", "imbalanced"))
-
-    def draw(rng: np.random.Generator) -> Pair:
-        x = shape(rng, (n, _NULL_D))
-        if classes:
-            return x, rng.permutation(np.arange(n) < round(share * n)).astype(int)
-        # Where features are true the response leaves their blocks' shared part alone, so the nulls stay null.
-        y = shape(rng, (n, _NULL_D))[:, 0]
-        x[:, true] += 0.6 * signal * y[:, None]
-        return x, y
-
-    return Problem(name, "relate", draw, true, categories=classes)
-
-
-def null_problems() -> tuple[Problem, ...]:
-    """Twenty features, a hundred rows in all unless the name says otherwise; a fifth are true in the block settings."""
-    settings: tuple[tuple[str, Shape, int, float, float], ...] = (
-        ("independent", _normal, 100, 0.5, 0.0),
-        ("equicorrelated 0.5", _equicorrelated(0.5), 100, 0.5, 0.0),
-        ("equicorrelated 0.8", _equicorrelated(0.8), 100, 0.5, 0.0),
-        ("blocks 0.7, 4 of 20 clearly true", _blocks, 100, 0.5, 1.0),
-        ("blocks 0.7, 4 of 20 barely true", _blocks, 100, 0.5, 0.4),
-        ("t(2)", _heavy, 100, 0.5, 0.0),
-        ("counts, Poisson(1)", _counts, 100, 0.5, 0.0),
-        ("binary", _binary, 100, 0.5, 0.0),
-        ("imbalanced 90/10", _normal, 100, 0.9, 0.0),
-        ("n=50", _normal, 50, 0.5, 0.0),
-        ("n=2000", _normal, 2000, 0.5, 0.0),
-    )
-    return tuple(kind(*setting) for kind in (_null_pair, _null_response) for setting in settings)
