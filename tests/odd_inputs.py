@@ -69,7 +69,7 @@ def column(values: Any, other: Any = None) -> Callable[[], Result]:
 
 def sound(result: Result) -> None:
     """What every answer has to be."""
-    for values in (result.pvalues, result.naive_pvalues, result.adjusted_pvalues):
+    for values in (result.pvalues, result.unconditional_pvalues, result.adjusted_pvalues):
         assert np.all((values > 0) & (values <= 1)), values
     assert np.isfinite(result.scores).all()
     if result.effects is not None:
@@ -91,11 +91,11 @@ same = close(1e-9)
 
 
 def finds(*names: str) -> Check:
-    """Exactly these stand."""
+    """Exactly these are significant."""
 
     def check(result: Result) -> None:
         sound(result)
-        assert {name for name, stands in zip(result.names, result.rejected, strict=True) if stands} == set(names)
+        assert {name for name, found in zip(result.names, result.rejected, strict=True) if found} == set(names)
 
     return check
 
@@ -565,8 +565,8 @@ ARGUMENTS = [
     Odd("a tiny bandwidth", given(bandwidth=1e-300), sound),
     Odd("a huge bandwidth", given(bandwidth=1e300), sound),
     Odd("adaptive where it is not", given(bandwidth="adaptive", estimator="linear"), "^bandwidth: 'adaptive' needs.*'median'"),
-    Odd("unknown correction", given(correction="bonferroni"), "^correction: needs None, 'bh', 'by' or 'holm', got"),
-    Odd("correction in a list", given(correction=["bh"]), "^correction: needs None, 'bh', 'by' or 'holm', got"),
+    Odd("unknown correction", given(correction="bonferroni"), "^correction: needs None, 'bh', 'by', 'bky' or 'holm', got"),
+    Odd("correction in a list", given(correction=["bh"]), "^correction: needs None, 'bh', 'by', 'bky' or 'holm', got"),
     Odd("unknown way with gaps", given(missing="ignore"), "^missing: one of 'error', 'drop' is needed.*choose"),
     Odd("missing in a list", given(missing=["drop"]), "^missing: one of 'error', 'drop' is needed.*choose"),
     Odd("negative seed", given(random_state=-1), "^random_state: needs a non-negative whole number.*got -1"),

@@ -75,8 +75,9 @@ def test_compare(kernsift) -> None:
     assert (code, err) == (0, "")
     assert stars(out) == ["weight"]
     words = " ".join(out.split())
-    assert "1 of the 4 selected features, out of 16, is found to differ between the two samples (BH at 0.05)" in words
-    for said in ("left out: 'id'", "left out: 'unit'", "categories: 'city' (2 values)", "selective p", "naive p"):
+    assert "1 of the 4 selected features, out of 16, significantly differs between the two samples" in words
+    assert "(false discovery rate 0.05, BH over all 16 features)" in words
+    for said in ("left out: 'id'", "left out: 'unit'", "categories: 'city' (2 values)", "selective p", "BH p"):
         assert said in words
     assert kernsift("compare", "before.csv", "after.csv", "-k4", "--seed", "1")[1] == out
 
@@ -84,9 +85,22 @@ def test_compare(kernsift) -> None:
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_table_fits_the_terminal(kernsift, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    out = kernsift("compare", "before.csv", "after.csv")[1]
+    out = kernsift("compare", "before.csv", "after.csv", "--k", "4")[1]
     assert max(map(len, out.splitlines())) <= width
-    assert all(word in out for word in ("effect", "selective p", "naive p"))
+    assert all(word in out for word in ("effect", "selective p"))
+
+
+def test_everything_is_tested_by_default(kernsift) -> None:
+    _, out, _ = kernsift("compare", "before.csv", "after.csv", "--seed", "1")
+    assert "of the 16 features significantly differ" in " ".join(out.split())
+    assert stars(out) == ["weight"]
+    for every in (["--k", "all"], ["--json"]):
+        assert kernsift("compare", "before.csv", "after.csv", "--seed", "1", *every)[0] == 0
+    record = json.loads(kernsift("compare", "before.csv", "after.csv", "--json")[1])
+    assert (len(record["features"]), record["listed"], record["tested"]) == (16, False, 16)
+    arguments = ["--k", "3", "--family", "selected", "--confidence-level", "0.8", "--correction", "bky", "--json"]
+    record = json.loads(kernsift("compare", "before.csv", "after.csv", *arguments)[1])
+    assert (record["family"], record["confidence_level"], record["correction"]) == ("selected", 0.8, "bky")
 
 
 def test_relate(kernsift) -> None:
@@ -113,10 +127,12 @@ def test_whole_numbers_as_target_are_said(kernsift, folder: Path) -> None:
 
 
 def test_screen(kernsift) -> None:
-    code, out, _ = kernsift("screen", "reference.npy", "same.npy", "moved.npy", "more.npz", "--k", "3")
+    code, out, _ = kernsift(
+        "screen", "reference.npy", "same.npy", "moved.npy", "more.npz", "--k", "3", "--alpha", "0.001"
+    )
     assert code == 0
     assert sorted(stars(out)) == ["moved", "two"]
-    assert "2 of the 3 selected data sets, out of 4, are found to deviate" in " ".join(out.split())
+    assert "2 of the 3 selected data sets, out of 4, significantly deviate" in " ".join(out.split())
 
 
 def test_standard_input(kernsift, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,11 +150,14 @@ def test_demo_tells_fakes_from_measurements(kernsift) -> None:
     assert code == 0
     assert "mean concave points" in stars(out)
     seen = " ".join(out.split())
-    lies = re.search(r"naive p-values, (\d+) of the (\d+) shuffled columns", seen)
-    assert lies is not None
-    # By chance 5 % of 190 fakes have a naive p-value below 0.05; the table holds the best of them.
-    assert int(lies[1]) > 0
-    assert "real measurements stand" in seen
+    found = re.search(r"Found: (\d+) of the 10 real measurements", seen)
+    assert found is not None
+    assert int(found[1]) >= 8
+    luck = re.search(r"(\d+) of these have p-values of at most 0.05 if one forgets", seen)
+    assert luck is not None
+    # By chance 5 % of 190 shuffled columns have such a p-value; the list holds the best of them.
+    assert int(luck[1]) > 0
+    assert "decided over all columns" in seen
 
 
 # Output --------------------------------------------------------------------------------------------------------------
@@ -174,7 +193,7 @@ def test_the_seed_gives_the_same_answer_and_is_told(kernsift) -> None:
 
 
 def test_quiet_is_only_the_table(kernsift, tmp_path: Path) -> None:
-    out = kernsift("compare", "before.csv", "after.csv", "-q")[1]
+    out = kernsift("compare", "before.csv", "after.csv", "-q", "--k", "10")[1]
     assert len(out.splitlines()) == 11
     code, out, err = kernsift("compare", "before.csv", "after.csv", "-q", "--report", str(tmp_path / "r.html"))
     assert (code, out, err) == (0, "", "")
@@ -286,10 +305,11 @@ WRONG = {
     "no target": (["relate", "patients.csv"], "Missing option '--target'"),
     "no such target": (["relate", "patients.csv", "-t", "outcom"], "did you mean 'outcome'?"),
     "no such option": (["compare", "before.csv", "after.csv", "--kk", "1"], "No such option"),
-    "k is a word": (["compare", "before.csv", "after.csv", "--k", "ten"], "'all' or 'auto', got 'ten'"),
+    "k is a word": (["compare", "before.csv", "after.csv", "--k", "ten"], "or 'all', got 'ten'"),
     "k too large": (["compare", "before.csv", "after.csv", "--k", "99"], "--k: at most the number of features, 16"),
     "k and threshold": (["compare", "before.csv", "after.csv", "--k", "2", "--threshold", "1"], "leave out k"),
     "alpha": (["compare", "before.csv", "after.csv", "--alpha", "5"], "--alpha: needs a number between 0 and 1"),
+    "level": (["compare", "before.csv", "after.csv", "--confidence-level", "95"], "--confidence-level: needs a number"),
     "group": (["compare", "before.csv", "after.csv", "--group", "x"], "needs NAME=column,column"),
     "group column": (["compare", "before.csv", "after.csv", "--group", "g=weigth"], "did you mean 'weight'?"),
     "option": (["compare", "before.csv", "after.csv", "--option", "r"], "needs NAME=VALUE"),

@@ -570,4 +570,4 @@ def test_the_command_line_works_on_a_cluster_and_says_where_to_look(
 def figures(table: str) -> tuple[list[str], np.ndarray]:
     """The names and p-values in a CSV table."""
     rows = pd.read_csv(StringIO(table))
-    return rows["feature"].tolist(), rows[["pvalue", "naive_pvalue"]].to_numpy()
+    return rows["feature"].tolist(), rows[["pvalue", "unconditional_pvalue"]].to_numpy()

@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from kernsift import InputError, Result, compare, relate, screen
-from kernsift.show.plots import LEFT, SELECTED, STANDS
+from kernsift.show.plots import LEFT, SELECTED, SIGNIFICANT
 
 PLOTS = ["plot", "plot_pvalues"]
 
@@ -70,7 +70,8 @@ import sys
 import numpy as np
 from kernsift import compare
 rng = np.random.default_rng(0)
-result = compare(rng.normal(size=(20, 3)), rng.normal(size=(20, 3)), test="multiscale", replicates=20, random_state=0)
+X, Y = rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
+result = compare(X, Y, k=2, test="multiscale", replicates=20, random_state=0)
 for ax in (result.plot(), result.plot_pvalues(), result.plot_scaling()):
     ax.figure.savefig(sys.stdout.buffer, format="svg")
 assert "matplotlib" in sys.modules
@@ -88,12 +89,22 @@ def test_bars_are_the_scores_best_first_in_the_colours_of_their_state() -> None:
     assert len(labels(ax)) == 16
     left = [i for i in np.argsort(-drawn.scores) if i not in drawn.selected][:10]
     assert labels(ax)[6:] == [drawn.feature_names[i] for i in left]
-    expected = [STANDS if stands else SELECTED for stands in drawn.rejected]
+    expected = [SIGNIFICANT if found else SELECTED for found in drawn.rejected]
     assert colours(ax) == expected + [LEFT] * 10
     widths = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bars in ax.containers for bar in bars}
     assert [widths[i] for i in range(6)] == drawn.scores[drawn.selected].tolist()
     assert "4 more not shown" in ax.get_title(loc="left")
     assert f"{drawn.rejected.sum()} of 6 selected features" in ax.get_title(loc="left")
+
+
+def test_of_everything_the_discoveries_and_the_best_others_are_drawn() -> None:
+    drawn = result(d=40, k=None)
+    found = int(drawn.rejected.sum())
+    assert 0 < found < 30
+    ax = rendered(drawn.plot())
+    assert labels(ax) == list(drawn.names[: found + 10])
+    assert colours(ax) == [SIGNIFICANT] * found + [SELECTED] * 10
+    assert f"{found} of 40 features significant; {30 - found} more not shown" == ax.get_title(loc="left")
 
 
 def test_features_of_a_threshold_come_before_the_others() -> None:
@@ -128,27 +139,43 @@ def test_names_are_shortened_and_are_no_formulas() -> None:
     names = ["$x$", "a" * 80, "two\nlines", "100%", "under_score", "ü", "^", "$"]
     ax = rendered(result(names=names, k=None).plot())
     assert max(map(len, labels(ax))) <= 30
-    rendered(multiscale(names=names, k=None).plot_scaling("$x$"))
+    listed = multiscale(names=names)
+    rendered(listed.plot_scaling(listed.names[0]))
 
 
-def test_points_are_the_pvalues() -> None:
-    drawn = result(d=20, k=6)
+def points(ax: Axes, *names: str) -> np.ndarray:
+    parts = [np.asarray(part.get_offsets()) for part in ax.collections if part.get_label() in names]
+    return np.concatenate(parts) if parts else np.empty((0, 2))
+
+
+@pytest.mark.parametrize("correction", ["bh", "by", "bky", "holm", None])
+@pytest.mark.parametrize("k", [None, 6])
+def test_points_are_the_pvalues_in_their_order(k: int | None, correction: str | None) -> None:
+    drawn = result(d=20, k=k, correction=correction)
     ax = rendered(drawn.plot_pvalues())
-    drawn_points = [part for part in ax.collections if part.get_label() in ("stands", "does not stand")]
-    points = np.concatenate([np.asarray(part.get_offsets()) for part in drawn_points])
-    expected = np.maximum(np.column_stack([drawn.naive_pvalues, drawn.pvalues]), 1e-12)
-    np.testing.assert_allclose(np.sort(points, axis=0), np.sort(expected, axis=0))
-    assert ax.get_xscale() == ax.get_yscale() == "log"
-    assert ax.get_xlim() == ax.get_ylim()
-    assert (expected >= ax.get_xlim()[0]).all()
+    family = drawn.all_pvalues if correction else drawn.pvalues
+    every = points(ax, "significant", "not significant", "not selected")
+    np.testing.assert_allclose(every[np.argsort(every[:, 0]), 1], np.maximum(np.sort(family), 1e-12))
+    found = points(ax, "significant")
+    assert len(found) == drawn.rejected.sum() > 0
+    if k is None:
+        # The dashed line is what the correction asks for: what is significant lies on or below it.
+        [line] = [line for line in ax.lines if line.get_linestyle() == "--"]
+        limit = np.asarray(line.get_ydata())[found[:, 0].astype(int) - 1]
+        assert found[np.argmax(found[:, 0]), 1] <= limit[np.argmax(found[:, 0])] * (1 + 1e-9)
+        below = every[np.argsort(every[:, 0]), 1] <= np.asarray(line.get_ydata()) * (1 + 1e-9)
+        last = int(np.argmin(below)) if correction == "holm" else int(np.flatnonzero(below).max()) + 1
+        assert last == len(found)
+    elif correction:
+        own = points(ax, "selective p-value")
+        np.testing.assert_allclose(np.sort(own[:, 1]), np.sort(np.maximum(drawn.pvalues, 1e-12)))
+    assert ax.get_yscale() == "log"
 
 
 def test_tiny_pvalues_stay_in_the_picture() -> None:
     rng = np.random.default_rng(0)
     drawn = compare(rng.normal(size=(300, 2)), rng.normal(size=(300, 2)) + 9, random_state=0)
-    low, high = rendered(drawn.plot_pvalues()).get_xlim()
-    assert 1e-14 < low < 1e-12
-    assert high > 1
+    assert rendered(drawn.plot_pvalues()).get_ylim()[0] > 1e-15
 
 
 def test_scaling_law_is_read_at_zero() -> None:
@@ -172,8 +199,11 @@ def test_scaling_law_is_read_at_zero() -> None:
 
 
 def test_a_feature_selected_in_every_replicate_has_no_law() -> None:
-    drawn = multiscale(k=None)  # everything is always kept
-    ax = rendered(drawn.plot_scaling())
+    drawn = result(d=8, k=7, estimator="incomplete", test="multiscale", replicates=5)
+    fit = drawn.outcome.fit
+    assert fit is not None
+    always = next(name for name, there in zip(drawn.names, np.isfinite(fit.at_zero), strict=True) if not there)
+    ax = rendered(drawn.plot_scaling(always))
     assert "no law to fit" in ax.texts[0].get_text()
 
 
@@ -182,6 +212,8 @@ def test_scaling_needs_the_multiscale_test_and_a_selected_feature() -> None:
         result().plot_scaling()
     with pytest.raises(InputError, match=r'^plot_scaling: needs a result of test="multiscale"'):
         multiscale(k=None, threshold=1e6).plot_scaling()
+    with pytest.raises(InputError, match=r"short list \(k or threshold\)"):
+        multiscale(k=None).plot_scaling()
     with pytest.raises(InputError, match=r"^name: must be one of the selected features, got 'nobody'"):
         multiscale().plot_scaling("nobody")
 
@@ -191,5 +223,5 @@ def test_all_questions_can_be_drawn() -> None:
     X = rng.normal(size=(60, 4))
     rendered(relate(X, X[:, 1], k=2, random_state=0).plot())
     drawn = screen(X, {"a": rng.normal(size=(50, 4)), "b": rng.normal(size=(50, 4)) + 1}, k=1, random_state=0)
-    assert "1 of 1 selected data set stands" in rendered(drawn.plot()).get_title(loc="left")
+    assert "1 of 1 selected data set significant" in rendered(drawn.plot()).get_title(loc="left")
     rendered(drawn.plot_pvalues())

@@ -83,11 +83,14 @@ def answered(ask: Callable[[], Result]) -> Result | None:
 
 
 def sound(result: Result) -> None:
-    for values in (result.pvalues, result.naive_pvalues, result.adjusted_pvalues):
+    for values in (result.pvalues, result.unconditional_pvalues, result.adjusted_pvalues):
         assert np.all((values >= 0) & (values <= 1))
         assert np.all(values > 0)  # nothing is impossible on finite data
     assert np.all(result.log_pvalues <= 0)
-    assert np.all(result.adjusted_pvalues >= result.pvalues)
+    # The correction starts from unconditional p-values, unless there is none.
+    before = result.pvalues if result.correction is None else result.unconditional_pvalues
+    assert np.all(result.adjusted_pvalues >= before)
+    assert np.array_equal(result.rejected, result.adjusted_pvalues <= result.alpha)
     assert np.isfinite(result.scores).all()
     if result.effects is not None:
         assert np.all((result.effects >= 0) & (result.effects <= 1))
@@ -161,7 +164,7 @@ def test_selection_only_costs(pair: tuple[np.ndarray, np.ndarray], k: int, corre
     """Knowing that a feature was picked for its size, its size is less of a surprise."""
     k = min(k, pair[0].shape[1])
     result = compare(*pair, k=k, correction=correction, random_state=0)
-    assert np.all(result.log_pvalues >= np.log(result.naive_pvalues) - 1e-9)
+    assert np.all(result.log_pvalues >= np.log(result.unconditional_pvalues) - 1e-9)
 
 
 # What may not matter --------------------------------------------------------------------------------------------------

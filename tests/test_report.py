@@ -59,7 +59,8 @@ def results() -> dict[str, Result]:
         "multiscale": kernsift.compare(X, Y, k=2, test="multiscale", estimator="incomplete", random_state=1),
         "nothing": kernsift.compare(X, Y, threshold=1e6, random_state=1),
         "no effects": dataclasses.replace(
-            kernsift.compare(X, Y, random_state=1), estimates=SimpleNamespace(effects=None, intervals=None)
+            kernsift.compare(X, Y, random_state=1),
+            estimates=SimpleNamespace(effects=None, raw_effects=None, intervals=None),
         ),
         "uncorrected": kernsift.compare(X, Y, k=2, correction=None, random_state=np.random.default_rng(0)),
         "hostile": kernsift.compare(table(), table(90), random_state=1),
@@ -162,6 +163,26 @@ def test_two_hundred_features_stay_under_two_megabytes() -> None:
     assert len(pickle.dumps(result.pictures)) < 2_000_000
 
 
+def test_thousands_of_features_are_cut_off_in_words() -> None:
+    X, Y = RNG.normal(size=(12, 1100)), RNG.normal(size=(12, 1100))
+    html = kernsift.compare(X, Y, random_state=0).to_html()
+    assert "and 100 more, which are not in this table" in html
+    assert html.count("<tr data-rank=") == 1000
+
+
+def test_a_short_list_says_what_is_outside() -> None:
+    X = RNG.normal(size=(80, 8))
+    Y = RNG.normal(size=(80, 8)) + np.r_[np.full(5, 2.0), np.zeros(3)]
+    result = kernsift.compare(X, Y, k=2, random_state=0)
+    assert result.found_outside >= 3
+    text = " ".join(checked(result.to_html()).text.split())
+    assert f"{result.found_outside} significant outside the list" in text
+    assert "Selective p-value" in text
+    text = " ".join(checked(kernsift.compare(X, Y, random_state=0).to_html()).text.split())
+    assert "outside the list" not in text
+    assert "elective p" not in text
+
+
 def test_title_and_command(results: dict[str, Result]) -> None:
     html = results["compare"].to_html(title="Drift <in> May", command="kernsift compare 'a b.csv' c.csv")
     assert "<title>Drift &lt;in&gt; May</title>" in html
@@ -170,10 +191,17 @@ def test_title_and_command(results: dict[str, Result]) -> None:
 
 def test_the_line_of_code_gives_the_result_again(results: dict[str, Result]) -> None:
     X, Y = table(60), table(50)
-    for options in ({"k": 2}, {"threshold": 0.5}, {"estimator": "block", "block_size": 5, "bandwidth": 2.0}):
+    for options in (
+        {},
+        {"k": 2},
+        {"k": 2, "family": "selected", "confidence_level": 0.8},
+        {"threshold": 0.5},
+        {"estimator": "block", "block_size": 5, "bandwidth": 2.0},
+    ):
         result = kernsift.compare(X, Y, random_state=7, **options)  # type: ignore[arg-type]
         again = eval(line_of_code(result), {"kernsift": kernsift, "X": X, "Y": Y})
         assert again.names == result.names
+        assert (again.family, again.confidence_level) == (result.family, result.confidence_level)
         np.testing.assert_array_equal(again.pvalues, result.pvalues)
     assert "generator" in line_of_code(results["uncorrected"])
 
@@ -283,7 +311,7 @@ def test_plot_feature(results: dict[str, Result], kind: str) -> None:
 
 
 def test_plot_feature_of_nothing_and_of_strangers(results: dict[str, Result]) -> None:
-    with pytest.raises(InputError, match="nothing was selected"):
+    with pytest.raises(InputError, match="no feature is listed"):
         results["nothing"].plot_feature()
     with pytest.raises(InputError, match="'nmber'"):
         results["compare"].plot_feature("nmber")

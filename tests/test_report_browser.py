@@ -183,7 +183,7 @@ def test_filtering(driver: Any, pages: dict[str, Path], width: int) -> None:
     search.clear()
     search.send_keys(" ", "\b")
     assert names(driver) == everything
-    click(driver, "#standing")
+    click(driver, "#significant")
     assert {"weight", HOSTILE} <= set(names(driver)) < set(everything)
     assert driver.get_log("browser") == []
 

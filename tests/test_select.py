@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
@@ -66,18 +67,29 @@ def sane(result: Result, k: int | None = None) -> Result:
     """What has to hold for every result, whatever the data."""
     k = len(result.selected) if k is None else k
     assert len(result.selected) == len(result.names) == len(set(result.selected.tolist())) == k
-    for values in (result.pvalues, result.naive_pvalues, result.adjusted_pvalues):
+    for values in (result.pvalues, result.unconditional_pvalues, result.adjusted_pvalues):
         assert values.shape == (k,)
         assert ((values > 0) & (values <= 1)).all()
     assert np.isfinite(result.scores).all()
     assert (result.log_pvalues <= 0).all()
-    assert (result.adjusted_pvalues >= result.pvalues).all()
+    corrected = result.correction is not None and not (result.listed and result.family == "selected")
+    if result.correction != "bky":
+        assert (result.adjusted_pvalues >= (result.unconditional_pvalues if corrected else result.pvalues)).all()
     np.testing.assert_array_equal(result.rejected, result.adjusted_pvalues <= result.alpha)
+    np.testing.assert_array_equal(result.unconditional_pvalues, result.all_pvalues[result.selected])
+    if corrected:
+        assert result.all_rejected[result.selected[result.rejected]].all()
     assert result.names == tuple(result.feature_names[i] for i in result.selected)
-    if result.settings["threshold"] is None:
-        assert (np.diff(result.scores[result.selected]) <= 0).all()
-        left = np.delete(result.scores, result.selected)
-        assert k == 0 or left.max(initial=-np.inf) <= result.scores[result.selected].min()
+    # Constant columns have a score of 0 and rank last; scores of others may be negative.
+    ranks = np.where((result.scores == 0) & (result.all_pvalues == 1), -np.inf, result.scores)
+    if not result.listed:
+        assert (np.diff(result.pvalues) >= 0).all()
+    elif result.settings["threshold"] is None:
+        listed = ranks[result.selected]
+        assert (listed[1:] <= listed[:-1]).all()
+        assert np.delete(ranks, result.selected).max(initial=-np.inf) <= listed.min()
+    if result.effects is not None and result.intervals is not None:
+        assert ((result.intervals[:, 0] <= result.effects) & (result.effects <= result.intervals[:, 1])).all()
     str(result)
     json.dumps(result.to_dict(), allow_nan=False)
     return result
@@ -85,7 +97,15 @@ def sane(result: Result, k: int | None = None) -> Result:
 
 def same(one: Result, other: Result) -> None:
     """The same bits."""
-    for name in ("selected", "scores", "pvalues", "log_pvalues", "naive_pvalues", "adjusted_pvalues", "rejected"):
+    for name in (
+        "selected",
+        "scores",
+        "pvalues",
+        "log_pvalues",
+        "unconditional_pvalues",
+        "adjusted_pvalues",
+        "rejected",
+    ):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.names == other.names
 
@@ -103,10 +123,10 @@ def test_every_combination_finds_the_odd_one(question: str, estimator: str, test
 
 
 @pytest.mark.parametrize(("question", "estimator"), ASKED)
-def test_naive_pvalues_are_those_of_the_naive_test(question: str, estimator: str) -> None:
+def test_unconditional_pvalues_are_those_of_the_naive_test(question: str, estimator: str) -> None:
     exact, naive = (ask(question, estimator, test=test, k=3) for test in ("exact", "naive"))
-    np.testing.assert_array_equal(exact.naive_pvalues, naive.pvalues)
-    assert (exact.pvalues >= exact.naive_pvalues * (1 - 1e-9)).all()
+    np.testing.assert_array_equal(exact.unconditional_pvalues, naive.pvalues)
+    assert (exact.pvalues >= exact.unconditional_pvalues * (1 - 1e-9)).all()
 
 
 @pytest.mark.parametrize(("question", "estimator"), ASKED)
@@ -114,7 +134,7 @@ def test_nothing_selected_away_needs_no_correction_for_it(question: str, estimat
     """k=None and k=d keep everything, so that the exact test has nothing to condition on."""
     for k in (None, 6):
         result = sane(ask(question, estimator, k=k), 6)
-        np.testing.assert_allclose(result.pvalues, result.naive_pvalues, rtol=1e-10)
+        np.testing.assert_allclose(result.pvalues, result.unconditional_pvalues, rtol=1e-10)
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -273,11 +293,13 @@ def test_screen_kernels_and_bandwidths(kernel: str, bandwidth: Any) -> None:
 
 @pytest.mark.parametrize(
     ("k", "kept"),
-    [(1, 1), (4, 4), (6, 6), (0.5, 3), (0.01, 1), (0.99, 6), (None, 6), ("auto", 6), (np.int64(2), 2)],
+    [(1, 1), (4, 4), (6, 6), (0.5, 3), (0.01, 1), (0.99, 6), (None, 6), (np.int64(2), 2)],
 )
 def test_k(k: Any, kept: int) -> None:
     for question, estimator in ASKED:
-        assert sane(ask(question, estimator, k=k), kept).settings["k"] == kept
+        result = sane(ask(question, estimator, k=k), kept)
+        assert result.settings["k"] == (None if k is None else kept)
+        assert result.listed == (kept < 6)
 
 
 @pytest.mark.parametrize("k", [1, 6])
@@ -287,8 +309,12 @@ def test_the_ends_of_k_with_every_test(test: str, k: int) -> None:
         sane(ask(question, estimator, test=test, k=k), k)
 
 
-def test_auto_keeps_ten() -> None:
-    assert len(compare(normal(30, 25, 0), normal(30, 25, 1), random_state=0).selected) == 10
+@pytest.mark.parametrize("question", REGISTRY)
+def test_everything_is_tested_by_default(question: str) -> None:
+    result = sane(ask(question, "complete"), 6)
+    assert not result.listed
+    np.testing.assert_array_equal(np.sort(result.selected), np.arange(6))
+    same(result, ask(question, "complete", k=None))
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -305,13 +331,13 @@ def test_threshold(question: str, estimator: str, test: str) -> None:
     everything, none = (ask(question, estimator, test=test, threshold=level) for level in (-1e6, 1e6))
     sane(everything, 6)
     sane(none, 0)
-    assert "nothing" in none.summary().lower()
+    assert "so none is listed" in none.summary()
     some = sane(ask(question, estimator, test=test, threshold=1.0))
     assert 1 <= len(some.selected) < 6
     assert 1 in some.selected
     assert some.settings["threshold"] == 1.0
     # Those kept and no others have a naive p-value of at most Phibar(1).
-    assert (some.naive_pvalues <= stats.norm.sf(1.0) * (1 + 1e-9)).all()
+    assert (some.unconditional_pvalues <= stats.norm.sf(1.0) * (1 + 1e-9)).all()
     left = np.delete(np.arange(6), some.selected)
     naive = ask(question, estimator, test="naive", k=None)
     assert (naive.pvalues[np.isin(naive.selected, left)] >= stats.norm.sf(1.0) * (1 - 1e-9)).all()
@@ -319,18 +345,172 @@ def test_threshold(question: str, estimator: str, test: str) -> None:
 
 @pytest.mark.parametrize("correction", [None, *CORRECTIONS])
 def test_corrections(correction: str | None) -> None:
-    """Against SciPy where it has them, and Holm written out."""
-    result = sane(ask("compare", "incomplete", k=5, correction=correction), 5)
-    p, order = result.pvalues, np.argsort(result.pvalues)
+    """Against SciPy where it has them, and Holm written out: over the list, and over everything."""
+    options: dict[str, Any] = {"correction": correction}
+    for options in ({"k": 5, "family": "selected"}, {"k": None}):
+        result = sane(ask("compare", "incomplete", correction=correction, **options))
+        _check_correction(result.pvalues, result.adjusted_pvalues, correction)
+        assert (result.correction, result.family) == (correction, options.get("family", "all"))
+
+
+def _check_correction(p: np.ndarray, adjusted: np.ndarray, correction: str | None) -> None:
+    order, count = np.argsort(p), len(p)
     if correction in ("bh", "by"):
         expected = stats.false_discovery_control(p, method=correction)
     elif correction == "holm":
-        expected = np.empty(5)
-        expected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(5, 0, -1)), 1.0)
+        expected = np.empty(count)
+        expected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(count, 0, -1)), 1.0)
+    elif correction == "bky":
+        # At each level the two stages; between levels the adjusted p-value tells.
+        for alpha in (0.001, 0.05, 0.3):
+            first = alpha / (1 + alpha)
+            kept = count - int((stats.false_discovery_control(p) <= first).sum())
+            second = stats.false_discovery_control(p) * kept / count
+            np.testing.assert_array_equal(adjusted <= alpha, second <= first)
+        return
     else:
         expected = p
-    np.testing.assert_allclose(result.adjusted_pvalues, expected, rtol=1e-12)
-    assert result.correction == correction
+    np.testing.assert_allclose(adjusted, expected, rtol=1e-12)
+
+
+# One family of tests --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize("estimator", ["complete", "incomplete"])
+def test_a_short_list_is_corrected_over_everything(estimator: str, correction: str) -> None:
+    """What is found with k is the shape rule over all unconditional p-values, and never more than k=None finds."""
+    for seed, test in enumerate(TESTS):
+        X, Y = normal(60, 12, seed), normal(60, 12, 50 + seed, {1: 1.0, 2: 0.8, 3: 0.6, 4: 0.5})
+        options: dict[str, Any] = {"correction": correction, "random_state": seed, "alpha": 0.1}
+        every = sane(ask("compare", estimator, X, Y, k=None, **options))
+        for selection in ({"k": 2}, {"k": 4}, {"k": 8}, {"threshold": 1.0}):
+            result = sane(ask("compare", estimator, X, Y, test=test, **selection, **options))
+            np.testing.assert_allclose(result.all_pvalues, every.all_pvalues, rtol=1e-9)
+            expected = _listed_rejections(result.all_pvalues, result.selected, correction, result.alpha)
+            np.testing.assert_array_equal(result.rejected, expected)
+            np.testing.assert_array_equal(result.all_rejected, every.all_rejected)
+            outside = np.setdiff1d(np.flatnonzero(every.all_rejected), result.selected)
+            assert result.found_outside == len(outside)
+
+
+def _listed_rejections(p: np.ndarray, listed: np.ndarray, correction: str, alpha: float) -> np.ndarray:
+    """The rules as they are written down."""
+    d, own = len(p), p[listed]
+    if correction == "holm":
+        order = np.argsort(p)
+        passed = np.minimum.accumulate(p[order] <= alpha / np.arange(d, 0, -1))
+        return np.isin(listed, order[passed])
+    level, nulls = alpha, d
+    if correction == "by":
+        level = alpha / (1 / np.arange(1, d + 1)).sum()
+    if correction == "bky":
+        level = alpha / (1 + alpha)
+        nulls = d - int((stats.false_discovery_control(p) <= level).sum())
+    counts = [r for r in range(1, len(own) + 1) if (own * nulls <= level * r).sum() >= r]
+    return own * nulls <= level * max(counts, default=0)
+
+
+def test_family_selected_and_no_correction_are_the_papers_procedure() -> None:
+    X, Y = normal(60, 12, 3), normal(60, 12, 4, {1: 1.0, 2: 0.8})
+    options: dict[str, Any] = {"k": 5, "estimator": "incomplete", "random_state": 0}
+    plain = compare(X, Y, correction=None, **options)
+    np.testing.assert_array_equal(plain.adjusted_pvalues, plain.pvalues)
+    selected = compare(X, Y, family="selected", **options)
+    np.testing.assert_allclose(selected.adjusted_pvalues, stats.false_discovery_control(plain.pvalues), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("question", "estimator"), ASKED)
+@pytest.mark.parametrize("test", TESTS)
+def test_no_covariance_where_no_selection_needs_it(
+    question: str, estimator: str, test: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Testing everything, or whatever passes a threshold, takes variances only."""
+    from kernsift import scores
+    from kernsift.statistics import alignment
+
+    def refuse(*_: Any) -> np.ndarray:
+        raise AssertionError("covariance computed")
+
+    kinds = [getattr(scores, name) for name in dir(scores) if name.endswith("Covariance") and name != "Covariance"]
+    for kind in [*kinds, scores.WeightedSum, alignment.AlignmentCovariance]:
+        for method in ("columns", "sample"):
+            monkeypatch.setattr(kind, method, refuse)
+    result = ask(question, estimator, test=test, k=None)
+    assert len(result.names) == 6
+    assert result.effects is not None
+    if test in ("exact", "naive"):
+        ask(question, estimator, test=test, threshold=0.5)
+    if test == "exact":
+        with pytest.raises(AssertionError, match="covariance computed"):
+            ask(question, estimator, test=test, k=2)
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize(("question", "estimator"), ON_FEATURES)
+def test_constant_columns_are_selected_last(question: str, estimator: str, test: str) -> None:
+    """Their score of 0 is larger than that of many columns that vary."""
+    X, Y = normal(60, 8, 3), normal(50, 8, 4)
+    X[:, [0, 5]] = Y[:, [0, 5]] = 1.0
+    Y = Y if question == "compare" else np.arange(60) % 7
+    everything = ask(question, estimator, X, Y, k=None)
+    assert (everything.scores < 0).any()
+    assert everything.selected[-2:].tolist() == [0, 5]
+    for k in (5, 6):
+        result = sane(ask(question, estimator, X, Y, test=test, k=k), k)
+        assert not np.isin([0, 5], result.selected).any()
+    seven = sane(ask(question, estimator, X, Y, test=test, k=7), 7)
+    assert seven.selected[-1] == 0
+    assert seven.pvalues[-1] == 1
+    # All that can vary are on the list, whatever their scores: there is nothing to condition on.
+    np.testing.assert_allclose(seven.pvalues, seven.unconditional_pvalues, rtol=1e-9)
+    assert not np.isin([0, 5], ask(question, estimator, X, Y, test=test, threshold=-5.0).selected).any()
+
+
+# Effects and intervals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("correction", [None, "bh", "by", "holm"])
+def test_intervals_leave_out_0_exactly_for_discoveries(correction: str | None) -> None:
+    """False coverage rate intervals at 1 - alpha agree with the decision; without a correction each does by itself."""
+    found = 0
+    for seed in range(6):
+        X, Y = normal(60, 12, seed), normal(60, 12, 50 + seed, {1: 0.9, 2: 0.6, 3: 0.5, 4: 0.4})
+        for alpha in (0.05, 0.2):
+            result = compare(X, Y, alpha=alpha, confidence_level=1 - alpha, correction=correction, random_state=0)
+            assert result.intervals is not None and result.effects is not None
+            low = result.intervals[:, 0]
+            if correction in (None, "bh"):
+                np.testing.assert_array_equal(low > 0, result.rejected)
+            else:  # stricter than the intervals ask for, so that theirs leave out 0 too
+                assert (low[result.rejected] > 0).all()
+                assert (low[~result.rejected] == 0).all()
+            found += int(result.rejected.sum())
+    assert 10 < found < 12 * 12
+
+
+def test_the_level_of_intervals_is_their_own() -> None:
+    X, Y = normal(80, 6, 0), normal(80, 6, 1, {1: 0.8, 2: 0.5})
+    narrow, usual = (compare(X, Y, k=3, confidence_level=level, random_state=0) for level in (0.5, 0.95))
+    assert narrow.intervals is not None and usual.intervals is not None
+    np.testing.assert_array_equal(narrow.rejected, usual.rejected)
+    assert (np.diff(narrow.intervals) <= np.diff(usual.intervals)).all()
+    assert (np.diff(narrow.intervals) < np.diff(usual.intervals)).any()
+    strict = compare(X, Y, k=3, alpha=0.001, random_state=0)
+    np.testing.assert_array_equal(strict.intervals, usual.intervals)
+
+
+@pytest.mark.parametrize("test", ["exact", "multiscale", "polyhedral"])
+def test_estimates_of_a_short_list_are_below_the_raw_ones(test: str) -> None:
+    X, Y = normal(60, 12, 0), normal(60, 12, 50, {1: 0.9, 2: 0.6})
+    result = sane(ask("compare", "complete", X, Y, test=test, k=4))
+    raw = compare(X, Y, random_state=1)
+    assert result.effects is not None and result.raw_effects is not None and raw.effects is not None
+    np.testing.assert_allclose(result.raw_effects, raw.effects[[raw.names.index(name) for name in result.names]])
+    np.testing.assert_array_equal(raw.effects, raw.raw_effects)
+    if test != "polyhedral":  # the whole set can bound a score from above, and then the estimate may be larger
+        assert (result.effects <= result.raw_effects).all()
+    assert (result.effects != result.raw_effects).any()
 
 
 # Options -------------------------------------------------------------------------------------------------------------
@@ -391,6 +571,12 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "alpha=1": (lambda: compare(X6, Y6, alpha=1), r"^alpha: .*got 1"),
     "alpha text": (lambda: compare(X6, Y6, alpha="5%"), r"^alpha: .*got '5%'"),
     "correction": (lambda: compare(X6, Y6, correction="fdr"), r"^correction: needs None, 'bh'.*got 'fdr'"),
+    "family": (lambda: compare(X6, Y6, family="list"), r"^family: needs 'all' .*or 'selected'.*got 'list'"),
+    "level": (
+        lambda: compare(X6, Y6, confidence_level=95),
+        r"^confidence_level: needs a number.*got 95; 0.95 is usual",
+    ),
+    "k auto": (lambda: compare(X6, Y6, k="auto"), r"^k: needs a whole number.*None to test everything, got 'auto'"),
     "correction list": (lambda: compare(X6, Y6, correction=["bh"]), r"^correction: needs None, 'bh'"),
     "estimator": (lambda: compare(X6, Y6, estimator="incomplet"), r"^estimator: .*did you mean 'incomplete'"),
     "estimator None": (lambda: compare(X6, Y6, estimator=None), r"^estimator: needs one of .*got None"),
@@ -661,7 +847,7 @@ def test_to_frame(backend: str, threshold: float | None) -> None:
         assert type(frame).__module__.startswith(backend)
         columns = frame.column_names if backend == "pyarrow" else list(frame.columns)
         assert columns[:2] == ["feature", "score"]
-        assert {"pvalue", "naive_pvalue", "adjusted_pvalue", "rejected"} <= set(columns)
+        assert {"pvalue", "unconditional_pvalue", "adjusted_pvalue", "rejected"} <= set(columns)
         assert list(frame["pvalue"].to_numpy()) == list(result.pvalues)
         assert [str(name) for name in frame["feature"].to_numpy()] == list(result.names)
 
@@ -708,12 +894,15 @@ def test_printed_it_fits_a_hundred_columns(question: str, estimator: str, test: 
     frame = pd.DataFrame(X, columns=LONG)
     other = pd.DataFrame(Y, columns=LONG) if question == "compare" else X[:, 1]
     for correction, alpha in ((None, 0.001), ("holm", 0.5)):
-        result = ask(question, estimator, frame, other, test=test, correction=correction, alpha=alpha, kernel="linear")
+        options = {"correction": correction, "alpha": alpha, "kernel": "linear"}
+        result = ask(question, estimator, frame, other, test=test, k=5, **options)
         text = str(result)
         assert max(map(len, text.splitlines())) <= 100
-        assert "".join(result.summary().split()) in "".join(text.split())
-        assert "'e'" in text  # the note on the constant column
-        rows = text.splitlines()[1:7]
+        said, table, notes = text.split("\n\n")
+        assert said.split() == result.summary().split()
+        assert "'e'" in notes  # the constant column
+        rows = table.splitlines()[1:]
+        assert len(rows) == 5
         assert all(len(row) == len(rows[0]) for row in rows)
         assert [row[0] == "*" for row in rows] == result.rejected.tolist()
         assert sum("<script>alert(1)</script>" in row for row in rows) == 1
@@ -721,8 +910,34 @@ def test_printed_it_fits_a_hundred_columns(question: str, estimator: str, test: 
 
 def test_printed_names_are_there() -> None:
     result = ask("compare", "incomplete", FRAMES["polars"](X6), FRAMES["polars"](Y6), k=4)
-    lines = str(result).splitlines()
-    assert [line[2:].split()[0] for line in lines[1:5]] == list(result.names)
+    lines = str(result).split("\n\n")[1].splitlines()
+    assert [line[2:].split()[0] for line in lines[1:]] == list(result.names)
+
+
+def test_printed_are_the_discoveries_or_the_five_best() -> None:
+    many = compare(normal(200, 60, 0), normal(200, 60, 1, dict.fromkeys(range(37), 3.0)), random_state=0)
+    found = int(many.rejected.sum())
+    assert found >= 37
+    table = str(many).split("\n\n")[1].splitlines()
+    assert [line[2:].split()[0] for line in table[1:21]] == list(many.names[:20])
+    assert table[21:] == [f"and {found - 20} more"]
+    few = compare(normal(200, 60, 0), normal(200, 60, 1, {3: 3.0, 7: 3.0}), correction="holm", random_state=0)
+    rows = str(few).split("\n\n")[1].splitlines()[1:]
+    assert {line[2:].split()[0] for line in rows} == {"x3", "x7"}
+    none = compare(np.arange(40.0)[:, None] + np.zeros(9), np.arange(40.0)[:, None] + np.zeros(9), random_state=0)
+    assert not none.rejected.any()
+    assert none.summary().startswith("None of the 9 features significantly differs")
+    rows = str(none).split("\n\n")[1].splitlines()[1:]
+    assert [line[2:].split()[0] for line in rows] == list(none.names[:5])
+    listed = compare(normal(50, 60, 0), normal(50, 60, 1), k=30, random_state=0)
+    assert str(listed).split("\n\n")[1].splitlines()[21:] == ["and 10 more"]
+
+
+def test_the_short_form_is_one_line() -> None:
+    assert repr(ask("compare", "complete")) == "<Result of compare: 1 of 6 features significant (BH at 0.05)>"
+    listed = ask("screen", "complete", k=2, correction=None)
+    found = int(listed.rejected.sum())
+    assert repr(listed) == f"<Result of screen: {found} of the 2 selected of 6 data sets significant (level 0.05)>"
 
 
 def test_effects_and_intervals_are_printed_within_a_hundred_columns() -> None:
@@ -730,8 +945,9 @@ def test_effects_and_intervals_are_printed_within_a_hundred_columns() -> None:
     from types import SimpleNamespace
 
     result = ask("compare", "incomplete", pd.DataFrame(X6, columns=LONG), pd.DataFrame(Y6, columns=LONG), k=4)
-    estimates = SimpleNamespace(effects=np.linspace(0.1, 1.0, 4), intervals=np.array([[0.0, 1.0]] * 4))
-    full = replace(result, estimates=estimates, alpha=0.005)
+    effects = np.linspace(0.1, 1.0, 4)
+    estimates = SimpleNamespace(effects=effects, raw_effects=effects, intervals=np.array([[0.0, 1.0]] * 4))
+    full = replace(result, estimates=estimates, confidence_level=0.995)
     text = str(full)
     assert max(map(len, text.splitlines())) <= 100
     assert "99.5% interval" in text
@@ -742,12 +958,14 @@ def test_effects_and_intervals_are_printed_within_a_hundred_columns() -> None:
 
 @pytest.mark.parametrize(
     ("question", "words"),
-    [("compare", "differ between"), ("relate", "depend on the response"), ("screen", "deviate from the reference")],
+    [("compare", "differs? between"), ("relate", "depends? on the response"), ("screen", "deviates? from the ref")],
 )
 def test_the_summary_is_one_plain_sentence(question: str, words: str) -> None:
     result = ask(question, "incomplete", k=3)
     text = result.summary()
-    assert words in text
+    assert re.search(f"significantly {words}", text)
+    assert "false discovery rate 0.05, BH over all 6 " in text
+    assert "each selective p-value is conditional on the selection of that" in text
     assert f"{result.rejected.sum()} of the 3 selected" in text
     assert text.count(". ") == 0
     assert text.endswith(".")
@@ -760,10 +978,13 @@ def test_the_summary_is_one_plain_sentence(question: str, words: str) -> None:
 def test_html_escapes_names_and_tells_the_notes() -> None:
     X, Y = X6.copy(), Y6.copy()
     X[:, 0] = Y[:, 0] = 1.0
-    html = ask("compare", "incomplete", pd.DataFrame(X, columns=LONG), pd.DataFrame(Y, columns=LONG))._repr_html_()
+    X, Y = pd.DataFrame(X, columns=LONG), pd.DataFrame(Y, columns=LONG)
+    html = ask("compare", "incomplete", X, Y, threshold=-9.0)._repr_html_()
     assert "<script" not in html
-    assert html.count("&lt;script&gt;") == 2  # the table and the note on the constant column
-    assert html.count("<tr>") == 7
+    assert html.count("&lt;script&gt;") == 1  # the note on the constant column, which is not listed
+    assert html.count("<tr>") == 6
+    Y[LONG[0]] = np.arange(len(Y))
+    assert ask("compare", "complete", X, Y)._repr_html_().count("&lt;script&gt;") == 1
 
 
 def test_a_result_is_frozen() -> None:
@@ -849,7 +1070,7 @@ def test_level_after_selection(question: str) -> None:
         else:
             result = relate(X, rng.normal(size=200), **options)
         chosen = rng.integers(3)
-        selective[trial], naive[trial] = result.pvalues[chosen], result.naive_pvalues[chosen]
+        selective[trial], naive[trial] = result.pvalues[chosen], result.unconditional_pvalues[chosen]
     # Four standard errors of a rate over independent trials. Of ten equal features the three best hold nearly all of
     # the small naive p-values, so that their rate is near 0.05 * 10 / 3, well beyond.
     margin = 4 * np.sqrt(level * (1 - level) / trials)

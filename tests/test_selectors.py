@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")
 
 # "rejected" may keep nothing, of which scikit-learn's SelectorMixin warns; the checks ask for answers, not for silence.
 @pytest.mark.filterwarnings("ignore:No features were selected:UserWarning")
-@parametrize_with_checks([cls(keep=keep) for cls in BOTH for keep in ("selected", "rejected")])
+@parametrize_with_checks([cls(keep=keep) for cls in BOTH for keep in ("auto", "selected")])
 def test_scikit_learn_is_content(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -72,11 +72,15 @@ def test_parameters_arrive(cls: type) -> None:
         "bandwidth": "joint",
         "alpha": 0.2,
         "correction": "holm",
+        "family": "selected",
+        "confidence_level": 0.8,
     }
     options = {"replicates": 60, "block_size": 8}
     result = cls(**given, options=options, random_state=3).fit(X, y).result_
     recorded = result.to_dict()
-    flat = recorded["settings"] | {name: recorded[name] for name in ("alpha", "correction", "seed")}
+    flat = recorded["settings"] | {
+        name: recorded[name] for name in ("alpha", "correction", "family", "confidence_level", "seed")
+    }
     assert {name: flat[name] for name in given} == given
     assert {name: flat[name] for name in options} == options
     assert flat["seed"] == 3
@@ -98,19 +102,25 @@ def test_same_answer_as_the_function(cls: type) -> None:
 
 
 @pytest.mark.parametrize("cls", BOTH)
-def test_keep_rejected_keeps_what_stands(cls: type) -> None:
+def test_discoveries_are_kept_unless_a_list_is_asked_for(cls: type) -> None:
+    """As SelectFdr without k, as SelectKBest with it."""
     X, y = labelled(n=200)
-    selector = cls(k=5, keep="rejected", random_state=0).fit(X, y)
-    result = selector.result_
-    assert 0 < result.rejected.sum() < 5
-    np.testing.assert_array_equal(np.flatnonzero(selector.support_), np.sort(result.selected[result.rejected]))
+    for given in ({}, {"k": 5, "keep": "rejected"}, {"k": 6, "keep": "rejected"}):
+        selector = cls(**given, random_state=0).fit(X, y)
+        result = selector.result_
+        assert 0 < result.rejected.sum() < 5
+        np.testing.assert_array_equal(np.flatnonzero(selector.support_), np.sort(result.selected[result.rejected]))
+    assert np.isfinite(cls(random_state=0).fit(X, y).pvalues_).all()
+    for given in ({"k": 5}, {"k": 6}, {"threshold": 0.0}, {"keep": "selected"}):
+        selector = cls(**given, random_state=0).fit(X, y)
+        np.testing.assert_array_equal(np.flatnonzero(selector.support_), np.sort(selector.result_.selected))
 
 
 @pytest.mark.parametrize("cls", BOTH)
-def test_nothing_stands_and_scikit_learn_says_so(cls: type) -> None:
+def test_nothing_is_found_and_scikit_learn_says_so(cls: type) -> None:
     X = np.random.default_rng(0).normal(size=(30, 3))
     X[:, :] = X[:1]
-    selector = cls(keep="rejected", random_state=0).fit(X, np.arange(30) % 2)
+    selector = cls(random_state=0).fit(X, np.arange(30) % 2)
     with pytest.warns(UserWarning, match="No features were selected"):
         assert selector.transform(X).shape == (30, 0)
 
@@ -352,7 +362,7 @@ def one_sentence(message: str) -> None:
 X40, Y40 = labelled(n=40)
 F40 = pd.DataFrame(X40, columns=NAMES)
 BAD: dict[str, tuple[Any, Any, Any, str]] = {
-    "keep": (SelectMMD(keep="best"), X40, Y40, r"^keep: .*'selected' or 'rejected'.*'best'"),
+    "keep": (SelectMMD(keep="best"), X40, Y40, r"^keep: .*'auto', 'selected' or 'rejected'.*'best'"),
     "no y": (SelectHSIC(), X40, None, r"^y: .*requires y"),
     "a name": (SelectHSIC(), F40, "a", r"^y: .*one value for each row, got the name 'a'"),
     "one label": (SelectMMD(), X40, np.zeros(40), r"^y: at least two labels"),

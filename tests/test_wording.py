@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -11,52 +12,82 @@ import pytest
 
 import kernsift
 from kernsift import Result
-from kernsift.show.wording import clean, fooled, legend, p_text, table, verdict, words
+from kernsift.show.wording import clean, legend, more, notes, p_text, said, short, table, verdict
 
 RNG = np.random.default_rng(0)
 BASE = kernsift.compare(RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)), k=3, random_state=0)
 
 
-def result(selective: list[float], naive: list[float], **changes: Any) -> Result:
-    """A result with these p-values and no correction."""
-    own, forgetful = np.array(selective), np.array(naive)
+def result(adjusted: list[float], everything: list[float], **changes: Any) -> Result:
+    """A list of three of six features with these adjusted p-values, and those of all."""
+    own, every = np.array(adjusted), np.array(everything)
+    order = np.concatenate([BASE.selected, np.setdiff1d(np.arange(6), BASE.selected)])
     kept: dict[str, Any] = {
-        "pvalues": own,
-        "naive_pvalues": forgetful,
         "adjusted_pvalues": own,
         "rejected": own <= 0.05,
-        "correction": None,
+        "all_adjusted_pvalues": every[np.argsort(order)],
     }
     return dataclasses.replace(BASE, **(kept | changes))
 
 
 @pytest.mark.parametrize(
-    ("selective", "naive", "said"),
+    ("adjusted", "everything", "said"),
     [
-        ([0.01, 0.2, 0.3], [0.001, 0.02, 0.03], "1 of the 3 selected features, out of 6, is found to differ"),
-        ([0.01, 0.2, 0.3], [0.001, 0.02, 0.03], "3 would have passed, of which 2 do not stand."),
-        ([0.01, 0.02, 0.3], [0.001, 0.002, 0.03], "3 would have passed, of which 1 does not stand."),
-        ([0.01, 0.02, 0.3], [0.001, 0.002, 0.3], "2 would have passed, and all of these stand."),
-        ([0.01, 0.2, 0.3], [0.001, 0.2, 0.3], "1 would have passed, and it stands."),
-        ([0.5, 0.5, 0.6], [0.1, 0.2, 0.3], "nor would any have passed by its naive p-value."),
-        ([0.5, 0.5, 0.6], [0.1, 0.2, 0.3], "0 of the 3 selected features, out of 6, are found"),
+        (
+            [0.01, 0.2, 0.3],
+            [0.01, 0.2, 0.3, 0.4, 0.5, 0.6],
+            "1 of the 3 selected features, out of 6, significantly dif",
+        ),
+        ([0.01, 0.2, 0.3], [0.01, 0.2, 0.3, 0.4, 0.5, 0.6], "significantly differs between the two samples"),
+        ([0.01, 0.02, 0.3], [0.01, 0.02, 0.3, 0.4, 0.5, 0.6], "significantly differ between the two samples"),
+        ([0.01, 0.2, 0.3], [0.01, 0.2, 0.3, 0.4, 0.5, 0.6], "; no other feature is significant when all are tested;"),
+        ([0.01, 0.02, 0.03], [0.01, 0.02, 0.03, 0.03, 0.5, 0.6], "; 1 more feature outside the list is significant"),
+        ([0.01, 0.02, 0.03], [0.01, 0.02, 0.03, 0.03, 0.04, 0.6], "; 2 more features outside the list are significant"),
+        (
+            [0.5, 0.5, 0.6],
+            [0.5, 0.5, 0.5, 0.6, 0.6, 0.6],
+            "None of the 3 selected features, out of 6, significantly differs",
+        ),
     ],
 )
-def test_the_verdict_counts(selective: list[float], naive: list[float], said: str) -> None:
-    assert said in verdict(result(selective, naive))
+def test_the_verdict_counts(adjusted: list[float], everything: list[float], said: str) -> None:
+    assert said in verdict(result(adjusted, everything))
 
 
-def test_naive_p_values_get_the_same_correction() -> None:
-    # Holm multiplies the smallest of three by 3: 0.02 no longer passes.
-    naive = [0.02, 0.03, 0.04]
-    assert fooled(result([0.5, 0.6, 0.7], naive)) == (3, 3)
-    assert fooled(result([0.5, 0.6, 0.7], naive, correction="holm")) == (0, 0)
+def test_the_verdict_names_the_error_rate_and_what_it_is_over() -> None:
+    ends = {
+        "bh": "(false discovery rate 0.05, BH over all 6 features)",
+        "bky": "(false discovery rate 0.05, BKY over all 6 features)",
+        "holm": "(family-wise error rate 0.05, HOLM over all 6 features)",
+        None: "(each at level 0.05, not corrected for the number of tests)",
+    }
+    for correction, words in ends.items():
+        assert words in verdict(dataclasses.replace(BASE, correction=correction))
+    assert "BH over the 3 features selected" in verdict(dataclasses.replace(BASE, family="selected"))
+    # Without a correction there is no common decision to say how many others it would find.
+    assert "outside" not in verdict(dataclasses.replace(BASE, correction=None))
 
 
-def test_naive_and_unselected_results_claim_nothing_about_selection() -> None:
+def test_the_verdict_says_what_p_values_are_conditional_on() -> None:
     X, Y = RNG.normal(size=(40, 4)), RNG.normal(size=(40, 4))
-    assert "too small after a selection" in verdict(kernsift.compare(X, Y, k=2, test="naive", random_state=0))
-    assert "no selection to correct for" in verdict(kernsift.compare(X, Y, k=None, random_state=0))
+    ends = {
+        "exact": "each selective p-value is conditional on the selection of that feature.",
+        "polyhedral": "each selective p-value is conditional on the whole set of selected features.",
+        "naive": "the p-values ignore the selection, after which they are not valid by themselves.",
+    }
+    for test, words in ends.items():
+        assert verdict(kernsift.compare(X, Y, k=2, test=test, random_state=0)).endswith(words)
+    everything = kernsift.compare(X, Y, random_state=0)
+    assert "select" not in verdict(everything) + legend(everything) + table(everything)
+
+
+@pytest.mark.parametrize("k", [None, 3])
+def test_nothing_is_compared_with_uncorrected_p_values(k: int | None) -> None:
+    """The alternative to a selective p-value is a correction over everything, so no text sets it against naive ones."""
+    X, Y = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)) + 0.5
+    found = kernsift.compare(X, Y, k=k, random_state=0)
+    for text in (str(found), found._repr_html_(), found.to_html(), legend(found), short(found)):
+        assert not re.search(r"\bnaive|believ|\bstands?\b(?! out)", text)
 
 
 def test_p_values_for_reading() -> None:
@@ -75,33 +106,44 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
         "\x1b[31mred",
     ]
     X, Y = (pd.DataFrame(RNG.normal(size=(40, 6)), columns=names) for _ in range(2))
-    found = kernsift.compare(X, Y, k=None, random_state=0)
+    found = kernsift.compare(X, Y, k=5, random_state=0)
     lines = table(found, width).splitlines()
-    assert len(lines) == 7
+    assert len(lines) == 6
     from kernsift.show.wording import _cells
 
     assert len({_cells(line) for line in lines}) == 1
     assert _cells(lines[0]) <= width
     assert "selective p" in lines[0]
-    assert "naive p" in lines[0]
+    assert ("interval" in lines[0]) == (width >= 80)
     assert max(map(len, legend(found, width).splitlines())) <= width
 
 
-def test_naive_p_values_are_not_shown_twice() -> None:
+def test_p_values_that_condition_on_nothing_are_not_called_selective() -> None:
     X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
-    found = kernsift.compare(X, Y, k=2, test="naive", random_state=0)
-    assert table(found).splitlines()[0].split()[-3:] == ["p", "BH", "p"]
-    assert "naive p" not in table(found)
-    assert "selective" not in legend(found)
+    for options in ({"k": 2, "test": "naive"}, {}):
+        found = kernsift.compare(X, Y, random_state=0, **options)  # type: ignore[arg-type]
+        assert table(found).splitlines()[0].split()[-3:] == ["p", "BH", "p"]
+        assert "selective" not in legend(found)
 
 
-def test_notes_are_a_list_below_the_verdict() -> None:
+def test_intervals_are_called_what_they_are() -> None:
+    X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
+    heads = [
+        table(kernsift.compare(X, Y, random_state=0, confidence_level=0.9, **options)).splitlines()[0]
+        for options in ({}, {"correction": None}, {"k": 2})
+    ]
+    assert ["90% FCR interval" in head for head in heads] == [True, False, False]
+    assert all("90% " in head for head in heads)
+
+
+def test_the_verdict_is_above_the_table_and_notes_are_a_list_below() -> None:
     X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
     found = dataclasses.replace(kernsift.compare(X, Y, random_state=0), notes=("one", "two " * 40))
-    said, noted = words(found, 60).split("\n\n")
-    assert " ".join(said.split()) == verdict(found)
-    assert [line[:2] for line in noted.splitlines()] == ["- ", "- ", "  ", "  "]
-    assert "\n" not in words(dataclasses.replace(found, notes=()), 1000)
+    first, middle, last = found.to_text(60).split("\n\n")
+    assert first.split() == verdict(found).split()
+    assert (first, middle, last) == (said(found, 60), table(found, 60), notes(found, 60))
+    assert [line[:2] for line in last.splitlines()] == ["- ", "- ", "  ", "  "]
+    assert more(found) == ""
 
 
 def test_an_empty_table_has_a_head() -> None:

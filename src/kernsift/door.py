@@ -14,8 +14,8 @@ import numpy as np
 
 from kernsift import cluster
 from kernsift.advice import advise
-from kernsift.estimates import Estimates
-from kernsift.inference import TESTS, Outcome, naive
+from kernsift.estimates import Coverage, Estimates
+from kernsift.inference import TESTS, Outcome, log_tail
 from kernsift.multiplicity import CORRECTIONS, adjust
 from kernsift.pictures import Picture
 from kernsift.result import Result
@@ -27,7 +27,7 @@ from kernsift.threads import using
 
 Seed = int | np.random.Generator | None
 
-_DEFAULT_K = 10
+FAMILIES = ("all", "selected")
 
 
 class Door:
@@ -46,7 +46,7 @@ class Door:
         question: str,
         statistics: Mapping[str, Callable[..., Scores]],
         *,
-        k: int | float | str | None,
+        k: int | float | None,
         threshold: float | None,
         estimator: str,
         test: str,
@@ -54,19 +54,27 @@ class Door:
         bandwidth: Any,
         alpha: float,
         correction: str | None,
+        family: str,
+        confidence_level: float,
         random_state: Seed,
         n_jobs: int | None,
         options: Mapping[str, Any],
     ) -> None:
         self.question = question
         self.k, self.threshold, self.estimator, self.test = k, threshold, estimator, test
-        self.alpha, self.correction, self.options = alpha, correction, dict(options)
+        self.alpha, self.correction, self.family, self.options = alpha, correction, family, dict(options)
+        self.confidence_level = confidence_level
         self.statistic = pick("estimator", estimator, statistics)
         self.run = pick("test", test, TESTS)
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
-            raise InputError(f"alpha: needs a number between 0 and 1, got {alpha!r}; 0.05 is usual.")
+        _check_share("alpha", alpha, 0.05)
+        _check_share("confidence_level", confidence_level, 0.95)
         if correction is not None and correction not in CORRECTIONS:
-            raise InputError(f"correction: needs None, 'bh', 'by' or 'holm', got {correction!r}.")
+            raise InputError(f"correction: needs None, 'bh', 'by', 'bky' or 'holm', got {correction!r}.")
+        if family not in FAMILIES:
+            raise InputError(
+                f"family: needs 'all' (correct over all features that were scored) or 'selected' (over the selected "
+                f"ones), got {family!r}."
+            )
         self.kernel = kernel
         self.bandwidth, adaptive = self._bandwidth(bandwidth)
         self.estimator_options, self.test_options = self._split_options()
@@ -120,16 +128,26 @@ class Door:
         two_valued: Callable[[], bool] = lambda: False,
         draw: Callable[[np.ndarray], Sequence[Picture]] | None = None,
     ) -> Result:
-        """Select, test, correct, and put it all on record; `draw` makes the pictures of the selected features."""
+        """Test, select where that is asked for, correct, and put it all on record.
+
+        `draw` makes the pictures of the listed features.
+        """
         rule = selection_rule(self.k, self.threshold, scores)
         advise(self.question, self.estimator, self.test, rule, scores, rows, two_valued)
         selected = rule.select(scores.estimate)
         if len(selected):
             outcome = self.run(scores, rule, selected, rng=self.rng, **self.test_options)
-            unaware = naive(scores, rule, selected, rng=self.rng)
         else:
-            outcome = unaware = Outcome(np.empty(0))
-        adjusted = adjust(outcome.pvalues, self.correction)
+            outcome = Outcome(np.empty(0), ())
+        every = Outcome(log_tail(scores, np.arange(len(scores)))).pvalues
+        listed = not isinstance(rule, Everything)
+        if self.correction is None or (listed and self.family == "selected"):
+            adjusted = adjust(outcome.pvalues, self.correction)
+        else:
+            adjusted = adjust(every, self.correction, selected)
+        rejected = adjusted <= self.alpha
+        controls_coverage = not listed and self.correction is not None
+        coverage = Coverage(float(self.confidence_level), rejected if controls_coverage else None, len(scores))
         flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
         return Result(
             question=self.question,
@@ -137,14 +155,19 @@ class Door:
             names=tuple(scores.names[i] for i in selected),
             pvalues=outcome.pvalues,
             log_pvalues=outcome.log_pvalues,
-            naive_pvalues=unaware.pvalues,
+            unconditional_pvalues=every[selected],
             adjusted_pvalues=adjusted,
-            rejected=adjusted <= self.alpha,
-            estimates=Estimates(scores, selected, outcome, self.test, float(self.alpha)),
+            rejected=rejected,
+            estimates=Estimates(scores, selected, outcome, coverage),
             scores=scores.estimate,
             feature_names=scores.names,
+            all_pvalues=every,
+            all_adjusted_pvalues=adjust(every, self.correction),
+            listed=listed,
             alpha=float(self.alpha),
             correction=self.correction,
+            family=self.family,
+            confidence_level=float(self.confidence_level),
             settings=self._settings(len(selected)),
             seed=self.seed,
             notes=(_constant_note(flat),) if flat else (),
@@ -153,12 +176,12 @@ class Door:
             pictures=draw(selected) if draw is not None else (),
         )
 
-    def _settings(self, k: int) -> dict[str, Any]:
+    def _settings(self, listed: int) -> dict[str, Any]:
         kernel, bandwidth = self.kernel, self.bandwidth
         if self.estimator_options.get("adaptive"):
             bandwidth = "adaptive"
         return {
-            "k": k,
+            "k": None if self.k is None else listed,
             "threshold": self.threshold,
             "estimator": self.estimator,
             "test": self.test,
@@ -166,6 +189,11 @@ class Door:
             "bandwidth": bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth).tolist(),
             **self.options,
         }
+
+
+def _check_share(argument: str, value: Any, usual: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise InputError(f"{argument}: needs a number between 0 and 1, got {value!r}; {usual:g} is usual.")
 
 
 def _constant_note(names: list[str]) -> str:
@@ -230,17 +258,19 @@ def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
     return int(random_state), np.random.default_rng(int(random_state))
 
 
-def check_selection(k: int | float | str | None, threshold: float | None, d: int) -> None:
+def check_selection(k: int | float | None, threshold: float | None, d: int) -> None:
     """Refuse what cannot select from d features."""
     if threshold is not None:
-        if k is not None and k != "auto":
+        if k is not None:
             raise InputError(f"threshold: selects without a number of features; leave out k (got k={k!r}).")
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or not np.isfinite(threshold):
             raise InputError(f"threshold: needs a number of standard deviations, got {threshold!r}; 1 or 2 are usual.")
-    elif k is None or (isinstance(k, str) and k == "auto") or _is_share(k):
+    elif k is None or _is_share(k):
         return
     elif isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
-        raise InputError(f"k: needs a whole number of at least 1, a fraction between 0 and 1, or None, got {k!r}.")
+        raise InputError(
+            f"k: needs a whole number of at least 1, a fraction between 0 and 1, or None to test everything, got {k!r}."
+        )
     elif k > d:
         raise InputError(f"k: at most the number of features, {d}, can be selected, got {k}; use k=None for all.")
 
@@ -249,14 +279,12 @@ def _is_share(k: Any) -> bool:
     return isinstance(k, Real) and not isinstance(k, bool | Integral) and 0 < float(k) < 1
 
 
-def selection_rule(k: int | float | str | None, threshold: float | None, scores: Scores) -> SelectionRule:
-    """The selection rule the user asked for."""
+def selection_rule(k: int | float | None, threshold: float | None, scores: Scores) -> SelectionRule:
+    """The selection rule the user asked for; as many as there are features is everything."""
     d = len(scores)
     check_selection(k, threshold, d)
+    sd = np.sqrt(scores.cov.diagonal())
     if threshold is not None:
-        return Threshold(float(threshold), np.sqrt(scores.cov.diagonal()))
-    if k is None:
-        return Everything()
-    if isinstance(k, str):
-        return TopK(min(_DEFAULT_K, d))
-    return TopK(max(1, round(float(k) * d)) if _is_share(k) else int(k))
+        return Threshold(float(threshold), sd)
+    count = d if k is None else max(1, round(float(k) * d)) if _is_share(k) else int(k)
+    return Everything(sd) if count == d else TopK(count, sd > 0)

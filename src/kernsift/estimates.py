@@ -1,62 +1,140 @@
-"""How large, beside how sure: effect sizes of the selected features and their confidence intervals.
+"""How large, beside how sure: effect sizes of the listed features and their confidence intervals.
 
-They are worked out when first looked at, as many callers only want p-values.
+Where every feature is tested, an effect size is the plain estimate, and the discoveries have intervals with the false
+coverage rate of Benjamini and Yekutieli (2005). Where a short list was selected, estimates and intervals are
+conditional on that: the median-unbiased estimate, and the interval that inverts the selective test.
+
+They are computed when first used, as many callers only want p-values.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.inference import Outcome
 from kernsift.scores import EffectSizes, Scores
-from kernsift.truncated import EVERYWHERE, confidence_intervals
+from kernsift.truncated import EVERYWHERE, confidence_intervals, median_unbiased_means
 
 
-class Estimates:
-    """Effect sizes and intervals of selected features, from the truncated law each score has around its mean.
+class EffectEstimates(NamedTuple):
+    """(k,) median-unbiased effect sizes and (k, 2) intervals; the latter None where only the null variance is known."""
+
+    median_unbiased: np.ndarray
+    intervals: np.ndarray | None
+
+
+def effect_estimates(
+    scores: Scores, selected: np.ndarray, sizes: EffectSizes, outcome: Outcome, level: np.ndarray
+) -> EffectEstimates:
+    """Effect sizes of selected features and their intervals, from the truncated law that each score has.
+
+    `level` is one for each feature: its interval leaves out 0 exactly when its one-sided p-value is at most 1 - level.
+    """
+    if outcome.truncation is None or len(selected) == 0:
+        return EffectEstimates(sizes.point, np.empty((0, 2)) if len(selected) == 0 else None)
+    sd = np.sqrt(scores.cov.diagonal()[selected])
+    varies = sd > 0
+    values = scores.estimate[selected][varies]
+    unions = [piece for piece, use in zip(outcome.truncation, varies, strict=True) if use]
+    spread = sd if sizes.spread is None else np.where(sizes.spread > 0, sizes.spread, sd)
+    means = np.zeros(len(selected))
+    means[varies] = median_unbiased_means(values, unions, sd[varies], spread[varies])
+    middle = _sizes_at(sizes, means, varies, sd)
+    # `at` and `point` need not agree to the last digit: where the law is not cut, the estimate is the plain one, and
+    # where it is, it lies on the side of the plain one on which the mean lies.
+    lower = means <= scores.estimate[selected]
+    middle = np.where(lower, np.minimum(middle, sizes.point), np.maximum(middle, sizes.point))
+    middle = np.where([piece is EVERYWHERE for piece in outcome.truncation], sizes.point, middle)
+    if sizes.spread is None:
+        return EffectEstimates(middle, None)
+    ends = np.tile([0.0, np.inf], (len(selected), 1))
+    ends[varies] = confidence_intervals(values, unions, sd[varies], spread[varies], level[varies])
+    low, high = (_sizes_at(sizes, end, varies, sd) for end in ends.T)
+    return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))
+
+
+def _sizes_at(sizes: EffectSizes, means: np.ndarray, varies: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    # Beyond this many standard deviations an end is the end of the scale.
+    means = np.minimum(means, 1e6 * np.where(varies, sd, 1.0))
+    # What is left of no effect at all is rounding error; and around it the scale is flat.
+    return np.where(means > 0, sizes.at(means), 0.0)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the intervals promise.
 
     Attributes
     ----------
-    effects : effect sizes in [0, 1]; None where the estimator has none.
-    intervals : (k, 2) confidence intervals for them, valid after selection; None where the estimator has none.
+    confidence_level : the nominal level.
+    discoveries : (k,) which of the listed features are discoveries, where the intervals have a false coverage rate;
+        None where each has the nominal level by itself.
+    tested : how many features were tested.
     """
 
-    def __init__(self, scores: Scores, selected: np.ndarray, outcome: Outcome, test: str, alpha: float) -> None:
-        self._work: tuple[Scores, np.ndarray, Outcome, str, float] | None = (scores, selected, outcome, test, alpha)
+    confidence_level: float
+    discoveries: np.ndarray | None = None
+    tested: int = 0
+
+    def levels(self, count: int) -> np.ndarray:
+        """One level for each feature: for the R discoveries among d tested 1 - (1 - confidence_level) R / d."""
+        levels = np.full(count, self.confidence_level)
+        if self.discoveries is not None and self.tested:
+            share = np.count_nonzero(self.discoveries) / self.tested
+            levels[self.discoveries] = 1.0 - (1.0 - self.confidence_level) * share
+        return levels
+
+    def agreeing(self, intervals: np.ndarray) -> np.ndarray:
+        """The same intervals, those of features that were not found extended to 0: wider ones cover no less."""
+        if self.discoveries is None:
+            return intervals
+        low = np.where(self.discoveries, intervals[:, 0], 0.0)
+        return np.column_stack([low, intervals[:, 1]])
+
+
+class Estimates:
+    """Effect sizes and intervals of the listed features.
+
+    Attributes
+    ----------
+    effects : effect sizes in [0, 1], median-unbiased where a selection was conditioned on; None where the estimator has
+        none.
+    raw_effects : the same as if nothing had been selected.
+    intervals : (k, 2) confidence intervals; None where the estimator has none.
+    """
+
+    def __init__(self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage) -> None:
+        self._work: tuple[Scores, np.ndarray, Outcome, Coverage] | None = (scores, selected, outcome, coverage)
 
     @cached_property
-    def effects(self) -> np.ndarray | None:
+    def raw_effects(self) -> np.ndarray | None:
         return None if self._sizes is None else self._sizes.point
 
     @cached_property
-    def intervals(self) -> np.ndarray | None:
+    def effects(self) -> np.ndarray | None:
         if self._work is None or self._sizes is None:
             return None
-        scores, selected, outcome, test, alpha = self._work
-        sizes = self._sizes
-        pieces = outcome.truncation or ((EVERYWHERE,) * len(selected) if test == "naive" else None)
-        if len(selected) == 0:
-            return np.empty((0, 2))
-        if sizes.spread is None or pieces is None:
+        pieces = self._work[2].truncation
+        if pieces is None or all(piece is EVERYWHERE for piece in pieces):
+            return self._sizes.point
+        return None if self._estimates is None else self._estimates.median_unbiased
+
+    @cached_property
+    def intervals(self) -> np.ndarray | None:
+        if self._work is None or self._estimates is None or self._estimates.intervals is None:
             return None
-        sd = np.sqrt(scores.cov.diagonal()[selected])
-        varies = sd > 0
-        ends = np.tile([0.0, np.inf], (len(selected), 1))
-        ends[varies] = confidence_intervals(
-            scores.estimate[selected][varies],
-            [piece for piece, use in zip(pieces, varies, strict=True) if use],
-            sd[varies],
-            sizes.spread[varies],
-            1.0 - alpha,
-        )
-        # Beyond this many standard deviations an end is the end of the scale.
-        ends = np.minimum(ends, 1e6 * np.where(varies, sd, 1.0)[:, None])
-        # What is left of no effect at all is rounding error; and around it the scale is flat.
-        low, high = np.where(ends[:, 0] > 0, sizes.at(ends[:, 0]), 0.0), sizes.at(ends[:, 1])
-        return np.column_stack([np.minimum(low, high), high])
+        return self._work[3].agreeing(self._estimates.intervals)
+
+    @cached_property
+    def _estimates(self) -> EffectEstimates | None:
+        if self._work is None or self._sizes is None:
+            return None
+        scores, selected, outcome, coverage = self._work
+        return effect_estimates(scores, selected, self._sizes, outcome, coverage.levels(len(selected)))
 
     @cached_property
     def _sizes(self) -> EffectSizes | None:
@@ -69,4 +147,9 @@ class Estimates:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels between processes: the numbers, without the data they come from."""
-        return {"effects": self.effects, "intervals": self.intervals, "_work": None}
+        return {
+            "raw_effects": self.raw_effects,
+            "effects": self.effects,
+            "intervals": self.intervals,
+            "_work": None,
+        }

@@ -1,4 +1,4 @@
-"""What a call gives back: a frozen record that prints itself as a table."""
+"""What a call returns: a frozen record that prints itself as a table."""
 
 from __future__ import annotations
 
@@ -19,29 +19,46 @@ if TYPE_CHECKING:
 _BACKENDS = ("pandas", "polars", "pyarrow")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """The selected features with p-values that stay valid after the selection.
+    """What was tested, what was found, and how large it is.
+
+    Without `k` and `threshold` every feature is tested and listed. With one of them only the selected features are
+    listed, with p-values, effect sizes and intervals that are conditional on their selection; what is found among them
+    (`rejected`) is still corrected over all features, unless `family="selected"` was asked for.
 
     Attributes
     ----------
     question : "compare", "relate" or "screen".
-    selected : positions of the selected features, best first; everything below is in this order.
+    selected : positions of the listed features, best first; what follows is in this order.
     names : their names.
-    pvalues : selective p-values, in (0, 1]. `log_pvalues` are their logarithms, exact where p-values underflow.
-    naive_pvalues : what one would get by forgetting that the features were selected on the same data.
-    adjusted_pvalues : `pvalues` after `correction`; compare these with `alpha`.
-    rejected : whether each feature stands: adjusted p-value at most alpha.
-    effects : effect sizes in [0, 1]; None where the estimator has none. `estimates` works them out when asked.
-    intervals : (k, 2) confidence intervals for `effects`, valid after selection; None where the estimator has none.
+    pvalues : p-values in (0, 1]; those of a short list are selective: conditional on the feature having been selected.
+        `log_pvalues` are their logarithms, exact where p-values underflow.
+    unconditional_pvalues : p-values that condition on nothing, from which the correction over all features starts; the
+        same as `pvalues` where everything is tested.
+    adjusted_pvalues : p-values after `correction`; compare these with `alpha`. Those of a short list come from the
+        unconditional p-values of all features, see `kernsift.multiplicity`; without a correction, or with
+        `family="selected"`, from `pvalues`.
+    rejected : which features are significant, the discoveries: adjusted p-value at most alpha.
+    effects : effect sizes in [0, 1]; of a short list the median-unbiased ones, which the selection does not inflate;
+        None where the estimator has none. `raw_effects` are those as if nothing had been selected. `estimates` computes
+        them when they are used.
+    intervals : (k, 2) confidence intervals for `effects`; None where the estimator has none. Where everything is tested
+        and corrected, the expected share of discoveries whose interval misses the true effect is at most
+        1 - `confidence_level` (false coverage rate), and intervals of the other features reach down to 0; where nothing
+        is corrected, each interval has the level by itself; in a short list conditionally on its selection.
     scores : the scores of all features, in table order; `feature_names` are their names.
-    alpha, correction : the level and the correction behind `rejected`.
+    all_pvalues, all_adjusted_pvalues : of all features in table order, whatever is listed: unconditional p-values, and
+        those after the correction over all of them. `all_rejected` tells which of all features are significant.
+    listed : whether a short list was asked for.
+    alpha, correction, family : the level and the correction behind `rejected`, and over which features it ran.
+    confidence_level : that of `intervals`.
     settings : estimator, test, kernel and the rest, as used.
     seed : the seed that gives this result again; None if a Generator was passed in.
     notes : what a reader should know about the data, one sentence each.
     outcome : the test's own record: truncation intervals, scaling law.
     rows : how many rows there were: of X and Y; of X; of the reference and each candidate.
-    pictures : counts and quantiles of the selected features (of the best 200), which `plot_feature` draws.
+    pictures : counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
 
     Examples
     --------
@@ -50,15 +67,19 @@ class Result:
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(100, 5)), rng.normal(size=(100, 5))
     >>> Y[:, 2] += 1.0
-    >>> result = compare(X, Y, k=2, random_state=0)
-    >>> [name for name, stands in zip(result.names, result.rejected) if stands]
+    >>> result = compare(X, Y, random_state=0)
+    >>> result
+    <Result of compare: 1 of 5 features significant (BH at 0.05)>
+    >>> [name for name, significant in zip(result.names, result.rejected) if significant]
     ['x2']
-    >>> bool(result.pvalues[0] >= result.naive_pvalues[0])
+    >>> result.to_frame().shape[0], result.settings["estimator"], result.seed
+    (5, 'complete', 0)
+
+    The two best by themselves, each p-value conditional on its selection:
+
+    >>> best = compare(X, Y, k=2, random_state=0)
+    >>> bool(best.pvalues[0] >= best.unconditional_pvalues[0])
     True
-    >>> result.settings["estimator"], result.settings["test"], result.seed
-    ('complete', 'exact', 0)
-    >>> sorted(result.to_dict()["features"][0])[:3]
-    ['adjusted_pvalue', 'effect', 'effect_lower']
     """
 
     question: str
@@ -66,14 +87,19 @@ class Result:
     names: tuple[str, ...]
     pvalues: np.ndarray
     log_pvalues: np.ndarray
-    naive_pvalues: np.ndarray
+    unconditional_pvalues: np.ndarray
     adjusted_pvalues: np.ndarray
     rejected: np.ndarray
     estimates: Estimates
     scores: np.ndarray
     feature_names: tuple[str, ...]
+    all_pvalues: np.ndarray
+    all_adjusted_pvalues: np.ndarray
+    listed: bool
     alpha: float
     correction: str | None
+    family: str
+    confidence_level: float
     settings: Mapping[str, Any]
     seed: int | None
     notes: tuple[str, ...]
@@ -86,33 +112,65 @@ class Result:
         return self.estimates.effects
 
     @property
+    def raw_effects(self) -> np.ndarray | None:
+        return self.estimates.raw_effects
+
+    @property
     def intervals(self) -> np.ndarray | None:
         return self.estimates.intervals
 
+    @property
+    def all_rejected(self) -> np.ndarray:
+        return self.all_adjusted_pvalues <= self.alpha
+
+    @property
+    def found_outside(self) -> int:
+        """How many features that are not listed are significant when all are tested with the same correction."""
+        return int(self.all_rejected.sum() - self.all_rejected[self.selected].sum())
+
     def columns(self) -> dict[str, Any]:
-        """The table as named columns, one row a selected feature."""
+        """The table as named columns, one row a listed feature."""
         table: dict[str, Any] = {
             "feature": list(self.names),
             "score": self.scores[self.selected],
             "pvalue": self.pvalues,
-            "naive_pvalue": self.naive_pvalues,
+            "unconditional_pvalue": self.unconditional_pvalues,
             "adjusted_pvalue": self.adjusted_pvalues,
             "rejected": self.rejected,
         }
         if self.effects is not None:
-            table["effect"] = self.effects
+            table["effect"], table["raw_effect"] = self.effects, self.raw_effects
         if self.intervals is not None:
             table["effect_lower"], table["effect_upper"] = self.intervals.T
         return table
 
-    def to_frame(self, backend: str = "pandas") -> Any:
-        """The table as a data frame of `backend`: "pandas", "polars" or "pyarrow"."""
+    def all_columns(self) -> dict[str, Any]:
+        """All features that were scored as named columns, in table order, whatever is listed."""
+        listed = np.zeros(len(self.scores), dtype=bool)
+        listed[self.selected] = True
+        return {
+            "feature": list(self.feature_names),
+            "score": self.scores,
+            "pvalue": self.all_pvalues,
+            "adjusted_pvalue": self.all_adjusted_pvalues,
+            "rejected": self.all_rejected,
+            "listed": listed,
+        }
+
+    def to_frame(self, backend: str = "pandas", *, all_features: bool = False) -> Any:
+        """The table as a data frame of `backend`: "pandas", "polars" or "pyarrow".
+
+        It has a row for each listed feature, best first, which are all features unless `k` or `threshold` was given.
+        With `all_features` it has the scores and unconditional p-values of all features in table order in any case.
+        """
         import narwhals as nw
 
         if backend not in _BACKENDS:
             raise InputError(f"backend: needs one of {', '.join(map(repr, _BACKENDS))}, got {backend!r}.")
         try:
-            return nw.from_dict(self.columns(), backend=cast(Any, backend)).to_native()
+            return nw.from_dict(
+                self.all_columns() if all_features else self.columns(), backend=cast(Any, backend)
+            ).to_native()
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}, or use to_dict()."
@@ -123,13 +181,20 @@ class Result:
         return {
             "question": self.question,
             "features": [dict(zip(self.columns(), row, strict=True)) for row in zip(*self._plain(), strict=True)],
+            "listed": self.listed,
+            "tested": len(self.scores),
+            "discoveries": int(self.rejected.sum()),
             "alpha": self.alpha,
             "correction": self.correction,
+            "family": self.family,
+            "confidence_level": self.confidence_level,
             "settings": {name: _plain_value(value) for name, value in self.settings.items()},
             "seed": self.seed,
             "notes": list(self.notes),
             "rows": list(self.rows),
             "scores": dict(zip(self.feature_names, self.scores.tolist(), strict=True)),
+            "all_pvalues": dict(zip(self.feature_names, self.all_pvalues.tolist(), strict=True)),
+            "all_adjusted_pvalues": dict(zip(self.feature_names, self.all_adjusted_pvalues.tolist(), strict=True)),
         }
 
     def _plain(self) -> list[list[Any]]:
@@ -142,13 +207,22 @@ class Result:
         return verdict(self)
 
     def to_text(self, width: int = 100) -> str:
-        """The table as printed, in at most `width` columns, with the verdict and the notes below it."""
-        from kernsift.show.wording import table, words
+        """What is printed, in at most `width` columns: the verdict, the table, and notes on the data.
 
-        return f"{table(self, width)}\n\n{words(self, width)}"
+        Of a result that tests everything the table has the discoveries, best first and at most 20; where there are
+        none, the five best features. A short list is there as a whole, up to 20 features.
+        """
+        from kernsift.show.wording import text
+
+        return text(self, width)
 
     def __str__(self) -> str:
         return self.to_text()
+
+    def __repr__(self) -> str:
+        from kernsift.show.wording import short
+
+        return f"<Result of {self.question}: {short(self)}>"
 
     def _repr_html_(self) -> str:
         from kernsift.show.wording import html_table
@@ -156,19 +230,22 @@ class Result:
         return html_table(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """All scores best first, the cut, and which selected features stand. Needs matplotlib."""
+        """Scores best first, the cut of a short list, and which features are significant. Needs matplotlib."""
         from kernsift.show.plots import plot_scores
 
         return plot_scores(self, ax)
 
     def plot_pvalues(self, ax: Axes | None = None) -> Axes:
-        """Selective against naive p-values of the selected features. Needs matplotlib."""
+        """The p-values behind the decision. Needs matplotlib.
+
+        All p-values in their order beside what the correction asks of them; of a short list also the selective ones.
+        """
         from kernsift.show.plots import plot_pvalues
 
         return plot_pvalues(self, ax)
 
     def plot_feature(self, name: str | None = None, ax: Axes | None = None) -> Axes:
-        """One selected feature (the best by default) in both samples, or against the response. Needs matplotlib."""
+        """One listed feature (the best by default) in both samples, or against the response. Needs matplotlib."""
         from kernsift.show.feature_plot import plot_feature
 
         return plot_feature(self, name, ax)

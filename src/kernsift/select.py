@@ -34,7 +34,7 @@ def compare(
     Y: Any = None,
     *,
     groupby: str | None = None,
-    k: int | float | str | None = "auto",
+    k: int | float | None = None,
     threshold: float | None = None,
     estimator: str = "complete",
     test: str = "exact",
@@ -42,6 +42,8 @@ def compare(
     bandwidth: str | float | np.ndarray = "auto",
     alpha: float = 0.05,
     correction: str | None = "bh",
+    family: str = "all",
+    confidence_level: float = 0.95,
     groups: Mapping[str, Any] | None = None,
     missing: str = "error",
     random_state: Seed = None,
@@ -52,8 +54,9 @@ def compare(
 ) -> Result:
     """Which features are distributed differently in two samples?
 
-    Ranks the features by their maximum mean discrepancy (MMD), keeps the best, and gives each kept feature a p-value
-    that stays valid although the same data chose it.
+    Tests every feature by its maximum mean discrepancy (MMD) and corrects over all of them. With `k` or `threshold` it
+    lists only the best features, and gives each of these a p-value, an effect size and an interval that are valid
+    although the same data chose it.
 
     Parameters
     ----------
@@ -77,9 +80,14 @@ def compare(
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(300, 8)), rng.normal(size=(200, 8))
     >>> Y[:, 3] += 1.0
-    >>> result = compare(X, Y, k=3, random_state=0)
-    >>> result.names[0], bool(result.rejected[0])
-    ('x3', True)
+    >>> result = compare(X, Y, random_state=0)
+    >>> [name for name, significant in zip(result.names, result.rejected) if significant]
+    ['x3']
+
+    A short list, with p-values conditional on having been selected:
+
+    >>> compare(X, Y, k=2, random_state=0).names[0]
+    'x3'
     """
     door = Door(
         "compare",
@@ -92,6 +100,8 @@ def compare(
         bandwidth=bandwidth,
         alpha=alpha,
         correction=correction,
+        family=family,
+        confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
         options=options,
@@ -126,7 +136,7 @@ def relate(
     X: Any,
     y: Any,
     *,
-    k: int | float | str | None = "auto",
+    k: int | float | None = None,
     threshold: float | None = None,
     estimator: str = "complete",
     test: str = "exact",
@@ -135,6 +145,8 @@ def relate(
     response: str = "auto",
     alpha: float = 0.05,
     correction: str | None = "bh",
+    family: str = "all",
+    confidence_level: float = 0.95,
     groups: Mapping[str, Any] | None = None,
     missing: str = "error",
     random_state: Seed = None,
@@ -145,8 +157,9 @@ def relate(
 ) -> Result:
     """Which features depend on a response?
 
-    Ranks the features by the Hilbert-Schmidt independence criterion (HSIC) with the response, keeps the best, and gives
-    each kept feature a p-value that stays valid although the same data chose it.
+    Tests every feature by its Hilbert-Schmidt independence criterion (HSIC) with the response and corrects over all of
+    them. With `k` or `threshold` it lists only the best features, and gives each of these a p-value, an effect size and
+    an interval that are valid although the same data chose it.
 
     Parameters
     ----------
@@ -167,9 +180,9 @@ def relate(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 6))
     >>> y = X[:, 2] ** 2 + 0.2 * rng.normal(size=500)
-    >>> result = relate(X, y, k=2, random_state=0)
-    >>> result.names[0], bool(result.rejected[0])
-    ('x2', True)
+    >>> result = relate(X, y, random_state=0)
+    >>> [name for name, significant in zip(result.names, result.rejected) if significant]
+    ['x2']
     """
     door = Door(
         "relate",
@@ -182,6 +195,8 @@ def relate(
         bandwidth=bandwidth,
         alpha=alpha,
         correction=correction,
+        family=family,
+        confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
         options=options,
@@ -212,7 +227,7 @@ def screen(
     reference: Any,
     candidates: Mapping[str, Any],
     *,
-    k: int | float | str | None = "auto",
+    k: int | float | None = None,
     threshold: float | None = None,
     estimator: str = "complete",
     test: str = "exact",
@@ -220,13 +235,16 @@ def screen(
     bandwidth: str | float = "auto",
     alpha: float = 0.05,
     correction: str | None = "bh",
+    family: str = "all",
+    confidence_level: float = 0.95,
     random_state: Seed = None,
     n_jobs: int | None = None,
     **options: Any,
 ) -> Result:
     """Which whole data sets deviate from a reference (the paper, section 5.3)?
 
-    Each candidate is one feature: all its columns together are held against the reference's.
+    Each candidate is one feature: all its columns together are held against the reference's. Every candidate is tested,
+    and the correction runs over all of them; `k` and `threshold` list the best, as in `compare`.
 
     Parameters
     ----------
@@ -245,9 +263,9 @@ def screen(
     >>> from kernsift import screen
     >>> rng = np.random.default_rng(0)
     >>> good, odd = rng.normal(size=(400, 5)), rng.normal(size=(400, 5)) + 0.7
-    >>> result = screen(rng.normal(size=(400, 5)), {"good": good, "odd": odd}, k=1, random_state=0)
-    >>> result.names, bool(result.rejected[0])
-    (('odd',), True)
+    >>> result = screen(rng.normal(size=(400, 5)), {"good": good, "odd": odd}, random_state=0)
+    >>> result.names[0], bool(result.rejected[0])
+    ('odd', True)
     """
     door = Door(
         "screen",
@@ -260,6 +278,8 @@ def screen(
         bandwidth=bandwidth,
         alpha=alpha,
         correction=correction,
+        family=family,
+        confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
         options=options,
@@ -289,7 +309,7 @@ def topk_pvalues(
     ----------
     estimate : (d,) scores, normal with mean 0 under the null; large means a deviation.
     cov : (d, d) covariance of the scores under the null, or (d,) variances of independent ones.
-    k : how many to select: a number, a fraction, or None for all.
+    k : how many to select: a number, a fraction, or None for all. Scores without variance are selected last.
     test : "exact", "multiscale", "polyhedral" or "naive".
     random_state : seed or Generator, which only the multiscale test uses.
     **options : of the multiscale test: `replicates`, `scales` and `model`.
@@ -337,18 +357,24 @@ def _numbers(given: Any) -> np.ndarray:
         return np.full(np.shape(given) if not isinstance(given, str) else (), np.nan)
 
 
-_COMMON = """k : how many features to keep: a number, a fraction of all, None for all (nothing is selected), or "auto":
-        ten, or all if there are fewer.
-    threshold : instead of k: keep every feature whose score reaches this many standard deviations.
+_COMMON = """k : None tests every feature. A number, or a fraction of all features, makes a short list of those with the
+        largest scores; p-values, effect sizes and intervals are then conditional on the selection.
+    threshold : instead of k: list every feature whose score reaches this many standard deviations.
     estimator : ESTIMATORS.
-    test : "exact" (condition on each feature's own selection), "multiscale" (the paper's bootstrap), "polyhedral"
-        (condition on the whole selected set) or "naive" (forget the selection; wrong, for comparison).
+    test : what p-values of a short list condition on: "exact" (the feature's own selection), "multiscale" (the same, by
+        the paper's bootstrap), "polyhedral" (the whole selected set) or "naive" (nothing; not valid after a selection).
     kernel : "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
     bandwidth : "adaptive" (two looks at each feature, for "complete" and "cross"), "median" (per feature), "joint" (one
         for all, as in the paper's runs), a number, or one per feature; "auto" is adaptive where that exists, else
         median.
-    alpha : the level.
-    correction : None, "bh", "by" or "holm", over the selected features.
+    alpha : the error rate that `correction` controls.
+    correction : "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of
+        Benjamini, Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None
+        rejects each p-value that is at most alpha.
+    family : what the correction runs over. "all": the unconditional p-values of all features, also where only some are
+        listed, so that a short list loses no discovery to the selection. "selected": the selective p-values of the
+        short list.
+    confidence_level : of the intervals.
     groups : columns that form one feature, as {name: [columns]}.
     missing : "error", or "drop" to leave out rows with missing values.
     random_state : seed or Generator; the seed in use is kept in the result.

@@ -1,10 +1,12 @@
 """Which features are kept, and along a line: for which t is feature i still kept.
 
-A rule answers three questions. `select`: which features does it keep? `keeps`: for many resampled score vectors, which
+A rule answers these questions. `select`: which features does it keep? `keeps`: for many resampled score vectors, which
 of the named features would it keep? `truncation`: when all scores move along a line `intercept + slope * t` and feature
-i's own score is t, for which t is i kept? The third is the conditioning event of the exact test.
+i's own score is t, for which t is i kept? That is the conditioning event of the exact test. `own_truncation`: the same
+where the scores of other features do not matter, so that no covariance has to be computed.
 
-Ties go to the feature that comes first in the table.
+Ties go to the feature that comes first in the table. A feature whose score cannot vary (a constant column) ranks behind
+every feature whose score can, whatever the scores: its score of 0 is no evidence, and scores may be negative.
 """
 
 from __future__ import annotations
@@ -50,18 +52,27 @@ class SelectionRule(Protocol):
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         """The values t of `feature`'s own score for which it is kept, as a union of intervals."""
 
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        """`truncation` of the named features where it depends on no other score; None where it does."""
+
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
         """Lines that stay above and lines that stay below exactly while `selected` is the kept set."""
 
 
-def by_score(estimate: np.ndarray) -> np.ndarray:
-    """All features, best first; ties in table order."""
-    return np.argsort(-estimate, kind="stable")
+def by_score(estimate: np.ndarray, varies: np.ndarray | None = None) -> np.ndarray:
+    """All features, best first; ties in table order, and those that cannot vary last."""
+    return np.argsort(-estimate if varies is None else np.where(varies, -estimate, np.inf), kind="stable")
+
+
+def _standardised_order(estimate: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    return by_score(estimate / np.where(sd > 0, sd, 1.0), sd > 0)
 
 
 @dataclass(frozen=True)
 class Everything:
-    """Keep all features: nothing was chosen, nothing needs correcting.
+    """Keep all features: nothing is selected, so there is nothing to condition on.
+
+    Best first means the smallest p-value first: scores are ranked in their standard deviations `sd`, where given.
 
     Examples
     --------
@@ -70,14 +81,19 @@ class Everything:
     array([1, 2, 0])
     """
 
+    sd: np.ndarray | None = None
+
     def select(self, estimate: np.ndarray) -> np.ndarray:
-        return by_score(estimate)
+        return by_score(estimate) if self.sd is None else _standardised_order(estimate, self.sd)
 
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
         return np.ones((len(samples), len(features)), dtype=bool)
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         return EVERYWHERE
+
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        return [EVERYWHERE] * len(features)
 
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
         none = Lines(np.empty(0), np.empty(0))
@@ -103,27 +119,31 @@ class Threshold:
         return self.level * self.sd
 
     def select(self, estimate: np.ndarray) -> np.ndarray:
-        order = by_score(estimate / np.where(self.sd > 0, self.sd, 1.0))
-        return order[estimate[order] >= self.cuts[order]]
+        order = _standardised_order(estimate, self.sd)
+        return order[(estimate[order] >= self.cuts[order]) & (self.sd[order] > 0)]
 
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
-        return samples[:, features] >= self.cuts[features]
+        return (samples[:, features] >= self.cuts[features]) & (self.sd[features] > 0)
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         return np.array([[self.cuts[feature], np.inf]])
 
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        return list(np.stack([self.cuts[features], np.full(len(features), np.inf)], axis=1)[:, None, :])
+
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
         # Each score against its own level, which is the line through zero after subtracting it.
         kept = _mask(len(slope), selected)
+        left = ~kept & (self.sd > 0)
         height = intercept - self.cuts
         above = Lines(np.append(height[kept], 0.0), np.append(slope[kept], 0.0))
-        below = Lines(np.append(height[~kept], 0.0), np.append(slope[~kept], 0.0))
+        below = Lines(np.append(height[left], 0.0), np.append(slope[left], 0.0))
         return above, below
 
 
 @dataclass(frozen=True)
 class TopK:
-    """Keep the k highest scores.
+    """Keep the k highest scores; of features that cannot vary, where `varies` says so, only if no others are left.
 
     Examples
     --------
@@ -138,19 +158,33 @@ class TopK:
     """
 
     k: int
+    varies: np.ndarray | None = None
 
     def select(self, estimate: np.ndarray) -> np.ndarray:
-        return by_score(estimate)[: self.k]
+        return by_score(estimate, self.varies)[: self.k]
 
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
         d = samples.shape[1]
         if self.k >= d:
             return np.ones((len(samples), len(features)), dtype=bool)
+        if self.varies is not None and not self.varies.all():
+            moving = int(self.varies.sum())
+            if self.k >= moving:
+                # Which constants fill the list does not change from one sample to the next.
+                kept = np.isin(features, by_score(np.zeros(d), self.varies)[: self.k])
+                return np.broadcast_to(kept, (len(samples), len(features)))
+            samples[:, ~self.varies] = -np.inf
         chosen = samples.take(features, axis=1)
         samples.partition(d - self.k, axis=1)
         return chosen >= samples[:, d - self.k, None]
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        if self.varies is not None and not self.varies.all():
+            if not self.varies[feature]:
+                return EVERYWHERE
+            # Features that cannot vary never overtake one that can.
+            feature = int(np.count_nonzero(self.varies[:feature]))
+            intercept, slope = intercept[self.varies], slope[self.varies]
         gap = 1.0 - slope
         gap[feature] = 1.0
         if gap.min() > _PARALLEL and self.k < len(gap):
@@ -174,9 +208,16 @@ class TopK:
             return _right_of_kth_largest(crossing, room)
         return _where_few_above(crossing, falling, room)
 
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        # As many as can vary are kept: those are kept whatever their scores.
+        return None if self.varies is None or self.k < self.varies.sum() else [EVERYWHERE] * len(features)
+
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
         kept = _mask(len(slope), selected)
-        return Lines(intercept[kept], slope[kept]), Lines(intercept[~kept], slope[~kept])
+        left = ~kept
+        if self.varies is not None:
+            kept, left = kept & self.varies, left & self.varies
+        return Lines(intercept[kept], slope[kept]), Lines(intercept[left], slope[left])
 
 
 def _mask(size: int, chosen: np.ndarray) -> np.ndarray:

@@ -30,9 +30,9 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
 
     def __init__(
         self,
-        k: int | float | str | None = "auto",
+        k: int | float | None = None,
         *,
-        keep: str = "selected",
+        keep: str = "auto",
         threshold: float | None = None,
         estimator: str = "complete",
         test: str = "exact",
@@ -40,6 +40,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         bandwidth: Any = "auto",
         alpha: float = 0.05,
         correction: str | None = "bh",
+        family: str = "all",
+        confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
         missing: str = "error",
         options: Mapping[str, Any] | None = None,
@@ -55,6 +57,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.bandwidth = bandwidth
         self.alpha = alpha
         self.correction = correction
+        self.family = family
+        self.confidence_level = confidence_level
         self.groups = groups
         self.missing = missing
         self.options = options
@@ -62,7 +66,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Rank, select and test the columns of X.
+        """Test the columns of X, and select some of them.
 
         Parameters
         ----------
@@ -136,8 +140,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             del self._arrived, self._closing
 
     def _check(self, y: Any) -> None:
-        if self.keep not in ("selected", "rejected"):
-            raise InputError(f"keep: needs 'selected' or 'rejected', got {self.keep!r}.")
+        if self.keep not in ("auto", "selected", "rejected"):
+            raise InputError(f"keep: needs 'auto', 'selected' or 'rejected', got {self.keep!r}.")
         if y is None:
             raise InputError(f"y: {type(self).__name__} requires y to be passed, but the target y is None.")
         if isinstance(y, str):
@@ -178,8 +182,9 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         result = self.result_
         pvalue = dict(zip(result.names, result.pvalues, strict=True))
         score = dict(zip(result.feature_names, result.scores, strict=True))
-        kept = {name for name, stands in zip(result.names, result.rejected, strict=True) if stands}
-        kept = set(result.names) if self.keep == "selected" else kept
+        keep = self.keep if self.keep != "auto" else "rejected" if self.k is self.threshold is None else "selected"
+        rows = range(len(result.names)) if keep == "selected" else np.flatnonzero(result.rejected)
+        kept = {result.names[row] for row in rows}
         self.support_ = np.array([name in kept for name in feature_of_column])
         self.scores_ = np.array([score[name] for name in feature_of_column])
         self.pvalues_ = np.array([pvalue.get(name, np.nan) for name in feature_of_column])
@@ -209,9 +214,12 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
 _PARAMETERS = """
     Parameters
     ----------
-    k : how many features to keep: a number, a fraction, None for all, or "auto" (ten, or all if fewer).
-    keep : "selected" keeps the k best in `transform`; "rejected" only those of them that stand after testing.
-    RESPONSEthreshold, estimator, test, kernel, bandwidth, alpha, correction : as in `kernsift.FUNCTION`.
+    k : None keeps the discoveries among all features, as `SelectFdr` does; a number or a fraction keeps the features
+        with the largest scores, as `SelectKBest` does.
+    keep : "selected" keeps every feature that k or threshold selects; "rejected" only the significant ones of them;
+        "auto" is "selected" where k or threshold is given, else "rejected".
+    RESPONSEthreshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : as in
+        `kernsift.FUNCTION`.
     groups : columns that form one feature, as {name: [columns]}; they are kept or left out together.
     missing : "error", or "drop" to fit without the rows that have missing values. `transform` keeps every row.
     options : further keywords of `kernsift.FUNCTION`, such as {"r": 5} for estimator="incomplete".
@@ -223,7 +231,8 @@ _PARAMETERS = """
     result_ : the full `Result`.
     support_ : mask of the kept columns.
     scores_ : score of every column.
-    pvalues_ : selective p-values; NaN for columns that were not selected, which were not tested.
+    pvalues_ : p-values of the columns; where k or threshold is given, selective ones, and NaN for columns that were not
+        selected. `result_.all_pvalues` has the unconditional p-value of every feature.
 """
 _RESPONSE = """response : "auto" takes strings, categoricals and truth values as categories and numbers as numbers;
         "category" and "numeric" insist. Integer class labels want "category".
@@ -241,6 +250,8 @@ class SelectMMD(_KernelSelector):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from kernsift import SelectMMD
     >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> SelectMMD(random_state=0).fit_transform(X, y).shape[1] > 20  # the columns found to differ
+    True
     >>> SelectMMD(k=5, random_state=0).fit_transform(X, y).shape
     (569, 5)
     """
@@ -285,9 +296,9 @@ class SelectHSIC(_KernelSelector):
 
     def __init__(
         self,
-        k: int | float | str | None = "auto",
+        k: int | float | None = None,
         *,
-        keep: str = "selected",
+        keep: str = "auto",
         response: str = "auto",
         threshold: float | None = None,
         estimator: str = "complete",
@@ -296,6 +307,8 @@ class SelectHSIC(_KernelSelector):
         bandwidth: Any = "auto",
         alpha: float = 0.05,
         correction: str | None = "bh",
+        family: str = "all",
+        confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
         missing: str = "error",
         options: Mapping[str, Any] | None = None,
@@ -312,6 +325,8 @@ class SelectHSIC(_KernelSelector):
             bandwidth=bandwidth,
             alpha=alpha,
             correction=correction,
+            family=family,
+            confidence_level=confidence_level,
             groups=groups,
             missing=missing,
             options=options,

@@ -101,7 +101,7 @@ def confidence_intervals(
     unions: Sequence[np.ndarray],
     sd: np.ndarray,
     spread: np.ndarray | None = None,
-    level: float = 0.95,
+    level: float | np.ndarray = 0.95,
 ) -> np.ndarray:
     """(k, 2) intervals for means that cannot be negative, from values seen only inside their unions of intervals.
 
@@ -109,7 +109,7 @@ def confidence_intervals(
     between the deviation goes linearly from one to the other. How the chance of missing the mean is divided between the
     two sides depends on the mean: at 0 there is nothing to miss below, so all of it is on the one side, and the
     interval leaves out 0 exactly when the one-sided test rejects; far from 0 it is divided evenly. Any such division
-    that shifts steadily gives intervals with the exact level (Puza and O'Neill 2006).
+    that shifts steadily gives intervals with the exact level (Puza and O'Neill 2006). `level` may be one for each.
 
     Examples
     --------
@@ -119,18 +119,54 @@ def confidence_intervals(
     ([[8.04, 11.96]], [[0.0, 2.96]])
     """
     k = len(values)
-    problem = _Unions(np.tile(values, 2), [*unions, *unions])
     sd, spread = np.tile(sd, 2), np.tile(sd if spread is None else spread, 2)
+    missed = np.tile(np.broadcast_to(1.0 - np.asarray(level, float), k), 2)
     above = np.repeat([True, False], k)
 
-    def excess(mean: np.ndarray) -> np.ndarray:
-        part = np.clip(mean / np.maximum(problem.values, sd), 0.0, 1.0)
-        scale = sd + (spread - sd) * part
-        below = (1.0 - level) * (ndtr(mean / scale) - 0.5)  # the chance of missing a mean this large on the low side
-        target = np.where(above, np.log(1.0 - level - below), np.log1p(-below))
-        return problem.log_survival(mean, scale) - target
+    def target(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        below = missed * (ndtr(mean / scale) - 0.5)  # the chance of missing a mean this large on the low side
+        return np.where(above, np.log(missed - below), np.log1p(-below))
 
-    return _positive_root(excess, np.maximum(problem.values, 0.0) + sd, sd).reshape(2, k).T
+    return _means_with_survival(np.tile(values, 2), [*unions, *unions], sd, spread, target).reshape(2, k).T
+
+
+def median_unbiased_means(
+    values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray, spread: np.ndarray | None = None
+) -> np.ndarray:
+    """(k,) means under which each value is the median of its normal law on its union of intervals; at least 0.
+
+    Such an estimate is as often too large as too small, also for values that are seen only because they are large, and
+    lies in every interval of `confidence_intervals` of a level of at least one half.
+
+    Examples
+    --------
+    Just above a cut at 2, a value of 2.1 says little beyond that it passed.
+
+    >>> median_unbiased_means(np.array([2.1, 2.1]), [EVERYWHERE, np.array([[2.0, np.inf]])], np.ones(2)).round(
+    ...     2
+    ... ).tolist()
+    [2.1, 0.0]
+    """
+    half = np.full(len(values), np.log(0.5))
+    return _means_with_survival(values, unions, sd, sd if spread is None else spread, lambda mean, scale: half)
+
+
+def _means_with_survival(
+    values: np.ndarray,
+    unions: Sequence[np.ndarray],
+    sd: np.ndarray,
+    spread: np.ndarray,
+    target: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Means, at least 0, under which the log chance of a value as large as the observed one meets a target."""
+    problem = _Unions(values, unions)
+
+    def excess(mean: np.ndarray) -> np.ndarray:
+        part = np.clip(mean / np.maximum(values, sd), 0.0, 1.0)
+        scale = sd + (spread - sd) * part
+        return problem.log_survival(mean, scale) - target(mean, scale)
+
+    return _positive_root(excess, np.maximum(values, 0.0) + sd, sd)
 
 
 # Doublings of the upper bracket, in standard deviations, after which an end counts as infinite.

@@ -42,10 +42,10 @@ Exit codes:
   3    an optional package is missing; the message says which
   130  interrupted with Ctrl-C"""
 
-_GROUP_HELP = """Which features changed, and which matter: kernel tests that stay valid after selection.
+_GROUP_HELP = """Which features changed, and which matter: kernel tests of every column.
 
-Picking the columns that look most different and then testing these same columns finds differences in pure noise. The
-p-values given here take the picking into account; the naive ones are shown beside them.
+Every column is tested, and what is found is corrected over all of them. With --k only the best are listed, each with a
+p-value, an effect size and an interval that are valid although the same data chose it.
 
 \b
 Examples:
@@ -96,7 +96,8 @@ def compare(first: str, second: str, **given: Any) -> None:
     \b
     Examples:
       kernsift compare before.csv after.csv
-      kernsift compare train.parquet live.parquet --k 5 --correction holm --report drift.html
+      kernsift compare train.parquet live.parquet --correction holm --report drift.html
+      kernsift compare train.parquet live.parquet --k 5
       kernsift compare a.csv b.csv --exclude 'meta_*' --group 'position=lat,lon'
       kernsift compare a.csv b.csv --json > answer.json
       kernsift compare january/ february/ --memory 2GB --estimator incomplete
@@ -140,7 +141,7 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
     Examples:
       kernsift relate patients.csv --target outcome
       kernsift relate flats.xlsx --target price --exclude id --report price.html
-      kernsift relate wine.csv --target class --response category --k all
+      kernsift relate wine.csv --target class --response category --k 3
     """
 
     def ask() -> Result:
@@ -309,10 +310,8 @@ def _about_target(frame: Any, target: Sequence[str], response: str) -> list[str]
 
 def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """What the library is called with."""
-    arguments = {name: given[name] for name in ("k", "threshold", "alpha", "estimator", "test", "kernel", "missing")}
-    if given["threshold"] is not None and given["k"] == "auto":
-        arguments["k"] = None
-    return arguments | {
+    names = ("k", "threshold", "alpha", "family", "confidence_level", "estimator", "test", "kernel", "missing")
+    return {name: given[name] for name in names} | {
         "bandwidth": number_or_word(given["bandwidth"]),
         "correction": None if given["correction"] == "none" else given["correction"],
         "random_state": given["seed"],
@@ -380,15 +379,17 @@ def _command(result: Result, seed: int | None) -> str:
 
 
 def _terminal(result: Result, given: Mapping[str, Any]) -> str:
-    """The table; its legend; what it means; what was guessed; how to have it again."""
-    from kernsift.show.wording import legend, table, words
+    """What was found; the table; its legend; what was guessed; how to have it again."""
+    from kernsift.show.wording import legend, more, notes, said, table
 
     width = _width()
+    rows = "\n".join(filter(None, [table(result, width), more(result)]))
     if given["quiet"]:
-        return table(result, width)
+        return rows
     seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
-    parts = [table(result, width), legend(result, width), words(result, width), "\n".join(filter(None, [seed, report]))]
+    last = "\n".join(filter(None, [seed, report]))
+    parts = [said(result, width), rows, legend(result, width), notes(result, width), last]
     return "\n\n".join(filter(None, parts))
 
 
@@ -403,8 +404,9 @@ def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
     message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
     first, colon, rest = message.partition(": ")
     named = {"random_state": "--seed", "groups": "--group", "client": "--cluster", **arguments}
-    options = ("k", "threshold", "alpha", "estimator", "test", "kernel", "bandwidth", "correction", "missing", "memory")
-    first = named.get(first, f"--{first}" if first in options else first)
+    options = {"k", "threshold", "alpha", "correction", "family", "confidence_level"}
+    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory"}
+    first = named.get(first, f"--{first.replace('_', '-')}" if first in options else first)
     rest = rest.removeprefix(f"{first} ")  # a file that the library names, too
     rest = re.sub(r"\bk=None\b", "--k all", rest)
     if first == "--k":

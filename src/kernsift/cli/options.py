@@ -11,11 +11,11 @@ import click
 ESTIMATORS = ["complete", "cross", "incomplete", "block", "linear"]
 TESTS = ["exact", "multiscale", "polyhedral", "naive"]
 KERNELS = ["gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta"]
-CORRECTIONS = ["bh", "by", "holm", "none"]
+CORRECTIONS = ["bh", "by", "bky", "holm", "none"]
 
 
 class HowMany(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A number, a share (0.1 or 10%), "all" or "auto"."""
+    """A number, a share (0.1 or 10%), or "all"."""
 
     name = "k"
 
@@ -25,12 +25,10 @@ class HowMany(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         word = value.strip().lower()
         if word in ("all", "none"):
             return None
-        if word == "auto":
-            return word
         try:
             number = float(word[:-1]) / 100 if word.endswith("%") else float(word)
         except ValueError:
-            self.fail(f"needs a number, a share such as 0.1 or 10%, 'all' or 'auto', got {value!r}.", param, ctx)
+            self.fail(f"needs a number, a share such as 0.1 or 10%, or 'all', got {value!r}.", param, ctx)
         return int(number) if number.is_integer() and not word.endswith("%") else number
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
@@ -93,7 +91,7 @@ class Question(click.Command):
 
 _SECTIONS = {
     "Columns": ["columns", "exclude", "group", "response", "missing", "encoding"],
-    "What is kept, and when it stands": ["k", "threshold", "alpha", "correction"],
+    "What is tested and listed": ["k", "threshold", "alpha", "correction", "family", "confidence_level"],
     "Method": ["estimator", "test", "kernel", "bandwidth", "option", "seed"],
     "Where": ["cluster", "workers", "memory"],
     "Output": ["as_json", "as_csv", "output", "report", "quiet"],
@@ -151,31 +149,43 @@ _OPTIONS: list[Callable[..., Any]] = [
         "-k",
         "--k",
         type=HowMany(),
-        default="auto",
-        help="Keep the best: a number, a share (0.1 or 10%), or all, which tests everything.  [default: 10, or all if "
-        "fewer]",
+        help="List only the best: a number or a share (0.1 or 10%). Their p-values, effects and intervals are then "
+        "conditional on that selection.  [default: all, which tests everything]",
     ),
     click.option(
-        "--threshold", type=float, metavar="SD", help="Instead of --k: keep scores of at least so many deviations."
+        "--threshold", type=float, metavar="SD", help="Instead of --k: list scores of at least so many deviations."
     ),
     click.option(
-        "--alpha", type=float, metavar="LEVEL", default=0.05, show_default=True, help="The level of the tests."
+        "--alpha", type=float, metavar="RATE", default=0.05, show_default=True, help="The error rate to control."
     ),
     click.option(
         "--correction",
         type=click.Choice(CORRECTIONS),
         default="bh",
         show_default=True,
-        help="For testing several at once. bh: of what stands, at most a share alpha is false on average. by: the same "
-        "under any dependence. holm: with probability 1 - alpha nothing that stands is false.",
+        help="For testing several at once. bh: of the discoveries at most a share alpha is false on average. by: the "
+        "same under any dependence. bky: the same with more power where many differ. holm: with probability 1 - alpha "
+        "no discovery is false.",
+    ),
+    click.option(
+        "--family",
+        type=click.Choice(["all", "selected"]),
+        default="all",
+        show_default=True,
+        help="What a correction of a short list runs over: everything that was scored, or the selective p-values of "
+        "the list.",
+    ),
+    click.option(
+        "--confidence-level", type=float, metavar="LEVEL", default=0.95, show_default=True, help="Of the intervals."
     ),
     click.option(
         "--test",
         type=click.Choice(TESTS),
         default="exact",
         show_default=True,
-        help="The p-value. exact: given that the feature itself was selected. multiscale: the paper's bootstrap. "
-        "polyhedral: given the whole selected set. naive: as if nothing had been selected; wrong, for comparison.",
+        help="What p-values of a short list are conditional on. exact: the selection of the feature itself. "
+        "multiscale: the same, by the paper's bootstrap. polyhedral: the whole selected set. naive: nothing, which is "
+        "not valid after a selection.",
     ),
     click.option(
         "--kernel",

@@ -4,13 +4,15 @@ Given the nuisance part u, the event {i selected} is a union of intervals for T_
 with the diagonal. The p-value is the normal tail beyond T_i over the normal mass of that union. It is the test the
 multiscale bootstrap approximates, without resampling and without extrapolation; conditioning on u makes it the
 uniformly most powerful unbiased test of its hypothesis in the normal model (Fithian et al. 2014).
+
+Where the event does not depend on the other scores (a threshold, or no selection at all), no covariance is computed.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from kernsift.inference.lines import truncated_test
+from kernsift.inference.lines import separate_test, truncated_test
 from kernsift.inference.outcome import Outcome
 from kernsift.scores import Scores
 from kernsift.selection import SelectionRule
@@ -32,4 +34,7 @@ def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.
     >>> bool(np.isclose(pvalue, norm.sf(2) / norm.sf(1)))
     True
     """
+    own = rule.own_truncation(selected)
+    if own is not None:
+        return separate_test(scores, selected, own)
     return truncated_test(scores, selected, rule.truncation)

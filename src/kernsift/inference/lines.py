@@ -6,7 +6,7 @@ u = T - c T_i, moving T_i to t moves the scores along u + c t while u, the nuisa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -50,7 +50,21 @@ def truncated_test(
         # With few scores a line is walked faster than a thread is told to.
         places = spread(union, range(len(batch)), None if len(scores) > _LONG else 1)
         unions[start : start + _BATCH] = list(places)
-    # A score that cannot vary is no evidence: p = 1.
+    return _tail(values, variances, unions)
+
+
+def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
+    """The same where each score's union of intervals is known without the other scores: variances are enough."""
+    values = scores.estimate[selected]
+    # The rule may round differently from the comparison that selected the feature.
+    unions = [
+        union if union[0, 0] <= value else _holding(union, value) for union, value in zip(unions, values, strict=True)
+    ]
+    return _tail(values, scores.cov.diagonal()[selected], unions)
+
+
+def _tail(values: np.ndarray, variances: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
+    """The tail beyond each value over the mass of its union; a score that cannot vary is no evidence: p = 1."""
     varies = variances > 0
     log_pvalues = log_survivals(values, unions, np.sqrt(np.where(varies, variances, 1.0)))
     return Outcome(np.where(varies, log_pvalues, 0.0), tuple(unions))

@@ -19,13 +19,15 @@ from functools import partial
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from kernsift.inference.naive import naive
 from kernsift.inference.outcome import Outcome, standardised
 from kernsift.progress import tell
 from kernsift.scaling import SCALES, fit_scaling_law, mirrored
 from kernsift.scores import Scores
-from kernsift.selection import SelectionRule
+from kernsift.selection import Everything, SelectionRule
 from kernsift.tables import InputError
 from kernsift.threads import spread
+from kernsift.truncated import EVERYWHERE
 
 # Rows of resampled scores held at a time, in numbers: 2^22 are 32 MB.
 _BLOCK = 2**22
@@ -64,6 +66,8 @@ def multiscale(
     >>> multiscale(scores, TopK(1), np.array([0]), rng=np.random.default_rng(0)).pvalues.round(2)
     array([0.23])
     """
+    if isinstance(rule, Everything):
+        return naive(scores, rule, selected, rng=rng)
     gamma2 = np.asarray(scales, float)
     count = _count_rows if resampling == "rows" else _count_normal
     hits = count(scores, rule, selected, gamma2, replicates, rng)
@@ -71,7 +75,20 @@ def multiscale(
     beta = standardised(scores, selected)
     # y lies in S, so the distance to its boundary is not positive; a fit that says otherwise is noise.
     distance = np.minimum(fit.at_zero, 0.0)
-    return Outcome(np.minimum(log_ndtr(-beta) - log_ndtr(-(beta + distance)), 0.0), fit=fit)
+    log_pvalues = np.minimum(log_ndtr(-beta) - log_ndtr(-(beta + distance)), 0.0)
+    return Outcome(log_pvalues, _half_lines(scores, selected, distance), fit)
+
+
+def _half_lines(scores: Scores, selected: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The event that the p-value conditions on: a score no further below the observed one than the boundary is.
+
+    The test of a mean other than 0 has the same distance to the boundary, so estimates and intervals follow from it.
+    """
+    sd = np.sqrt(scores.cov.diagonal()[selected])
+    bounded = np.isfinite(distance) & (sd > 0)
+    starts = scores.estimate[selected] + sd * np.where(bounded, distance, 0.0)
+    pairs = zip(starts, bounded, strict=True)
+    return tuple(np.array([[start, np.inf]]) if bound else EVERYWHERE for start, bound in pairs)
 
 
 def _count_normal(

@@ -1,4 +1,4 @@
-"""The test that forgets the selection: valid only for features chosen before seeing the data."""
+"""The test that conditions on nothing: valid for features chosen before seeing the data, and where none are chosen."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import numpy as np
 from kernsift.inference.outcome import Outcome, log_tail
 from kernsift.scores import Scores
 from kernsift.selection import SelectionRule
+from kernsift.truncated import EVERYWHERE
 
 
 def naive(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
-    """The plain normal tail. Shown beside the selective p-values so that the difference can be seen.
+    """The plain normal tail, from the variance of each score alone.
 
     Examples
     --------
@@ -23,4 +24,4 @@ def naive(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.
     >>> naive(scores, TopK(1), np.array([0]), rng=np.random.default_rng(0)).pvalues.round(4)
     array([0.0228])
     """
-    return Outcome(log_tail(scores, selected))
+    return Outcome(log_tail(scores, selected), (EVERYWHERE,) * len(selected))

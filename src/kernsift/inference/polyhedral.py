@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from kernsift.inference.lines import truncated_test
+from kernsift.inference.naive import naive
 from kernsift.inference.outcome import Outcome
 from kernsift.scores import Scores
-from kernsift.selection import Lines, SelectionRule
+from kernsift.selection import Everything, Lines, SelectionRule
 
 
 def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
@@ -32,6 +33,8 @@ def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng
     >>> bool(np.allclose(pvalues, norm.sf([3, 2]) / norm.sf(1)))
     True
     """
+    if isinstance(rule, Everything):
+        return naive(scores, rule, selected, rng=rng)
 
     def truncation(intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         above, below = rule.sides(intercept, slope, selected)

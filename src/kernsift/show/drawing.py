@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernsift.pictures import Bars, Boxes, Cloud, Histogram, Picture, usual_range
+from kernsift.show.wording import p_name
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -144,17 +145,17 @@ def _trimmed(values: Sequence[float]) -> tuple[float, float]:
 
 
 def draw_scores(result: Result, *, narrow: bool = False) -> str:
-    """All scores best first, a line for each, the cut behind the last selected one."""
-    chosen, stands = set(result.selected.tolist()), set(result.selected[result.rejected].tolist())
+    """All scores best first, a line for each, the cut behind the last one of a short list."""
+    chosen, found = set(result.selected.tolist()), set(result.selected[result.rejected].tolist())
     order = _drawn(result)
     values = result.scores[order]
     low, high = min(0.0, float(values.min())), max(float(values.max()), 1e-12)
     width, height = (360, 210) if narrow else (900, 260)
     frame = Frame(44, 22, width - 10, height - 26, (-0.5, len(order) - 0.5), (low, high * 1.06))
     stroke = min(14.0, max(0.6, 0.62 * (frame.right - frame.left) / len(order)))
-    paths = {"stands": "", "selected": "", "left": ""}
+    paths = {"significant": "", "selected": "", "left": ""}
     for place, i in enumerate(order.tolist()):
-        kind = "stands" if i in stands else "selected" if i in chosen else "left"
+        kind = "significant" if i in found else "selected" if i in chosen else "left"
         paths[kind] += f"M{_n(frame.x(place))} {_n(frame.y(0.0))}V{_n(frame.y(float(result.scores[i])))}"
     parts = [_y_axis(frame, _number)]
     parts += [f'<path class="tick {kind}" stroke-width="{_n(stroke)}" d="{d}"/>' for kind, d in paths.items() if d]
@@ -172,39 +173,54 @@ def draw_scores(result: Result, *, narrow: bool = False) -> str:
 
 
 def _drawn(result: Result) -> np.ndarray:
-    """The features in the order of drawing: the selected, then the others, thinned where lines would lie on lines."""
+    """The features in the order of drawing: first those of a short list, thinned where lines would lie on lines."""
+    if not result.listed:
+        return _thinned(result.selected, _MOST_TICKS)
     order = np.argsort(-result.scores, kind="stable")
     rest = order[~np.isin(order, result.selected)]
-    most = max(2, _MOST_TICKS - len(result.selected))
-    if len(rest) > most:
-        rest = rest[np.linspace(0, len(rest) - 1, most).astype(int)]
-    return np.concatenate([result.selected, rest]).astype(int)
+    return np.concatenate([result.selected, _thinned(rest, max(2, _MOST_TICKS - len(result.selected)))]).astype(int)
+
+
+def _thinned(features: np.ndarray, most: int) -> np.ndarray:
+    return features if len(features) <= most else features[np.linspace(0, len(features) - 1, most).astype(int)]
 
 
 def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
-    """For each selected feature a line from its naive to its selective p-value, on a logarithmic scale."""
+    """The p-values of each feature on a logarithmic scale: unconditional, selective in a short list, and corrected."""
     rows = min(len(result.names), _MOST_ROWS)
     width, left = (360, 112) if narrow else (900, 210)
     height = 34 + 18 * rows + 26
-    both = np.stack([result.naive_pvalues[:rows], result.pvalues[:rows]])
-    lowest = min(-2, math.floor(math.log10(max(float(both.min(initial=1.0)), _SMALLEST_P))))
+    kinds = {"hollow": result.unconditional_pvalues[:rows]}
+    if p_name(result) != "p":
+        kinds["dot"] = result.pvalues[:rows]
+    if result.correction is not None:
+        kinds["square"] = result.adjusted_pvalues[:rows]
+    every = np.stack(list(kinds.values()))
+    lowest = min(-2, math.floor(math.log10(max(float(every.min(initial=1.0)), _SMALLEST_P))))
     frame = Frame(left, 22, width - 16, height - 30, (lowest, 0.0), (float(rows), 0.0))
-    powers = np.log10(np.maximum(both, 10.0**lowest))
+    powers = np.log10(np.maximum(every, 10.0**lowest))
     parts = _decades(frame, 2 if lowest < -5 or (narrow and lowest < -3) else 1)
     at = frame.x(math.log10(result.alpha))
     parts.append(f'<path class="cut" d="M{_n(at)} {_n(frame.top - 6)}V{_n(frame.bottom)}"/>')
-    parts.append(_text(at, frame.top - 9, f"level {result.alpha:g}", "middle"))
+    parts.append(_text(at, frame.top - 9, f"{result.alpha:g}", "middle"))
     for row in range(rows):
         y = frame.top + 18 * (row + 0.5)
-        naive, own = (frame.x(float(power)) for power in powers[:, row])
-        kind = "stands" if result.rejected[row] else "selected"
+        places = dict(zip(kinds, (frame.x(float(power)) for power in powers[:, row]), strict=True))
+        found = "significant" if result.rejected[row] else "selected"
         parts += [
             _text(frame.left - 10, y + 4, _short(result.names[row], 14 if narrow else 30), "end"),
-            f'<path class="whisker" d="M{_n(naive)} {_n(y)}H{_n(own)}"/>',
-            f'<circle class="hollow" cx="{_n(naive)}" cy="{_n(y)}" r="4"/>',
-            f'<circle class="dot {kind}" cx="{_n(own)}" cy="{_n(y)}" r="4"/>',
+            f'<path class="whisker" d="M{_n(min(places.values()))} {_n(y)}H{_n(max(places.values()))}"/>',
         ]
-    return _svg("Naive and selective p-values", parts, width, height, narrow)
+        parts += [_marker(kind, x, y, found, "square" in kinds) for kind, x in places.items()]
+    return _svg("p-values", parts, width, height, narrow)
+
+
+def _marker(kind: str, x: float, y: float, found: str, corrected: bool) -> str:
+    """A ring, a dot or a square; what decides about significance has its colour."""
+    if kind == "square":
+        return f'<rect class="square {found}" x="{_n(x - 3.5)}" y="{_n(y - 3.5)}" width="7" height="7"/>'
+    name = "hollow" if kind == "hollow" else f"dot {'plain' if corrected else found}"
+    return f'<circle class="{name}" cx="{_n(x)}" cy="{_n(y)}" r="{4 if kind == "hollow" else 3}"/>'
 
 
 def _decades(frame: Frame, every: int) -> list[str]:
@@ -222,7 +238,7 @@ def draw_effect(point: float, ends: tuple[float, float] | None) -> str:
     parts = [f'<path class="grid" d="M{_n(frame.left)} 7H{_n(frame.right)}"/>']
     if ends is not None:
         parts.append(f'<path class="interval" d="M{_n(frame.x(ends[0]))} 7H{_n(frame.x(ends[1]))}"/>')
-    parts.append(f'<circle class="dot stands" cx="{_n(frame.x(point))}" cy="7" r="3.5"/>')
+    parts.append(f'<circle class="dot significant" cx="{_n(frame.x(point))}" cy="7" r="3.5"/>')
     return f'<svg class="ruler" viewBox="0 0 90 14" width="90" height="14" aria-hidden="true">{"".join(parts)}</svg>'
 
 

@@ -1,4 +1,4 @@
-"""The picture of one selected feature, drawn with matplotlib from the counts and quantiles that a result keeps."""
+"""The picture of one listed feature, drawn with matplotlib from the counts and quantiles that a result keeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernsift.pictures import Bars, Boxes, Cloud, Histogram
-from kernsift.show.plots import SELECTED, STANDS, _axes, _tidy
+from kernsift.show.plots import SELECTED, SIGNIFICANT, _axes, _tidy
 from kernsift.show.wording import clean
 from kernsift.tables import InputError
 
@@ -20,13 +20,13 @@ _COLOURS = (SELECTED, "#d97706", "#0f766e", "#7c3aed")
 
 
 def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
-    """One selected feature in the samples, or against the response."""
+    """One listed feature in the samples, or against the response."""
     if not result.pictures:
-        raise InputError("plot_feature: this result holds no picture, as nothing was selected.")
+        raise InputError("plot_feature: this result holds no picture, as no feature is listed.")
     known = result.names[: len(result.pictures)]
     if name is not None and name not in known:
         listed = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
-        raise InputError(f"name: needs one of the selected features ({listed}), got {name!r}.")
+        raise InputError(f"name: needs one of the listed features ({listed}), got {name!r}.")
     row = 0 if name is None else known.index(name)
     picture = result.pictures[row]
     ax = _axes(ax, 4.8, 3.4)
@@ -38,8 +38,8 @@ def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None
         _boxes(picture, ax)
     else:
         _cloud(picture, ax)
-    state = "stands" if result.rejected[row] else "does not stand"
-    ax.set_title(f"{_short(result.names[row])} {state}", loc="left", fontsize=10)
+    state = "significant" if result.rejected[row] else "not significant"
+    ax.set_title(f"{_short(result.names[row])}: {state}", loc="left", fontsize=10)
     _tidy(ax)
     return ax
 
@@ -66,7 +66,7 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
     keys = ("whislo", "q1", "med", "q3", "whishi")
     stats = [dict(zip(keys, row, strict=True)) for row in picture.quantiles]
     places = range(len(stats))
-    ax.bxp(stats, showfliers=False, positions=places, medianprops={"color": STANDS})
+    ax.bxp(stats, showfliers=False, positions=places, medianprops={"color": SIGNIFICANT})
     ax.set_xticks(places, [_short(level) for level in picture.levels])
     ax.set(xlabel=_short(picture.by, 60), ylabel=_short(picture.label, 60))
 

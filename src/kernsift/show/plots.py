@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernsift.show.wording import clean, things
+from kernsift.multiplicity import adjust
+from kernsift.show.wording import clean, level, things
 from kernsift.tables import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from kernsift.result import Result
 
 # Told apart in print and by colour-blind readers: dark orange, dark blue, light grey.
-STANDS, SELECTED, LEFT = "#c2410c", "#1d4ed8", "#c3c8d0"
+SIGNIFICANT, SELECTED, LEFT = "#c2410c", "#1d4ed8", "#c3c8d0"
 _INK = "#444444"
 # Bars drawn for features that were not selected, and the most bars in all.
 _BESIDE, _MOST_BARS = 10, 60
@@ -41,15 +42,20 @@ def _tidy(ax: Axes) -> None:
 
 
 def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
-    """Scores best first as bars, the selected ones coloured by whether they stand, then the best of the others."""
-    others = np.setdiff1d(np.argsort(-result.scores, kind="stable"), result.selected, assume_unique=True)
-    kept = min(len(result.selected), _MOST_BARS)
-    order = np.concatenate([result.selected[:kept], others[: min(_BESIDE, _MOST_BARS)]])
+    """Scores best first as bars, coloured by whether they are significant; of a short list, then the best others."""
+    if result.listed:
+        others = np.setdiff1d(np.argsort(-result.scores, kind="stable"), result.selected, assume_unique=True)
+        kept = min(len(result.selected), _MOST_BARS)
+        order = np.concatenate([result.selected[:kept], others[:_BESIDE]])
+    else:
+        # The discoveries, and the best of the others.
+        kept = min(int(result.rejected.sum()) + _BESIDE, len(result.selected), _MOST_BARS)
+        order = result.selected[:kept]
     ax = _axes(ax, 6.0, 0.21 * len(order) + 1.3)
     state = np.concatenate([np.where(result.rejected[:kept], 2, 1), np.zeros(len(order) - kept, dtype=int)])
     for value, colour, label in (
-        (2, STANDS, "selected, stands"),
-        (1, SELECTED, "selected, does not stand"),
+        (2, SIGNIFICANT, "significant"),
+        (1, SELECTED, "selected, not significant" if result.listed else "not significant"),
         (0, LEFT, "not selected"),
     ):
         rows = np.flatnonzero(state == value)
@@ -61,22 +67,20 @@ def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
     ax.set_yticks(np.arange(len(order)), [_short(result.feature_names[i]) for i in order])
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.set_xlabel("score")
-    ax.set_title(_scores_title(result, len(order)), loc="left", fontsize=10)
+    hidden = len(result.scores) - len(order)
+    ax.set_title(_title(result) + (f"; {hidden:,} more not shown" if hidden else ""), loc="left", fontsize=10)
     ax.legend(frameon=False, fontsize=8, loc="lower right")
     _tidy(ax)
     ax.tick_params(axis="y", length=0)
     return ax
 
 
-def _scores_title(result: Result, drawn: int) -> str:
-    total, hidden = len(result.selected), len(result.scores) - drawn
-    standing = int(result.rejected.sum())
-    if total:
-        noun = things(result.question, total)
-        said = f"{standing} of {total} selected {noun} {'stands' if standing == 1 else 'stand'}"
-    else:
-        said = f"no {things(result.question, 1)} was selected"
-    return said + (f" ({hidden} more not shown)" if hidden else "")
+def _title(result: Result) -> str:
+    total, found = len(result.selected), int(result.rejected.sum())
+    if not total:
+        return f"no {things(result.question, 1)} was selected"
+    selected = "selected " if result.listed else ""
+    return f"{found:,} of {total:,} {selected}{things(result.question, total)} significant"
 
 
 def _short(name: str) -> str:
@@ -85,41 +89,59 @@ def _short(name: str) -> str:
 
 
 def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
-    """Selective against naive p-values on logarithmic scales, with the diagonal and the level.
+    """All p-values in their order beside what the correction asks of them; of a short list also the selective ones.
 
-    A point above the diagonal lost evidence to the selection; one in the shaded corner would have passed naively.
+    A feature is significant up to the last p-value on or below the dashed line (for "holm": up to the first above it).
+    With `family="selected"` the selective p-values of the list are the ones in their order.
     """
-    ax = _axes(ax, 4.8, 4.6)
-    naive, honest = np.maximum(result.naive_pvalues, _FLOOR), np.maximum(result.pvalues, _FLOOR)
-    low = min(naive.min(initial=1.0), honest.min(initial=1.0), 0.01) / 3
-    high = 1.8
-    ax.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-    ax.fill_between([low, result.alpha], result.alpha, high, color=LEFT, alpha=0.35, linewidth=0)
-    ax.plot([low, high], [low, high], color=_INK, linewidth=1)
-    ax.axhline(result.alpha, color=_INK, linewidth=1, linestyle="--")
-    ax.axvline(result.alpha, color=_INK, linewidth=1, linestyle="--")
-    for stands, colour, label in ((True, STANDS, "stands"), (False, SELECTED, "does not stand")):
-        rows = result.rejected == stands
+    ax = _axes(ax, 5.4, 4.2)
+    within = result.listed and (result.family == "selected" or result.correction is None)
+    order = result.selected if not within else np.arange(len(result.selected))
+    family = result.pvalues if within else result.all_pvalues
+    everyone = np.argsort(family, kind="stable")
+    found = np.zeros(len(family), dtype=bool)
+    found[order] = result.rejected
+    ranks = np.arange(1, len(family) + 1)
+    values = np.maximum(family[everyone], _FLOOR)
+    listed = np.isin(everyone, order)
+    for rows, colour, label in (
+        (found[everyone], SIGNIFICANT, "significant"),
+        (~found[everyone] & listed, SELECTED, "not significant"),
+        (~listed, LEFT, "not selected"),
+    ):
         if rows.any():
-            ax.scatter(naive[rows], honest[rows], s=30, color=colour, alpha=0.85, linewidth=0, zorder=3, label=label)
-    ax.annotate(
-        f"only naively below {result.alpha:g}",
-        (low, high),
-        xytext=(4, -4),
-        textcoords="offset points",
-        va="top",
-        fontsize=8,
-        color=_INK,
-    )
-    ax.set_xlabel("naive p-value (the selection forgotten)")
-    ax.set_ylabel("selective p-value")
-    total = len(result.selected)
-    ax.set_title(f"{total} selected {things(result.question, total)}", loc="left", fontsize=10)
-    if total:
-        # Not see-through, because the line of the level runs behind it.
-        ax.legend(facecolor=ax.get_facecolor(), edgecolor="none", framealpha=1.0, fontsize=8, loc="lower right")
+            ax.scatter(ranks[rows], values[rows], s=22, color=colour, linewidth=0, zorder=3, label=label)
+    if result.listed and not within:
+        rank_of = np.empty(len(family), dtype=int)
+        rank_of[everyone] = ranks
+        own = np.maximum(result.pvalues, _FLOOR)
+        ax.scatter(
+            rank_of[result.selected], own, s=26, facecolor="none", edgecolor=_INK, zorder=4, label="selective p-value"
+        )
+    limit = _limits(family, result)
+    ax.plot(ranks, np.maximum(limit, _FLOOR), color=_INK, linewidth=1, linestyle="--", label=level(result))
+    ax.set(yscale="log", xlabel="rank of the p-value", ylabel="p-value")
+    ax.set_title(_title(result), loc="left", fontsize=10)
+    if len(family):
+        ax.legend(frameon=False, fontsize=8, loc="lower right")
     _tidy(ax)
     return ax
+
+
+def _limits(family: np.ndarray, result: Result) -> np.ndarray:
+    """What the r-th smallest p-value has to reach."""
+    count, alpha = len(family), result.alpha
+    ranks = np.arange(1, count + 1)
+    if result.correction is None:
+        return np.full(count, alpha)
+    if result.correction == "holm":
+        return alpha / (count + 1 - ranks)
+    if result.correction == "bky":
+        first = alpha / (1.0 + alpha)
+        nulls = count - int((adjust(family, "bh") <= first).sum())
+        return np.minimum(ranks * first / max(nulls, 1), 1.0)
+    penalty = (1.0 / ranks).sum() if result.correction == "by" else 1.0
+    return alpha * ranks / (count * penalty)
 
 
 def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
@@ -127,7 +149,8 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
     fit = result.outcome.fit
     if fit is None:
         raise InputError(
-            'plot_scaling: needs a result of test="multiscale" with a selected feature; this one has no scaling law.'
+            'plot_scaling: needs a result of test="multiscale" with a short list (k or threshold); '
+            "this one has no scaling law."
         )
     if name is not None and name not in result.names:
         raise InputError(f"name: must be one of the selected features, got {name!r}; see result.names.")
@@ -142,7 +165,7 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
         grid = np.concatenate([[0.0], fit.gamma2[order]])
         curve = np.concatenate([[fit.at_zero[row]], fit.curve[row][order]])
         ax.plot(grid, curve, color=_INK, linewidth=1.2, label=f"{fit.model[row]} fit")
-        ax.scatter([0.0], [fit.at_zero[row]], s=44, color=STANDS, zorder=4, label="distance to the boundary")
+        ax.scatter([0.0], [fit.at_zero[row]], s=44, color=SIGNIFICANT, zorder=4, label="distance to the boundary")
         ax.legend(frameon=False, fontsize=8)
     else:
         text = "selected in every replicate or in none:\nno law to fit"

@@ -29,6 +29,8 @@ _TITLES = {
     "relate": "What the response depends on",
     "screen": "Which data sets deviate from the reference",
 }
+# A page with more rows is slow to open; `to_frame` and --csv have all of them.
+_MOST_ROWS = 1000
 _CALLS = {"compare": "compare(X, Y", "relate": "relate(X, y", "screen": "screen(reference, candidates"}
 
 
@@ -52,11 +54,14 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         notes=list(result.notes),
         rows=rows,
         has_effects=result.effects is not None,
+        p_name=wording.p_name(result),
+        left_out=f"{len(result.names) - len(rows):,}" if len(result.names) > len(rows) else "",
         correction=result.correction.upper() if result.correction else "",
         noun=wording.things(result.question, 1),
         scores_pictures=[Markup(draw_scores(result, narrow=narrow)) for narrow in (False, True)],
         pvalues_pictures=[Markup(draw_pvalues(result, narrow=narrow)) for narrow in (False, True) if result.names],
-        undrawn=max(0, len(result.names) - MOST_PICTURES),
+        drawn=min(len(rows), MOST_PICTURES),
+        undrawn=max(0, len(rows) - MOST_PICTURES),
         settings=_settings(result),
         versions=_versions(),
         line=command or line_of_code(result),
@@ -94,22 +99,20 @@ def _hash(text: str) -> str:
 
 
 def _verdict(result: Result) -> dict[str, Any]:
-    passed, lost = wording.fooled(result)
-    selected_all = len(result.selected) == len(result.scores)
     return {
-        "found": int(result.rejected.sum()),
-        "selected": len(result.selected),
-        "all": len(result.scores),
+        "found": f"{int(result.rejected.sum()):,}",
+        "selected": f"{len(result.selected):,}",
+        "all": f"{len(result.scores):,}",
+        "outside": f"{result.found_outside:,}" if result.correction and result.found_outside else "",
         "sentence": wording.verdict(result),
-        "naive": passed,
-        "lost": lost,
-        "show_naive": not selected_all and result.settings.get("test") != "naive" and len(result.selected) > 0,
+        "listed": result.listed,
+        "selective": wording.p_name(result) != "p",
     }
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for row, name in enumerate(result.names):
+    for row, name in enumerate(result.names[:_MOST_ROWS]):
         picture = result.pictures[row] if row < len(result.pictures) else None
         effect = None if result.effects is None else float(result.effects[row])
         ends = None if result.intervals is None else (float(result.intervals[row, 0]), float(result.intervals[row, 1]))
@@ -117,13 +120,12 @@ def _rows(result: Result) -> list[dict[str, Any]]:
             {
                 "rank": row + 1,
                 "name": name,
-                "stands": bool(result.rejected[row]),
+                "significant": bool(result.rejected[row]),
                 "score": float(result.scores[result.selected[row]]),
                 "effect": effect,
                 "ends": ends,
                 "ruler": "" if effect is None else draw_effect(effect, ends),
                 "p": _p(result.pvalues[row]),
-                "naive": _p(result.naive_pvalues[row]),
                 "adjusted": _p(result.adjusted_pvalues[row]),
                 "picture": "" if picture is None else draw_picture(picture),
                 "caption": "" if picture is None else _caption(picture, name),
@@ -158,6 +160,9 @@ def _settings(result: Result) -> list[tuple[str, str]]:
     shown = {name: _shown(value) for name, value in result.settings.items() if value is not None}
     rows = {"rows": ", ".join(f"{count:,}" for count in result.rows)} if result.rows else {}
     level = {"alpha": f"{result.alpha:g}", "correction": result.correction or "none"}
+    if result.listed and result.correction:
+        level["family"] = result.family
+    level["confidence level"] = f"{result.confidence_level:g}"
     seed = {"seed": "a generator was passed in" if result.seed is None else str(result.seed)}
     size = {wording.things(result.question, 2): f"{len(result.scores):,}"}
     return list({"question": result.question, **rows, **size, **shown, **level, **seed}.items())
@@ -183,7 +188,8 @@ def line_of_code(result: Result) -> str:
     """The line of Python that gives the result again."""
     arguments: dict[str, Any] = dict(result.settings)
     arguments.pop("k" if arguments.get("threshold") is not None else "threshold", None)
-    arguments |= {"alpha": result.alpha, "correction": result.correction, "random_state": result.seed}
+    arguments |= {"alpha": result.alpha, "correction": result.correction, "family": result.family}
+    arguments |= {"confidence_level": result.confidence_level, "random_state": result.seed}
     listed = ", ".join(f"{name}={_literal(value)}" for name, value in arguments.items())
     call = _CALLS.get(result.question, f"{result.question}(")
     line = f"kernsift.{call}, {listed})"
@@ -199,30 +205,56 @@ def _glossary(result: Result) -> Mapping[str, str]:
     """What the words mean, for somebody who is no statistician."""
     noun = wording.things(result.question, 1)
     words = {
-        "Score": f"How strongly a {noun} stands out in this data. The {noun}s with the largest scores were selected.",
-        "Selected": f"Kept for a closer look because the score was among the best. Even if no {noun} mattered, some "
-        "would have the largest scores.",
+        "Score": f"How strongly a {noun} stands out in this data.",
         "p-value": "If nothing were going on, how often would chance alone give evidence as strong as this? A small "
         "value makes chance a poor explanation. It is not the probability that the finding is wrong.",
-        "Selective p-value": "A p-value that takes into account that the same data were used to pick what is tested. "
-        "This is the one to believe.",
-        "Naive p-value": "The p-value that forgets the picking. It is too small: the best of many look good by luck. "
-        "It is shown only for comparison.",
-        "Corrected p-value": "The selective p-value made larger because several are tested. "
-        + _CORRECTIONS.get(result.correction or "", "No correction was asked for."),
-        "Stands": f"The corrected p-value is at most {result.alpha:g}, the level that was chosen beforehand.",
     }
+    if result.listed:
+        words["Selected"] = (
+            f"On the list because the score was among the best. Even if no {noun} mattered, some would have the "
+            "largest scores."
+        )
+    if wording.p_name(result) != "p":
+        words["Selective p-value"] = (
+            f"A p-value for one {noun} by itself that takes into account that the same data put it on the list."
+        )
+    if result.correction:
+        count = wording.counted(result.question, wording.family_size(result))
+        words["Corrected p-value"] = f"The p-value made larger because {count} were tested. " + (
+            _CORRECTIONS.get(result.correction, "")
+        )
+    own = "corrected p-value" if result.correction else wording.p_name(result) + "-value"
+    words["Significant"] = f"The {own} is at most {result.alpha:g}, the error rate that was chosen beforehand."
     if result.effects is not None:
         words["Effect"] = (
-            "How large it is, from 0 (nothing) to 1 (as strong as can be), apart from how sure one is of it. The "
-            f"interval covers the true value in {100 * (1 - result.alpha):g} % of such analyses, selection included."
+            "How large it is, from 0 (nothing) to 1 (as strong as can be), apart from how sure one is of it. "
+            + _coverage(result)
         )
     return words
 
 
+def _coverage(result: Result) -> str:
+    """What the intervals promise."""
+    level = f"{100 * result.confidence_level:g} %"
+    if result.listed:
+        return (
+            "The estimate is corrected for the selection: it is as often too large as too small. "
+            f"The interval covers the true value in {level} of such analyses, selection included."
+        )
+    if result.correction is None:
+        return f"Each interval covers the true value in {level} of such analyses."
+    return (
+        f"Of the intervals of what is significant, {level} cover the true value on average; the others reach down "
+        "to 0 and cover it at least as often."
+    )
+
+
 _CORRECTIONS = {
-    "bh": "Benjamini and Hochberg's way: among what stands, the expected share of false findings is kept at the level.",
-    "by": "Benjamini and Yekutieli's way: among what stands, the expected share of false findings is kept at the "
-    "level, however the features hang together.",
-    "holm": "Holm's way: the chance of even one false finding is kept at the level.",
+    "bh": "Benjamini and Hochberg's procedure: of what is significant, the expected share of false findings is at most "
+    "the error rate.",
+    "by": "Benjamini and Yekutieli's procedure: of what is significant, the expected share of false findings is at "
+    "most the error rate, however the features depend on each other.",
+    "bky": "The two-stage procedure of Benjamini, Krieger and Yekutieli: of what is significant, the expected share of "
+    "false findings is at most the error rate.",
+    "holm": "Holm's procedure: the chance of even one false finding is at most the error rate.",
 }

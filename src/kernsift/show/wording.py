@@ -1,4 +1,4 @@
-"""A result in words: the verdict as one sentence, and the table that fits a terminal."""
+"""A result in words: one sentence for what was found, and a table that fits a terminal."""
 
 from __future__ import annotations
 
@@ -10,23 +10,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernsift.multiplicity import adjust
-
 if TYPE_CHECKING:
     from kernsift.result import Result
 
 _FOUND = {
-    "compare": "differ between the two samples",
-    "relate": "depend on the response",
-    "screen": "deviate from the reference",
+    "compare": ("differs between the two samples", "differ between the two samples"),
+    "relate": ("depends on the response", "depend on the response"),
+    "screen": ("deviates from the reference", "deviate from the reference"),
+}
+_CONDITIONS = {
+    "exact": "conditional on the selection of that {noun}",
+    "multiscale": "conditional on the selection of that {noun}",
+    "polyhedral": "conditional on the whole set of selected {noun}s",
 }
 _NARROWEST_NAME, _WIDEST_NAME = 12, 40
+MOST_ROWS = 20
+"""Rows of a printed table."""
+_BEST = 5
 
 
 def things(question: str, count: int) -> str:
-    """What is selected: features, or whole data sets."""
+    """What is tested: features, or whole data sets."""
     noun = "data set" if question == "screen" else "feature"
     return noun if count == 1 else noun + "s"
+
+
+def counted(question: str, count: int) -> str:
+    """A number of features, or of data sets."""
+    return f"{count:,} {things(question, count)}"
 
 
 def level(result: Result) -> str:
@@ -34,37 +45,68 @@ def level(result: Result) -> str:
     return f"{result.correction.upper()} at {result.alpha:g}" if result.correction else f"level {result.alpha:g}"
 
 
-def fooled(result: Result) -> tuple[int, int]:
-    """How many would pass by their naive p-values with the same correction, and how many of these do not stand."""
-    passed = adjust(result.naive_pvalues, result.correction) <= result.alpha
-    return int(passed.sum()), int((passed & ~result.rejected).sum())
+def family_size(result: Result) -> int:
+    """How many p-values the correction runs over."""
+    return len(result.selected) if result.listed and result.family == "selected" else len(result.scores)
+
+
+def error_rate(result: Result) -> str:
+    """What is controlled, and over what."""
+    if result.correction is None:
+        return f"each at level {result.alpha:g}, not corrected for the number of tests"
+    rate = "family-wise error rate" if result.correction == "holm" else "false discovery rate"
+    over = f"{counted(result.question, family_size(result))}"
+    which = f"the {over} selected" if result.listed and result.family == "selected" else f"all {over}"
+    return f"{rate} {result.alpha:g}, {result.correction.upper()} over {which}"
+
+
+def short(result: Result) -> str:
+    """How many discoveries there are, in a few words."""
+    found, total = int(result.rejected.sum()), len(result.selected)
+    of = f"of {counted(result.question, total)}"
+    if result.listed:
+        of = f"of the {total:,} selected of {counted(result.question, len(result.scores))}"
+    return f"{found:,} {of} significant ({level(result)})"
 
 
 def verdict(result: Result) -> str:
-    """One sentence in plain words."""
+    """One sentence in plain words: what was tested, what is significant, and at which error rate."""
     found, total = int(result.rejected.sum()), len(result.selected)
     if total == 0:
-        noun = things(result.question, 1)
-        return f"No {noun} reached the threshold, so nothing was selected and nothing was tested."
-    noun = things(result.question, 2)
-    found_to = f"{'is' if found == 1 else 'are'} found to {_FOUND.get(result.question, 'stand out')}"
-    of_all = f", out of {len(result.scores)}," if total < len(result.scores) else ""
-    said = f"{found} of the {total} selected {noun}{of_all} {found_to} ({level(result)})"
-    return f"{said}; {_beside_naive(result)}."
+        return f"No {things(result.question, 1)} reached the threshold, so none is listed{_outside(result)}."
+    noun = things(result.question, total)
+    one, many = _FOUND.get(result.question, ("stands out", "stand out"))
+    if result.listed:
+        noun = f"selected {noun}, out of {len(result.scores):,},"
+    of_them = f"of the {total:,} {noun}"
+    if found == 0:
+        # A constant feature has p = 1 and cannot be found to do anything.
+        said = f"None {of_them} significantly {one} ({error_rate(result)})"
+    else:
+        said = f"{found:,} {of_them} significantly {one if found == 1 else many} ({error_rate(result)})"
+    return f"{said}{_outside(result)}{_condition(result)}."
 
 
-def _beside_naive(result: Result) -> str:
-    if result.settings.get("test") == "naive":
-        return "these are naive p-values, which are too small after a selection"
-    if len(result.selected) == len(result.scores):
-        return "all were tested, so there was no selection to correct for"
-    passed, lost = fooled(result)
-    if passed == 0:
-        return "nor would any have passed by its naive p-value" if not result.rejected.any() else "naively none would"
-    believed = f"believing the naive p-values, which forget the selection, {passed} would have passed"
-    if lost == 0:
-        return f"{believed}, and {'it stands' if passed == 1 else 'all of these stand'}"
-    return f"{believed}, of which {lost} {'does' if lost == 1 else 'do'} not stand"
+def _outside(result: Result) -> str:
+    """How many discoveries a short list leaves out."""
+    if not result.listed or result.correction is None:
+        return ""
+    more = result.found_outside
+    noun = things(result.question, more)
+    if more == 0:
+        return f"; no other {things(result.question, 1)} is significant when all are tested"
+    are = "is" if more == 1 else "are"
+    return f"; {more:,} more {noun} outside the list {are} significant when all are tested"
+
+
+def _condition(result: Result) -> str:
+    """What the p-values of a short list are conditional on."""
+    if not result.listed:
+        return ""
+    condition = _CONDITIONS.get(str(result.settings.get("test")))
+    if condition is None:
+        return "; the p-values ignore the selection, after which they are not valid by themselves"
+    return f"; each selective p-value is {condition.format(noun=things(result.question, 1))}"
 
 
 def p_text(value: float) -> str:
@@ -74,26 +116,54 @@ def p_text(value: float) -> str:
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
 
 
-def words(result: Result, width: int = 100) -> str:
-    """The verdict, and below it the notes as a list."""
-    said = textwrap.wrap(clean(verdict(result)), width)
-    if result.notes:
-        said.append("")
+def text(result: Result, width: int = 100) -> str:
+    """All that is printed: the verdict, the table, how many more there are, and the notes."""
+    parts = [said(result, width), table(result, width), more(result), notes(result, width)]
+    return "\n\n".join(filter(None, [parts[0], "\n".join(filter(None, parts[1:3])), parts[3]]))
+
+
+def said(result: Result, width: int = 100) -> str:
+    """The verdict in lines."""
+    return "\n".join(textwrap.wrap(clean(verdict(result)), width))
+
+
+def notes(result: Result, width: int = 100) -> str:
+    """The notes as a list."""
+    lines = []
     for note in result.notes:
-        said += textwrap.wrap(clean(note), width, initial_indent="- ", subsequent_indent="  ")
-    return "\n".join(said)
+        lines += textwrap.wrap(clean(note), width, initial_indent="- ", subsequent_indent="  ")
+    return "\n".join(lines)
 
 
-def table(result: Result, width: int = 100) -> str:
-    """The selected features best first, in at most `width` columns."""
-    columns = _columns(result)
-    stars = ["*" if stands else " " for stands in result.rejected]
-    longest = max([_cells(name) for name in map(clean, result.names)] + [7])
+def shown_rows(result: Result, most: int = MOST_ROWS) -> np.ndarray:
+    """Which rows a table shows: discoveries best first, or the best where there are none; of a short list all."""
+    if result.listed:
+        return np.arange(min(len(result.selected), most))
+    found = np.flatnonzero(result.rejected)
+    return found[:most] if len(found) else np.arange(min(len(result.selected), _BEST))
+
+
+def more(result: Result, most: int = MOST_ROWS) -> str:
+    """What a table leaves out."""
+    if result.listed:
+        left = len(result.selected) - len(shown_rows(result, most))
+    else:
+        left = max(int(result.rejected.sum()) - most, 0)
+    return f"and {left:,} more" if left else ""
+
+
+def table(result: Result, width: int = 100, most: int = MOST_ROWS) -> str:
+    """The rows to show, best first, in at most `width` columns."""
+    rows = shown_rows(result, most)
+    columns = _columns(result, rows)
+    names = [clean(result.names[row]) for row in rows]
+    longest = max([_cells(name) for name in names] + [7])
     columns = _fitting(columns, width - 2 - min(longest, 24))
     taken = sum(2 + max(len(head), *map(len, cells), 0) for head, cells in columns)
     room = int(np.clip(min(longest, width - 2 - taken), _NARROWEST_NAME, _WIDEST_NAME))
-    lines = [" ".join([" ", _pad("feature" if result.question != "screen" else "data set", room)])]
-    lines += [f"{star} {_pad(clean(name), room)}" for star, name in zip(stars, result.names, strict=True)]
+    lines = [" ".join([" ", _pad(things(result.question, 1), room)])]
+    stars = ["*" if result.rejected[row] else " " for row in rows]
+    lines += [f"{star} {_pad(name, room)}" for star, name in zip(stars, names, strict=True)]
     for head, cells in columns:
         wide = max(len(head), *map(len, cells), 0)
         lines = [f"{line}  {cell:>{wide}}" for line, cell in zip(lines, [head, *cells], strict=True)]
@@ -102,8 +172,9 @@ def table(result: Result, width: int = 100) -> str:
 
 def html_table(result: Result) -> str:
     """The same table for a notebook, with the verdict above it and the notes below."""
-    name = "feature" if result.question != "screen" else "data set"
-    heads, columns = zip(*[(name, list(result.names)), *_columns(result)], strict=True)
+    rows = shown_rows(result)
+    first = (things(result.question, 1), [result.names[row] for row in rows])
+    heads, columns = zip(*[first, *_columns(result, rows)], strict=True)
 
     def line(tag: str, star: str, texts: Sequence[str]) -> str:
         """Names to the left, numbers to the right."""
@@ -112,36 +183,50 @@ def html_table(result: Result) -> str:
         cells = [f'<{tag} style="text-align: {side}">{text}</{tag}>' for side, text in shown]
         return f"<tr><{tag}>{star}</{tag}>{''.join(cells)}</tr>"
 
-    stars = ["★" if stands else "" for stands in result.rejected]
-    rows = "".join(line("td", star, texts) for star, texts in zip(stars, zip(*columns, strict=True), strict=True))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
-    table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{rows}</tbody></table>"
-    return f"<p>{escape(verdict(result))}</p>{table}" + (f"<ul>{notes}</ul>" if notes else "")
+    stars = ["★" if result.rejected[row] else "" for row in rows]
+    body = "".join(line("td", star, texts) for star, texts in zip(stars, zip(*columns, strict=True), strict=True))
+    table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{body}</tbody></table>"
+    left = more(result)
+    listed = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    return (
+        f"<p>{escape(verdict(result))}</p>{table}"
+        + (f"<p>{left}</p>" if left else "")
+        + (f"<ul>{listed}</ul>" if listed else "")
+    )
 
 
-def _columns(result: Result) -> list[tuple[str, list[str]]]:
+def p_name(result: Result) -> str:
+    """What the p-values are called: those of a short list are selective."""
+    return "selective p" if result.listed and result.settings.get("test") != "naive" else "p"
+
+
+def interval_name(result: Result) -> str:
+    """What the intervals are called: those of discoveries among everything have a false coverage rate."""
+    kind = " FCR" if not result.listed and result.correction is not None else ""
+    return f"{100 * result.confidence_level:.6g}%{kind} interval"
+
+
+def _columns(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
     """Head and cells of every column beside the name, in the order of reading."""
     columns: list[tuple[str, list[str]]] = []
     if result.effects is not None:
-        columns.append(("effect", [f"{value:.3f}" for value in result.effects]))
+        columns.append(("effect", [f"{value:.3f}" for value in result.effects[rows]]))
     if result.intervals is not None:
-        ends = [f"[{low:.3f}, {high:.3f}]" for low, high in result.intervals]
-        columns.append((f"{100 * (1 - result.alpha):.6g}% interval", ends))
+        ends = [f"[{low:.3f}, {high:.3f}]" for low, high in result.intervals[rows]]
+        columns.append((interval_name(result), ends))
     if result.effects is None:
-        columns.append(("score", [f"{value:.4g}" for value in result.scores[result.selected]]))
-    own = "p" if result.settings.get("test") == "naive" else "selective p"
-    columns.append((own, [p_text(value) for value in result.pvalues]))
-    if own != "p":
-        columns.append(("naive p", [p_text(value) for value in result.naive_pvalues]))
+        columns.append(("score", [f"{value:.4g}" for value in result.scores[result.selected[rows]]]))
+    columns.append((p_name(result), [p_text(value) for value in result.pvalues[rows]]))
     if result.correction:
-        columns.append((f"{result.correction.upper()} p", [p_text(value) for value in result.adjusted_pvalues]))
+        adjusted = [p_text(value) for value in result.adjusted_pvalues[rows]]
+        columns.append((f"{result.correction.upper()} p", adjusted))
     return columns
 
 
 def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str, list[str]]]:
     """Without the interval, then without the corrected p-values, where the line would be too long."""
     kept = list(columns)
-    for dispensable in ("interval", "BH p", "BY p", "HOLM p"):
+    for dispensable in ("interval", "BH p", "BY p", "BKY p", "HOLM p"):
         if sum(2 + max(len(head), *map(len, cells), 0) for head, cells in kept) <= room:
             break
         kept = [column for column in kept if not column[0].endswith(dispensable)]
@@ -169,11 +254,14 @@ def _pad(name: str, width: int) -> str:
 
 def legend(result: Result, width: int = 100) -> str:
     """What the columns of the table mean, in few words."""
-    parts = ["* stands at this level after the correction" if result.correction else "* stands at this level"]
+    parts = ["* significant"]
     if result.effects is not None:
         parts.append("effect: 0 none, 1 complete")
-    if result.settings.get("test") == "naive":
+    if result.listed and p_name(result) != "p":
+        parts.append("selective p: for this feature by itself, given that it was selected")
+    elif result.listed:
         parts.append("p: as if nothing had been selected")
-    else:
-        parts.append("selective p: valid although the same data made the selection; naive p: forgets it")
+    if result.correction:
+        name, size = result.correction.upper(), family_size(result)
+        parts.append(f"{name} p: corrected for {size:,} {'test' if size == 1 else 'tests'}")
     return "\n".join(textwrap.wrap("; ".join(parts) + ".", width))

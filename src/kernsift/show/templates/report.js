@@ -15,7 +15,7 @@
   const cards = [...document.querySelectorAll(".card")];
 
   // Small p-values first, large effects and scores first: what one looks for comes up with the first click.
-  const falling = new Set(["effect", "score", "stands"]);
+  const falling = new Set(["effect", "score", "significant"]);
   for (const button of table.querySelectorAll("thead button")) {
     button.addEventListener("click", () => {
       const head = button.closest("th");
@@ -35,12 +35,12 @@
   }
 
   const search = document.getElementById("search");
-  const standing = document.getElementById("standing");
+  const significant = document.getElementById("significant");
   const count = document.getElementById("count");
   const filter = () => {
     const wanted = search.value.trim().toLowerCase();
     const fits = (item) => item.dataset.name.toLowerCase().includes(wanted)
-      && (!standing.checked || item.dataset.stands === "1");
+      && (!significant.checked || item.dataset.significant === "1");
     let shown = 0;
     for (const row of rows) {
       row.hidden = !fits(row);
@@ -50,5 +50,5 @@
     count.textContent = shown === rows.length ? "" : `${shown} of ${rows.length}`;
   };
   search.addEventListener("input", filter);
-  standing.addEventListener("change", filter);
+  significant.addEventListener("change", filter);
 })();
