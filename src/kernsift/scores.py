@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -44,6 +44,33 @@ class Covariance(Protocol):
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Centred normal draws with this covariance: (size, d)."""
+
+
+class Path(NamedTuple):
+    """How scores change with the score of one feature while all that is independent of that feature stays.
+
+    Attributes
+    ----------
+    knots : (g,) increasing values of the feature's own score.
+    followers : (m,) the features whose scores follow a curve; all others follow the line of the null covariance.
+    values : (m, g) scores of the followers at the knots; in between they are straight, beyond the ends constant.
+    """
+
+    knots: np.ndarray
+    followers: np.ndarray
+    values: np.ndarray
+
+
+@runtime_checkable
+class CurvedCovariance(Covariance, Protocol):
+    """A covariance that knows more than the null covariance about how scores move together.
+
+    The null covariance says how two scores move together when neither feature has an effect. A feature with an effect
+    responds differently to a correlated null feature; `paths` describes that for the tests that condition.
+    """
+
+    def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
+        """The paths of the named features, whose columns (d, len(features)) are given; None for straight lines."""
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:

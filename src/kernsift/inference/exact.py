@@ -5,6 +5,9 @@ with the diagonal. The p-value is the normal tail beyond T_i over the normal mas
 multiscale bootstrap approximates, without resampling and without extrapolation; conditioning on u makes it the
 uniformly most powerful unbiased test of its hypothesis in the normal model (Fithian et al. 2014).
 
+Scores whose covariance knows how features with an effect respond to a null feature follow curves instead of lines
+(`kernsift.inference.paths`).
+
 Where the event does not depend on the other scores (a threshold, or no selection at all), no covariance is computed.
 """
 
@@ -14,6 +17,7 @@ import numpy as np
 
 from kernsift.inference.lines import separate_test, truncated_test
 from kernsift.inference.outcome import Outcome
+from kernsift.inference.paths import Event
 from kernsift.scores import Scores
 from kernsift.selection import SelectionRule
 
@@ -37,4 +41,8 @@ def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.
     own = rule.own_truncation(selected)
     if own is not None:
         return separate_test(scores, selected, own)
-    return truncated_test(scores, selected, rule.truncation)
+
+    def kept(samples: np.ndarray, feature: int) -> np.ndarray:
+        return rule.keeps(samples, np.array([feature]))[:, 0]
+
+    return truncated_test(scores, selected, Event(rule.truncation, kept))

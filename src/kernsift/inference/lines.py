@@ -1,17 +1,19 @@
 """The line every conditional test walks along.
 
 Split the scores into feature i's own score and a part independent of it: with c = Sigma[:, i] / Sigma[i, i] and
-u = T - c T_i, moving T_i to t moves the scores along u + c t while u, the nuisance part, stays as observed.
+u = T - c T_i, moving T_i to t moves the scores along u + c t while u, the nuisance part, stays as observed. Scores
+whose covariance knows more than that follow curves instead (`kernsift.inference.paths`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from kernsift.inference.outcome import Outcome
-from kernsift.scores import Scores
+from kernsift.inference.paths import Event, paths_of, truncation_along
+from kernsift.scores import Path, Scores
 from kernsift.threads import spread
 from kernsift.truncated import EVERYWHERE, log_survivals
 
@@ -26,9 +28,9 @@ _ROOM = 1e-9
 def truncated_test(
     scores: Scores,
     selected: np.ndarray,
-    truncation: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+    event: Event,
 ) -> Outcome:
-    """One-sided test of each selected score, its normal law cut to `truncation(intercept, slope, feature)`."""
+    """One-sided test of each selected score, its normal law cut to the values for which `event` holds."""
     values = scores.estimate[selected]
     variances = np.zeros(len(selected))
     unions = [EVERYWHERE] * len(selected)
@@ -36,13 +38,16 @@ def truncated_test(
         batch = selected[start : start + _BATCH]
         columns = scores.cov.columns(batch)
         variances[start : start + _BATCH] = columns[batch, np.arange(len(batch))]
+        paths = paths_of(scores, batch, columns)
 
-        def union(place: int, start: int = start, columns: np.ndarray = columns) -> np.ndarray:
+        def union(
+            place: int, start: int = start, columns: np.ndarray = columns, paths: list[Path | None] = paths
+        ) -> np.ndarray:
             feature, variance, value = (part[start + place] for part in (selected, variances, values))
             if variance <= 0:
                 return EVERYWHERE
             slope = columns[:, place] / variance
-            pieces = truncation(scores.estimate - slope * value, slope, int(feature))
+            pieces = truncation_along(paths[place], event, scores.estimate - slope * value, slope, int(feature))
             if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:
                 return pieces  # nothing to mend
             return _with_room(_holding(pieces, value), value, float(np.sqrt(variance)))

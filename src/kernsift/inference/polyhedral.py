@@ -13,6 +13,7 @@ import numpy as np
 from kernsift.inference.lines import truncated_test
 from kernsift.inference.naive import naive
 from kernsift.inference.outcome import Outcome
+from kernsift.inference.paths import Event
 from kernsift.scores import Scores
 from kernsift.selection import Everything, Lines, SelectionRule
 
@@ -40,7 +41,12 @@ def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng
         above, below = rule.sides(intercept, slope, selected)
         return np.array([[-_first_meeting(_mirror(above), _mirror(below)), _first_meeting(above, below)]])
 
-    return truncated_test(scores, selected, truncation)
+    def kept(samples: np.ndarray, feature: int) -> np.ndarray:
+        still = np.zeros(samples.shape[1])
+        sides = [rule.sides(sample, still, selected) for sample in samples]
+        return np.array([above.intercept.min() >= below.intercept.max(initial=-np.inf) for above, below in sides])
+
+    return truncated_test(scores, selected, Event(truncation, kept))
 
 
 def _mirror(lines: Lines) -> Lines:

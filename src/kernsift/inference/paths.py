@@ -1,0 +1,88 @@
+"""The curved path that conditional tests follow where a covariance knows better than the null slopes.
+
+A path (`kernsift.scores.Path`) is straight between its knots, so that between two of them the scores move along lines
+and the selection rule's own answer for lines holds. It is asked where the feature is kept at one of the two knots only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.scores import CurvedCovariance, Path, Scores
+
+Truncation = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+"""From lines `intercept + slope * t` and a feature: the t for which the feature is kept, as a union of intervals."""
+
+Kept = Callable[[np.ndarray, int], np.ndarray]
+"""From many score vectors (g, d), which may be overwritten, and a feature: in which of them it is kept."""
+
+
+class Event(NamedTuple):
+    """What a test conditions on: along lines, and for given scores."""
+
+    truncation: Truncation
+    kept: Kept
+
+
+def paths_of(scores: Scores, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
+    """The paths of the named features, whose columns of the covariance are given; None for straight lines."""
+    if isinstance(scores.cov, CurvedCovariance):
+        return scores.cov.paths(features, columns)
+    return [None] * len(features)
+
+
+def truncation_along(
+    path: Path | None, event: Event, intercept: np.ndarray, slope: np.ndarray, feature: int
+) -> np.ndarray:
+    """`event.truncation` where the path's followers leave their lines.
+
+    Examples
+    --------
+    A second score that is 1 as long as the first is below 2, and falls to 0 from there:
+
+    >>> import numpy as np
+    >>> from kernsift.selection import TopK
+    >>> path = Path(np.array([0.0, 2.0, 3.0]), np.array([1]), np.array([[1.0, 1.0, 0.0]]))
+    >>> event = Event(TopK(1).truncation, lambda samples, feature: samples[:, 0] >= samples[:, 1])
+    >>> truncation_along(path, event, np.zeros(2), np.array([1.0, 0.5]), 0)
+    array([[ 1., inf]])
+    """
+    if path is None:
+        return event.truncation(intercept, slope, feature)
+    knots, followers, values = _increasing(path)
+    samples = intercept + slope * knots[:, None]
+    samples[:, followers] = values.T
+    samples[:, feature] = knots
+    kept = event.kept(samples, feature)
+    edges = np.concatenate([[-np.inf], knots, [np.inf]])
+    # Cells between knots: both ends kept is all of the cell, one of them a part of it.
+    whole = np.concatenate([kept[:1], kept[1:] & kept[:-1], kept[-1:]])
+    pieces = [np.column_stack([edges[:-1][whole], edges[1:][whole]])]
+    for cell in np.flatnonzero(kept[1:] != kept[:-1]):
+        low, high = knots[cell], knots[cell + 1]
+        slope[followers] = (values[:, cell + 1] - values[:, cell]) / (high - low)
+        intercept[followers] = values[:, cell] - slope[followers] * low
+        found = event.truncation(intercept, slope, feature).clip(low, high)
+        pieces.append(found[found[:, 1] > found[:, 0]])
+    every = np.concatenate(pieces)
+    return _joined(every[np.argsort(every[:, 0], kind="stable")])
+
+
+def _increasing(path: Path) -> Path:
+    """The path without knots that add nothing: rounding may leave two of them equal."""
+    highest = np.maximum.accumulate(path.knots)
+    added = np.concatenate([[True], np.diff(highest) > 1e-9 * (1.0 + np.abs(highest[1:]))])
+    return path if added.all() else Path(path.knots[added], path.followers, path.values[:, added])
+
+
+def _joined(pieces: np.ndarray) -> np.ndarray:
+    """Increasing intervals, those that touch made one."""
+    if len(pieces) < 2:
+        return pieces
+    apart = pieces[1:, 0] > pieces[:-1, 1]
+    starts = pieces[np.concatenate([[True], apart]), 0]
+    ends = pieces[np.concatenate([apart, [True]]), 1]
+    return np.column_stack([starts, ends])
