@@ -79,10 +79,10 @@ bench: $(VENV)/.installed-bench  ## time and memory, against others and against 
 scaling: $(VENV)/.installed-test  ## what tables in files cost, fitted and checked on a larger one: docs/scaling.md; 6 GB of disk
 	@$(PY) benchmarks/scaling.py build/scaling --record --page docs/scaling.md
 
-power: $(VENV)/.installed-bench  ## compare power and error rates with others
+power: $(VENV)/.installed-test $(VENV)/.installed-bench  ## power and regret against other tests: docs/power.md
 	@$(PY) benchmarks/power.py
 
-calibrate: $(VENV)/.installed-test  ## error rates under the null for every estimator and test: docs/calibration.md
+calibrate: $(VENV)/.installed-test  ## levels of p-values and coverage of intervals: docs/calibration.md
 	@$(PY) benchmarks/calibrate.py
 
 soak: $(VENV)/.installed-test  ## an hour of calls without growth, and fifty kills

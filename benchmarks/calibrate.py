@@ -1,15 +1,17 @@
-"""Are the p-values right? A grid of null and mixed settings for every estimator and every test.
+"""Are the p-values and intervals right? Hard settings for the default, and a grid for every estimator and test.
 
-    python benchmarks/calibrate.py                        what is not on record yet, then the page
-    python benchmarks/calibrate.py --replicates 50        a quick look (give it another --store and --folder)
-    python benchmarks/calibrate.py --only 'relate block'  stores whose name holds all these words
-    python benchmarks/calibrate.py --page                 docs/calibration.md from the figures at hand
-    python benchmarks/calibrate.py --fresh                forget what is on record: after a change of the library
+    python benchmarks/calibrate.py                          what is not on record yet, then the page
+    python benchmarks/calibrate.py levels coverage          some parts: grid, levels, coverage, tail, seeds
+    python benchmarks/calibrate.py --quick                  few replicates (give it another --store and --folder)
+    python benchmarks/calibrate.py grid --only 'relate block'   settings whose name holds all these words
+    python benchmarks/calibrate.py --page                   docs/calibration.md from the figures at hand
+    python benchmarks/calibrate.py --fresh                  forget what is on record: after a change of the library
 
-The scores of a replicate are computed once; every test and every k runs on the same scores. Finished batches of
-replicates go into a store at once, so that a run that was stopped or killed goes on where it was. Seeds come from the
-names of question, setting, rows and estimator and from the number of the replicate, and so do not depend on what else
-is run, in which order, or by how many processes.
+The part `grid` is in this file, the others are in calibrate_hard.py. In the grid the scores of a replicate are computed
+once; every test and every k runs on the same scores. Finished batches of replicates go into a store at once, so that a
+run that was stopped or killed goes on where it was. Seeds come from the names of question, setting, rows and estimator
+and from the number of the replicate, and so do not depend on what else is run, in which order, or by how many
+processes.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import calibrate_hard
 import numpy as np
 from scipy.stats import kstest
 from threadpoolctl import threadpool_limits
@@ -58,6 +61,9 @@ _TRUE = (0, 1, 3)
 BOOTSTRAP = 1000
 BATCH = 10
 DEFAULT = "complete"
+PARTS = ("grid", *calibrate_hard.PARTS, "seeds")
+# Replicates of a store of the grid with --quick.
+_QUICK = 10
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
@@ -468,8 +474,8 @@ def _block_fits(question: str, n: int, blocks: int) -> bool:
 
 def wanted(store: Store, replicates: int | None) -> dict[str, int]:
     """How many replicates each test gets. The default estimator has the most, the bootstrap, which is slow, fewer."""
-    most = replicates if replicates is not None else 1000 if store.variant == DEFAULT else 300
-    return {test: min(most, 300) if test == "multiscale" else most for test in TESTS}
+    most = replicates if replicates is not None else 400 if store.variant == DEFAULT else 100
+    return {test: min(most, 100) if test == "multiscale" else most for test in TESTS}
 
 
 def unsettled(record: Record) -> bool:
@@ -480,20 +486,6 @@ def unsettled(record: Record) -> bool:
 
 
 _SETTLED = 4
-
-
-def run(chosen: Sequence[Store], replicates: int | None, workers: int, store: Path, folder: Path) -> None:
-    """Run what is missing, and put the figures of each finished store on record."""
-    threadpool_limits(1)  # one thread a process: the processes share the cores between them
-    pool = Pool(workers, threadpool_limits, (1,)) if workers > 1 else None
-    spread: Callable[..., Iterable[Any]] = pool.imap_unordered if pool else map
-    try:
-        _rounds(chosen, replicates, store, folder, spread, again=False)
-        if replicates is None:
-            _rounds(chosen, replicates, store, folder, spread, again=True)
-    finally:
-        if pool:
-            pool.terminate()
 
 
 def _rounds(
@@ -569,28 +561,34 @@ def _same(new: Cell, old: Cell) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure error rates under the null, and write docs/calibration.md.")
+    parser = argparse.ArgumentParser(description="Measure levels and coverage, and write docs/calibration.md.")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default")
     parser.add_argument("--replicates", type=int, help="replicates of every store, instead of each one's own number")
-    parser.add_argument("--only", default="", help="only stores whose name holds all these words (comma: or)")
+    parser.add_argument("--quick", action="store_true", help="few replicates of everything")
+    parser.add_argument("--only", default="", help="only settings whose name holds all these words (comma: or)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--page", action="store_true", help="only write the page, from the figures at hand")
-    parser.add_argument("--fresh", action="store_true", help="forget the replicates on record")
+    parser.add_argument("--fresh", action="store_true", help="forget what is on record")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the tables and pictures go")
-    parser.add_argument("--store", type=Path, default=STORE, help="where the replicates are kept")
+    parser.add_argument("--store", type=Path, default=STORE, help="where the replicates of the grid are kept")
     given = parser.parse_args(arguments)
+    unknown = set(given.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
+    parts = given.parts or PARTS
     chosen = [
         one
         for one in stores()
         if any(all(word in one.name for word in words.split()) for words in given.only.split(","))
     ]
-    if not chosen:
+    if not chosen and given.parts == ["grid"]:
         parser.error(f"--only: no store is called like {given.only!r}")
     if not given.page:
-        if given.fresh:
+        if given.fresh and "grid" in parts:
             for one in chosen:
                 (given.store / one.file).unlink(missing_ok=True)
         try:
-            run(chosen, given.replicates, given.workers, given.store, given.folder)
+            _run_parts(parts, chosen, given)
         except KeyboardInterrupt:
             print("\nStopped; the same command goes on from here.", file=sys.stderr)
             return 130
@@ -598,6 +596,28 @@ def main(arguments: list[str] | None = None) -> int:
 
     print(f"{write_page(given.folder)}: written")
     return 0
+
+
+def _run_parts(parts: Sequence[str], chosen: Sequence[Store], given: argparse.Namespace) -> None:
+    """The hard parts first: they are about the default."""
+    threadpool_limits(1)  # one thread a process: the processes share the cores between them
+    pool = Pool(given.workers, threadpool_limits, (1,)) if given.workers > 1 else None
+    spread: Callable[..., Iterable[Any]] = pool.imap_unordered if pool else map
+    replicates = _QUICK if given.quick and given.replicates is None else given.replicates
+    try:
+        for part in calibrate_hard.PARTS:
+            if part in parts:
+                options = {"quick": given.quick, "fresh": given.fresh, "only": given.only}
+                calibrate_hard.run_part(part, given.folder, spread, **options)
+        if "seeds" in parts:
+            calibrate_hard.run_seeds(given.folder, quick=given.quick)
+        if "grid" in parts:
+            _rounds(chosen, replicates, given.store, given.folder, spread, again=False)
+            if replicates is None:
+                _rounds(chosen, replicates, given.store, given.folder, spread, again=True)
+    finally:
+        if pool:
+            pool.terminate()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from calibrate import BOOTSTRAP, DEFAULT, KS, QUESTIONS, ROWS, SETTINGS, Cell, D, read_cells
+from calibrate_hard_page import hard_sections, table
 
 from kernsift.inference import TESTS
 
@@ -27,11 +28,6 @@ def _known(cell: Cell) -> bool:
     return cell.counted > 0
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return ""
@@ -48,7 +44,7 @@ _REASONS: tuple[tuple[str, Callable[[Cell], bool], str], ...] = (
     (
         "naive",
         lambda cell: cell.test == "naive",
-        "It forgets that the features were picked for their scores. It is here to show what the others save one from.",
+        "It ignores that the features were selected for their scores, and is shown for comparison.",
     ),
     (
         "polyhedral, near ties",
@@ -132,8 +128,8 @@ _REASONS: tuple[tuple[str, Callable[[Cell], bool], str], ...] = (
     (
         "the safe side",
         lambda cell: True,
-        "Below the level: power is lost, validity is not. The default looks at each feature twice and its scores are "
-        "normal one by one rather than together, which makes it a little careful everywhere.",
+        "Below the level: power is lost, validity is not. The default tests each feature with several kernels whose "
+        "scores are normal one by one rather than together, which makes it slightly conservative.",
     ),
 )
 
@@ -210,7 +206,7 @@ def _default_section(cells: Sequence[Cell]) -> str:
     )
     if max(counts, default=0) < _FEW:
         again = f"This is a small run: with {max(counts, default=0)} replicates only gross faults show. "
-    return f"""## The default combination
+    return f"""### The default combination
 
 `estimator="complete"`, `test="exact"`, adaptive bandwidth. {said}, of {len(known)}. {again}Refused are data with
 too few rows for the estimator.
@@ -235,7 +231,7 @@ def _bounds_section(cells: Sequence[Cell]) -> str:
             [question, {"incomplete": "incomplete r=1", "block": "block, default"}.get(estimator, estimator), *shown]
         )
     body = table(["question", "estimator", *(f"n={n}, k={k}" for n in ROWS for k in KS[:2])], rows)
-    return f"""## Where the warnings begin
+    return f"""### Where the warnings begin
 
 The exact test on independent null features, with other numbers of draws (`r`) and other sizes of blocks (`block n/10`:
 ten blocks). For two samples n counts the rows of both, and `r` and blocks are about the n/2 rows of one.
@@ -356,14 +352,30 @@ def _counts(cells: Sequence[Cell]) -> str:
         found = sorted({c.replicates for c in cells if c.replicates and (c.estimator == DEFAULT) == test})
         return f"{found[0]} to {found[-1]}" if len(found) > 1 else str(found[0]) if found else "no"
 
-    return f"{most(True)} replicates of each cell of the default estimator and {most(False)} replicates of the others"
+    return f"{most(True)} replicates of each cell of the default estimator and {most(False)} of the others"
 
 
 def write_page(folder: Path) -> Path:
     """docs/calibration.md beside the folder of figures."""
     cells = [cell for question in QUESTIONS for cell in read_cells(folder / f"{question}.csv")]
-    if not cells:
+    hard = hard_sections(folder)
+    if not cells and not hard:
         raise SystemExit(f"{folder}: holds no figures yet; run calibrate.py without --page first.")
+    text = f"""# Are the p-values and intervals right?
+
+A p-value is right if a null feature gets one at or below 0.05 in at most 5% of the cases in which it is tested, or
+selected. A 95% interval is right if it holds the true effect in 95% of the cases. This page measures both. `make
+calibrate` writes it anew; the figures are in the CSV files of [calibration/](calibration/).
+
+{hard}
+{_grid_sections(cells, folder) if cells else ""}"""
+    page = folder.parent / "calibration.md"
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+def _grid_sections(cells: Sequence[Cell], folder: Path) -> str:
+    """Every question, estimator and test on a common grid of settings."""
     pictures = []
     for question in QUESTIONS:
         mine = [cell for cell in cells if cell.question == question]
@@ -374,11 +386,9 @@ def write_page(folder: Path) -> Path:
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     plain = [cell for cell in cells if cell.estimator in QUESTIONS[cell.question]]
     joined = "\n".join(pictures)
-    text = f"""# Are the p-values right?
+    return f"""## The grid: every question, estimator and test
 
-A p-value is right if a null feature gets one below 0.05 in 5% of the cases in which it is selected. This page holds
-every question, estimator and test to that, on data of many kinds, with {_counts(plain)}
-({span}). `make calibrate` makes it anew; the figures are in the CSV files of [calibration/](calibration/).
+{_counts(plain)} ({span}).
 
 - There are {D} features, of which k = {KS[0]}, {KS[1]} and {KS[2]} are selected. n is the number of rows in
   all: of both samples, of the table, or of the reference and any one candidate. Candidates have three columns.
@@ -392,10 +402,8 @@ every question, estimator and test to that, on data of many kinds, with {_counts
   faster. On the same scores (200 draws each of incomplete MMD and HSIC and of complete MMD, n = 100) the two gave rates
   that differed by 0.003 at most (2026-11-15).
 
-## The grid
-
 {joined}
-## What it shows
+### What it shows
 
 Cells off by more than three standard errors; some of these are chance.
 
@@ -405,6 +413,3 @@ Cells off by more than three standard errors; some of these are chance.
 
 {_default_section(plain)}
 {_bounds_section(cells)}"""
-    page = folder.parent / "calibration.md"
-    page.write_text(text, encoding="utf-8")
-    return page

@@ -149,7 +149,7 @@ FILE = "compare-incomplete-independent-n-30.jsonl"
 
 def run(folder: Path, *more: str, only: str = "compare incomplete independent n=30") -> int:
     places = ["--store", str(folder / "store"), "--folder", str(folder / "out")]
-    return calibrate.main(["--workers", "1", "--replicates", "20", "--only", only, *places, *more])
+    return calibrate.main(["grid", "--workers", "1", "--replicates", "20", "--only", only, *places, *more])
 
 
 def numbers(folder: Path) -> list[Any]:

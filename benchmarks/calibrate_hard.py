@@ -1,0 +1,266 @@
+"""The hard parts of the calibration study: levels in hard settings, coverage of intervals, and far p-values.
+
+Each part has a CSV file with a line for every setting and cell. Settings on record are not run again unless asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import far_tail
+import interval_coverage
+import level_settings
+import numpy as np
+from level_settings import SETTINGS
+
+from kernsift import InputError, compare
+
+PARTS = ("levels", "coverage", "tail")
+LEVELS = (0.05, 0.01)
+_COVERAGE_CALLS = 200
+_QUICK_CALLS = 3
+# Calls that one task makes, so that the processes end at about the same time.
+_BATCH = {"levels": 25, "coverage": 20, "tail": 20}
+
+
+class Task(NamedTuple):
+    part: str
+    setting: str
+    first: int
+    last: int
+
+
+# Of one call: intervals or p-values that were counted, and those that hit (at each level).
+Count = tuple[int, int, int]
+Counts = dict[str, list[Count]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell of a part: a share of p-values or intervals with its standard error, calls being clusters.
+
+    `rate` is the share at level 0.05, or the coverage; `rate01` the share at level 0.01. `hits` is the number of
+    p-values or intervals behind `rate`.
+    """
+
+    setting: str
+    cell: str
+    calls: int
+    counted: int
+    hits: int
+    rate: float
+    error: float
+    rate01: float
+    error01: float
+    date: str
+    refused: str = ""
+
+
+def share(counts: Sequence[Count], place: int) -> tuple[float, float]:
+    """The share of hits and its standard error; at least the binomial one at 0.05 for as many independent features."""
+    among, hits = np.array([(count[0], count[place]) for count in counts], dtype=float).T
+    total = among.sum()
+    if total == 0:
+        return float("nan"), float("nan")
+    rate = hits.sum() / total
+    clusters = max(int((among > 0).sum()), 2)
+    error = np.sqrt(((hits - rate * among) ** 2).sum() * clusters / (clusters - 1)) / total
+    level = (0.05, 0.01)[place - 1]
+    return float(rate), float(max(error, np.sqrt(level * (1.0 - level) / total)))
+
+
+# --- one task of each part --------------------------------------------------------------------------------------------
+
+
+def _generator(setting: str, call: int) -> np.random.Generator:
+    return np.random.default_rng([zlib.crc32(setting.encode()), call])
+
+
+def _levels(task: Task) -> Counts:
+    found: Counts = {}
+    for call in range(task.first, task.last):
+        for cell, pvalues in SETTINGS[task.setting].pvalues(_generator(task.setting, call)).items():
+            # A p-value of exactly the level may be rounded to either side of it.
+            hits = [int((pvalues <= level * (1.0 + 1e-9)).sum()) for level in LEVELS]
+            found.setdefault(cell, []).append((len(pvalues), *hits))
+    return found
+
+
+def _coverage(task: Task) -> Counts:
+    cell = interval_coverage.CELLS[task.setting]
+    found: Counts = {}
+    for call in range(task.first, task.last):
+        for rule in interval_coverage.RULES:
+            # The same data for every rule.
+            for kind, (inside, among) in interval_coverage.covered(cell, rule, _generator(task.setting, call)).items():
+                found.setdefault(f"{rule}, {kind}", []).append((among, inside, 0))
+    return found
+
+
+def _tail(task: Task) -> Counts:
+    found: Counts = {}
+    for call in range(task.first, task.last):
+        for level, hits in zip(far_tail.LEVELS, far_tail.below(task.setting, call), strict=True):
+            found.setdefault(f"{level:g}", []).append((far_tail.COPIES, hits, 0))
+    return found
+
+
+_RUN: dict[str, Callable[[Task], Counts]] = {"levels": _levels, "coverage": _coverage, "tail": _tail}
+
+
+def run_task(task: Task) -> tuple[Task, Counts | str]:
+    """The counts of a task, or why the library refuses such data."""
+    with warnings.catch_warnings():
+        # Some settings are ones that the library warns about.
+        warnings.simplefilter("ignore")
+        try:
+            return task, _RUN[task.part](task)
+        except InputError as error:
+            return task, str(error)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def settings_of(part: str) -> list[str]:
+    return list({"levels": SETTINGS, "coverage": interval_coverage.CELLS, "tail": far_tail.COLUMNS}[part])
+
+
+def calls_of(part: str, setting: str, quick: bool) -> int:
+    if quick:
+        return _QUICK_CALLS
+    if part == "levels":
+        return SETTINGS[setting].calls
+    return _COVERAGE_CALLS if part == "coverage" else far_tail.PERMUTATIONS // far_tail.COPIES
+
+
+def run_part(
+    part: str, folder: Path, spread: Callable[..., Iterable[Any]], *, quick: bool, fresh: bool, only: str
+) -> None:
+    """Run the settings that are not on record; a setting's lines are written when its last task is done."""
+    path = folder / f"{part}.csv"
+    known = {} if fresh and not only else _by_setting(read_lines(path))
+    done = set() if fresh else set(known)
+    chosen = [name for name in settings_of(part) if name not in done and all(word in name for word in only.split())]
+    tasks = [
+        Task(part, name, first, min(first + _BATCH[part], calls_of(part, name, quick)))
+        for name in chosen
+        for first in range(0, calls_of(part, name, quick), _BATCH[part])
+    ]
+    left = {name: sum(task.setting == name for task in tasks) for name in chosen}
+    merged: dict[str, Counts] = {name: {} for name in chosen}
+    refused: dict[str, str] = {}
+    start = time.monotonic()
+    for number, (task, found) in enumerate(spread(run_task, tasks), start=1):
+        name = task.setting
+        left[name] -= 1
+        if isinstance(found, str):
+            refused[name] = found
+        else:
+            for cell, counts in found.items():
+                merged[name].setdefault(cell, []).extend(counts)
+        if left[name] == 0:
+            known[name] = lines_of(part, name, merged.pop(name), refused.get(name, ""))
+            write_lines(path, [line for one in settings_of(part) if one in known for line in known[one]])
+            spent = time.monotonic() - start
+            rest = spent / number * (len(tasks) - number)
+            print(f"{part} | {name} | {_said(known[name])} | {spent:.0f} s, about {rest:.0f} s left", flush=True)
+
+
+def _said(lines: Sequence[Line]) -> str:
+    return "  ".join(f"{line.cell} {line.rate:.3g}±{line.error:.2g}".strip() for line in lines)
+
+
+def lines_of(part: str, setting: str, found: Counts, refused: str) -> list[Line]:
+    today = date.today().isoformat()
+    if refused:
+        return [Line(setting, "", 0, 0, 0, *[float("nan")] * 4, today, refused)]
+    if part == "levels" and len(found) > 1 and "k=1" not in found:
+        found = found | {"all": [count for counts in found.values() for count in counts]}
+    lines = []
+    for cell, counts in found.items():
+        totals = np.array(counts).sum(axis=0)
+        lines.append(
+            Line(
+                setting, cell, len(counts), int(totals[0]), int(totals[1]), *share(counts, 1), *share(counts, 2), today
+            )
+        )
+    return lines
+
+
+def _by_setting(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        found.setdefault(line.setting, []).append(line)
+    return found
+
+
+def read_lines(path: Path) -> list[Line]:
+    if not path.exists():
+        return []
+    kinds = {field.name: {"int": int, "float": float}.get(str(field.type), str) for field in fields(Line)}
+    with path.open(encoding="utf-8", newline="") as file:
+        return [Line(**{name: kinds[name](value) for name, value in row.items()}) for row in csv.DictReader(file)]
+
+
+def write_lines(path: Path, lines: Sequence[Line]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Line)])
+        for line in lines:
+            writer.writerow([f"{value:.5g}" if isinstance(value, float) else value for value in astuple(line)])
+    part.replace(path)
+
+
+# --- seeds above 16,384 rows ------------------------------------------------------------------------------------------
+
+
+class SeedLine(NamedTuple):
+    """A quantity for one seed of the call."""
+
+    quantity: str
+    seed: int
+    value: float
+
+
+RARE = "p-value of 40 ones in 100,000 rows against 100,000 zeros"
+SPREAD = "largest score difference from seed 0 among 20 null columns of 95% zeros, 20,000 v 20,000"
+
+
+def run_seeds(folder: Path, *, quick: bool) -> None:
+    """What the seed of a call changes where the rows are too many to sort all of them."""
+    rare = np.zeros((200_000, 1))
+    rare[:40] = 1.0
+    zeros = level_settings.zero_inflated(np.random.default_rng(0), (40_000, 20))
+
+    def call(x: np.ndarray, seed: int) -> Any:
+        return compare(x[: len(x) // 2], x[len(x) // 2 :], k=None, correction=None, random_state=seed)
+
+    seeds = range(2 if quick else 8)
+    first = np.asarray(call(zeros, 0).scores)
+    lines = [SeedLine(RARE, seed, float(call(rare, seed).pvalues[0])) for seed in seeds]
+    lines += [SeedLine(SPREAD, seed, float(np.abs(call(zeros, seed).scores - first).max())) for seed in seeds[1:]]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "seeds.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(SeedLine._fields)
+        writer.writerows((line.quantity, line.seed, f"{line.value:.5g}") for line in lines)
+    print("seeds | " + "  ".join(f"{line.value:.3g}" for line in lines), flush=True)
+
+
+def read_seeds(folder: Path) -> list[SeedLine]:
+    path = folder / "seeds.csv"
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [SeedLine(row["quantity"], int(row["seed"]), float(row["value"])) for row in csv.DictReader(file)]

@@ -1,0 +1,316 @@
+"""Hard null settings for the calibration study: calls of `compare` and `relate` in which every counted feature is null.
+
+A setting makes one call with many null columns and returns their p-values by cell. Calls use the public functions
+alone, so that they measure what a user gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from sklearn import datasets
+
+from kernsift import compare, relate
+from kernsift.result import Result
+
+Pvalues = dict[str, np.ndarray]
+Law = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Data without anything to find.
+
+    Attributes
+    ----------
+    group : the table of the page that shows it.
+    name : its row there.
+    pvalues : makes one call; p-values of null features by cell.
+    calls : how many calls the full study makes.
+    """
+
+    group: str
+    name: str
+    pvalues: Callable[[np.random.Generator], Pvalues]
+    calls: int
+
+
+def _all(result: Result, d: int) -> np.ndarray:
+    """The p-values in the order of the columns."""
+    pvalues = np.ones(d)
+    pvalues[result.selected] = result.pvalues
+    return pvalues
+
+
+def compare_pvalues(x: np.ndarray, first: int, **settings: Any) -> np.ndarray:
+    """Of all columns, the first sample being the first rows."""
+    return _all(compare(x[:first], x[first:], k=None, correction=None, random_state=0, **settings), x.shape[1])
+
+
+def relate_pvalues(x: np.ndarray, y: np.ndarray, response: str) -> np.ndarray:
+    return _all(relate(x, y, k=None, correction=None, response=response, random_state=0), x.shape[1])
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+def normal(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return rng.standard_normal(size)
+
+
+def lognormal(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return rng.lognormal(0.0, 1.0, size)
+
+
+def heavy(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return rng.standard_t(2.0, size)
+
+
+def counts(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return rng.poisson(1.0, size).astype(float)
+
+
+def binary(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return (rng.random(size) < 0.5).astype(float)
+
+
+def values(*shares: float) -> Law:
+    """The values 0, 1, 2, ... with these shares."""
+    return lambda rng, size: rng.choice(len(shares), size, p=shares).astype(float)
+
+
+def zero_inflated(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    """95% zeros, else lognormal."""
+    return np.where(rng.random(size) < 0.95, 0.0, rng.lognormal(0.0, 1.0, size))
+
+
+def nonzeros(rng: np.random.Generator, rows: int, count: int, columns: int, kind: str) -> np.ndarray:
+    """Columns of zeros with `count` other values in random rows: ones, small counts, or continuous values."""
+    x = np.zeros((rows, columns))
+    drawn = {
+        "binary": np.ones((count, columns)),
+        "counts": 1.0 + rng.poisson(0.7, (count, columns)),
+        "continuous": rng.lognormal(0.0, 1.0, (count, columns)),
+    }[kind]
+    x[:count] = drawn
+    return rng.permuted(x, axis=0)
+
+
+# --- tiny and uneven samples ------------------------------------------------------------------------------------------
+
+SIZES = ((3, 3), (4, 4), (5, 5), (6, 6), (4, 12), (10, 60))
+_COLUMNS = 100
+_RESPONSE_COLUMNS = 20
+
+
+def _samples(law: Law, sizes: tuple[int, int], rng: np.random.Generator) -> Pvalues:
+    return {"": compare_pvalues(law(rng, (sum(sizes), _COLUMNS)), sizes[0])}
+
+
+def _classes(law: Law, sizes: tuple[int, ...], rng: np.random.Generator) -> Pvalues:
+    y = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return {"": relate_pvalues(law(rng, (sum(sizes), _COLUMNS)), y, "category")}
+
+
+def _response(law: Law, response: Law, n: int, rng: np.random.Generator) -> Pvalues:
+    x, y = law(rng, (n, _RESPONSE_COLUMNS)), response(rng, (n, 1))[:, 0]
+    return {"": relate_pvalues(x, y, "numeric")}
+
+
+def _named(laws: Mapping[str, Law]) -> Iterator[tuple[str, Law]]:
+    return iter(laws.items())
+
+
+_TINY_LAWS: Mapping[str, Law] = {"normal": normal, "lognormal": lognormal, "counts": counts, "binary": binary}
+
+
+def _tiny() -> Iterator[Setting]:
+    for law_name, law in _named(_TINY_LAWS):
+        for one, two in SIZES:
+            yield Setting("tiny", f"compare, {one} v {two}, {law_name}", partial(_samples, law, (one, two)), 30)
+    for sizes in ((5, 5), (4, 12), (3, 3, 3), (4, 4, 20)):
+        shown = " v ".join(map(str, sizes))
+        yield Setting("tiny", f"relate, classes of {shown}, normal", partial(_classes, normal, sizes), 30)
+    for n in (6, 8, 12, 20):
+        for law_name, law in (("normal", normal), ("t(2)", heavy)):
+            yield Setting("tiny", f"relate, n={n}, {law_name}", partial(_response, law, law, n), 120)
+
+
+# --- sparse columns and columns of few values -------------------------------------------------------------------------
+
+NONZEROS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
+_EACH = 12
+
+
+def _sparse(kind: str, call: Callable[[np.random.Generator, np.ndarray], np.ndarray], rows: int) -> Callable:
+    def pvalues(rng: np.random.Generator) -> Pvalues:
+        x = np.hstack([nonzeros(rng, rows, count, _EACH, kind) for count in NONZEROS])
+        found = call(rng, x)
+        return {f"{count}": found[place * _EACH :][:_EACH] for place, count in enumerate(NONZEROS)}
+
+    return pvalues
+
+
+def _two_samples(first: int) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
+    return lambda rng, x: compare_pvalues(x, first)
+
+
+def _against_classes(sizes: tuple[int, ...]) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
+    return lambda rng, x: relate_pvalues(x, np.repeat(np.arange(len(sizes)), sizes), "category")
+
+
+def _against_numbers(law: Law) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
+    return lambda rng, x: relate_pvalues(x, law(rng, (len(x), 1))[:, 0], "numeric")
+
+
+def _sparse_settings() -> Iterator[Setting]:
+    for kind in ("binary", "counts", "continuous"):
+        yield Setting("sparse", f"compare, 50 v 50, {kind}", _sparse(kind, _two_samples(50), 100), 100)
+        yield Setting("sparse", f"compare, 20 v 80, {kind}", _sparse(kind, _two_samples(20), 100), 100)
+        yield Setting(
+            "sparse", f"relate, three classes, {kind}", _sparse(kind, _against_classes((50, 30, 20)), 100), 60
+        )
+        yield Setting(
+            "sparse", f"relate, normal response, n=100, {kind}", _sparse(kind, _against_numbers(normal), 100), 60
+        )
+        yield Setting("sparse", f"relate, t(2) response, n=40, {kind}", _sparse(kind, _against_numbers(heavy), 40), 100)
+    yield Setting("sparse", "compare, 500 v 500, counts", _sparse("counts", _two_samples(500), 1000), 40)
+
+
+_FEW: Mapping[str, Law] = {
+    "three values": values(0.6, 0.3, 0.1),
+    "four values": values(0.7, 0.2, 0.07, 0.03),
+    "two values, 10%": values(0.9, 0.1),
+}
+
+
+def _few_values() -> Iterator[Setting]:
+    for name, law in _named(_FEW):
+        for one, two in ((8, 8), (15, 15), (50, 50)):
+            yield Setting("few values", f"compare, {one} v {two}, {name}", partial(_samples, law, (one, two)), 30)
+        yield Setting("few values", f"relate, three classes of 20, {name}", partial(_classes, law, (20, 20, 20)), 30)
+        for response_name, response in (("normal", normal), ("t(2)", heavy)):
+            call = partial(_response, law, response, 40)
+            yield Setting("few values", f"relate, {response_name} response, n=40, {name}", call, 100)
+    for n in (12, 40, 64, 66):
+        call = partial(_response, binary, binary, n)
+        yield Setting("few values", f"relate, two-valued response, n={n}, two values", call, 100)
+
+
+# --- mates of signals -------------------------------------------------------------------------------------------------
+
+CORRELATIONS = (0.7, 0.9, 0.99)
+SIGNALS = {"weak": 0.3, "strong": 0.7}
+_MATE_ROWS = 100
+
+
+def _mate_table(rng: np.random.Generator, d: int, correlation: float) -> np.ndarray:
+    """The second column is correlated with the first; the others are independent."""
+    x = rng.standard_normal((_MATE_ROWS, d))
+    x[:, 1] = correlation * x[:, 0] + np.sqrt(1.0 - correlation**2) * x[:, 1]
+    return x
+
+
+def _mates(question: str, d: int, correlation: float, signal: float, rng: np.random.Generator) -> Pvalues:
+    """Selective p-values of the null mate where it is selected, for two lengths of the list."""
+    x = _mate_table(rng, d, correlation)
+    half = _MATE_ROWS // 2
+    y = rng.standard_normal(_MATE_ROWS)
+    if question == "compare":
+        x[half:, 0] += signal
+    else:
+        # As visible as the shift is: a correlation of the same size, in the first column alone.
+        x[:, 0] += 0.5 * signal * y
+
+    def call(k: int) -> Result:
+        options: dict[str, Any] = {"k": k, "correction": None, "random_state": 0}
+        if question == "compare":
+            return compare(x[:half], x[half:], **options)
+        return relate(x, y, response="numeric", **options)
+
+    longer = call(2)
+    found = {"k=2": np.asarray(longer.pvalues)[np.asarray(longer.selected) == 1]}
+    # The list of one feature is the head of the list of two.
+    found["k=1"] = np.asarray(call(1).pvalues) if longer.selected[0] == 1 else np.empty(0)
+    return found
+
+
+def _mate_settings() -> Iterator[Setting]:
+    for question in ("compare", "relate"):
+        for correlation in CORRELATIONS:
+            for strength, signal in SIGNALS.items():
+                for d in (2, 5, 20):
+                    name = f"{question}, r={correlation}, {strength} signal, d={d}"
+                    yield Setting("mates", name, partial(_mates, question, d, correlation, signal), 1000)
+
+
+# --- many rows --------------------------------------------------------------------------------------------------------
+
+
+def _rare_ones(ones: int, rows: int, rng: np.random.Generator) -> Pvalues:
+    return {"": compare_pvalues(nonzeros(rng, rows, ones, 10, "binary"), rows // 2)}
+
+
+def _many_rows() -> Iterator[Setting]:
+    for n in (16_000, 17_000, 60_000):
+        for name, law in (("95% zeros", zero_inflated), ("normal", normal), ("lognormal", lognormal)):
+            call = partial(_large_samples, law, n)
+            yield Setting("many rows", f"compare, {n // 2:,} v {n // 2:,}, {name}", call, 1_200_000 // n)
+    yield Setting("many rows", "compare, 40 ones in 200,000 rows", partial(_rare_ones, 40, 200_000), 40)
+    yield Setting("many rows", "relate, n=20,000, 95% zeros", partial(_response, zero_inflated, normal, 20_000), 30)
+
+
+def _large_samples(law: Law, n: int, rng: np.random.Generator) -> Pvalues:
+    return {"": compare_pvalues(law(rng, (n, 20)), n // 2)}
+
+
+# --- real columns, labels permuted ------------------------------------------------------------------------------------
+
+_REAL: Mapping[str, Callable[[], Any]] = {
+    "iris": datasets.load_iris,
+    "wine": datasets.load_wine,
+    "breast cancer": datasets.load_breast_cancer,
+    "digits": datasets.load_digits,
+    "diabetes": datasets.load_diabetes,
+}
+
+
+@cache
+def _real_data(name: str) -> tuple[np.ndarray, np.ndarray]:
+    found = _REAL[name]()
+    return found.data[:, np.ptp(found.data, axis=0) > 0], found.target
+
+
+def _real(name: str, call: str, rows: int | None, rng: np.random.Generator) -> Pvalues:
+    x, y = _real_data(name)
+    chosen = rng.permutation(len(x))[: rows or 600]
+    x, y = x[chosen], rng.permutation(y[chosen])
+    # A column that is constant in these rows has p = 1 whatever the labels are.
+    x = x[:, np.ptp(x, axis=0) > 0]
+    if call == "compare":
+        return {"": compare_pvalues(x, len(x) // 2)}
+    return {"": relate_pvalues(x, y, "numeric" if name == "diabetes" else "category")}
+
+
+def _real_settings() -> Iterator[Setting]:
+    for name in _REAL:
+        for rows in (40, None):
+            shown = f"{rows} rows" if rows else "up to 600 rows"
+            calls = 150 if rows else 60
+            yield Setting(
+                "real", f"compare, {name}, {shown}, random halves", partial(_real, name, "compare", rows), calls
+            )
+            yield Setting(
+                "real", f"relate, {name}, {shown}, response permuted", partial(_real, name, "relate", rows), calls
+            )
+
+
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for settings in (_tiny(), _sparse_settings(), _few_values(), _mate_settings(), _many_rows(), _real_settings())
+    for setting in settings
+}
