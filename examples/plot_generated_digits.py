@@ -29,7 +29,7 @@ candidates = {
     "one Gaussian": np.clip(pca.inverse_transform(noise), 0, 16).round(),
     "pixels shuffled": rng.permuted(known[:800], axis=0),
 }
-result = screen(reference, candidates, k=None, random_state=0)
+result = screen(reference, candidates, random_state=0)
 print(result)
 
 # %%
@@ -46,5 +46,5 @@ for row, name in zip(axes, names, strict=True):
     row[4].set(xlim=(0, max(effects.values()) * 1.1), ylim=(-0.8, 0.8), yticks=[])
     row[4].set_title(name, loc="left", fontsize=10)
     row[4].spines[["top", "right", "left"]].set_visible(False)
-axes[-1, 4].set_xlabel("effect size (orange: found to deviate)")
+axes[-1, 4].set_xlabel("effect size (orange: significant)")
 plt.show()

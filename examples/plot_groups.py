@@ -19,7 +19,7 @@ rows = rng.permutation(len(iris))
 first, second = iris.iloc[rows[:75]], iris.iloc[rows[75:]].copy()
 second["petal width (cm)"] = rng.permutation(second["petal width (cm)"])
 
-alone = compare(first, second, k=None, random_state=0)
+alone = compare(first, second, random_state=0)
 print(alone, "\n")
 
 # %%
@@ -29,7 +29,7 @@ groups = {
     "sepal": ["sepal length (cm)", "sepal width (cm)"],
     "petal": ["petal length (cm)", "petal width (cm)"],
 }
-together = compare(first, second, groups=groups, k=None, random_state=0)
+together = compare(first, second, groups=groups, random_state=0)
 print(together)
 
 # %%

@@ -14,7 +14,7 @@ from kernsift import compare
 
 data = load_breast_cancer(as_frame=True)
 malignant, benign = (data.data[data.target == label].iloc[:15] for label in (0, 1))
-settings = {"k": 10, "estimator": "incomplete", "r": 5, "random_state": 0}
+settings = {"k": 10, "correction": None, "estimator": "incomplete", "r": 5, "random_state": 0}
 exact, multiscale, polyhedral = (
     compare(malignant, benign, test=test, **settings) for test in ("exact", "multiscale", "polyhedral")
 )

@@ -2,8 +2,9 @@
 Selecting by a threshold instead of a number
 ============================================
 
-When nobody knows how many features to keep, ``threshold=2`` keeps every feature whose score reaches two standard
-deviations of chance. Its p-value is then conditional on nothing but that.
+Where a list is wanted and nobody knows how long, ``threshold=2`` lists every feature whose score reaches two standard
+deviations of chance. Its p-value is then conditional on nothing but that. What is significant is decided over all
+features.
 """
 
 import textwrap
@@ -25,9 +26,9 @@ print(textwrap.fill(result.summary(), 95))
 # Real columns are the first ten; the rest are shuffled copies, of which two or three in a hundred reach 2 by luck.
 
 figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
-stands = set(result.selected[result.rejected].tolist())
+found = set(result.selected[result.rejected].tolist())
 chosen = set(result.selected.tolist())
-colours = ["#c2410c" if i in stands else "#1d4ed8" if i in chosen else "#b6bcc6" for i in range(200)]
+colours = ["#c2410c" if i in found else "#1d4ed8" if i in chosen else "#b6bcc6" for i in range(200)]
 ax.scatter(np.arange(200), result.scores, s=14, c=colours)
 ax.axhline(2, color="#444", linestyle="--", linewidth=1)
 ax.axvspan(-2, 9.5, color="#c2410c", alpha=0.08)

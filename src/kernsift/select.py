@@ -372,8 +372,7 @@ _COMMON = """k : None tests every feature. A number, or a fraction of all featur
         Benjamini, Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None
         rejects each p-value that is at most alpha.
     family : what the correction runs over. "all": the unconditional p-values of all features, also where only some are
-        listed, so that a short list loses no discovery to the selection. "selected": the selective p-values of the
-        short list.
+        listed, so that being near the cut costs no discovery. "selected": the selective p-values of the short list.
     confidence_level : of the intervals.
     groups : columns that form one feature, as {name: [columns]}.
     missing : "error", or "drop" to leave out rows with missing values.
