@@ -75,6 +75,44 @@ def test_keeps_agrees_with_select_row_by_row():
             assert row.tolist() == [f in chosen for f in features]
 
 
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_features_that_cannot_vary_rank_last(k):
+    """Select, keeps, truncation and sides agree on it: a constant's score of 0 beats no other score, however low."""
+    rng = np.random.default_rng(5)
+    varies = np.array([True, False, True, True, False, True])
+    rule = TopK(k, varies)
+    for _ in range(60):
+        intercept, slope = rng.normal(-1.0, 1.0, size=6), rng.normal(scale=0.7, size=6)
+        intercept[~varies], slope[~varies] = 0.0, 0.0
+        feature = int(rng.choice(np.flatnonzero(varies)))
+        intercept[feature], slope[feature] = 0.0, 1.0
+        pieces = rule.truncation(intercept.copy(), slope.copy(), feature)
+        lines = intercept + slope * np.linspace(-6, 6, 61)[:, None]
+        kept = rule.keeps(lines.copy(), np.arange(6))
+        for t, row, values in zip(np.linspace(-6, 6, 61), kept, lines, strict=True):
+            chosen = rule.select(values)
+            assert inside(pieces, t) == (feature in chosen)
+            assert row.tolist() == [i in chosen for i in range(6)]
+            assert set(chosen[: min(k, 4)]) <= set(np.flatnonzero(varies))
+    above, below = rule.sides(intercept, slope, rule.select(intercept))
+    assert len(above.intercept) == min(k, 4)
+    assert len(below.intercept) == max(4 - k, 0)
+    own = rule.own_truncation(np.array([0, 2]))
+    assert (own is None) == (k < 4)
+
+
+def test_everything_ranks_by_standard_deviations():
+    rule = Everything(np.array([1.0, 10.0, 0.0, 1.0]))
+    assert rule.select(np.array([3.0, 20.0, 0.0, -0.5])).tolist() == [0, 1, 3, 2]
+
+
+def test_a_threshold_keeps_nothing_that_cannot_vary():
+    rule = Threshold(-1.0, np.array([1.0, 0.0]))
+    assert rule.select(np.zeros(2)).tolist() == [0]
+    assert rule.keeps(np.zeros((1, 2)), np.array([0, 1])).tolist() == [[True, False]]
+    assert [piece.tolist() for piece in rule.own_truncation(np.array([0]))] == [[[-1.0, np.inf]]]
+
+
 def test_threshold_orders_by_standard_deviations():
     rule = Threshold(1.0, np.array([1.0, 10.0, 1.0]))
     assert rule.select(np.array([3.0, 20.0, 0.5])).tolist() == [0, 1]
