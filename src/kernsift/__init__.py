@@ -1,4 +1,4 @@
-"""Which features changed, and which matter: kernel tests that stay valid after selection."""
+"""Which features changed, and which matter: kernel tests of every feature, and valid p-values for the ones you pick."""
 
 from typing import TYPE_CHECKING, Any
 
