@@ -39,7 +39,8 @@ import kernsift
 from kernsift import InputError
 from kernsift.inference import TESTS
 from kernsift.kernels import fit_kernels
-from kernsift.scores import DenseCovariance, Scores
+from kernsift.scores import Covariance, CurvedCovariance, DenseCovariance, Scores
+from kernsift.scores import Path as ScorePath
 from kernsift.selection import TopK
 from kernsift.statistics import HSIC, MMD, SCREEN
 from kernsift.tables import as_candidates, as_pair, as_xy, stack
@@ -212,8 +213,23 @@ def score(question: str, variant: Variant, drawn: Drawn, rng: np.random.Generato
         kernels = fit_kernels(stack([base, *others.values()]), "gaussian", "median", rng=rng)
         least = min(base.n, *(other.n for other in others.values()))
         scores = statistic(base, others, kernels, rng=rng, **options, **variant.settled(least))
-    # Several tests ask for the same columns; here all of them are computed once.
-    return Scores(scores.names, scores.estimate, DenseCovariance(scores.cov.columns(np.arange(len(scores)))))
+    return Scores(scores.names, scores.estimate, _known(scores.cov, len(scores)))
+
+
+@dataclass(frozen=True)
+class _KnownCovariance(DenseCovariance):
+    """All columns of a covariance, computed once, and its paths."""
+
+    origin: CurvedCovariance
+
+    def paths(self, features: np.ndarray, columns: np.ndarray) -> list[ScorePath | None]:
+        return self.origin.paths(features, columns)
+
+
+def _known(cov: Covariance, d: int) -> Covariance:
+    """The same covariance with all columns at hand: several tests ask for the same ones."""
+    matrix = cov.columns(np.arange(d))
+    return _KnownCovariance(matrix, cov) if isinstance(cov, CurvedCovariance) else DenseCovariance(matrix)
 
 
 # --- one replicate ----------------------------------------------------------------------------------------------------
