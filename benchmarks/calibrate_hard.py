@@ -226,35 +226,40 @@ def write_lines(path: Path, lines: Sequence[Line]) -> None:
 
 
 class SeedLine(NamedTuple):
-    """A quantity for one seed of the call."""
+    """A quantity for one seed of the call, or for one column."""
 
     quantity: str
-    seed: int
+    number: int
     value: float
 
 
-RARE = "p-value of 40 ones in 100,000 rows against 100,000 zeros"
-SPREAD = "largest score difference from seed 0 among 20 null columns of 95% zeros, 20,000 v 20,000"
+RARE = "p-value of 40 ones in 100,000 rows against 100,000 zeros, by seed"
+SPREAD = "standard deviation between seeds of the score of a null column of 95% zeros, 20,000 v 20,000, by column"
+CROSSING = "change of the score of such a column from 8,192 v 8,192 rows to one row more in each, by column"
+
+
+def _call(x: np.ndarray, first: int, seed: int) -> Any:
+    return compare(x[:first], x[first:], k=None, correction=None, random_state=seed)
 
 
 def run_seeds(folder: Path, *, quick: bool) -> None:
-    """What the seed of a call changes where the rows are too many to sort all of them."""
+    """What the seed of a call and the rounding of values change where there are more than 16,384 rows."""
+    seeds = range(2 if quick else 8)
     rare = np.zeros((200_000, 1))
     rare[:40] = 1.0
     zeros = level_settings.zero_inflated(np.random.default_rng(0), (40_000, 20))
-
-    def call(x: np.ndarray, seed: int) -> Any:
-        return compare(x[: len(x) // 2], x[len(x) // 2 :], k=None, correction=None, random_state=seed)
-
-    seeds = range(2 if quick else 8)
-    first = np.asarray(call(zeros, 0).scores)
-    lines = [SeedLine(RARE, seed, float(call(rare, seed).pvalues[0])) for seed in seeds]
-    lines += [SeedLine(SPREAD, seed, float(np.abs(call(zeros, seed).scores - first).max())) for seed in seeds[1:]]
+    scores = [np.asarray(_call(zeros, 20_000, seed).scores) for seed in seeds]
+    few = zeros[:16_386]
+    below = _call(np.delete(few, [8192, 16_385], axis=0), 8192, 0).scores
+    change = np.abs(np.asarray(_call(few, 8193, 0).scores) - np.asarray(below))
+    lines = [SeedLine(RARE, seed, float(_call(rare, 100_000, seed).pvalues[0])) for seed in seeds]
+    lines += [SeedLine(SPREAD, place, float(v)) for place, v in enumerate(np.std(scores, axis=0, ddof=1))]
+    lines += [SeedLine(CROSSING, place, float(value)) for place, value in enumerate(change)]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "seeds.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(SeedLine._fields)
-        writer.writerows((line.quantity, line.seed, f"{line.value:.5g}") for line in lines)
+        writer.writerows((line.quantity, line.number, f"{line.value:.5g}") for line in lines)
     print("seeds | " + "  ".join(f"{line.value:.3g}" for line in lines), flush=True)
 
 
@@ -263,4 +268,4 @@ def read_seeds(folder: Path) -> list[SeedLine]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
-        return [SeedLine(row["quantity"], int(row["seed"]), float(row["value"])) for row in csv.DictReader(file)]
+        return [SeedLine(row["quantity"], int(row["number"]), float(row["value"])) for row in csv.DictReader(file)]

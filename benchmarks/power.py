@@ -38,7 +38,7 @@ from kernsift.result import Result
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
 ALPHA = 0.05
-_TRIALS = {"regret": 400, "levels": 1000, "real": 150, "paper": 200, "bh": 200, "peers": 200}
+_TRIALS = {"regret": 400, "levels": 500, "real": 150, "paper": 200, "bh": 200, "peers": 200}
 PARTS = tuple(_TRIALS)
 # Methods shown for comparison get by with fewer trials.
 _FEWER = 100

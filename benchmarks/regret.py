@@ -18,7 +18,7 @@ from kernsift import compare, relate
 LEVEL = 0.05
 OWN = "kernsift"
 # MGC takes half a second a trial.
-SLOW_ROWS, SLOW_TRIALS = 60, 40
+SLOW_ROWS, SLOW_TRIALS = 60, 30
 # Columns a call of `compare`: each is a trial.
 _COLUMNS = 50
 

@@ -79,6 +79,8 @@ def test_the_page_flags_what_is_off():
     covers, misses = (_line(cell, "k=3, true", rate, 0.005) for rate in (0.93, 0.929))
     assert "None of 1 cells" in calibrate_hard_page.coverage_section([covers])
     assert "1 of 1 cells" in calibrate_hard_page.coverage_section([misses])
+    # Four intervals say nothing about a coverage of 0.95.
+    assert not calibrate_hard_page.below(_line(cell, "k=3, true", 0.75, 0.25, counted=4))
 
 
 def test_far_p_values_are_shown_as_a_ratio_to_the_level():
@@ -89,14 +91,19 @@ def test_far_p_values_are_shown_as_a_ratio_to_the_level():
 
 
 def test_seeds_are_compared(tmp_path, monkeypatch):
-    """The figures are the p-values of the calls and the largest differences of their scores."""
+    """P-values by seed, standard deviations of scores between seeds, and what one more row in each sample changes."""
 
     def fake(x, y, *, random_state, **settings):
-        return SimpleNamespace(pvalues=np.array([0.5 / (random_state + 1)]), scores=np.full(20, 0.25 * random_state))
+        scores = np.full(20, 0.25 * random_state + (0.5 if len(x) == 8193 else 0.0))
+        return SimpleNamespace(pvalues=np.array([0.5 / (random_state + 1)]), scores=scores)
 
     monkeypatch.setattr(calibrate_hard, "compare", fake)
     calibrate_hard.run_seeds(tmp_path, quick=True)
-    assert [line.value for line in calibrate_hard.read_seeds(tmp_path)] == [0.5, 0.25, 0.25]
+    lines = calibrate_hard.read_seeds(tmp_path)
+    by_name = {name: [line.value for line in lines if line.quantity == name] for name in {x.quantity for x in lines}}
+    assert by_name[calibrate_hard.RARE] == [0.5, 0.25]
+    np.testing.assert_allclose(by_name[calibrate_hard.SPREAD], [0.25 / np.sqrt(2)] * 20, rtol=1e-4)
+    assert by_name[calibrate_hard.CROSSING] == [0.5] * 20
     assert "p = 0.25 to 0.5 for 2 seeds" in calibrate_hard_page.seeds_section(tmp_path)
 
 
