@@ -1,0 +1,303 @@
+"""Intervals of effect sizes: against enumeration of 2 x 2 tables, simulated rows, closed forms and Fisher's z."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+from scipy.stats import binom, hypergeom, norm
+
+from kernsift.intervals import CombinedEffects, NullMoments, effect_laws, penalties
+from kernsift.permutation import score_of
+from kernsift.truncated import EVERYWHERE, log_survival
+
+
+def label_factor(n, m):
+    return np.array([[m / (n + m), -n / (n + m)]])
+
+
+def gram_factor(gram, counts):
+    """Factor (m, G) of a kernel on points, centred over the rows that they stand for."""
+    weights = counts / counts.sum()
+    gram = gram - gram @ weights - (gram @ weights)[:, None] + weights @ gram @ weights
+    root = np.sqrt(counts)
+    values, vectors = np.linalg.eigh(root[:, None] * gram * root)
+    keep = values > 1e-9 * values.max()
+    return ((vectors[:, keep] * np.sqrt(values[keep])) / root[:, None]).T[::-1]
+
+
+def gaussian(values):
+    gaps = np.abs(values[:, None] - values)
+    return np.exp(-0.5 * (gaps / np.median(gaps[gaps > 0])) ** 2)
+
+
+def permutation_moments(factor, response, rng, draws=4000):
+    """Moments of T over random matchings of rows, and the normal score of the observed T."""
+    n = factor.shape[1]
+    total = np.zeros(draws)
+    orders = rng.permuted(np.tile(np.arange(n), (draws, 1)), axis=1)
+    for row in response:
+        total += ((row[orders] @ factor.T) ** 2).sum(axis=1)
+    seen = ((factor @ response.T) ** 2).sum()
+    tail = (np.count_nonzero(total >= seen * (1 - 1e-9)) + 1) / (draws + 1)
+    sd = total.std()
+    return total.mean(), sd, ((total - total.mean()) ** 3).mean() / sd**3, norm.isf(min(tail, 1 - 1e-4))
+
+
+def laws_of(columns, response_factor, cells, rng, *, samples, kernel=gaussian):
+    """`EffectLaws` of columns (n, d) without ties: every row is a point."""
+    n, d = columns.shape
+    factors = [gram_factor(kernel(column), np.ones(n)) for column in columns.T]
+    rank = max(len(factor) for factor in factors)
+    factor = np.stack([np.pad(part, ((0, rank - len(part)), (0, 0))) for part in factors])
+    joint = np.zeros((d, n, response_factor.shape[1]))
+    joint[:, np.arange(n), cells] = 1.0
+    found = [permutation_moments(part, response_factor[:, cells], rng) for part in factor]
+    *null, score = np.array(found).T
+    return effect_laws(factor, np.ones((d, n)), response_factor, joint, NullMoments(*null), score, samples=samples)
+
+
+def two_by_two(n, m):
+    """`EffectLaws` of all tables of n and m rows with two values, with Fisher's test, and their numbers of ones."""
+    ones = np.stack(np.meshgrid(np.arange(n + 1), np.arange(m + 1), indexing="ij"), axis=-1).reshape(-1, 2)
+    joint = np.stack([np.array([n, m]) - ones, ones], axis=1).astype(float)
+    share = ones.sum(axis=1) / (n + m)
+    factor = np.stack([-share, 1 - share], axis=1)[:, None, :]
+    factor[(share == 0) | (share == 1)] = 0.0
+    found = []
+    for a, b in ones:
+        cells = np.arange(max(0, a + b - m), min(n, a + b) + 1)
+        mass, gaps = hypergeom.pmf(cells, n + m, a + b, n), np.abs(cells - n * (a + b) / (n + m))
+        mean = mass @ gaps**2
+        sd = np.sqrt(mass @ (gaps**2 - mean) ** 2)
+        third = mass @ (gaps**2 - mean) ** 3 / max(sd, 1e-100) ** 3
+        tail = mass[gaps >= abs(a - n * (a + b) / (n + m)) * (1 - 1e-9)].sum()
+        found.append((mean, sd if sd > 1e-9 else 0.0, third if sd > 1e-9 else 0.0, np.log(min(tail, 1 - 1e-6))))
+    mean, sd, third, log_tail = np.array(found).T
+    counts = joint.sum(axis=2)
+    null = NullMoments(mean, sd, third)
+    return ones, effect_laws(factor, counts, label_factor(n, m), joint, null, score_of(log_tail), samples=True)
+
+
+def phi(first, second, share):
+    """The effect of two proportions: the correlation between value and label."""
+    pooled = share * first + (1 - share) * second
+    return np.sqrt(share * (1 - share) / (pooled * (1 - pooled))) * abs(first - second)
+
+
+PROPORTIONS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (8, 8), (15, 15), (10, 30), (30, 30), (10, 60)])
+def test_coverage_of_two_proportions_by_enumeration(n, m):
+    """No simulation: the probability of every table is known."""
+    ones, laws = two_by_two(n, m)
+    low, high = laws.intervals(0.95).T
+    coverage = []
+    for first in PROPORTIONS:
+        for second in PROPORTIONS:
+            chance = binom.pmf(ones[:, 0], n, first) * binom.pmf(ones[:, 1], m, second)
+            effect = phi(first, second, n / (n + m))
+            coverage.append(chance @ ((low <= effect + 1e-9) & (effect <= high + 1e-9)))
+    # Discrete data cannot have the level everywhere; a conservative interval is at least as wide on average.
+    assert min(coverage) > 0.92
+    assert 0.955 < np.mean(coverage) < 0.999
+
+
+def test_equal_rows_are_no_certainty():
+    """Five rows equal to five rows: a value of probability 1 - 0.025^(1/5) may be unseen in one of the samples."""
+    ones, laws = two_by_two(5, 5)
+    low, high = laws.intervals(0.95)[(ones == 0).all(axis=1)][0]
+    assert low == 0
+    assert high == pytest.approx(phi(1 - 0.025**0.2, 0.0, 0.5), rel=1e-9)
+    assert laws.point[(ones == 0).all(axis=1)] == 0
+
+
+@pytest.mark.parametrize("unions", [None, np.array([[0.5, np.inf]]), np.array([[-1.0, 0.3], [0.8, 4.0]])])
+def test_an_interval_leaves_out_zero_exactly_when_the_test_rejects(unions):
+    rng = np.random.default_rng(5)
+    n, m = 20, 30
+    columns = rng.normal(size=(n + m, 6)) + np.outer(np.repeat([0, 1], [n, m]), np.linspace(0, 1, 6))
+    laws = laws_of(columns, label_factor(n, m), np.repeat([0, 1], [n, m]), rng, samples=True)
+    for score in (-0.5, 0.1, 0.9, 1.5, 1.9, 2.5, 3.6):
+        if unions is not None and not ((unions[:, 0] <= score) & (score <= unions[:, 1])).any():
+            continue
+        changed = dataclasses.replace(laws, score=np.full(6, score))
+        pvalue = norm.sf(score) if unions is None else np.exp(log_survival(score, unions))
+        for miss in (0.9 * pvalue, 1.1 * pvalue):
+            low = changed.intervals(1 - miss, None if unions is None else [unions] * 6)[:, 0]
+            assert ((low > 0) == (pvalue <= miss)).all(), (score, miss)
+
+
+def test_a_selection_that_selects_everything_changes_nothing():
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(30, 4)) + np.outer(np.repeat([0, 1], 15), [0, 0.5, 1, 3])
+    laws = laws_of(columns, label_factor(15, 15), np.repeat([0, 1], 15), rng, samples=True)
+    np.testing.assert_allclose(laws.intervals(0.9), laws.intervals(0.9, [EVERYWHERE] * 4), atol=1e-9)
+    np.testing.assert_allclose(laws.medians(), laws.medians([EVERYWHERE] * 4), atol=1e-9)
+    low, high = laws.intervals(np.array([0.9, 0.95, 0.99, 0.5])).T
+    assert ((low <= laws.medians()) & (laws.medians() <= high)).all()
+
+
+def test_laws_along_the_family_are_those_of_rows_drawn_from_it():
+    """R of rows that are drawn from a member of the family has scores that are nearly standard normal."""
+    rng = np.random.default_rng(2)
+    n, m = 30, 50
+    values = np.sort(rng.gamma(2.0, size=12))
+    first, second = np.full(12, 1 / 12), np.exp(0.25 * np.arange(12))
+    second /= second.sum()
+    law = np.stack([first, second], axis=1) * np.array([n, m]) / (n + m)
+    # Counts in these proportions: with them the member of the family is close to this law.
+    joint = law * (n + m)
+    counts = joint.sum(axis=1)
+    response = label_factor(n, m)
+    factor = gram_factor(gaussian(values), counts)
+    spread = [(factor**2 * counts).sum(axis=1), (response**2 * [n, m]).sum()]
+    mean = spread[0].sum() * spread[1] / (n + m - 1)
+    sd = np.sqrt(2 * (spread[0] ** 2).sum()) * spread[1] / (n + m)
+    skewness = np.sqrt(8) * (spread[0] ** 3).sum() / (spread[0] ** 2).sum() ** 1.5
+    null = NullMoments(*(np.array([part]) for part in (mean, sd, skewness)))
+    laws = effect_laws(factor[None], counts[None], response, joint[None], null, np.array([3.0]), samples=True)
+    # The member whose effect is that of the law, and R of 4000 tables.
+    effect = np.sqrt(laws.statistic * laws.whole)
+    place = np.abs(laws.families[0].effect[0] - effect).argmin()
+    draws = np.stack([rng.multinomial(n, first, 4000), rng.multinomial(m, second, 4000)], axis=2)
+    rows = draws.sum(axis=2)
+    centred = factor[None] - (factor @ rows[:, :, None]) / (n + m)
+    cross = centred @ draws @ response.T
+    own = (centred * rows[:, None, :]) @ np.swapaxes(centred, 1, 2)
+    found = (cross**2).sum(axis=(1, 2)) / np.sqrt((own**2).sum(axis=(1, 2))) / spread[1]
+    at = type(laws.families[0])(*(np.full((4000, 1), part[0, place]) for part in laws.families[0]))
+    scores = at.scores(found[:, None])[:, 0]
+    for level in (0.025, 0.05, 0.5, 0.95, 0.975):
+        # Four standard errors of a share of 4000, and a fifth of the tail for a law from three moments.
+        error = 4 * np.sqrt(level * (1 - level) / 4000) + 0.2 * min(level, 1 - level)
+        assert abs((scores <= norm.ppf(level)).mean() - level) < error
+
+
+def test_linear_kernels_give_fishers_interval_of_a_correlation():
+    """Half the width of the interval is within a quarter of that of Fisher's z, which assumes normal data."""
+    rng = np.random.default_rng(3)
+    n, ratios = 100, []
+    for _ in range(12):
+        y = rng.normal(size=n)
+        x = 0.5 * y + np.sqrt(0.75) * rng.normal(size=n)
+        response = ((y - y.mean()) / y.std())[None, :]
+        laws = laws_of(
+            x[:, None], response, np.arange(n), rng, samples=False, kernel=lambda column: np.outer(column, column)
+        )
+        low, high = laws.intervals(0.95)[0]
+        correlation = np.corrcoef(x, y)[0, 1]
+        assert laws.point[0] == pytest.approx(correlation, abs=0.03)
+        fisher = np.tanh(np.arctanh(correlation) + 1.96 * np.array([-1, 1]) / np.sqrt(n - 3))
+        ratios.append((high - low) / (fisher[1] - fisher[0]))
+    assert 0.75 < np.mean(ratios) < 1.25
+
+
+def test_effects_of_nothing_are_named():
+    """A twentieth of the features without a difference have an estimate above `chance`."""
+    rng = np.random.default_rng(4)
+    above = []
+    for _ in range(12):
+        laws = laws_of(rng.normal(size=(20, 30)), label_factor(10, 10), np.repeat([0, 1], 10), rng, samples=True)
+        above += [*(laws.point > laws.chance(0.05))]
+    # 360 features: four standard errors are 0.046.
+    assert abs(np.mean(above) - 0.05) < 0.046
+
+
+def test_effects_grow_with_the_shift_and_reach_one():
+    grid = np.linspace(0, 4, 9)
+    points, lows, highs = [], [], []
+    quantiles = norm.ppf((np.arange(40) + 0.5) / 40)
+    for shift in grid:
+        column = np.concatenate([quantiles, quantiles + shift + 1e-6])
+        laws = laws_of(
+            column[:, None], label_factor(40, 40), np.repeat([0, 1], 40), np.random.default_rng(0), samples=True
+        )
+        low, high = laws.intervals()[0]
+        points.append(laws.point[0])
+        lows.append(low)
+        highs.append(high)
+    for part in (points, lows, highs):
+        assert (np.diff(part) >= 0).all()
+    assert points[0] == 0
+    assert points[-1] > 0.85
+
+
+@pytest.mark.parametrize("samples", [True, False])
+def test_the_feature_that_is_the_response_has_effect_one(samples):
+    rng = np.random.default_rng(0)
+    n = 40
+    if samples:
+        cells, response = np.repeat([0, 1], 20), label_factor(20, 20)
+        column = cells + 1e-3 * rng.normal(size=n)
+    else:
+        column = rng.normal(size=n)
+        cells, response = np.arange(n), gram_factor(gaussian(column), np.ones(n))
+    laws = laws_of(column[:, None], response, cells, rng, samples=samples)
+    low, high = laws.intervals()[0]
+    assert laws.point[0] == pytest.approx(1.0, abs=0.01)
+    assert 0.5 < low < 1.0
+    assert high == pytest.approx(1.0, abs=1e-6)
+
+
+def test_several_kernels_reject_together():
+    rng = np.random.default_rng(6)
+    cells = np.repeat([0, 1], 25)
+    columns = rng.normal(size=(50, 8)) + np.outer(cells, np.linspace(0, 1.2, 8))
+
+    def narrow(column):
+        return np.sqrt(np.sqrt(gaussian(column))) ** 16
+
+    views = [
+        laws_of(columns, label_factor(25, 25), cells, rng, samples=True, kernel=kernel) for kernel in (gaussian, narrow)
+    ]
+    scores, weights = np.array([view.score for view in views]), np.array([0.7, 0.3])
+    # Bonferroni's combination: the smallest weighted p-value.
+    combined = score_of(np.minimum((log_ndtr(-scores) - np.log(weights)[:, None]).min(axis=0), -1e-3))
+    taken = penalties(scores, weights, combined)
+    assert (scores - taken).max(axis=0) == pytest.approx(combined)
+    effects = CombinedEffects(
+        tuple(dataclasses.replace(view, penalty=part) for view, part in zip(views, taken, strict=True))
+    )
+    for level in (0.5, 0.8, 0.9, 0.95, 0.99):
+        low, high = effects.intervals(level).T
+        assert ((low > 0) == (norm.sf(combined) <= 1 - level)).all()
+        assert (high >= [view.intervals(level)[:, 1] for view in views]).all()
+    unions = [np.array([[score - 0.2, np.inf]]) for score in combined]
+    low, high = effects.intervals(0.95, unions).T
+    selective = [np.exp(log_survival(score, union)) for score, union in zip(combined, unions, strict=True)]
+    assert ((low > 0) == (np.array(selective) <= 0.05)).all()
+    assert (effects.medians(unions) <= high + 1e-9).all()
+    assert (effects.point == np.max([view.point for view in views], axis=0)).all()
+    assert (effects.chance() >= views[0].chance() - 1e-12).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "m", "shift"), [(8, 8, 0.8), (15, 15, 0.8), (8, 8, 3.0), (10, 60, 0.8)])
+@pytest.mark.parametrize("cut", [None, 1.0])
+def test_coverage_of_a_shift(n, m, shift, cut):
+    """The effect of a shift in large samples with the same kernel, with and without selection by the score."""
+    rng = np.random.default_rng(7)
+    quantiles = norm.ppf((np.arange(150) + 0.5) / 150)
+    points = np.concatenate([quantiles, quantiles + shift])
+    weights = np.repeat([n / (n + m) / 150, m / (n + m) / 150], 150)
+    label = np.repeat([m / (n + m), -n / (n + m)], 150)
+    covered = []
+    for _ in range(40):
+        columns = rng.normal(size=(n + m, 10)) + shift * np.repeat([0, 1], [n, m])[:, None]
+        laws = laws_of(columns, label_factor(n, m), np.repeat([0, 1], [n, m]), rng, samples=True)
+        kept = np.arange(10) if cut is None else np.flatnonzero(laws.score > cut)
+        if len(kept) == 0:
+            continue
+        unions = None if cut is None else [np.array([[cut, np.inf]])] * len(kept)
+        ends = laws.take(kept).intervals(0.95, unions)
+        for column, (low, high) in zip(columns.T[kept], ends, strict=True):
+            gaps = np.abs(column[:, None] - column)
+            gram = np.exp(-0.5 * ((points[:, None] - points) / np.median(gaps[gaps > 0])) ** 2)
+            gram = gram - gram @ weights - (gram @ weights)[:, None] + weights @ gram @ weights
+            signed = weights * label
+            truth = signed @ gram @ signed / (n * m / (n + m) ** 2) / np.sqrt(weights @ gram**2 @ weights)
+            covered.append(low <= np.sqrt(truth) <= high)
+    # Nearly 400 intervals: 0.92 is three standard errors below 0.95.
+    assert np.mean(covered) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / len(covered))
