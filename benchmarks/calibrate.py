@@ -489,8 +489,9 @@ def _block_fits(question: str, n: int, blocks: int) -> bool:
 
 
 def wanted(store: Store, replicates: int | None) -> dict[str, int]:
-    """How many replicates each test gets. The default estimator has the most, the bootstrap, which is slow, fewer."""
-    most = replicates if replicates is not None else 400 if store.variant == DEFAULT else 100
+    """How many replicates each test gets: the default estimator most; `screen` and the bootstrap are slow."""
+    default = 400 if store.question != "screen" else 150
+    most = replicates if replicates is not None else default if store.variant == DEFAULT else 100
     return {test: min(most, 100) if test == "multiscale" else most for test in TESTS}
 
 
