@@ -852,6 +852,23 @@ def test_to_frame(backend: str, threshold: float | None) -> None:
         assert [str(name) for name in frame["feature"].to_numpy()] == list(result.names)
 
 
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("k", [None, 2])
+def test_to_frame_of_all_features(backend: str, k: int | None) -> None:
+    """All features in table order, with what testing everything says of them, whatever is listed."""
+    result, every = (ask("compare", "complete", k=given) for given in (k, None))
+    frame = result.to_frame(backend, all_features=True)
+    cells = {name: frame[name].to_numpy() for name in ("feature", "score", "pvalue", "adjusted_pvalue", "listed")}
+    assert [str(name) for name in cells["feature"]] == list(result.feature_names)
+    np.testing.assert_array_equal(cells["score"], result.scores)
+    np.testing.assert_array_equal(np.flatnonzero(cells["listed"]), np.sort(result.selected))
+    whole = every.to_frame("pandas").set_index("feature").loc[list(result.feature_names)]
+    np.testing.assert_allclose(cells["pvalue"], whole["pvalue"], rtol=1e-12)
+    np.testing.assert_allclose(cells["adjusted_pvalue"], whole["adjusted_pvalue"], rtol=1e-12)
+    np.testing.assert_array_equal(frame["rejected"].to_numpy().astype(bool), whole["rejected"])
+    assert len(result.to_frame(backend)["feature"]) == (6 if k is None else k)
+
+
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize(("question", "estimator"), ASKED)
 def test_to_dict_is_json(question: str, estimator: str, test: str) -> None:
