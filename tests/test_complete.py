@@ -14,7 +14,7 @@ from kernsift.kernels import fit_kernels
 from kernsift.selection import TopK
 from kernsift.statistics import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
 from kernsift.statistics.complete import best_of, look_at
-from kernsift.statistics.cross import Drawn, _witness_scores, side_by_side, witness_scores
+from kernsift.statistics.cross import Drawn, Ratio, _witness_scores, side_by_side, witness_scores
 from kernsift.statistics.responses import Meeting, label_response, table_response
 from kernsift.tables import as_candidates, as_pair, as_xy, stack
 from kernsift.tabulation import tabulate
@@ -308,7 +308,8 @@ def test_screening_finds_the_odd_one_whatever_the_sizes():
         result = screen(rng.normal(size=(150, 4)), candidates, k=2, estimator=estimator, random_state=0)
         assert result.names[0] == "odd"
         assert result.rejected[0]
-        assert 0 < result.intervals[0, 0] <= result.effects[0] <= result.intervals[0, 1] <= 1
+        if estimator == "complete":
+            assert 0 < result.intervals[0, 0] <= result.effects[0] <= result.intervals[0, 1] <= 1
 
 
 def test_no_score_beyond_the_number_of_matchings():
@@ -324,19 +325,23 @@ def welch_by_scipy(first, seconds):
     return stats.norm.isf(p)
 
 
+# Where effects are not looked at.
+NO_RATIO = Ratio(np.ones(3), np.ones(3))
+
+
 def test_witness_values_are_compared_by_welchs_test():
     """Two samples, as all features share their rows; and screening, where each candidate has rows of its own."""
     rng = np.random.default_rng(12)
     first = rng.normal([0.0, 0.5, 1.0], [1.0, 2.0, 3.0], size=(7, 3))
     seconds = [rng.normal(scale=j + 1, size=n) for j, n in enumerate((5, 9, 14))]
-    scores = witness_scores(("a", "b", "c"), first, seconds)
+    scores = witness_scores(("a", "b", "c"), first, seconds, NO_RATIO)
     assert scores.estimate == pytest.approx(welch_by_scipy(first, seconds), abs=1e-9)
     second = rng.normal(size=(5, 3))
-    scores = _witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second))
+    scores = _witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second), NO_RATIO)
     assert scores.estimate == pytest.approx(welch_by_scipy(first, second.T), abs=1e-9)
     assert scores.cov.diagonal() == pytest.approx(1.0)
     # Far apart, too, the degrees of freedom are Welch's.
-    scores = _witness_scores(("a", "b", "c"), Drawn.of(first + 20), Drawn.of(second))
+    scores = _witness_scores(("a", "b", "c"), Drawn.of(first + 20), Drawn.of(second), NO_RATIO)
     assert scores.estimate == pytest.approx(welch_by_scipy(first + 20, second.T), abs=1e-6)
 
 
@@ -346,34 +351,80 @@ def test_scores_of_witness_values_correlate_as_their_means_do():
     first, second = rng.normal(size=(40, 3)) @ root, rng.normal(size=(25, 3)) @ root * 2
     shared = np.cov(first.T) / 40
     for scores, covariance in (
-        (_witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second)), shared + np.cov(second.T) / 25),
+        (_witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second), NO_RATIO), shared + np.cov(second.T) / 25),
         # Candidates share the rows of the reference alone.
-        (witness_scores(("a", "b", "c"), first, list(second.T)), shared + np.diag(second.var(axis=0, ddof=1)) / 25),
+        (
+            witness_scores(("a", "b", "c"), first, list(second.T), NO_RATIO),
+            shared + np.diag(second.var(axis=0, ddof=1)) / 25,
+        ),
     ):
         sd = np.sqrt(np.diag(covariance))
         assert scores.cov.columns(np.arange(3)) == pytest.approx(covariance / np.outer(sd, sd), abs=1e-9)
 
 
-def test_the_effect_of_a_witness_is_its_correlation_with_the_label():
+def test_effects_of_cross_belong_to_scores_through_students_law():
     rng = np.random.default_rng(14)
     first = rng.normal([1.0, 0.3, -1.0], size=(30, 3))
     seconds = [rng.normal(size=n) for n in (20, 25, 40)]
-    effects = witness_scores(("a", "b", "c"), first, seconds).effects(np.arange(3))
-    expected = [
-        np.corrcoef(np.concatenate([one, two]), np.repeat([1.0, 0.0], [len(one), len(two)]))[0, 1]
-        for one, two in zip(first.T, seconds, strict=True)
-    ]
-    assert expected[2] < 0
-    assert effects.point == pytest.approx(np.maximum(expected, 0.0), abs=1e-12)
-    # At a score of one, the effect of a gap whose t has the tail of that score.
+    scale, error = np.array([2.0, 3.0, 4.0]), np.array([0.3, 0.4, 0.5])
+    effects = witness_scores(("a", "b", "c"), first, seconds, Ratio(scale, error)).effects(np.arange(3))
+    gaps = np.array([one.mean() - two.mean() for one, two in zip(first.T, seconds, strict=True)])
+    assert gaps[2] < 0
+    assert effects.point == pytest.approx(np.sqrt(np.clip(gaps / scale, 0.0, 1.0)), abs=1e-12)
     squares = np.array(
         [[one.var(ddof=1) / 30, two.var(ddof=1) / len(two)] for one, two in zip(first.T, seconds, strict=True)]
     )
     freedom = squares.sum(axis=1) ** 2 / (squares**2 / [[29, len(two) - 1] for two in seconds]).sum(axis=1)
-    gaps = np.sqrt(squares.sum(axis=1)) * stats.t.isf(stats.norm.sf(1.0), freedom)
-    shifted = [two - two.mean() + one.mean() - gap for one, two, gap in zip(first.T, seconds, gaps, strict=True)]
-    at_one = witness_scores(("a", "b", "c"), first, shifted).effects(np.array([2, 0])).point
-    assert effects.at(np.ones(3))[[2, 0]] == pytest.approx(at_one, abs=1e-9)
+    unit = np.sqrt(squares.sum(axis=1))
+    # At a score of one, the effect of a gap whose t has the tail of that score.
+    at_one = unit * stats.t.isf(stats.norm.sf(1.0), freedom)
+    assert effects.at(np.ones(3)) == pytest.approx(np.sqrt(np.minimum(at_one / scale, 1.0)), abs=1e-9)
+    # A score moves with its gap as the normal score of t does.
+    score = [stats.norm.isf(stats.t.sf((gaps + step) / unit, freedom)) for step in (1e-4, -1e-4)]
+    assert effects.spread == pytest.approx((score[0] - score[1]) / 2e-4 * error, rel=1e-4)
+
+
+@pytest.mark.parametrize("question", ["compare", "relate"])
+def test_the_spread_of_cross_is_what_samples_show(question):
+    """Means over their scale, from 400 pairs of samples; a standard deviation is known to 3.5 percent of itself."""
+    rng = np.random.default_rng(15)
+    shares, claimed = [], []
+    for _ in range(400):
+        X = rng.normal(size=(150, 1))
+        if question == "compare":
+            one, two = table(X), table(rng.normal(1.0, size=(100, 1)))
+            kernels = fit_kernels(one, "gaussian", 1.5, rng=rng)
+            scores = cross_mmd(one, two, kernels, rng=rng)
+        else:
+            one, two = table(X), table(X + rng.normal(size=(150, 1)))
+            kernels = fit_kernels(one, "gaussian", 1.5, rng=rng)
+            scores = cross_hsic(one, two, kernels, fit_kernels(two, "gaussian", 2.0, rng=rng), rng=rng)
+        sizes = scores.effects(np.array([0]))
+        shares.append(sizes.point[0] ** 2)
+        # From the score's scale to that of the squared effect.
+        ends = [sizes.at(scores.estimate + sign * sizes.spread)[0] ** 2 for sign in (1.0, -1.0)]
+        claimed.append((ends[0] - ends[1]) / 2)
+    assert np.sqrt(np.mean(np.square(claimed))) == pytest.approx(np.std(shares), rel=4 * 0.035)
+
+
+@pytest.mark.parametrize("estimator", ["cross", "block", "incomplete"])
+def test_effects_are_the_same_for_every_estimator_and_number_of_rows(estimator):
+    """20 classes and one bandwidth; the complete estimator on many rows has the limit."""
+    rng = np.random.default_rng(16)
+
+    def effect(n, estimator, **options):
+        y = rng.integers(20, size=n)
+        X = 0.2 * y[:, None] + rng.normal(size=(n, 1))
+        result = relate(X, y.astype(str), k=None, estimator=estimator, bandwidth=2.0, random_state=0, **options)
+        return result.effects[0]
+
+    limit = effect(20_000, "complete")
+    options = {"r": 3} if estimator == "incomplete" else {}
+    for n, replicates in ((100, 200), (2_000, 20)):
+        found = np.square([effect(n, estimator, **options) for _ in range(replicates)])
+        # A negative estimate has no effect, which raises the mean where rows are few.
+        error = 4 * found.std(ddof=1) / np.sqrt(replicates)
+        assert abs(found.mean() - limit**2) < error + (0.02 if n == 100 and estimator != "cross" else 0.002)
 
 
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations, permutations, product
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from by_hand import table
+from scipy import stats
 
+from kernsift import compare, designs
 from kernsift import scores as scores_module
 from kernsift.kernels import KERNELS, FeatureKernels, fit_kernels
 from kernsift.scores import LEARNING, DiagonalCovariance, DrawCovariance, Scores, scores_from_draws
@@ -23,6 +26,7 @@ from kernsift.statistics.cross import cross_hsic, cross_mmd
 from kernsift.statistics.draws import FeatureDraws, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
 from kernsift.statistics.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
+from kernsift.statistics.student import RescaledCovariance
 from kernsift.statistics.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
 from kernsift.tables import InputError, Table, stack
 from kernsift.threads import using
@@ -58,6 +62,20 @@ def mixed(n: int, rng: np.random.Generator, shift: float = 0.0) -> Table:
     values = rng.normal(shift, size=(n, 5))
     values[:, 1] = rng.integers(3, size=n)
     return table(values, [1, 1, 2, 1], [1])
+
+
+def estimated(scores: Scores) -> Scores:
+    """Scores with the covariance that was estimated, before it was widened for Student's law."""
+    return replace(scores, cov=scores.cov.cov) if isinstance(scores.cov, RescaledCovariance) else scores
+
+
+def assert_student_tails(scores: Scores, freedom: float) -> None:
+    """The normal tail of each score is that of Student's law at the score in its estimated standard deviations."""
+    sd, wide = np.sqrt(estimated(scores).cov.diagonal()), np.sqrt(scores.cov.diagonal())
+    varies = sd > 0
+    with np.errstate(all="ignore"):
+        tails = stats.t.sf(np.abs(scores.estimate) / sd, freedom)[varies]
+    np.testing.assert_allclose(stats.norm.sf(np.abs(scores.estimate)[varies] / wide[varies]), tails, rtol=1e-6)
 
 
 def numeric(n: int, rng: np.random.Generator, d: int = 3, shift: float = 0.0) -> Table:
@@ -144,6 +162,8 @@ def test_incomplete_mmd_over_the_full_design(
     monkeypatch.setattr(incomplete, "pairs", pairs)
     scores = incomplete_mmd(X, Y, kernels, r=len(tuples) / 3, design=design, rng=rng)
     terms = mmd_terms(X, Y, kernels)
+    assert_student_tails(scores, freedom=2)  # three rows in the smaller sample
+    scores = estimated(scores)
     np.testing.assert_allclose(scores.estimate, mmd_ustat(X, Y, kernels), **CLOSE)
     count = len(tuples)
     factor = 1 / count + 1 / (1 / mmd_null_ratio(4, 3) - 1)
@@ -388,7 +408,7 @@ def test_incomplete_mmd_variance_by_simulation(rng: np.random.Generator) -> None
     X, Y = numeric(8, rng, d=20_000), numeric(12, rng, d=20_000)
     kernels = fit_kernels(stack([X, Y]), "gaussian", 1.0, rng=rng)
     scores = incomplete_mmd(X, Y, kernels, r=5, design="independent", rng=rng)
-    assert_variance(scores, mmd_null_ratio(8, 12))
+    assert_variance(estimated(scores), mmd_null_ratio(8, 12))
 
 
 def test_incomplete_hsic_variance_by_simulation(rng: np.random.Generator) -> None:
@@ -421,11 +441,28 @@ def test_linear_and_block_mmd_variances_by_simulation(n: int, m: int, rng: np.ra
 # Linear and block -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("estimator", "n", "m"),
+    [("linear", 4, 60), ("linear", 8, 32), ("linear", 20, 20), ("incomplete", 2, 28), ("incomplete", 6, 6)],
+)
+def test_few_draws_keep_the_level(estimator: str, n: int, m: int) -> None:
+    """Independent features without a difference, 200 in each of 30 pairs of samples, whose design they share."""
+    rates = []
+    for seed in range(30):
+        rng = np.random.default_rng([40, seed])
+        X, Y = rng.normal(size=(n, 200)), rng.normal(size=(m, 200))
+        result = compare(X, Y, k=None, estimator=estimator, correction=None, random_state=seed)
+        rates.append(np.mean(result.pvalues <= 0.05))
+    assert np.mean(rates) < 0.055 + 3 * np.std(rates) / np.sqrt(30)
+
+
 def test_linear_mmd_uses_disjoint_pairs(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y = mixed(9, rng), mixed(6, rng, shift=1.0)
     kernels = fit_kernels(stack([X, Y]), rng=rng)
     xx, yy, xy = gram(kernels, X, X), gram(kernels, Y, Y), gram(kernels, X, Y)
     scores = linear_mmd(X, Y, kernels, rng=np.random.default_rng(1))
+    assert_student_tails(scores, freedom=2)
+    scores = estimated(scores)
     again = np.random.default_rng(1)
     i, j = again.permutation(9)[:6].reshape(3, 2), again.permutation(6).reshape(3, 2)
     terms = np.array([xx[a, b] + yy[c, e] - xy[a, e] - xy[b, c] for (a, b), (c, e) in zip(i, j, strict=True)])
@@ -643,40 +680,125 @@ def test_half_the_rows_of_two_blocks_are_one_block(rng: np.random.Generator) -> 
 
 
 def test_the_dependence_of_a_feature_on_itself(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Frobenius norm of H K H over n, with H the centring matrix."""
+    """The Frobenius norm of H K H over n, with H the centring matrix; and how it changes with a row's weight."""
     X = mixed(20, rng)
     kernels = fit_kernels(X, rng=rng)
-    H = np.eye(20) - 1 / 20
     K = np.moveaxis(gram(kernels, X, X), -1, 0)
-    expected = np.linalg.norm(H @ K @ H, axis=(1, 2)) / 20
-    np.testing.assert_allclose(effects.self_dependence(X.values, kernels), expected, rtol=1e-9)
+
+    def by_hand(K: np.ndarray, weights: np.ndarray) -> float:
+        H = np.eye(20) - weights
+        centred = H @ K @ H.T
+        return float(np.sqrt(weights @ centred**2 @ weights))
+
+    even, step = np.full(20, 1 / 20), 1e-6
+    for j in range(X.d):
+        [(_, rows, found, codes)] = effects._self_dependence(X, kernels, np.array([j]))
+        assert found.size == pytest.approx(by_hand(K[j], even), rel=1e-9)
+        H = np.eye(20) - 1 / 20
+        assert found.trace == pytest.approx(np.trace(H @ K[j] @ H) / 20, rel=1e-9)
+        more = [by_hand(K[j], (1 - step) * even + step * row) for row in np.eye(20)]
+        slope = (np.log(more) - np.log(by_hand(K[j], even))) / step
+        np.testing.assert_allclose(found.influence[0, codes[0]], slope, atol=1e-4)
+        # From a factor of the kernel it is the same.
+        values, vectors = np.linalg.eigh(H @ K[j] @ H)
+        factor = (vectors * np.sqrt(np.maximum(values, 0))).T[None]
+        same = effects.SelfDependence.of_factor(factor, np.ones((1, 20)))
+        assert same.size == pytest.approx(found.size, rel=1e-9)
+        np.testing.assert_allclose(same.influence[0], slope, atol=1e-4)
     # Of a long table rows that are evenly spread, each from the middle of its part; of a short one all rows.
-    np.testing.assert_array_equal(effects.spread_points(X, np.array([2, 0])), X.values[:, [2, 3, 0]])
-    monkeypatch.setattr(effects, "_ROWS", 4)
-    np.testing.assert_array_equal(effects.spread_points(X, np.array([3])), X.values[[2, 7, 12, 17]][:, [4]])
+    np.testing.assert_array_equal(rows, np.arange(20))
+    monkeypatch.setattr(effects, "_POINT_ROWS", 4)
+    [(_, rows, _, _)] = effects._self_dependence(X, kernels, np.array([2]))
+    np.testing.assert_array_equal(rows, [2, 7, 12, 17])
 
 
-@pytest.mark.parametrize("intervals", [True, False])
-def test_effects_are_roots_of_shares_of_the_most_there_can_be(intervals: bool, rng: np.random.Generator) -> None:
-    """MMD^2 between the samples is at most HSIC(x, x)^(1/2) over the product of their shares."""
+def test_effects_are_roots_of_shares_of_the_most_there_can_be(rng: np.random.Generator) -> None:
+    """Of T - E T over sqrt(tr K^2 tr L^2) - E T, with E T = tr K tr L / (n - 1) over permutations and centred K, L."""
     X, Y, y = numeric(12, rng), numeric(8, rng, shift=1.0), numeric(12, rng, 1)
     kernels, own = fit_kernels(stack([X, Y]), rng=rng), fit_kernels(y, rng=rng)
     scores = Scores(X.names, np.array([0.02, -0.1, 5.0]), DiagonalCovariance(np.array([0.01, 0.04, 0.09])))
     chosen = np.array([2, 0, 1])
-    both = effects.self_dependence(np.concatenate([X.values, Y.values]), kernels)
-    related = effects.self_dependence(X.values, kernels) * effects.self_dependence(y.values, own)
+
+    def most(table: Table, L: np.ndarray, kernels: FeatureKernels) -> np.ndarray:
+        H = np.eye(table.n) - 1 / table.n
+        K, L = H @ np.moveaxis(gram(kernels, table, table), -1, 0) @ H, H @ L @ H
+        norms = np.linalg.norm(K, axis=(1, 2)) * np.linalg.norm(L)
+        return (norms - np.trace(K, axis1=1, axis2=2) * np.trace(L) / (table.n - 1)) / table.n**2
+
+    label = np.repeat([1.0, 0.0], [12, 8])
+    # HSIC with the label is MMD^2 times the squared product of the shares.
+    between = most(stack([X, Y]), np.outer(label, label), kernels) / (0.6 * 0.4) ** 2
     for found, whole in (
-        (effects.with_mmd_effects(scores, X, Y, kernels, intervals=intervals), both / (0.6 * 0.4)),
-        (effects.with_hsic_effects(scores, X, y, kernels, own, intervals=intervals), related),
+        (effects.with_mmd_effects(scores, X, Y, kernels), between),
+        (effects.with_hsic_effects(scores, X, y, kernels, own), most(X, gram(own, y, y)[..., 0], kernels)),
     ):
         sizes = found.effects(chosen)  # type: ignore[misc]
         np.testing.assert_allclose(sizes.point, np.sqrt(np.clip(scores.estimate / whole, 0, 1))[chosen], rtol=1e-9)
         assert sizes.point[0] == 1 and 0 < sizes.point[1] < 1 and sizes.point[2] == 0
         half = 0.5 * whole[chosen]
         np.testing.assert_allclose(sizes.at(half), np.sqrt(0.5), rtol=1e-9)
-        assert (sizes.spread is None) == (not intervals)
-        if sizes.spread is not None:
-            np.testing.assert_allclose(sizes.spread, [0.3, 0.1, 0.2])
+        assert sizes.spread is None
+
+
+def effect_by_quadrature(shift: float, bandwidth: float) -> float:
+    """The effect between N(0, 1) and N(shift, 1) with the Gaussian kernel, from sums over a fine grid."""
+    t = np.linspace(-8.0, 8.0 + shift, 1001)
+    one, two = (density / density.sum() for density in (np.exp(-(t**2) / 2), np.exp(-((t - shift) ** 2) / 2)))
+    both = (one + two) / 2
+    K = np.exp(-(((t[:, None] - t) / bandwidth) ** 2))
+    H = np.eye(len(t)) - both
+    return float(np.sqrt(0.25 * (one - two) @ K @ (one - two) / np.sqrt(both @ (H @ K @ H.T) ** 2 @ both)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shift", [0.8, 2.0])
+@pytest.mark.parametrize(
+    ("estimator", "rows", "replicates"), [("linear", 400, 300), ("linear", 20_000, 200), ("block", 2_500, 300)]
+)
+def test_intervals_cover_the_effect(estimator: str, rows: int, replicates: int, shift: float) -> None:
+    truth, covered, seen = effect_by_quadrature(shift, 1.5), 0, []
+    for seed in range(replicates):
+        rng = np.random.default_rng([77, seed])
+        X, Y = rng.normal(size=(rows, 1)), rng.normal(shift, size=(rows, 1))
+        result = compare(X, Y, k=None, estimator=estimator, bandwidth=1.5, random_state=seed)
+        [[low, high]] = result.intervals
+        covered += low <= truth <= high
+        seen.append(result.effects[0])
+    assert np.mean(seen) == pytest.approx(truth, abs=0.01)
+    # Three standard errors of a share of 0.95, and one percent for the normal law.
+    assert covered / replicates > 0.94 - 3 * np.sqrt(0.05 * 0.95 / replicates)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_influence_of_the_scale_is_part_of_the_spread(
+    shift: float, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """h - T (log D)' draw by draw, with the derivative of log D by a small change of each row's weight."""
+    monkeypatch.setattr(block, "MANY_DRAWS", 25)
+    X, Y = numeric(60, rng, 1), numeric(50, rng, 1, shift=shift)
+    table_of_both = stack([X, Y])
+    kernels = fit_kernels(table_of_both, rng=rng)
+    scores = block.block_mmd(X, Y, kernels, block_size=2, rng=np.random.default_rng(5))
+    again = np.random.default_rng(5)
+    count = 25
+    own = designs.blocks(60, 2, again)[:count], 60 + designs.blocks(50, 2, again)[:count]
+    K = gram(kernels, table_of_both, table_of_both)[..., 0]
+
+    def log_scale(weights: np.ndarray) -> float:
+        H = np.eye(110) - weights
+        return 0.5 * float(np.log(weights @ (H @ K @ H.T) ** 2 @ weights))
+
+    even, step = np.full(110, 1 / 110), 1e-6
+    slope = np.array([log_scale((1 - step) * even + step * row) - log_scale(even) for row in np.eye(110)]) / step / 110
+    slope -= np.where(np.arange(110) < 60, slope[:60].mean(), slope[60:].mean())
+    (i, i2), (j, j2) = (part.T for part in own)
+    h = K[i, i2] + K[j, j2] - (K[i, j] + K[i, j2] + K[i2, j] + K[i2, j2]) / 2
+    mean = h.mean()
+    total = h / count - mean * (slope[i] + slope[i2] + slope[j] + slope[j2])
+    unused = np.setdiff1d(np.arange(110), np.concatenate([part.ravel() for part in own]))
+    variance = total.var(ddof=1) * count + mean**2 * (slope[unused] ** 2).sum()
+    spread = scores.effects(np.array([0])).spread  # type: ignore[misc]
+    assert spread == pytest.approx(np.sqrt(variance) * stats.t.ppf(0.975, 24) / stats.norm.ppf(0.975), rel=1e-4)
 
 
 def test_resamples_have_no_fewer_rows_than_the_estimator_needs(
@@ -758,10 +880,10 @@ def test_draws_that_are_not_kept_give_the_same_scores(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = shared_cases(rng)
-    kept = [estimator(*data, rng=np.random.default_rng(1)) for estimator, data in every]
+    kept = [estimated(estimator(*data, rng=np.random.default_rng(1))) for estimator, data in every]
     monkeypatch.setattr(scores_module, "_KEPT", 0)
     for (estimator, data), expected in zip(every, kept, strict=True):
-        scores = estimator(*data, rng=np.random.default_rng(1))
+        scores = estimated(estimator(*data, rng=np.random.default_rng(1)))
         assert isinstance(scores.cov, DrawCovariance)
         np.testing.assert_allclose(scores.estimate, expected.estimate, rtol=0, atol=1e-15)
         np.testing.assert_allclose(scores.cov.diagonal(), expected.cov.diagonal(), rtol=1e-10)
@@ -779,7 +901,7 @@ def test_correlations_from_the_first_draws_and_variances_from_all(
     monkeypatch.setattr(scores_module, "_KEPT", 0)
     monkeypatch.setattr(scores_module, "LEARNING", 12)
     for estimator, data in shared_cases(rng):
-        scores = estimator(*data, rng=np.random.default_rng(1))
+        scores = estimated(estimator(*data, rng=np.random.default_rng(1)))
         if scores.draws is None or scores.draws <= 12:
             continue
         assert isinstance(scores.cov, DrawCovariance)
@@ -813,7 +935,7 @@ def test_a_feature_that_varies_only_late_keeps_its_variance(
     kernels = fit_kernels(stack([X, Y]), "gaussian", 0.3, rng=rng)
     # Rows in order, so that the rows that vary in the third feature come late.
     monkeypatch.setattr("kernsift.statistics.linear.blocks", lambda n, size, rng: np.arange(n).reshape(-1, size))
-    scores = linear_mmd(X, Y, kernels, rng=rng)
+    scores = estimated(linear_mmd(X, Y, kernels, rng=rng))
     draws = scores.cov.draws.of(slice(0, 3), slice(0, 100))
     expected = scores_from_draws(scores.names, draws)
     assert (draws[:5, 2] == 0).all()

@@ -21,8 +21,7 @@ from kernsift.tables import Table
 
 # Draws a row beyond which an incomplete statistic behaves like the complete one: a tenth of the rows.
 _DRAWS_A_ROW = 0.1
-# Draws of an MMD, or blocks, whose sample variance is too rough to divide by.
-_FEW_DRAWS = 30
+# Blocks whose sample variance is too rough to divide by.
 _FEW_BLOCKS = 5
 # Rows of a sample, half of which measure a spread, where the other sample has more than twice as many.
 _FEW_ROWS = 30
@@ -80,12 +79,6 @@ class Call:
         return int(self.rows // max(self.draws or 1.0, 1.0))
 
 
-def _few_draws(call: Call) -> bool:
-    # Draws of an HSIC are skewed so much that few of them err on the safe side.
-    averages = call.question != "relate" and call.estimator in ("incomplete", "linear")
-    return averages and call.draws is not None and call.draws < _FEW_DRAWS
-
-
 def _few_blocks(call: Call) -> bool:
     return call.estimator == "block" and call.draws is not None and call.draws < _FEW_BLOCKS
 
@@ -137,11 +130,6 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
         "estimator='incomplete' with r={a_row:g} rejects too often on {rows} rows (up to 0.2 at level 0.05), because "
         "so many draws have the skewed null law of the complete statistic in place of a normal one; "
         "estimator='complete' knows that law, or take r up to {most_a_row:g}.",
-    ),
-    (
-        _few_draws,
-        "estimator='{estimator}' with {draws:g} draws rejects too often (0.06 to 0.25 at level 0.05), because the "
-        "spread of so few draws is not known well enough; use estimator='complete'.",
     ),
     (
         _small_sample,

@@ -14,9 +14,9 @@ import numpy as np
 from kernsift.arrays import Array, beside, namespace, taken, wide
 from kernsift.designs import blocks
 from kernsift.kernels import FeatureKernels
-from kernsift.scores import Draws, Scores, moments_of, scores_from_batches
+from kernsift.scores import Scores, moments_of, scores_from_batches
 from kernsift.statistics.draws import FeatureDraws, columns_that_fit, room_to_keep
-from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
+from kernsift.statistics.effects import MANY_DRAWS, with_hsic_effects, with_mmd_effects
 from kernsift.statistics.ustatistic import (
     chunk_of,
     complete_hsic_values,
@@ -31,8 +31,6 @@ from kernsift.statistics.ustatistic import (
 from kernsift.tables import InputError, Table
 
 _HSIC_BLOCK = 5  # the paper's choice, section 5.1
-# Values of fewer blocks are too skewed for their mean to be normal: no confidence intervals then.
-_MANY_BLOCKS = 40
 # Kernel values of one block, in temporary arrays, up to which it is evaluated in one go.
 _SMALL = 16
 
@@ -61,7 +59,7 @@ def block_mmd(
     default = min(max(2, round(least**0.5)), least // 2)
     size = default if block_size is None else _checked_size(block_size, 2, least)
 
-    def values(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+    def values(x: Table, y: Table, rng: np.random.Generator) -> _MMDBlocks:
         count = max(1, min(x.n, y.n) // size)
         rows, others = (blocks(table.n, table.n // count, rng)[:count] for table in (x, y))
         return _MMDBlocks(x, kernels, y, rows, others)
@@ -70,7 +68,8 @@ def block_mmd(
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = values(X, Y, rng)
     scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
-    return with_mmd_effects(scores, X, Y, kernels, intervals=draws.count >= _MANY_BLOCKS)
+    intervals = draws if draws.count >= MANY_DRAWS else None
+    return with_mmd_effects(scores, X, Y, kernels, intervals, (draws.rows, draws.others))
 
 
 def block_hsic(
@@ -99,14 +98,15 @@ def block_hsic(
     require_rows(X, 8, "X", " for two blocks")
     size = min(_HSIC_BLOCK, X.n // 2) if block_size is None else _checked_size(block_size, 4, X.n)
 
-    def values(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+    def values(x: Table, y: Table, rng: np.random.Generator) -> _HSICBlocks:
         return _HSICBlocks(x, kernels, y, response_kernels, blocks(x.n, size, rng))
 
     resample = resample_joint(X, y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
     columns_that_fit([X], 16 * X.n)
     draws = values(X, y, rng)
     scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
-    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=draws.count >= _MANY_BLOCKS)
+    intervals = draws if draws.count >= MANY_DRAWS else None
+    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals, (draws.rows,))
 
 
 def _checked_size(block_size: int, least: int, n: int) -> int:

@@ -1,20 +1,22 @@
 """The cross estimator: one half of the rows says where to look, the other half looks.
 
 The second half gives each feature a witness (for MMD the difference of mean embeddings, for HSIC the cross-covariance);
-the first half evaluates it. Given the second half the draws are independent, so their covariance is right under the
-null and under the alternative alike, which is what confidence intervals need. Scores are Student statistics turned into
-normal scores, so that small halves are taken for what they are.
+the first half evaluates it. Given the second half the draws are independent, and their mean estimates MMD^2 or HSIC
+without bias. Scores are Student statistics turned into normal scores, so that small halves are taken for what they are.
+
+Effect sizes are those of `kernsift.statistics.effects`. MMD^2 = |D|^2, say, is estimated by <D + e1, D + e2> with the
+errors of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The spread of the first half's
+values has the first and the third of these, the spread of the second half's values along the first half's witness the
+second and the third, and the third, which is all there is under the null, is taken off once. HSIC likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
 from kernsift.arrays import Array, beside, lookup, namespace, tally, to_numpy
 from kernsift.blocks import Block, blocks_of
@@ -23,19 +25,18 @@ from kernsift.designs import halves
 from kernsift.factors import GROUP_ROWS, View, lenses
 from kernsift.grids import blocks_at_once, fit_grid, parts_of, rows_to_sort
 from kernsift.kernels import FeatureKernels
-from kernsift.permutation import score_of
 from kernsift.progress import tell
 from kernsift.scores import LEARNING, EffectSizes, FactorCovariance, Scores, supported
+from kernsift.statistics.effects import SelfDependence, effect_of, hsic_scale, mmd_scale
 from kernsift.statistics.responses import Response, summed_rows, table_response
+from kernsift.statistics.student import normal_scores, student_statistics
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
 from kernsift.tabulation import Tabulation, tabulate
 
-# The smallest tail that is taken from Student's law, and the normal score that belongs to it.
-_LEAST_TAIL = 1e-290
-_DEEPEST = float(-ndtri(_LEAST_TAIL))
-
-Size = Callable[[np.ndarray, np.ndarray], np.ndarray]
+# What rounding a column to a grid, and its kernel to a low rank, may change of a mean relative to its scale: more than
+# its sampling error only where there is hardly any noise and many rows.
+_ROUNDING = 2e-3
 
 
 def cross_mmd(
@@ -60,11 +61,13 @@ def cross_mmd(
     x_look, x_learn = halves(X.n, rng)
     y_look, y_learn = (X.n + rows for rows in halves(Y.n, rng))
     one, two = Drawn.empty(len(x_look), table.d, LEARNING // 2), Drawn.empty(len(y_look), table.d, LEARNING // 2)
+    ratio = Ratio.empty(table.d)
     heights = Heights((x_look, x_learn), (y_look, y_learn))
-    for features, (high, low) in over_blocks(table, kernels, adaptive, heights, rng):
+    for features, (high, low, own) in over_blocks(table, kernels, adaptive, heights, rng):
         one.put(features, high)
         two.put(features, low)
-    return _witness_scores(table.names, one, two)
+        ratio.put(features, own)
+    return _witness_scores(table.names, one, two, ratio)
 
 
 @dataclass(frozen=True)
@@ -74,15 +77,71 @@ class Heights:
     x: tuple[np.ndarray, np.ndarray]
     y: tuple[np.ndarray, np.ndarray]
 
-    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn]:
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn, Ratio]:
         xp = namespace(factor)
-        gap = _share(known, self.x[1]) - _share(known, self.y[1])
-        witness = (xp.matrix_transpose(factor @ gap[:, :, None]) @ factor)[:, 0, :]
+        halves = [(_share(known, x), _share(known, y)) for x, y in zip(self.x, self.y, strict=True)]
+        sizes = [(len(x), len(y)) for x, y in zip(self.x, self.y, strict=True)]
+        witness = _witness(factor, *halves[1])
         high, low = _at_rows(known, witness, self.x[0]), _at_rows(known, witness, self.y[0])
         # A witness that is the same at all rows leaves rounding errors, which must not be compared with each other.
         top, bottom = np.maximum(high.max(axis=0), low.max(axis=0)), np.minimum(high.min(axis=0), low.min(axis=0))
         some = top - bottom > 1e-10 * to_numpy(xp.max(xp.abs(witness), axis=1))
-        return Drawn.of(np.where(some, high, 0.0), LEARNING // 2), Drawn.of(np.where(some, low, 0.0), LEARNING // 2)
+        one, two = (Drawn.of(np.where(some, part, 0.0), LEARNING // 2) for part in (high, low))
+        return one, two, mmd_ratio(factor, known.counts, halves, sizes)
+
+
+def _witness(factor: Array, one: Array, two: Array) -> Array:
+    """(b, G) the difference of mean embeddings at each point, of rows with these shares (b, G) of the points."""
+    xp = namespace(factor)
+    return (xp.matrix_transpose(factor @ (one - two)[:, :, None]) @ factor)[:, 0, :]
+
+
+class Ratio(NamedTuple):
+    """What turns means of draws into effects.
+
+    Attributes
+    ----------
+    scale : (d,) the mean that belongs to an effect of 1.
+    error : (d,) standard deviation of the mean, over both halves of the rows and with the noise of the scale.
+    """
+
+    scale: np.ndarray
+    error: np.ndarray
+
+    @classmethod
+    def of(cls, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, null: np.ndarray) -> Ratio:
+        """From variances in which the variance under the null is counted twice."""
+        return cls(scale, np.sqrt(np.maximum(variance - null, null) + (_ROUNDING * mean) ** 2))
+
+    @classmethod
+    def empty(cls, d: int) -> Ratio:
+        return cls(np.empty(d), np.empty(d))
+
+    def put(self, features: np.ndarray, part: Ratio) -> None:
+        """Write down some of the features."""
+        self.scale[features], self.error[features] = part
+
+
+def mmd_ratio(
+    factor: Array, counts: Array, halves: Sequence[tuple[Array, Array]], sizes: Sequence[tuple[int, int]]
+) -> Ratio:
+    """From each half's shares (b, G) of the points, sample by sample, and its numbers of rows."""
+    own = SelfDependence.of_factor(factor, counts)
+    first, second = sizes
+    rows, samples = [sum(pair) for pair in zip(first, second, strict=True)], zip(*halves, strict=True)
+    total, share = sum(rows), rows[0] / sum(rows)
+    witnesses = [to_numpy(_witness(factor, *half)) for half in halves]
+    mean = ((to_numpy(halves[0][0]) - to_numpy(halves[0][1])) * witnesses[1]).sum(axis=1)
+    variance = np.zeros(len(mean))
+    for sample, sign in zip(samples, (1.0, -1.0), strict=True):
+        for half, (part, witness) in enumerate(zip(sample, witnesses[::-1], strict=True)):
+            size = sizes[half][0 if sign > 0 else 1]
+            influence = sign * witness / size - mean[:, None] * own.influence / total
+            weights = to_numpy(part)
+            squares = (weights * influence**2).sum(axis=1) - (weights * influence).sum(axis=1) ** 2
+            variance += size * size / (size - 1) * np.maximum(squares, 0.0)
+    null = own.size**2 * (1 / first[0] + 1 / first[1]) * (1 / second[0] + 1 / second[1])
+    return Ratio.of(mmd_scale(own, total, share), mean, variance, null)
 
 
 class Drawn(NamedTuple):
@@ -165,59 +224,76 @@ def cross_hsic(
     response = table_response(y, response_kernels, rng)
     answers, held = (_rows_of(response, rows) for rows in (learn, look))
     answers, held = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (answers, held))
-    draws, scale = Drawn.empty(len(look), X.d, LEARNING), np.empty(X.d)
-    for features, (products, whole) in over_blocks(X, kernels, adaptive, Predictions(look, learn, held, answers), rng):
+    target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
+    cells = np.arange(X.n) if response.cells is None else to_numpy(response.cells)
+    influence = target.influence[0, cells]
+    draws, ratio = Drawn.empty(len(look), X.d, LEARNING), Ratio.empty(X.d)
+    predictions = Predictions(look, learn, held, answers, target._replace(influence=influence))
+    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, rng):
         draws.put(features, products)
-        scale[features] = whole
-
-    def size(features: np.ndarray, means: np.ndarray) -> np.ndarray:
-        whole = scale[features]
-        share = np.divide(means, whole, out=np.zeros(len(features)), where=whole > 0)
-        return np.clip(share, 0.0, 1.0)
-
-    return _student_scores(X.names, draws.mean, draws.part(), draws.size, np.full(X.d, draws.size - 1.0), size)
+        ratio.put(features, own)
+    return _student_scores(X.names, draws.mean, draws.part(), draws.size, np.full(X.d, draws.size - 1.0), ratio)
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Products of the prediction and the response at the rows that look, and their greatest possible mean.
+    """Products of the prediction and the response at the rows that look, and what turns their mean into an effect.
 
-    `held` and `answers` (p, rows) are the response's centred factor at the rows that look and learn.
+    `held` and `answers` (p, rows) are the response's centred factor at the rows that look and learn, `target` its
+    dependence on itself, with the influence of each row (n,).
     """
 
     look: np.ndarray
     learn: np.ndarray
     held: Array
     answers: Array
+    target: SelfDependence
 
-    @cached_property
-    def power(self) -> float:
-        return float((to_numpy(self.held) ** 2).mean(axis=1).sum())
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Ratio]:
+        found = _products(known, factor, (self.learn, self.answers), (self.look, self.held))
+        return Drawn.of(found, LEARNING), self._ratio(known, factor, found)
 
-    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, np.ndarray]:
-        xp, (b, points) = namespace(factor), known.counts.shape
-        index = [beside(rows, factor) for rows in (self.learn, self.look)]
-        if known.codes is None:
-            learnt, seen = (rows[None, :] for rows in index)
-        else:
-            learnt, seen = (xp.take(known.codes, rows, axis=1) for rows in index)
-        witness = factor @ summed_rows(learnt, self.answers, points)  # centred on one side is enough
-        shares = _share(known, self.look)
-        raw = xp.matrix_transpose(factor) @ witness
-        predicted = raw - xp.sum(shares[:, :, None] * raw, axis=1, keepdims=True)
-        squares = xp.sum(shares * xp.sum(predicted**2, axis=2), axis=1)
-        # A prediction that is the same for all rows leaves rounding errors, which must not be compared with each other:
-        # it is held against what it could be, were the directions of rows and witness the same.
-        could = xp.sum(shares * xp.sum(factor**2, axis=1), axis=1) * xp.sum(witness**2, axis=(1, 2))
-        some = squares > 1e-20 * could
-        predicted, squares = xp.where(some[:, None, None], predicted, 0.0), xp.where(some, squares, 0.0)
-        own = xp.matrix_transpose(self.held)
-        seen = xp.astype(seen, xp.int64)
-        products = [xp.sum(xp.take(predicted[i, ...], seen[i, :], axis=0) * own, axis=1) for i in range(b)]
-        found, whole = to_numpy(xp.stack(products, axis=1)), np.sqrt(to_numpy(squares) * self.power)
-        # Where prediction and response have no direction in common, their product is rounding error too.
-        found = np.where(np.abs(found).max(axis=0) > 1e-10 * whole, found, 0.0)
-        return Drawn.of(found, LEARNING), whole
+    def _ratio(self, known: Tabulation, factor: Array, found: np.ndarray) -> Ratio:
+        own = SelfDependence.of_factor(factor, known.counts)
+        first, second, total = len(self.look), len(self.learn), len(self.look) + len(self.learn)
+        mean, variance = found.mean(axis=0), np.zeros(found.shape[1])
+        others = _products(known, factor, (self.look, self.held), (self.learn, self.answers))
+        for rows, products in ((self.look, found), (self.learn, others)):
+            relative = _at_rows(known, beside(own.influence, factor), rows) + self.target.influence[rows, None]
+            variance += len(rows) * np.var(products / first - mean * relative / total, axis=0, ddof=1)
+        null = (own.size * self.target.size) ** 2 * second / first
+        # The halves are centred at their own means, and the witness is a sum over the rows that learn.
+        unit = second * (1 - 1 / first) * (1 - 1 / second)
+        return Ratio.of(unit * hsic_scale(own, self.target, total), mean, variance, null)
+
+
+def _products(
+    known: Tabulation, factor: Array, learn: tuple[np.ndarray, Array], look: tuple[np.ndarray, Array]
+) -> np.ndarray:
+    """(rows, b) products of the response at rows that look and its prediction from rows that learn."""
+    xp, (b, points) = namespace(factor), known.counts.shape
+    index = [beside(rows, factor) for rows, _ in (learn, look)]
+    if known.codes is None:
+        learnt, seen = (rows[None, :] for rows in index)
+    else:
+        learnt, seen = (xp.take(known.codes, rows, axis=1) for rows in index)
+    witness = factor @ summed_rows(learnt, learn[1], points)  # centred on one side is enough
+    shares = _share(known, look[0])
+    raw = xp.matrix_transpose(factor) @ witness
+    predicted = raw - xp.sum(shares[:, :, None] * raw, axis=1, keepdims=True)
+    squares = xp.sum(shares * xp.sum(predicted**2, axis=2), axis=1)
+    # A prediction that is the same for all rows leaves rounding errors, which must not be compared with each other:
+    # it is held against what it could be, were the directions of rows and witness the same.
+    could = xp.sum(shares * xp.sum(factor**2, axis=1), axis=1) * xp.sum(witness**2, axis=(1, 2))
+    some = squares > 1e-20 * could
+    predicted, squares = xp.where(some[:, None, None], predicted, 0.0), xp.where(some, squares, 0.0)
+    own = xp.matrix_transpose(look[1])
+    seen = xp.astype(seen, xp.int64)
+    products = [xp.sum(xp.take(predicted[i, ...], seen[i, :], axis=0) * own, axis=1) for i in range(b)]
+    found = to_numpy(xp.stack(products, axis=1))
+    # Where prediction and response have no direction in common, their product is rounding error too.
+    most = np.sqrt(to_numpy(squares) * float(xp.sum(xp.mean(look[1] ** 2, axis=1))))
+    return np.where(np.abs(found).max(axis=0) > 1e-10 * most, found, 0.0)
 
 
 def _rows_of(response: Response, rows: np.ndarray) -> Array:
@@ -283,26 +359,33 @@ def side_by_side(views: Sequence[View]) -> Array:
     return xp.concat(parts, axis=1)
 
 
-def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray]) -> Scores:
+def witness_scores(
+    names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], ratio: Ratio | None = None
+) -> Scores:
     """Welch statistics of witness values where only the first sample's rows are shared by the features.
 
     `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
+    Without `ratio` there are no effects.
     """
     counts = np.array([len(column) for column in seconds])
     below = np.zeros((counts.sum(), len(seconds)))
     for place, (column, end) in enumerate(zip(seconds, np.cumsum(counts), strict=True)):
         below[end - len(column) : end, place] = Drawn.of(column[:, None]).part()[:, 0]
     mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
-    return _welch(names, Drawn.of(first), (counts, mean, variance), below)
+    return _welch(names, Drawn.of(first), (counts, mean, variance), below, ratio)
 
 
-def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn) -> Scores:
-    """Welch statistics of witness values; the effect is the witness's correlation with the sample label."""
-    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), two.part())
+def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn, ratio: Ratio | None) -> Scores:
+    """Welch statistics of witness values."""
+    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), two.part(), ratio)
 
 
 def _welch(
-    names: tuple[str, ...], one: Drawn, other: tuple[np.ndarray, np.ndarray, np.ndarray], below: np.ndarray
+    names: tuple[str, ...],
+    one: Drawn,
+    other: tuple[np.ndarray, np.ndarray, np.ndarray],
+    below: np.ndarray,
+    ratio: Ratio | None,
 ) -> Scores:
     counts, mean, variance = other
     gap = one.mean - mean
@@ -312,21 +395,12 @@ def _welch(
     # Two constants, but for rounding: what `supported` says of their spread is as good as all rows make it.
     flat = squares[0] + squares[1] < 1e-12 * (gap / (one.size + counts)) ** 2
     freedom = np.where(flat | (squares[0] + squares[1] <= 0), one.size + counts - 2.0, freedom)
-    share = one.size / (one.size + counts)
-    # Variances around the samples' own means, not corrected for having estimated these.
-    within = share * one.variance * (1 - 1 / one.size) + (1 - share) * variance * (1 - 1 / counts)
-
-    def size(features: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-        between = (share * (1 - share))[features] * np.maximum(gaps, 0.0) ** 2
-        total = within[features] + between
-        return np.sqrt(np.divide(between, total, out=np.zeros(len(features)), where=total > 0))
-
     rows = np.vstack([one.part(), below])
-    return _student_scores(names, gap, rows, one.size + int(counts.max()), np.maximum(freedom, 1.0), size)
+    return _student_scores(names, gap, rows, one.size + int(counts.max()), np.maximum(freedom, 1.0), ratio)
 
 
 def _student_scores(
-    names: tuple[str, ...], estimate: np.ndarray, part: np.ndarray, count: int, freedom: np.ndarray, size: Size
+    names: tuple[str, ...], estimate: np.ndarray, part: np.ndarray, count: int, freedom: np.ndarray, ratio: Ratio | None
 ) -> Scores:
     """Normal scores of estimates whose centred, scaled draws are `part`: `part.T @ part` is their covariance.
 
@@ -336,18 +410,21 @@ def _student_scores(
     error = np.sqrt((part**2).sum(axis=0))
     varies = error > 0
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
-    tail = stdtr(freedom, -statistic)
-    with np.errstate(divide="ignore"):
-        log_tail = np.where(tail > _LEAST_TAIL, np.log(tail), log_ndtr(-np.abs(statistic)))
-    score = score_of(np.minimum(log_tail, -1e-15))
+    score = normal_scores(statistic, freedom)
     standard = np.divide(part, error, out=np.zeros_like(part), where=varies)
+    cov = FactorCovariance(standard)
+    if ratio is None:
+        return Scores(names, np.where(varies, score, 0.0), cov)
 
     def sizes(features: np.ndarray) -> EffectSizes:
+        own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], ratio.scale[features]
+
         def at(means: np.ndarray) -> np.ndarray:
-            # Back from normal scores to Student's; beyond the tails that numbers can hold a score is the statistic.
-            student = -stdtrit(freedom[features], ndtr(-np.minimum(means, _DEEPEST)))
-            return size(features, np.maximum(student, means) * error[features])
+            return effect_of(student_statistics(means, own) * unit, np.where(varies[features], scale, 0.0))
 
-        return EffectSizes(size(features, estimate[features]), np.ones(len(features)), at)
+        step = 1e-3 * (1.0 + np.abs(statistic[features]))
+        ends = [normal_scores(statistic[features] + sign * step, own) for sign in (1.0, -1.0)]
+        spread = (ends[0] - ends[1]) / (2 * step) * ratio.error[features] / unit
+        return EffectSizes(effect_of(estimate[features], scale), spread, at)
 
-    return Scores(names, np.where(varies, score, 0.0), FactorCovariance(standard), effects=sizes)
+    return Scores(names, np.where(varies, score, 0.0), cov, effects=sizes)

@@ -55,6 +55,10 @@ class FeatureDraws:
         """The number of draws."""
         raise NotImplementedError
 
+    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
+        """Some draws of some features, the caller's to write into."""
+        raise NotImplementedError
+
     @property
     def like(self) -> Array:
         return self.kernels.inverse

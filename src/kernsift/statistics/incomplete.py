@@ -2,6 +2,9 @@
 
 The null variance counts both sources of randomness. Given the data the l draws are independent, and the mean over all
 tuples varies itself: Var = Var(h)/l + (1 - 1/l) Var(U), with Var(U)/Var(h) known exactly under the null.
+
+The draws of an MMD are symmetric around 0 under the null, so that Student's law serves where they are few. Those of an
+HSIC are skewed to the right: their mean and their spread rise together, so that the normal law errs on the safe side.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from kernsift.statistics.draws import (
     room_to_keep,
 )
 from kernsift.statistics.effects import with_hsic_effects, with_mmd_effects
+from kernsift.statistics.student import with_student_tails
 from kernsift.statistics.ustatistic import (
     Resample,
     hsic_null_ratio,
@@ -80,6 +84,8 @@ def incomplete_mmd(
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
     factor = _variance_factor(_count(r, min(X.n, Y.n)), mmd_null_ratio(X.n, Y.n))
+    # Draws that share rows tell no more about their spread than as many as there are rows.
+    freedom = max(1, min(_count(r, min(X.n, Y.n)), X.n, Y.n) - 1)
     each = 4 * index_type(X, Y).itemsize
     columns_that_fit([X, Y], each * _count(r, min(X.n, Y.n)) if design == "shared" else 0)
     if design == "shared":
@@ -92,7 +98,7 @@ def incomplete_mmd(
         draws = shared(X, Y, rng)
         resample = resample_two(X, Y, 2, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
         scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample, keep=room_to_keep(X))
-        return with_mmd_effects(scores, X, Y, kernels, intervals=False)
+        return with_mmd_effects(with_student_tails(scores, freedom), X, Y, kernels)
 
     def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         count = _count(r, min(x.n, y.n))
@@ -110,7 +116,7 @@ def incomplete_mmd(
 
     resample = resample_two(X, Y, 2, lambda x, y, rng: own(x, y, rng).mean)
     scores = _uncorrelated(X.names, own(X, Y, rng), factor, resample)
-    return with_mmd_effects(scores, X, Y, kernels, intervals=False)
+    return with_mmd_effects(with_student_tails(scores, freedom), X, Y, kernels)
 
 
 def incomplete_hsic(
@@ -152,7 +158,7 @@ def incomplete_hsic(
         draws = shared(X, y, rng)
         resample = resample_joint(X, y, 4, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
         scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample, keep=room_to_keep(X))
-        return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=False)
+        return with_hsic_effects(scores, X, y, kernels, response_kernels)
 
     def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         def block(features: np.ndarray) -> Callable[[int], Draws]:
@@ -165,7 +171,7 @@ def incomplete_hsic(
 
     resample = resample_joint(X, y, 4, lambda x, y, rng: own(x, y, rng).mean)
     scores = _uncorrelated(X.names, own(X, y, rng), factor, resample)
-    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals=False)
+    return with_hsic_effects(scores, X, y, kernels, response_kernels)
 
 
 def _check(r: float, design: str) -> None:

@@ -6,9 +6,10 @@ import numpy as np
 
 from kernsift.designs import blocks
 from kernsift.kernels import FeatureKernels
-from kernsift.scores import Draws, Scores, moments_of, scores_from_batches
+from kernsift.scores import Scores, moments_of, scores_from_batches
 from kernsift.statistics.draws import MMDDraws, columns_that_fit, room_to_keep
-from kernsift.statistics.effects import with_mmd_effects
+from kernsift.statistics.effects import MANY_DRAWS, with_mmd_effects
+from kernsift.statistics.student import with_student_tails
 from kernsift.statistics.ustatistic import require_rows, resample_two
 from kernsift.tables import Table
 
@@ -33,10 +34,14 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = _draws(X, Y, kernels, rng)
     scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
-    return with_mmd_effects(scores, X, Y, kernels, intervals=True)
+    # Few draws are too skewed for an interval around their mean.
+    intervals = draws if draws.count >= MANY_DRAWS else None
+    i, i2, j, j2 = draws.rows
+    scores = with_student_tails(scores, draws.count - 1)
+    return with_mmd_effects(scores, X, Y, kernels, intervals, (np.stack([i, i2], axis=1), np.stack([j, j2], axis=1)))
 
 
-def _draws(X: Table, Y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> Draws:
+def _draws(X: Table, Y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> MMDDraws:
     count = min(X.n, Y.n) // 2
     i, j = blocks(X.n, 2, rng)[:count], blocks(Y.n, 2, rng)[:count]
     return MMDDraws(X, kernels, Y, (i[:, 0], i[:, 1], j[:, 0], j[:, 1]))
