@@ -175,6 +175,28 @@ def test_laws_along_the_family_are_those_of_rows_drawn_from_it():
         assert abs((scores <= norm.ppf(level)).mean() - level) < error
 
 
+def test_points_without_rows_change_nothing():
+    """Columns with fewer values than others are filled up with points that stand for no rows."""
+    rng = np.random.default_rng(1)
+    cells = np.repeat([0, 1], 12)
+    factor = gram_factor(gaussian(rng.normal(size=24) + cells), np.ones(24))
+    joint, response = np.eye(2)[cells], label_factor(12, 12)
+    *null, score = (np.array([part]) for part in permutation_moments(factor, response[:, cells], rng))
+    null = NullMoments(*null)
+    laws = effect_laws(factor[None], np.ones((1, 24)), response, joint[None], null, score, samples=True)
+    filled = np.concatenate([factor, 40.0 * rng.normal(size=(len(factor), 9))], axis=1)
+    more = effect_laws(
+        filled[None],
+        np.concatenate([np.ones(24), np.zeros(9)])[None],
+        response,
+        np.concatenate([joint, np.zeros((9, 2))])[None],
+        null,
+        score,
+        samples=True,
+    )
+    np.testing.assert_allclose(more.intervals(), laws.intervals(), atol=1e-9)
+
+
 def test_linear_kernels_give_fishers_interval_of_a_correlation():
     """Half the width of the interval is within a quarter of that of Fisher's z, which assumes normal data."""
     rng = np.random.default_rng(3)

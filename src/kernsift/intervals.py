@@ -212,7 +212,7 @@ class EffectLaws:
         tails, effect = self._log_tails(laws, unions, "upper" if upper else "lower")
         away = (laws.mean - laws.mean[:, :1]) / laws.sd
         below = miss * (ndtr(np.maximum(away, 0.0)) - 0.5)  # the chance of missing an effect this large on the low side
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             excess = tails - np.log(below) if upper else np.log(miss - below) - tails
         # A feature without any spread has no family.
         return _first_crossing(effect, excess, beyond=np.where(effect[:, -1] > 0, 1.0, 0.0) if upper else effect[:, -1])
@@ -402,6 +402,7 @@ def effect_laws(
     *,
     samples: bool,
     penalty: np.ndarray | None = None,
+    statistic: np.ndarray | None = None,
 ) -> EffectLaws:
     """The laws of the statistics of b features along their families of alternatives.
 
@@ -415,7 +416,11 @@ def effect_laws(
     score : (b,) normal scores of T.
     samples : the response is the label of samples whose sizes are given.
     penalty : (b,) what is taken off the score because several kernels are tried; see `penalties`.
+    statistic : (b,) T, where the points and cells stand for only some of the rows, their counts raised to the number of
+        all; None where `joint` has all rows.
     """
+    if statistic is None:
+        statistic = ((factor @ joint @ response_factor.T) ** 2).sum(axis=(1, 2))
     penalty = np.zeros(len(factor)) if penalty is None else penalty
     step = max(1, _NUMBERS // (joint.shape[1] * max(joint.shape[2], factor.shape[1])))
     parts = []
@@ -423,8 +428,8 @@ def effect_laws(
         part = slice(start, start + step)
         moments = NullMoments(*(each[part] for each in null))
         problem = _Problem(factor[part], response_factor, counts[part], joint[part], moments, samples)
-        parts.append(problem.laws(score[part], penalty[part]))
-    return _concatenated(parts)
+        parts.append(problem.laws(statistic[part], score[part], penalty[part]))
+    return concatenated(parts)
 
 
 class _Moments(NamedTuple):
@@ -480,7 +485,7 @@ class _Problem:
     def n(self) -> int:
         return round(float(self.counts[0].sum()))
 
-    def laws(self, score: np.ndarray, penalty: np.ndarray) -> EffectLaws:
+    def laws(self, statistic: np.ndarray, score: np.ndarray, penalty: np.ndarray) -> EffectLaws:
         n = self.n
         shares = self.joint[0].sum(axis=0) / n
         points = self.counts / n
@@ -497,7 +502,7 @@ class _Problem:
             for into, part in zip(opposite, found, strict=True):
                 into[unsure] = part
         scale = np.where(start.whole > 0, start.whole, 1.0)
-        statistic = ((self.factor @ self.joint @ self.response.T) ** 2).sum(axis=(1, 2)) / n**2 / scale
+        statistic = statistic / n**2 / scale
         whole = _ratio(start.whole, start.adjusted)
         point = np.sqrt(np.clip((statistic - self.null.mean / n**2 / scale) * whole, 0.0, 1.0))
         return EffectLaws(point, statistic, score, penalty, (same, opposite), self.unseen(points, shares), whole)
@@ -524,7 +529,9 @@ class _Problem:
         found = np.where(none[:, None, None], lead, found)
         spread = np.sqrt(_variance(base, found))
         found = found / np.where(spread > 0, spread, 1.0)[:, None, None]
-        return found - found.max(axis=1, keepdims=True)  # exponents are not positive, and the largest of a cell is 0
+        # Exponents are not positive, and the largest of a cell is 0; points without rows do not matter.
+        found = np.where(base > 0, found, -np.inf)
+        return np.where(base > 0, found - found.max(axis=1, keepdims=True), 0.0)
 
     def family(self, base: np.ndarray, direction: np.ndarray, start: _Moments) -> Laws:
         """The laws along exp(t direction), from those at a few t."""
@@ -601,7 +608,8 @@ class _Problem:
         own = (self.factor * points[:, None, :]) @ _transposed(self.factor)
         size = np.sqrt((own**2).sum(axis=(1, 2)))
         # Nothing is known of the scale of a constant feature, and nothing depends on it.
-        extreme = np.where(size > 0, (self.factor**2).sum(axis=1).max(axis=1), 1.0)
+        distance = np.where(points > 0, (self.factor**2).sum(axis=1), 0.0)
+        extreme = np.where(size > 0, distance.max(axis=1), 1.0)
         if self.samples:
             zero = np.zeros(b)
             return Unseen(np.tile(shares * n, (b, 1)), np.tile(shares, (b, 1)), extreme, size, zero, zero)
@@ -645,7 +653,8 @@ def _transposed(values: np.ndarray) -> np.ndarray:
     return np.swapaxes(values, -1, -2)
 
 
-def _concatenated(parts: Sequence[EffectLaws]) -> EffectLaws:
+def concatenated(parts: Sequence[EffectLaws]) -> EffectLaws:
+    """The features of several parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
     same, opposite = (
