@@ -7,8 +7,11 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import binom, hypergeom, norm
 
+from kernsift.estimates import effect_estimates
+from kernsift.inference import Outcome
 from kernsift.intervals import CombinedEffects, NullMoments, effect_laws, penalties
 from kernsift.permutation import score_of
+from kernsift.scores import DiagonalCovariance, EffectsWithLaws, Scores
 from kernsift.truncated import EVERYWHERE, log_survival
 
 
@@ -323,3 +326,24 @@ def test_coverage_of_a_shift(n, m, shift, cut):
             covered.append(low <= np.sqrt(truth) <= high)
     # Nearly 400 intervals: 0.92 is three standard errors below 0.95.
     assert np.mean(covered) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / len(covered))
+
+
+def test_estimates_come_from_the_laws():
+    """Plain estimates where all are tested; median-unbiased ones inside their intervals where scores selected."""
+    rng = np.random.default_rng(8)
+    cells = np.repeat([0, 1], 20)
+    columns = rng.normal(size=(40, 5)) + np.outer(cells, np.linspace(0, 1.5, 5))
+    laws = laws_of(columns, label_factor(20, 20), cells, rng, samples=True)
+    assert isinstance(laws, EffectsWithLaws)
+    scores = Scores(tuple("abcde"), laws.score, DiagonalCovariance(np.ones(5)), effects=laws.take)
+    level, listed = np.linspace(0.8, 0.99, 5), np.arange(5)
+    plain = effect_estimates(scores, listed, laws, Outcome(np.zeros(5), (EVERYWHERE,) * 5), level)
+    assert (plain.median_unbiased == laws.point).all()
+    low, high = plain.intervals.T
+    assert ((low <= laws.point) & (laws.point <= high)).all()
+    assert (high == np.maximum(laws.intervals(level)[:, 1], laws.point)).all()
+    unions = tuple(np.array([[score - 0.1, np.inf]]) for score in laws.score)
+    found = effect_estimates(scores, listed, laws, Outcome(np.zeros(5), unions), level)
+    low, high = found.intervals.T
+    assert ((low <= found.median_unbiased) & (found.median_unbiased <= high)).all()
+    assert (found.median_unbiased <= laws.medians() + 1e-9).all()

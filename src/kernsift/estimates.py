@@ -9,6 +9,7 @@ They are computed when first used, as many callers only want p-values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.inference import Outcome
-from kernsift.scores import EffectSizes, Scores
+from kernsift.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.truncated import EVERYWHERE, confidence_intervals, median_unbiased_means
 
 
@@ -28,7 +29,7 @@ class EffectEstimates(NamedTuple):
 
 
 def effect_estimates(
-    scores: Scores, selected: np.ndarray, sizes: EffectSizes, outcome: Outcome, level: np.ndarray
+    scores: Scores, selected: np.ndarray, sizes: EffectSizes | EffectsWithLaws, outcome: Outcome, level: np.ndarray
 ) -> EffectEstimates:
     """Effect sizes of selected features and their intervals, from the truncated law that each score has.
 
@@ -36,6 +37,8 @@ def effect_estimates(
     """
     if outcome.truncation is None or len(selected) == 0:
         return EffectEstimates(sizes.point, np.empty((0, 2)) if len(selected) == 0 else None)
+    if isinstance(sizes, EffectsWithLaws):
+        return _from_laws(sizes, outcome.truncation, level)
     sd = np.sqrt(scores.cov.diagonal()[selected])
     varies = sd > 0
     values = scores.estimate[selected][varies]
@@ -54,6 +57,15 @@ def effect_estimates(
     ends = np.tile([0.0, np.inf], (len(selected), 1))
     ends[varies] = confidence_intervals(values, unions, sd[varies], spread[varies], level[varies])
     low, high = (_sizes_at(sizes, end, varies, sd) for end in ends.T)
+    return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))
+
+
+def _from_laws(sizes: EffectsWithLaws, truncation: Sequence[np.ndarray], level: np.ndarray) -> EffectEstimates:
+    everywhere = np.array([piece is EVERYWHERE for piece in truncation])
+    unions = None if everywhere.all() else truncation
+    middle = sizes.point if unions is None else np.where(everywhere, sizes.point, sizes.medians(unions))
+    low, high = sizes.intervals(level, unions).T
+    # Where a test is conservative its interval is, and the estimate is not.
     return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))
 
 
@@ -137,7 +149,7 @@ class Estimates:
         return effect_estimates(scores, selected, self._sizes, outcome, coverage.levels(len(selected)))
 
     @cached_property
-    def _sizes(self) -> EffectSizes | None:
+    def _sizes(self) -> EffectSizes | EffectsWithLaws | None:
         if self._work is None or self._work[0].effects is None:
             return None
         scores, selected, *_ = self._work

@@ -190,6 +190,21 @@ class WeightedSum:
         return np.sum([w * part.sample(size, rng) for w, part in zip(self.weights, self.parts, strict=True)], axis=0)
 
 
+@runtime_checkable
+class EffectsWithLaws(Protocol):
+    """Effect sizes of some features whose statistics have laws of their own at every effect."""
+
+    @property
+    def point(self) -> np.ndarray:
+        """(b,) the effect sizes, in [0, 1]."""
+
+    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b, 2) confidence intervals; `unions` are the values of each score with which it would have been selected."""
+
+    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b,) median-unbiased effect sizes."""
+
+
 @dataclass(frozen=True)
 class EffectSizes:
     """Some features' scores on a scale people can read: 0 for nothing, 1 for everything, like a correlation.
@@ -248,7 +263,7 @@ class Scores:
     cov: Covariance
     draws: float | None = None
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None
-    effects: Callable[[np.ndarray], EffectSizes] | None = None
+    effects: Callable[[np.ndarray], EffectSizes | EffectsWithLaws] | None = None
 
     def __len__(self) -> int:
         return len(self.estimate)
