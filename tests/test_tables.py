@@ -646,3 +646,62 @@ def test_reading_keeps_every_value(rows: list[tuple[float, str, int]]) -> None:
     assert all(same(table, tables[0]) for table in tables)
     back = [(row[0], tables[0].levels["b"][int(row[1])], int(row[2])) for row in tables[0].values.tolist()]
     assert back == rows
+
+
+LARGE = 2**60
+
+
+def _large_integers():
+    """The same two samples in every container: differences of 1 and 3 at 2^60, where float64 has steps of 256."""
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    x, y = np.array([0, 1, 3, 7]) + LARGE, np.array([2, 5, 1, 0]) + LARGE
+    yield "NumPy", x[:, None], y[:, None]
+    yield "unsigned", x[:, None].astype(np.uint64), y[:, None].astype(np.uint64)
+    yield "mixed signs", x[:, None], y[:, None].astype(np.uint64)
+    yield "list", [[int(v)] for v in x], [[int(v)] for v in y]
+    yield "pandas", pd.DataFrame({"a": x}), pd.DataFrame({"a": y})
+    yield "nullable", pd.DataFrame({"a": pd.array(x, dtype="Int64")}), pd.DataFrame({"a": pd.array(y, dtype="Int64")})
+    yield "beside text", pd.DataFrame({"a": x, "b": list("uvuv")}), pd.DataFrame({"a": y, "b": list("uvvv")})
+    yield "polars", pl.DataFrame({"a": x}), pl.DataFrame({"a": y})
+    yield "series", pl.Series("a", x), pl.Series("a", y)
+    yield "Arrow", pa.table({"a": x}), pa.table({"a": y})
+
+
+@pytest.mark.parametrize("case", list(_large_integers()), ids=lambda case: case[0])
+def test_differences_of_large_integers_are_kept(case) -> None:
+    _, X, Y = case
+    one, two = as_pair(X, Y)
+    assert one.values[:, 0].tolist() == [0, 1, 3, 7]
+    assert two.values[:, 0].tolist() == [2, 5, 1, 0]
+
+
+def test_large_integers_with_missing_cells() -> None:
+    import pandas as pd
+
+    column = pd.array([LARGE, None, LARGE + 1, LARGE + 4], dtype="Int64")
+    assert as_table(pd.DataFrame({"a": column}), missing="drop").values[:, 0].tolist() == [0, 1, 4]
+
+
+def test_integers_with_differences_beyond_float64_are_told() -> None:
+    with pytest.warns(UserWarning, match="X: the integers in 'x0' differ by more than 2\\^53"):
+        as_table(np.array([[-LARGE], [LARGE], [LARGE + 1]]))
+
+
+def test_classes_of_large_integers_keep_their_names() -> None:
+    _, y = as_xy(np.arange(4.0)[:, None], np.array([0, 1, 0, 1]) + LARGE, response="category")
+    assert y.levels["y"] == (str(LARGE), str(LARGE + 1))
+
+
+def test_large_integers_in_a_file_are_refused(tmp_path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from kernsift.stored import as_stored_pair
+
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pa.table({"a": np.arange(4) + LARGE, "b": np.arange(4.0)}), path)
+    with pytest.raises(InputError, match=r"X: integers beyond 2\^53 in 'a' lose their differences"):
+        as_stored_pair(path, path)

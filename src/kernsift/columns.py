@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
@@ -25,6 +26,8 @@ from scipy import sparse
 from kernsift.arrays import Array, dtype_of, is_array, namespace, taken, to_numpy, wide
 
 _LONGEST_MESSAGE = 1000
+# Beyond this, float64 does not tell neighbouring integers apart.
+EXACT = 2**53
 
 LARGEST_DENSE = 50_000_000
 """A sparse matrix is made dense up to this many cells (0.4 GB of float64)."""
@@ -73,6 +76,8 @@ class Columns:
     boolean : (p,) whether a numeric column held truth values.
     named : whether the names are the user's own.
     flat : whether the input was one-dimensional.
+    integers : the integers of each column with some beyond 2^53, as they came; any number in a missing cell.
+    origin : what was subtracted from the integers of a column before they became floating-point numbers.
     """
 
     names: tuple[str, ...]
@@ -81,6 +86,8 @@ class Columns:
     boolean: np.ndarray
     named: bool
     flat: bool
+    integers: dict[int, np.ndarray] = field(default_factory=dict)
+    origin: dict[int, int] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -96,7 +103,8 @@ class Columns:
 
     def take(self, rows: np.ndarray) -> Columns:
         """The rows at these positions."""
-        return replace(self, values=taken(self.values, rows, 0))
+        integers = {i: found[rows] for i, found in self.integers.items()}
+        return replace(self, values=taken(self.values, rows, 0), integers=integers)
 
     def pick(self, positions: Sequence[int]) -> Columns:
         """The columns at these positions, in this order."""
@@ -106,7 +114,19 @@ class Columns:
             values=taken(self.values, np.asarray(positions, dtype=np.intp), 1),
             levels={new: self.levels[old] for new, old in enumerate(positions) if old in self.levels},
             boolean=self.boolean[np.asarray(positions, dtype=np.intp)],
+            integers={new: self.integers[old] for new, old in enumerate(positions) if old in self.integers},
+            origin={new: self.origin[old] for new, old in enumerate(positions) if old in self.origin},
         )
+
+    def with_integers(self, read: Callable[[int], np.ndarray], positions: Iterable[int]) -> Columns:
+        """The same with the integers `read(i)` of those columns at `positions` that have some beyond 2^53."""
+        positions = list(positions)
+        if not positions or self.n == 0:
+            return self
+        low, high = self.extremes
+        # Missing cells hide the extremes.
+        large = [i for i in positions if not (low[i] >= -EXACT and high[i] <= EXACT)]
+        return replace(self, integers={i: read(i) for i in large}) if large else self
 
 
 def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
@@ -179,7 +199,8 @@ def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
         # Unnamed series carry None (pandas) or an empty string (polars, pyarrow).
         named = native.name is not None and str(native.name) != ""
         name = str(native.name) if named else f"{prefix}0"
-        return _assemble([_series_column(native, name, argument)], (name,), named, True)
+        read = _assemble([_series_column(native, name, argument)], (name,), named, True)
+        return read.with_integers(lambda i: _integers(native), _long_integers([native.dtype]))
     return _from_frame(native, argument) if isinstance(native, nw.DataFrame) else None
 
 
@@ -191,7 +212,8 @@ def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
     boolean = np.zeros(len(names), dtype=bool)
     if plain and len(plain) == len(names):
         dtype = np.float32 if set(types) == {nw.Float32()} else np.float64
-        return Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, boolean, True, False)
+        found = Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, boolean, True, False)
+        return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
     values = np.empty((len(frame), len(names)))
     if plain:
         values[:, plain] = frame[:, plain].to_numpy()
@@ -201,7 +223,18 @@ def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
         values[:, i], boolean[i] = column.values, column.boolean
         if column.levels is not None:
             levels[i] = column.levels
-    return Columns(names, values, levels, boolean, True, False)
+    found = Columns(names, values, levels, boolean, True, False)
+    return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
+
+
+def _long_integers(types: Sequence[Any]) -> list[int]:
+    return [i for i, kind in enumerate(types) if isinstance(kind, (nw.Int64, nw.UInt64))]
+
+
+def _integers(series: nw.Series[Any]) -> np.ndarray:
+    """64-bit integers as they are, 0 in missing cells."""
+    kind = np.uint64 if isinstance(series.dtype, nw.UInt64) else np.int64
+    return np.asarray(series.fill_null(0).to_numpy()).astype(kind)
 
 
 def _array(data: Any, argument: str) -> np.ndarray:
@@ -265,7 +298,9 @@ def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
         dtype = np.float32 if array.dtype == np.float32 else np.float64
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite and are refused as such
             values = np.ascontiguousarray(array, dtype=dtype)
-        return Columns(names, values, {}, np.full(len(names), array.dtype.kind == "b"), False, flat)
+        found = Columns(names, values, {}, np.full(len(names), array.dtype.kind == "b"), False, flat)
+        long = array.dtype.kind in "iu" and array.dtype.itemsize == 8
+        return found.with_integers(lambda i: np.array(array[:, i]), range(len(names))) if long else found
     read = [_array_column(array[:, i], name, argument) for i, name in enumerate(names)]
     return _assemble(read, names, False, flat)
 
@@ -483,8 +518,44 @@ def keep_rows(columns: Columns, keep: np.ndarray, argument: str) -> Columns:
     return columns.take(np.flatnonzero(keep))
 
 
+def _from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence[Columns]:
+    """Integers beyond 2^53 counted from the least in all parts, which keeps their differences.
+
+    Kernels of differences do not notice; integers whose differences are beyond 2^53 themselves are rounded.
+    """
+    rounded = set()
+    for i in sorted({i for part in parts for i in part.integers}):
+        # A part without such integers holds smaller ones, or numbers that are no integers.
+        columns = [part.integers.get(i, part.values[:, i]) for part in parts]
+        if not all(np.array_equal(column, np.trunc(column)) for column in map(to_numpy, columns)):
+            continue
+        low, high = min(int(c.min()) for c in columns), max(int(c.max()) for c in columns)
+        if max(-low, high) <= EXACT:
+            continue
+        if high - low > EXACT:
+            rounded.add(parts[0].names[i])
+            continue
+        # Modulo 2^64 the differences of signed and of unsigned integers are right.
+        start = np.uint64(low % 2**64)
+        moved = []
+        for part, column in zip(parts, columns, strict=True):
+            values = part.values.copy()
+            whole = column if column.dtype.kind in "iu" else column.astype(np.int64)
+            values[:, i] = (whole.astype(np.uint64) - start).astype(np.float64)
+            moved.append(replace(part, values=values, origin=part.origin | {i: low}))
+        parts = moved
+    if rounded:
+        warnings.warn(
+            f"{arguments[0]}: the integers in {quoted(sorted(rounded))} differ by more than 2^53, so that close ones "
+            "are taken for equal; pass identifiers as text.",
+            stacklevel=2,
+        )
+    return parts
+
+
 def settle(parts: Sequence[Columns], arguments: Sequence[str]) -> list[Columns]:
     """Check the range of the numbers over all parts, and give all parts the same codes and the same float type."""
+    parts = _from_origin(parts, arguments)
     lows, highs = ([part.extremes[end].astype(np.float64) for part in parts] for end in (0, 1))
     for argument, part, low, high in zip(arguments, parts, lows, highs, strict=True):
         large = np.flatnonzero(np.maximum(-low, high) > _LARGEST[np.dtype(np.float64)])

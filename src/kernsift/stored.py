@@ -15,7 +15,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernsift import tables
-from kernsift.columns import Columns, InputError, complete_rows, keep_rows, read_columns, require_two, settle
+from kernsift.columns import (
+    EXACT,
+    Columns,
+    InputError,
+    complete_rows,
+    keep_rows,
+    quoted,
+    read_columns,
+    require_two,
+    settle,
+)
 from kernsift.sources import Piece, Source, open_source, points_outside
 from kernsift.sources.budget import answer_of, parse_memory, scratch_of
 from kernsift.sources.memory import MemorySource
@@ -383,7 +393,7 @@ class _Header(Columns):
         p = len(source.names)
         nothing = np.broadcast_to(np.zeros((), dtype=bool), (source.n, p))
         flags = np.zeros(p, dtype=bool)
-        return cls(source.names, nothing, {}, flags, source.named, source.flat, tuple(range(p)), source)
+        return cls(source.names, nothing, {}, flags, source.named, source.flat, chosen=tuple(range(p)), source=source)
 
     def pick(self, positions: Sequence[int]) -> _Header:
         names, chosen = tuple(self.names[i] for i in positions), tuple(self.chosen[i] for i in positions)
@@ -499,6 +509,14 @@ def _tables(
     looks: Sequence[Scan], arguments: Sequence[str], groups: Mapping[str, Any] | None, memory: int
 ) -> list[StoredTable]:
     """Tables with the same codes and the same float type, after a check of the range of the numbers over all."""
+    for look, argument in zip(looks, arguments, strict=True):
+        whole = np.array([kind == "integer" for kind in look.source.kinds])
+        large = np.flatnonzero(whole & (np.maximum(-look.low, look.high) > EXACT))
+        if large.size:
+            raise InputError(
+                f"{argument}: integers beyond 2^53 in {quoted(look.source.names[i] for i in large)} lose their "
+                "differences where a table is read in pieces; subtract the smallest first, or leave these columns out."
+            )
     dtype = settle([look.columns() for look in looks], arguments)[0].values.dtype
     levels = {i: tuple(sorted(set().union(*(look.levels[i] for look in looks)))) for i in sorted(looks[0].levels)}
     layout = layout_of(replace(looks[0].columns(), levels=levels), groups)

@@ -6,7 +6,7 @@ otherwise; categories are codes; nothing is missing or infinite. Everything behi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -444,8 +444,13 @@ def _respond(columns: Columns, response: str) -> Columns:
     for i in coded:
         if i not in levels:
             found, values[:, i] = np.unique(values[:, i], return_inverse=True)
-            level: Callable[[float], str] = (lambda v: str(bool(v))) if columns.boolean[i] else _number_name
-            levels[i] = tuple(level(float(value)) for value in found)
+            start = columns.origin.get(i)
+            if columns.boolean[i]:
+                levels[i] = tuple(str(bool(value)) for value in found)
+            elif start is not None:
+                levels[i] = tuple(str(int(value) + start) for value in found)
+            else:
+                levels[i] = tuple(_number_name(float(value)) for value in found)
     return replace(columns, values=beside(values, columns.values), levels=levels)
 
 
