@@ -23,7 +23,7 @@ denominator through the influence function. A power of T is then nearly normal (
 test's own score differs by at t = 0 is carried along, so that an interval leaves out 0 exactly when the test rejects.
 
 **Both signs.** T does not know the sign of C. For two samples of unequal size the opposite sign can have the larger
-effect that is compatible with T, so the upper end is the larger one of the families for C and for -C.
+effect that is compatible with T, so their upper end is the larger one of the families for C and for -C.
 
 **Unseen values.** A value of probability u stays unseen in n rows with probability (1 - u)^n. The upper end is never
 below the effect that one such value could have.
@@ -492,7 +492,8 @@ class _Problem:
         base = points[:, :, None] * shares
         start = self.moments(base)
         same = self.family(base, self.direction(base, 1.0), start)
-        unsure = np.flatnonzero(score < _SIGN_KNOWN)
+        # With more than two cells neither sign has the larger effect by itself.
+        unsure = np.flatnonzero((score < _SIGN_KNOWN) & (len(shares) == 2))
         opposite = same
         if len(unsure):
             some = self.take(unsure)
