@@ -23,7 +23,8 @@ denominator through the influence function. A power of T is then nearly normal (
 test's own score differs by at t = 0 is carried along, so that an interval leaves out 0 exactly when the test rejects.
 
 **Both signs.** T does not know the sign of C. For two samples of unequal size the opposite sign can have the larger
-effect that is compatible with T, so their upper end is the larger one of the families for C and for -C.
+effect that is compatible with T, and so it can for rare values in few rows. There the upper end is the larger one of
+the families for C and for -C.
 
 **Unseen values.** A value of probability u stays unseen in n rows with probability (1 - u)^n. The upper end is never
 below the effect that one such value could have.
@@ -52,6 +53,9 @@ _NUMBERS = 2**17
 _NEAR = 2.0
 # From this score on the sign of the cross-covariance is known, and one family is enough.
 _SIGN_KNOWN = 3.0
+# With a response of many cells the opposite sign matters for few rows: in simulations with 16 to 30 rows it raises upper
+# ends by up to 0.36 (rare values), with 200 rows by less than 0.03 and on average by 0.001.
+_FEW_ROWS = 128
 # The share of the test's correction that widens the upper end, and the most that is a correction for few values of T.
 _CONTINUITY, _MOST = 0.5, 1.0
 # Bounds of the asymmetry of the rows' influence. Close to an effect of 1 few rows decide, and the law of T has a long
@@ -492,8 +496,7 @@ class _Problem:
         base = points[:, :, None] * shares
         start = self.moments(base)
         same = self.family(base, self.direction(base, 1.0), start)
-        # With more than two cells neither sign has the larger effect by itself.
-        unsure = np.flatnonzero((score < _SIGN_KNOWN) & (len(shares) == 2))
+        unsure = np.flatnonzero((score < _SIGN_KNOWN) & ((len(shares) == 2) | (n <= _FEW_ROWS)))
         opposite = same
         if len(unsure):
             some = self.take(unsure)
