@@ -53,8 +53,8 @@ _NUMBERS = 2**17
 _NEAR = 2.0
 # From this score on the sign of the cross-covariance is known, and one family is enough.
 _SIGN_KNOWN = 3.0
-# With a response of many cells the opposite sign matters for few rows: in simulations with 16 to 30 rows it raises upper
-# ends by up to 0.36 (rare values), with 200 rows by less than 0.03 and on average by 0.001.
+# With a response of many cells the opposite sign matters for few rows: in simulations with 16 to 30 rows it raises
+# upper ends by up to 0.36 (rare values), with 200 rows by less than 0.03 and on average by 0.001.
 _FEW_ROWS = 128
 # The share of the test's correction that widens the upper end, and the most that is a correction for few values of T.
 _CONTINUITY, _MOST = 0.5, 1.0
