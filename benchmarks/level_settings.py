@@ -169,15 +169,15 @@ def _against_numbers(law: Law) -> Callable[[np.random.Generator, np.ndarray], np
 
 def _sparse_settings() -> Iterator[Setting]:
     for kind in ("binary", "counts", "continuous"):
-        yield Setting("sparse", f"compare, 50 v 50, {kind}", _sparse(kind, _two_samples(50), 100), 100)
-        yield Setting("sparse", f"compare, 20 v 80, {kind}", _sparse(kind, _two_samples(20), 100), 100)
+        yield Setting("sparse", f"compare, 50 v 50, {kind}", _sparse(kind, _two_samples(50), 100), 60)
+        yield Setting("sparse", f"compare, 20 v 80, {kind}", _sparse(kind, _two_samples(20), 100), 60)
         yield Setting(
             "sparse", f"relate, three classes, {kind}", _sparse(kind, _against_classes((50, 30, 20)), 100), 60
         )
         yield Setting(
             "sparse", f"relate, normal response, n=100, {kind}", _sparse(kind, _against_numbers(normal), 100), 60
         )
-        yield Setting("sparse", f"relate, t(2) response, n=40, {kind}", _sparse(kind, _against_numbers(heavy), 40), 100)
+        yield Setting("sparse", f"relate, t(2) response, n=40, {kind}", _sparse(kind, _against_numbers(heavy), 40), 60)
     yield Setting("sparse", "compare, 500 v 500, counts", _sparse("counts", _two_samples(500), 1000), 40)
 
 
