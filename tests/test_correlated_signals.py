@@ -1,0 +1,215 @@
+"""Selective p-values of null features that are correlated with features that have an effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import brentq
+
+from kernsift import compare, relate
+from kernsift.inference import lines
+from kernsift.inference.paths import Event, truncation_along
+from kernsift.scores import DenseCovariance, Path, Scores
+from kernsift.selection import TopK
+from kernsift.statistics import selected_factor
+from kernsift.statistics.tilting import tilted_paths
+
+
+def straight(_: Any, features: np.ndarray, __: np.ndarray) -> list[None]:
+    """What every test followed before: lines with the slopes of the null covariance."""
+    return [None] * len(features)
+
+
+def mates(rng: np.random.Generator, n: int, correlation: float, d: int = 2) -> np.ndarray:
+    """(n, d) normal columns, the first two correlated."""
+    X = rng.standard_normal((n, d))
+    X[:, 0] = correlation * X[:, 1] + np.sqrt(1 - correlation**2) * X[:, 0]
+    return X
+
+
+def conditional_pvalues(path: np.ndarray, total: np.ndarray, law: np.ndarray, along: np.ndarray) -> np.ndarray:
+    """P(T >= total | along . C > 1) on each path (g, m), from draws of T and no other law."""
+    pvalues = []
+    for heights, sizes, own in zip(path @ along, (path**2).sum(axis=2), total, strict=True):
+        inside = heights > 1.0
+        turns = np.flatnonzero(inside[1:] != inside[:-1])
+        parts = (1.0 - heights[turns]) / (heights[turns + 1] - heights[turns])
+        edges = sizes[turns] + parts * (sizes[turns + 1] - sizes[turns])
+        edges = np.concatenate([[0.0][: int(inside[0])], edges, [np.inf][: int(inside[-1])]]).reshape(-1, 2)
+        mass, beyond = (np.diff(np.searchsorted(law, part)).sum() for part in (edges, np.maximum(edges, own)))
+        pvalues.append(beyond / mass)
+    return np.array(pvalues)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [1.0, 0.4, 0.1, 0.02]])
+def test_the_place_along_a_tilted_path_is_independent_of_the_path(weights: list[float]) -> None:
+    """Given that a linear function of C is large, p-values from the null law of T along the path are uniform.
+
+    With equal weights that is exact. With unequal ones it is not, but the plain ray through C is far worse.
+    """
+    rng = np.random.default_rng(20)
+    variances = np.array(weights)
+    law = np.sort(rng.standard_normal((400_000, len(weights))) ** 2 @ variances)
+    C = rng.standard_normal((16_000, len(weights))) * np.sqrt(variances)
+    # All directions have the same say in the event, whatever their weights: it depends on the direction of C.
+    along = 1.0 / np.sqrt(variances * len(weights))
+    C = C[C @ along > 1.0]
+    tilted, observed = tilted_paths(C[:, :, None], np.broadcast_to(variances[:, None], (len(C), len(weights), 1)))
+    tilted = tilted[..., 0]
+    np.testing.assert_allclose(tilted[np.arange(len(C)), observed], C, rtol=1e-12)
+    assert (np.diff((tilted**2).sum(axis=2), axis=1) >= 0).all()
+    ray = np.linspace(0.02, 6.0, 300)[:, None] * C[:, None]
+    total = (C**2).sum(axis=1)
+    distances = [
+        stats.kstest(conditional_pvalues(path, total, law, along), "uniform").statistic for path in (tilted, ray)
+    ]
+    chance = stats.kstwo.isf(1e-3, len(C))
+    if len(set(weights)) == 1:
+        assert max(distances) < chance
+    else:
+        assert distances[0] < chance + 0.03
+        assert distances[1] > chance + 0.06
+
+
+def test_a_linear_kernel_agrees_with_the_closed_form() -> None:
+    """With one direction each, C is a difference of means and the event a set of multiples of it, found by hand."""
+    rng = np.random.default_rng(3)
+    compared = 0
+    for _ in range(400):
+        X = mates(rng, 80, 0.8)
+        X[40:, 1] += 0.4
+        result = compare(X[:40], X[40:], k=1, kernel="linear", random_state=0)
+        if result.selected[0] != 0:
+            continue
+        C = X[40:].mean(axis=0) - X[:40].mean(axis=0)
+        residual = np.concatenate([X[:40] - X[:40].mean(axis=0), X[40:] - X[40:].mean(axis=0)])
+        slope = residual[:, 1] @ residual[:, 0] / (residual[:, 0] @ residual[:, 0])
+        # T over its null mean; a permutation has n - 1 in the place of n, the same for both.
+        sd = np.sqrt(np.var(X, axis=0, ddof=1) * (1 / 40 + 1 / 40))
+
+        def lead(s: float, C: np.ndarray = C, sd: np.ndarray = sd, slope: float = slope) -> float:
+            return abs(s * C[0]) / sd[0] - abs(C[1] + slope * (s - 1) * C[0]) / sd[1]
+
+        multiples = np.linspace(1e-6, 6.0, 4001)
+        signs = np.array([lead(s) > 0 for s in multiples])
+        edges = [brentq(lead, multiples[at], multiples[at + 1]) for at in np.flatnonzero(signs[1:] != signs[:-1])]
+        edges = ([0.0] if signs[0] else []) + edges + ([np.inf] if signs[-1] else [])
+        size = abs(C[0]) / sd[0]
+        pieces = [(low * size, high * size) for low, high in zip(edges[::2], edges[1::2], strict=True)]
+        mass = sum(stats.norm.sf(low) - stats.norm.sf(high) for low, high in pieces)
+        beyond = sum(stats.norm.sf(max(low, size)) - stats.norm.sf(max(high, size)) for low, high in pieces)
+        # The permutation law of 80 rows differs from the normal one by a few per cent in the tail.
+        assert result.pvalues[0] == pytest.approx(beyond / mass, rel=0.15, abs=0.01)
+        compared += 1
+    assert compared > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", ["compare", "relate"])
+def test_a_null_mate_of_a_signal_is_found_no_more_often_than_the_level(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two columns, correlation 0.9, an effect in the second: when the first is selected, p-values hold their level."""
+    rng = np.random.default_rng(7)
+    curved: list[float] = []
+    lined: list[float] = []
+    follow = lines.paths_of
+    while len(curved) < 150:
+        X = mates(rng, 100, 0.9)
+        y = np.repeat([0.0, 1.0], 50) if question == "compare" else 0.5 * rng.standard_normal(100)
+        X[:, 1] += 0.6 * y
+        for found, paths in ((curved, follow), (lined, straight)):
+            monkeypatch.setattr(lines, "paths_of", paths)
+            result = (
+                compare(X[:50], X[50:], k=1, random_state=0)
+                if question == "compare"
+                else relate(X, y, k=1, random_state=0)
+            )
+            if result.selected[0] != 0:
+                break
+            found.append(float(result.pvalues[0]))
+    # At a level of 0.05, 18 or more of 150 have a probability below 0.001.
+    limit = stats.binom.isf(1e-3, 150, 0.05)
+    assert np.sum(np.array(curved) <= 0.05) <= limit
+    assert np.sum(np.array(lined) <= 0.05) > limit
+    assert stats.kstest(curved, "uniform").statistic < stats.kstwo.isf(1e-3, 150)
+
+
+def test_unrelated_columns_follow_straight_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    X, Y = rng.standard_normal((400, 12)), rng.standard_normal((400, 12)) + 0.2
+    curved = compare(X, Y, k=4, random_state=0)
+    monkeypatch.setattr(lines, "paths_of", straight)
+    np.testing.assert_array_equal(compare(X, Y, k=4, random_state=0).pvalues, curved.pvalues)
+
+
+def test_a_sample_of_the_rows_gives_nearly_the_same_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cross-covariances are of all rows, relations between features of a sample of the rows."""
+    rng = np.random.default_rng(2)
+    X = mates(rng, 4000, 0.7, 6)
+    X[:, 2:] += X[:, :1]
+    y = rng.standard_normal(4000)
+    X[:, 1] += 0.03 * y
+    whole = relate(X, y, k=3, random_state=0)
+    monkeypatch.setattr(selected_factor, "_ROWS", 2000)
+    part = relate(X, y, k=3, random_state=0)
+    np.testing.assert_array_equal(part.selected, whole.selected)
+    np.testing.assert_allclose(part.pvalues, whole.pvalues, rtol=0.25, atol=0.01)
+
+
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+def test_other_array_libraries_give_the_same(library: str) -> None:
+    xp = pytest.importorskip(library)
+    rng = np.random.default_rng(5)
+    X = mates(rng, 90, 0.8, 5)
+    y = rng.standard_normal(90)
+    X[:, 1] += 0.4 * y
+    expected = relate(X, y, k=2, random_state=0)
+    result = relate(xp.asarray(X), xp.asarray(y), k=2, random_state=0)
+    np.testing.assert_array_equal(result.selected, expected.selected)
+    np.testing.assert_allclose(result.pvalues, expected.pvalues, rtol=1e-6)
+
+
+def test_groups_of_columns_follow_too() -> None:
+    rng = np.random.default_rng(6)
+    X = mates(rng, 60, 0.95, 6)
+    X[:, 2] = X[:, 0] + 0.1 * rng.standard_normal(60)
+    X[30:, 1] += 0.8
+    result = compare(X[:30], X[30:], groups={"a": [0, 2], "b": [1, 3], "c": [4, 5]}, k=2, random_state=0)
+    assert ((result.pvalues > 0) & (result.pvalues <= 1)).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_truncation_along_a_path_is_where_the_rule_keeps_the_feature(k: int) -> None:
+    """Against the rule itself, asked at many places along random paths."""
+    rng = np.random.default_rng(k)
+    rule = TopK(k)
+
+    def kept(samples: np.ndarray, feature: int) -> np.ndarray:
+        return rule.keeps(samples, np.array([feature]))[:, 0]
+
+    for _ in range(50):
+        knots = np.sort(rng.normal(0, 2, 30))
+        followers = np.array([1, 3, 4])
+        # Smooth enough that a score crosses the feature's own at most once between two knots.
+        values = np.cumsum(rng.normal(0, 0.3, (3, 30)), axis=1)
+        intercept, slope = rng.normal(0, 1, 6), rng.uniform(-0.5, 0.9, 6)
+        intercept[0], slope[0] = 0.0, 1.0
+        pieces = truncation_along(
+            Path(knots, followers, values), Event(rule.truncation, kept), intercept.copy(), slope.copy(), 0
+        )
+        t = rng.uniform(knots[0], knots[-1], 500)
+        samples = intercept + slope * t[:, None]
+        samples[:, followers] = np.column_stack([np.interp(t, knots, one) for one in values])
+        samples[:, 0] = t
+        inside = ((pieces[:, :1] <= t) & (t <= pieces[:, 1:])).any(axis=0)
+        # A feature that is overtaken and overtakes again between two knots is missed: rare, and short.
+        assert np.mean(inside == kept(samples, 0)) > 0.97
+
+
+def test_scores_of_ones_own_follow_lines() -> None:
+    scores = Scores(("a", "b"), np.array([2.0, 1.0]), DenseCovariance(np.array([[1.0, 0.5], [0.5, 1.0]])))
+    assert lines.paths_of(scores, np.array([0]), scores.cov.columns(np.array([0]))) == [None]
