@@ -49,8 +49,8 @@ _TILTS = np.concatenate([[0.0], np.geomspace(0.04, 20.0, 17)])
 _BETWEEN = 20
 # Numbers of one array (feature, value, response) of a family.
 _NUMBERS = 2**17
-# Up to this score the test's correction of a score is constant, above it grows with the square of the score.
-_NEAR = 2.0
+# Up to this score the test's correction of a score is constant; and how slowly corrected scores grow at least.
+_NEAR, _LEAST_SLOPE = 2.0, 0.1
 # From this score on the sign of the cross-covariance is known, and one family is enough.
 _SIGN_KNOWN = 3.0
 # With a response of many cells the opposite sign matters for few rows: in simulations with 16 to 30 rows it raises
@@ -90,16 +90,16 @@ class Laws(NamedTuple):
         """(b, t) normal scores of statistics (b, 1) or (b, t): a power of R is nearly normal."""
         power, centre, scale = self._power()
         with np.errstate(over="ignore"):
-            score = ((np.maximum(statistic, 0.0) / self.mean) ** power - centre) / scale
+            score = (_signed_power(statistic / self.mean, power) - centre) / scale
         skewness = np.clip(self.asymmetry, np.where(score < 0, -_LEFT_ASYMMETRY, -_ASYMMETRY), _ASYMMETRY)
         sign = np.where(skewness < 0, -1.0, 1.0)
         size = np.maximum(np.abs(skewness), _LITTLE)
         return score + (sign * gamma_score(sign * score, size) - score) * np.abs(skewness) / size
 
     def null_statistics(self, scores: np.ndarray) -> np.ndarray:
-        """Statistics that have these scores (b,) under independence."""
+        """Statistics that have these scores (b,) under independence; negative for scores below that of 0."""
         power, centre, scale = (part[:, 0] for part in self._power())
-        return self.mean[:, 0] * np.maximum(centre + scores * scale, 0.0) ** (1.0 / power)
+        return self.mean[:, 0] * _signed_power(centre + scores * scale, 1.0 / power)
 
     def take(self, features: np.ndarray) -> Laws:
         return Laws(*(part[features] for part in self))
@@ -275,47 +275,44 @@ class EffectLaws:
 class _Warp(NamedTuple):
     """From normal scores under the laws here to those of the test, which agree with it for the observed statistic.
 
-    `first` (b,) are the scores of the observed statistics under the law at independence, `score` those of the test.
-    Their difference is shared out along a parabola between a small score and the observed one. A test that is stricter
-    than the law here, because T has few values or several kernels are tried, is stricter for small scores too; one
-    that is less strict differs from it in the far tail alone.
+    `first` (b,) are the scores of the observed statistics under the law at independence, `score` those of the test. Up
+    to a small score the difference is a constant, from there on it grows to that of the observed score. A test that is
+    stricter than the law here, because T has few values or several kernels are tried, is stricter for small scores too;
+    one that is less strict differs from it in the far tail alone.
     """
 
     first: np.ndarray
     score: np.ndarray
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
-        return scores + (self.score - self.first)[:, None] * self._part(scores)
+        shift, slope = (part[:, None] for part in self._shape())
+        first, score = self.first[:, None], self.score[:, None]
+        between = _NEAR + shift + slope * (scores - _NEAR)
+        out = np.where(scores <= _NEAR, scores + shift, between)
+        return np.where(scores >= first, scores + score - first, out)
 
     def widened(self, scores: np.ndarray) -> np.ndarray:
         """Larger scores where the test's are smaller: the probability of the observed T counts on both sides."""
-        stricter = np.clip(self.first - self.score, 0.0, _MOST)
-        return scores + _CONTINUITY * stricter[:, None] * self._part(scores)
+        return scores + _CONTINUITY * np.clip(scores - self(scores), 0.0, _MOST)
 
     def inverse(self, scores: np.ndarray) -> np.ndarray:
         """Scores (b,) under the law here of statistics with these test scores (b,)."""
-        gap, (start, origin, width) = self.score - self.first, self._parabola()
-        bend = gap / width**2  # in between, a score z goes to z + bend (z - origin)^2
-        beyond = scores - origin
-        between = origin + 2.0 * beyond / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * bend * beyond, 0.0)))
-        low = gap * ((start - origin) / width) ** 2
-        out = np.where(scores <= start + low, scores - low, between)
-        return np.where(scores >= self.score, scores - gap, out)
+        shift, slope = self._shape()
+        between = _NEAR + (scores - _NEAR - shift) / slope
+        out = np.where(scores <= _NEAR + shift, scores - shift, between)
+        return np.where(scores >= self.score, scores - self.score + self.first, out)
 
     def take(self, features: np.ndarray) -> _Warp:
         return _Warp(self.first[features], self.score[features])
 
-    def _parabola(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where it starts, where its vertex lies, and how far the observed score is from there."""
-        # A much stricter test shifts all scores: a parabola would not be increasing.
-        bent = (self.first > _NEAR) & (self.score > 0.5 * self.first)
-        start = np.where(bent, _NEAR, np.maximum(self.first, _NEAR))
-        origin = np.where(bent & (self.score > self.first), _NEAR, 0.0)
-        return start, origin, np.where(bent, self.first, start) - origin
-
-    def _part(self, scores: np.ndarray) -> np.ndarray:
-        start, origin, width = (part[:, None] for part in self._parabola())
-        return np.minimum((np.maximum(scores, start) - origin) / width, 1.0) ** 2
+    def _shape(self) -> tuple[np.ndarray, np.ndarray]:
+        """The shift of small scores, and the slope between a small score and the observed one."""
+        gap, beyond = self.score - self.first, np.maximum(self.first - _NEAR, 0.0)
+        part = np.where(gap < 0, (_NEAR / (_NEAR + beyond)) ** 2, np.maximum(1.0 - beyond, 0.0))
+        # Increasing, however strict the test is.
+        shift = np.where(beyond > 0, np.minimum(gap * part, self.score - _NEAR - _LEAST_SLOPE * beyond), gap)
+        slope = np.divide(self.score - _NEAR - shift, beyond, out=np.ones_like(gap), where=beyond > 0)
+        return shift, slope
 
 
 def _first_crossing(effect: np.ndarray, excess: np.ndarray, beyond: float | np.ndarray) -> np.ndarray:
@@ -642,6 +639,10 @@ def _variance(joint: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     return np.divide(above, below, out=np.zeros(above.shape), where=below > 0)
+
+
+def _signed_power(values: np.ndarray, power: np.ndarray) -> np.ndarray:
+    return np.sign(values) * np.abs(values) ** power
 
 
 def _row_sums(joint: np.ndarray) -> np.ndarray:
