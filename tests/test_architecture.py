@@ -36,6 +36,8 @@ ORDER = [
     "factors",
     "roots",
     "permutation",
+    "enumeration",
+    "views",
     "truncated",
     "intervals",
     "designs",

@@ -7,17 +7,18 @@ from scipy import stats
 
 from kernsift import compare, relate, screen
 from kernsift.designs import halves
-from kernsift.factors import View, lenses
+from kernsift.factors import View
 from kernsift.grids import fit_grid
 from kernsift.inference import exact, naive
 from kernsift.kernels import fit_kernels
 from kernsift.selection import TopK
 from kernsift.statistics import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
-from kernsift.statistics.complete import best_of, look_at
+from kernsift.statistics.complete import best_of, correlations_of, look_at, scores_of
 from kernsift.statistics.cross import Drawn, Ratio, _witness_scores, side_by_side, witness_scores
 from kernsift.statistics.responses import Meeting, label_response, table_response
 from kernsift.tables import as_candidates, as_pair, as_xy, stack
 from kernsift.tabulation import tabulate
+from kernsift.views import fitted_views
 
 
 def two_samples(rng, n=60, m=40, d=6, shift=0.0):
@@ -30,14 +31,16 @@ def two_samples(rng, n=60, m=40, d=6, shift=0.0):
 
 
 def seen_by(one, two, kernels, adaptive):
-    """The points of all features and what the lenses see there."""
+    """The points of all features and their statistics under each pair of views."""
     table = stack([one, two])
     features = np.arange(table.d)
-    response = label_response(one.n, two.n, table.values)
+    response = label_response(one.n, two.n, table.values, adaptive)
     grid = fit_grid(table, features, None)
     known = tabulate(table, features, grid, response.cells, 2, None)
-    views = [lens.view(grid, known.counts, features, np.arange(table.n)) for lens in lenses(kernels, adaptive)]
-    return known, [look_at(view, known.counts, Meeting(known, response)) for view in views], response
+    names = [pair.feature for pair in response.pairs]
+    views = fitted_views(names, grid, known.counts, table.n, kernels, features, np.arange(table.n))
+    meeting = Meeting(known, response)
+    return known, [look_at(views[pair.feature], meeting, pair.response) for pair in response.pairs], response
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -46,7 +49,7 @@ def test_correlations_are_those_over_permutations(adaptive):
     one, two, kernels = two_samples(rng)
     scores = complete_mmd(one, two, kernels, adaptive=adaptive, rng=rng)
     known, looks, response = seen_by(one, two, kernels, adaptive)
-    _, winner = best_of(looks, known.counts, response)
+    _, winner = best_of(looks, scores_of(looks), known.counts, response)
     label = np.repeat([1.0, 0.0], [one.n, two.n])
     labels = np.array([rng.permutation(label - label.mean()) for _ in range(20_000)]).T
     T = [
@@ -61,6 +64,31 @@ def test_correlations_are_those_over_permutations(adaptive):
     assert scores.cov.diagonal().tolist() == [1.0] * 6
 
 
+def test_correlations_between_pairs_of_views_are_those_over_permutations():
+    rng = np.random.default_rng(14)
+    n = 60
+    X, y = as_xy(
+        np.column_stack([rng.normal(size=n), rng.poisson(2.0, n), rng.exponential(size=n)]), rng.normal(size=n)
+    )
+    kernels, own = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    response = table_response(y, own, rng, adaptive=True)
+    grid = fit_grid(X, np.arange(3), None)
+    known = tabulate(X, np.arange(3), grid, response.cells, len(response.counts), None)
+    names = [pair.feature for pair in response.pairs]
+    views = fitted_views(names, grid, known.counts, n, kernels, np.arange(3), np.arange(n))
+    looks = [look_at(views[pair.feature], Meeting(known, response), pair.response) for pair in response.pairs]
+    claimed = correlations_of(looks, known.counts, response)
+    orders = [rng.permutation(n) for _ in range(4000)]
+    for feature in range(3):
+        T = np.empty((len(looks), len(orders)))
+        for place, look in enumerate(looks):
+            rows = look.view.factor[feature][:, known.codes[feature]]
+            target = look.target.factor[:, response.cells]
+            T[place] = [((rows @ target[:, order].T) ** 2).sum() for order in orders]
+        # T is skewed, so that the error of a correlation is a few times 1 / sqrt(4000).
+        assert claimed[:, :, feature] == pytest.approx(np.corrcoef(T), abs=0.08)
+
+
 def test_copies_of_a_feature_correlate_by_one_and_a_part_of_the_rows_is_enough(monkeypatch):
     rng = np.random.default_rng(11)
     X, Y = rng.normal(size=(700, 5)), rng.normal(size=(500, 5))
@@ -70,7 +98,7 @@ def test_copies_of_a_feature_correlate_by_one_and_a_part_of_the_rows_is_enough(m
     one, two = as_pair(X, Y)
     kernels = fit_kernels(stack([one, two]), rng=rng)
     whole = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
-    monkeypatch.setattr("kernsift.statistics.alignment._ROWS", 600)
+    monkeypatch.setattr("kernsift.statistics.selected_factor._ROWS", 600)
     part = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
     assert whole[0, 3] == pytest.approx(1.0, abs=1e-12) and part[0, 3] == pytest.approx(1.0, abs=1e-12)
     assert 0 < np.abs(whole - part).max() < 3 / np.sqrt(600)
@@ -535,7 +563,9 @@ def test_a_response_of_several_columns_has_a_ceiling_from_its_ties():
     single = table(np.array([[0.0, 0.0, 0.0, 1.0, 2.0, 3.0]]).T)
     kernels = fit_kernels(single, "gaussian", 1.0, rng=rng)
     assert table_response(single, kernels, rng).ceiling == pytest.approx(stats.norm.isf(1 / 120))
-    assert label_response(3, 3, single.values).ceiling == pytest.approx(stats.norm.isf(1 / 20))
+    # Two samples of equal size may change places, so that no labelling is alone.
+    assert label_response(3, 3, single.values).ceiling == pytest.approx(stats.norm.isf(2 / 20))
+    assert label_response(3, 4, single.values).ceiling == pytest.approx(stats.norm.isf(1 / 35))
 
 
 @pytest.mark.parametrize("estimator", ["complete", "cross"])

@@ -20,7 +20,7 @@ _CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
 # Numbers that one thread sorts.
 _FEW = 1 << 18
 # Rows beyond which the order statistics are those of a random part of the rows.
-_MOST_ROWS, _PART_OF_ROWS = 1 << 14, 1 << 12
+_MOST_ROWS, _PART_OF_ROWS = 1 << 14, 1 << 13
 
 
 def median_rows(n: int, rng: np.random.Generator) -> np.ndarray | None:

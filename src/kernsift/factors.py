@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.arrays import Array, beside, namespace, wide
+from kernsift.arrays import Array, beside, namespace, to_numpy, wide
 from kernsift.grids import Grid
 from kernsift.kernels import FeatureKernels
 
@@ -24,8 +24,9 @@ _TOLERANCE = 1e-3
 _TILT = 1e-9
 # Directions of a factor below this share of the largest are rounding error.
 _NEGLIGIBLE = 1e-9
-# Bandwidths of the two looks, in median distances.
-_WIDE, _NARROW = 4.0, 0.7
+WIDE = 4.0
+"""Bandwidth of the wide kernel, in median distances."""
+_NARROW = 0.7
 
 
 class View(NamedTuple):
@@ -40,6 +41,26 @@ class View(NamedTuple):
 
     factor: Array
     sizes: Array
+
+    def raised(self, power: float) -> View:
+        """The same directions with their eigenvalues raised to a power; below 1, finer shapes count for more."""
+        xp = namespace(self.factor)
+        if power == 1.0:
+            return View(xp.where((self.sizes > 0)[:, :, None], self.factor, 0.0), self.sizes)
+        some = self.sizes > 0
+        values = xp.where(some, self.sizes, 1.0)
+        weight = xp.where(some, values ** ((power - 1.0) / 2.0), 0.0)
+        return View(self.factor * weight[:, :, None], xp.where(some, values**power, 0.0))
+
+    def leading(self, count: int) -> View:
+        """The first directions alone, all with eigenvalue 1."""
+        return View(self.factor[:, :count, :], self.sizes[:, :count]).raised(0.0)
+
+    def take(self, features: np.ndarray) -> View:
+        """The views of some of the features, or of repeated ones."""
+        xp = namespace(self.factor)
+        index = beside(features, self.factor)
+        return View(xp.take(self.factor, index, axis=0), xp.take(self.sizes, index, axis=0))
 
 
 class Lens(NamedTuple):
@@ -59,9 +80,11 @@ class Lens(NamedTuple):
         own = self.kernels.select(features)
         if grid.edges is None:
             factor = _group_factor(grid.points, own, landmark_rows)
+        elif own.categorical.all() or not own.rounds:
+            factor = _indicators(counts)
         else:
             factor, _ = pivoted(grid.points, own, counts, _RANK)
-        return centred(factor, counts, self.flat)
+        return centred(factor, counts, 0.5 if self.flat else 1.0)
 
 
 def lenses(kernels: FeatureKernels, adaptive: bool) -> tuple[Lens, ...]:
@@ -72,7 +95,7 @@ def lenses(kernels: FeatureKernels, adaptive: bool) -> tuple[Lens, ...]:
     """
     if not adaptive:
         return (Lens(kernels),)
-    return Lens(kernels.rescaled(_WIDE)), Lens(kernels.rescaled(_NARROW), flat=True)
+    return Lens(kernels.rescaled(WIDE)), Lens(kernels.rescaled(_NARROW), flat=True)
 
 
 def pivoted(points: Array, kernels: FeatureKernels, weights: Array, limit: int) -> tuple[Array, Array]:
@@ -116,6 +139,22 @@ def pivoted(points: Array, kernels: FeatureKernels, weights: Array, limit: int) 
     return rows[:, : max(len(pivots), 1), :], found
 
 
+def _indicators(counts: Array) -> Array:
+    """(b, m, G): the factor of a kernel that compares for equality, a direction for each of the commonest values.
+
+    A value that only one row has equals no other, so that it has no direction. A column whose values are all different
+    has none at all, and its statistic is constant.
+    """
+    known = to_numpy(counts)
+    order = np.argsort(-known, axis=1, kind="stable")
+    repeated = np.take_along_axis(known, order, axis=1) > 1
+    size = min(max(int(repeated.sum(axis=1).max()), 1), _GROUP_RANK)
+    factor = np.zeros((known.shape[0], size, known.shape[1]))
+    feature, place = np.nonzero(repeated[:, :size])
+    factor[feature, place, order[feature, place]] = 1.0
+    return beside(factor, counts)
+
+
 def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> Array:
     """(1, m, n): landmarks among some rows, and the kernel between them and all rows turned into a factor."""
     xp = namespace(values)
@@ -132,8 +171,8 @@ def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> A
     return xp.linalg.solve(lower, gram)[None, ...]
 
 
-def centred(factor: Array, counts: Array, flat: bool = False) -> View:
-    """The factor centred over the rows, its directions made orthogonal; `flat` for the root of its Gram matrix."""
+def centred(factor: Array, counts: Array, power: float = 1.0) -> View:
+    """The factor centred over the rows, its directions made orthogonal; the eigenvalues are raised to `power`."""
     xp = namespace(factor)
     n = xp.sum(counts, axis=1)[:, None, None]
     mean = factor @ counts[:, :, None] / n
@@ -146,7 +185,5 @@ def centred(factor: Array, counts: Array, flat: bool = False) -> View:
     values, vectors = xp.flip(values, axis=1), xp.flip(vectors, axis=2)
     keep = (values > _NEGLIGIBLE * values[:, :1]) & (values > 0)
     deepest = max(int(xp.max(xp.sum(xp.astype(keep, xp.int64), axis=1))), 1)
-    values, keep = xp.where(keep, values, 1.0)[:, :deepest], keep[:, :deepest]
-    weight = xp.where(keep, values**-0.25 if flat else xp.ones_like(values), 0.0)
-    sizes = xp.where(keep, xp.sqrt(values) if flat else values, 0.0)
-    return View(xp.matrix_transpose(vectors[:, :, :deepest] * weight[:, None, :]) @ factor, sizes)
+    sizes = xp.where(keep, values, 0.0)[:, :deepest]
+    return View(xp.matrix_transpose(vectors[:, :, :deepest]) @ factor, sizes).raised(power)

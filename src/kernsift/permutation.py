@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,8 @@ _SECOND = (
 # Weights of the limit law that stand for themselves.
 _WEIGHTS_KEPT = 16
 _LEAST_SKEWNESS = 0.05
+# Differences of the eigenvalues below these shares of their squares are rounding error, in double and single precision.
+_ROUNDING, _ROUNDING32 = 1e-10, 1e-4
 
 
 class Invariants(NamedTuple):
@@ -107,7 +110,9 @@ def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
         + rest3
     )
     third = [cube - 3 * shift * square + 3 * shift**2 * trace - shift**3 * (n - 1), rest3, cubes, mixed, between]
-    second = [square - shift * trace, rest2]
+    # All eigenvalues equal: T is the same for every permutation, and what is left of its spread is rounding error.
+    constant = square - shift * trace <= (_ROUNDING if trace.dtype == xp.float64 else _ROUNDING32) * square
+    second = [xp.where(constant, 0.0, square - shift * trace), xp.where(constant, 0.0, rest2)]
     sums = Invariants(to_numpy(trace), to_numpy(xp.stack(second, axis=1)), to_numpy(xp.stack(third, axis=1)))
     return sums, rest
 
@@ -151,7 +156,10 @@ def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
 def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Exact mean, standard deviation and skewness of T over all n! permutations."""
     mean = one.trace * other.trace / (n - 1)
-    sd = np.sqrt(np.maximum(one.second @ moment_matrix(2, n) @ other.second, 0.0))
+    terms = (one.second @ moment_matrix(2, n)) * other.second
+    # Terms that cancel leave rounding error: then T is the same for every permutation.
+    variance = np.where(terms.sum(-1) > _ROUNDING * np.abs(terms).sum(-1), terms.sum(-1), 0.0)
+    sd = np.sqrt(np.maximum(variance, 0.0))
     third = one.third @ moment_matrix(3, n) @ other.third
     return mean, sd, third / np.where(sd > 0, sd, 1.0) ** 3
 
@@ -264,19 +272,68 @@ def value_of(score: np.ndarray, skewness: np.ndarray) -> np.ndarray:
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
-def larger_score(first: np.ndarray, second: np.ndarray, correlation: np.ndarray) -> np.ndarray:
-    """One normal score from the larger of two with that correlation.
+def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+    """One normal score from the smallest of weighted p-values of several correlated normal scores.
 
-    P(max > h) = Phibar(h) + (1/pi) int_0^a exp(-h^2 (1 + x^2) / 2) / (1 + x^2) dx with a^2 = (1 - rho) / (1 + rho), the
-    bivariate normal orthant in Owen's form.
+    Parameters
+    ----------
+    scores : (K, b) normal scores of b features under K statistics.
+    weights : (K,) shares of the level, adding up to 1.
+    correlation : (K, K, b) correlations of the scores under the null.
+
+    Notes
+    -----
+    With a = min_k p_k / w_k, the p-value is the chance that any of the p_k is at most a w_k. It is exact for two
+    scores. For more it is Hunter's (1976) upper bound: the sum of the single chances less the joint chances along the
+    spanning tree that takes off most.
     """
-    h = np.maximum(first, second)
-    upper = np.sqrt(np.clip(1 - correlation, 0.0, 2.0) / np.clip(1 + correlation, 1e-12, 2.0))
-    upper = np.minimum(upper, 12.0 / np.maximum(np.abs(h), 1.0))  # beyond that the integrand is nothing
-    x = upper[..., None] * (_NODES + 1.0) / 2.0
-    integral = (_WEIGHTS * np.exp(-0.5 * (h[..., None] * x) ** 2) / (1.0 + x * x)).sum(-1) * upper / 2.0
-    log_extra = -0.5 * h * h - math.log(math.pi) + np.log(np.maximum(integral, 1e-300))
-    return score_of(np.minimum(np.logaddexp(log_ndtr(-h), log_extra), -1e-15))
+    count = len(scores)
+    tails = log_ndtr(-scores)
+    smallest = np.min(tails - np.log(weights)[:, None], axis=0)
+    tails = np.minimum(smallest + np.log(weights)[:, None], -1e-15)
+    if count == 1:
+        return score_of(tails[0])
+    levels = score_of(tails)
+    scale = tails.max(axis=0)
+    total = np.exp(tails - scale).sum(axis=0)
+    pairs = [
+        (i, j, _joint_tail(levels[i], levels[j], correlation[i, j], scale)) for i in range(count) for j in range(i)
+    ]
+    taken = np.zeros(scores.shape[1])
+    for tree in _spanning_trees(count):
+        taken = np.maximum(taken, np.sum([part for i, j, part in pairs if (j, i) in tree], axis=0))
+    return score_of(np.minimum(scale + np.log(np.maximum(total - taken, 1.0)), -1e-15))
+
+
+@lru_cache(maxsize=8)
+def _spanning_trees(count: int) -> tuple[frozenset[tuple[int, int]], ...]:
+    """All trees that join `count` nodes, as sets of edges (i, j) with i < j."""
+    edges = list(combinations(range(count), 2))
+    trees = []
+    for chosen in combinations(edges, count - 1):
+        joined = {0}
+        for _ in range(count):
+            joined |= {node for edge in chosen if joined & set(edge) for node in edge}
+        if len(joined) == count:
+            trees.append(frozenset(chosen))
+    return tuple(trees)
+
+
+def _joint_tail(first: np.ndarray, second: np.ndarray, correlation: np.ndarray, log_scale: np.ndarray) -> np.ndarray:
+    """P(Z1 > first, Z2 > second) over exp(log_scale), for standard normal variables with that correlation.
+
+    P = Phibar(h) Phibar(k) + (1 / 2 pi) int_0^asin(rho) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos^2 t)) dt (Drezner and
+    Wesolowsky 1990). Beyond the lower of the two single tails it cannot go.
+    """
+    tails = log_ndtr(-first), log_ndtr(-second)
+    bound = np.exp(np.minimum(*tails) - log_scale)
+    angle = np.arcsin(np.clip(correlation, -1.0, 1.0 - 1e-12))
+    at = angle[..., None] * (_NODES + 1.0) / 2.0
+    sine, h, k = np.sin(at), first[..., None], second[..., None]
+    exponent = -((h - k) ** 2 + 2.0 * h * k * (1.0 - sine)) / (2.0 * np.maximum(1.0 - sine * sine, 1e-24))
+    integral = (_WEIGHTS * np.exp(np.minimum(exponent - log_scale[..., None], 700.0))).sum(-1) * angle / 2.0
+    joint = np.exp(sum(tails) - log_scale) + integral / (2.0 * math.pi)
+    return np.where(correlation > 1.0 - 1e-9, bound, np.clip(joint, 0.0, bound))
 
 
 def score_of(log_pvalue: np.ndarray) -> np.ndarray:

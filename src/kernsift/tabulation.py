@@ -110,7 +110,7 @@ class _Counting:
         if self.rows is not None:
             first, last = np.searchsorted(self.rows, [start, stop])
             codes = xp.take(codes, beside(self.rows[first:last] - start, codes), axis=1)
-        small = xp.uint8 if points <= 256 else xp.int32
+        small = xp.uint8 if points <= 256 else xp.int16 if points <= 2**15 else xp.int32
         return _Counted(piece.columns, joint, int(first), xp.astype(codes, small))
 
 
@@ -118,7 +118,9 @@ def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int
     """Counts and codes of a table that is read piece by piece, in the order in which the file has them."""
     points = counting.grid.points.shape[0]
     joint = np.zeros((len(columns), points, counting.count), dtype=np.int64)
-    codes = np.empty((len(columns), kept), dtype=np.uint8 if points <= 256 else np.int32)
+    codes = np.empty(
+        (len(columns), kept), dtype=np.uint8 if points <= 256 else np.int16 if points <= 2**15 else np.int32
+    )
     done, total = 0, table.n * len(columns)
     # The pieces are read here, one after the other, while threads count those that are there.
     for found in spread(counting, table.pieces(columns, _NUMBERS), most=2):

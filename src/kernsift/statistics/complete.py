@@ -6,45 +6,50 @@ and unequal sizes come free. T is turned into a normal score through its permuta
 correlation between the scores of two null features is that of their T over permutations, which for large n is the
 alignment of their Gram matrices.
 
-**Adaptive bandwidth.** One bandwidth misses shapes, so each feature is looked at twice (`kernsift.factors.lenses`). The
-larger of the two scores is turned back into one normal score with their bivariate normal law, the correlation again
-that over permutations; the kernel that won speaks for the feature from then on.
+**Adaptive bandwidth.** One kernel misses shapes, so each feature is tested under several pairs of a view of the
+feature and a view of the response (`kernsift.views`). The smallest of the weighted p-values is turned back into one
+normal score with the joint normal law of the pairs' scores, their correlations again those over permutations; the pair
+that won represents the feature from then on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import log_ndtr
 
 from kernsift import threads
-from kernsift.arrays import Array, beside, namespace, to_numpy
+from kernsift.arrays import Array, namespace, to_numpy
 from kernsift.blocks import Block, blocks_of
 from kernsift.cluster import spread
-from kernsift.factors import GROUP_ROWS, Lens, View, lenses
+from kernsift.enumeration import ViewedFeature, enumerated_log_pvalue, few_outcomes, fisher_scores
+from kernsift.factors import GROUP_ROWS, View
 from kernsift.grids import Grid, blocks_at_once, fit_grid, parts_of, rows_to_sort
-from kernsift.kernels import FeatureKernels
+from kernsift.intervals import CombinedEffects
+from kernsift.kernels import FeatureKernels, Gaussian
 from kernsift.permutation import (
-    Invariants,
     gamma_score,
-    invariants,
-    larger_score,
     limit_weights,
     moment_matrix,
     moments,
     score_of,
     spectral_score,
+    union_score,
     value_of,
 )
 from kernsift.progress import tell
 from kernsift.scores import EffectSizes, Scores
-from kernsift.statistics.alignment import AlignmentCovariance, Voice, rows_to_align
-from kernsift.statistics.responses import Meeting, Response, label_response, table_response
+from kernsift.statistics.alignment import AlignmentCovariance
+from kernsift.statistics.effect_views import MeasuredEffects, combined, point_effects, view_effects
+from kernsift.statistics.paths import ScoreLaws
+from kernsift.statistics.responses import Meeting, Response, ResponseView, label_response, table_response
+from kernsift.statistics.selected_factor import SelectedFactor, rows_to_align
 from kernsift.tables import Table, stack
 from kernsift.tabulation import Tabulation, joined, tabulate
+from kernsift.views import FittedView, fitted_views
 
 # The spread of a score is estimated; dependence that sits in one direction can make it smaller than 1, but not vanish.
 _LEAST_SPREAD = 0.5
@@ -67,7 +72,7 @@ def complete_mmd(
     1
     """
     table = stack([X, Y])
-    return _complete(table, label_response(X.n, Y.n, table.like), kernels, adaptive, rng)
+    return _complete(table, label_response(X.n, Y.n, table.like, _several(kernels, adaptive)), kernels, rng)
 
 
 def complete_hsic(
@@ -93,14 +98,20 @@ def complete_hsic(
     >>> int(scores.estimate.argmax())
     1
     """
-    return _complete(X, table_response(y, response_kernels, rng), kernels, adaptive, rng)
+    adaptive = _several(kernels, adaptive)
+    return _complete(X, table_response(y, response_kernels, rng, adaptive), kernels, rng)
+
+
+def _several(kernels: FeatureKernels, adaptive: bool) -> bool:
+    """Whether features are tested under several views: those are made of the Gaussian kernel."""
+    return adaptive and isinstance(kernels.kernel, Gaussian)
 
 
 class Laws(NamedTuple):
     """T of some features and what is known of its law.
 
-    `size` is tr(K^2); `influence` the variance of T that the rows' influence 2 f' C g amounts to, C = F G' the
-    cross-covariance, which is what T varies by when there is dependence.
+    `size` is tr(K^2) and `target` tr(L^2); `influence` the variance of T that the rows' influence 2 f' C g amounts to,
+    C = F G' the cross-covariance, which is what T varies by when there is dependence.
     """
 
     statistic: np.ndarray
@@ -108,6 +119,7 @@ class Laws(NamedTuple):
     sd: np.ndarray
     skewness: np.ndarray
     size: np.ndarray
+    target: np.ndarray
     influence: np.ndarray
 
     @property
@@ -117,37 +129,43 @@ class Laws(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One kernel's view of some features: `rest` is the diagonal of its Gram matrices, their trace taken out."""
+    """The statistic of some features under one pair of views.
 
-    view: View
-    own: Invariants
-    rest: Array
+    `target` is the view of the response; `cross` (b, m, p) has the cross-covariances of the feature's directions with
+    those of the response.
+    """
+
+    fitted: FittedView
+    target: ResponseView
     laws: Laws
+    cross: Array
+
+    @property
+    def view(self) -> View:
+        return self.fitted.view
 
 
-def look_at(view: View, counts: Array, meeting: Meeting) -> Look:
-    """T of features seen through one lens, and its law."""
-    response = meeting.response
+def look_at(fitted: FittedView, meeting: Meeting, response_view: str = "plain") -> Look:
+    """T of features under one pair of views, and its law."""
+    response, (view, own, _) = meeting.response, fitted
+    target = response.views[response_view]
     xp, n = namespace(view.factor), response.n
-    own, rest = invariants(view, counts, n)
-    cross = view.factor @ meeting.sums
-    mean, sd, skewness = moments(n, own, response.own)
-    # A spread that is rounding error beside the mean is none: constant features, and those without equal rows under a
-    # kernel that only knows equality. It is the root of a difference, so that its error is the root of rounding.
-    sd = np.where(sd > 1e-6 * mean, sd, 0.0)
-    influence = 4.0 * n * to_numpy(meeting.variance(xp.matrix_transpose(view.factor) @ cross))
+    cross = view.factor @ meeting.sums[response_view]
+    mean, sd, skewness = moments(n, own, target.own)
+    influence = 4.0 * n * to_numpy(meeting.variance(xp.matrix_transpose(view.factor) @ cross, response_view))
     statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
-    laws = Laws(statistic, mean, sd, skewness, own.second[:, 0] + own.trace**2 / (n - 1), influence)
-    return Look(view, own, rest, laws)
+    size = own.second[:, 0] + own.trace**2 / (n - 1)
+    target_size = np.full(len(size), target.own.second[0] + target.own.trace**2 / (n - 1))
+    return Look(fitted, target, Laws(statistic, mean, sd, skewness, size, target_size, influence), cross)
 
 
-def scores_of(looks: Sequence[Look], response: Response) -> list[np.ndarray]:
-    """Normal scores of T, look by look."""
+def scores_of(looks: Sequence[Look]) -> np.ndarray:
+    """(looks, b) normal scores of T."""
     weights, counts = [], []
     for look in looks:
         # The eigenvalues; any will do where nothing varies.
         sizes = np.where((look.laws.sd > 0)[:, None], to_numpy(look.view.sizes), 1.0)
-        weight, count = limit_weights(sizes, response.sizes)
+        weight, count = limit_weights(sizes, look.target.sizes)
         weights.append(weight)
         counts.append(count)
     score = spectral_score(
@@ -156,29 +174,47 @@ def scores_of(looks: Sequence[Look], response: Response) -> list[np.ndarray]:
         np.concatenate(weights),
         np.concatenate(counts),
     )
-    parts = np.split(score, len(looks))
-    return [np.where(look.laws.sd > 0, part, 0.0) for look, part in zip(looks, parts, strict=True)]
+    varies = np.array([look.laws.sd > 0 for look in looks])
+    return np.where(varies, score.reshape(varies.shape), 0.0)
 
 
-def best_of(looks: Sequence[Look], counts: Array, response: Response) -> tuple[np.ndarray, np.ndarray]:
-    """One score from one or two looks at each feature, and which of them it comes from (0 wide, 1 narrow)."""
-    scores = scores_of(looks, response)
+def best_of(
+    looks: Sequence[Look], scores: np.ndarray, counts: Array, response: Response
+) -> tuple[np.ndarray, np.ndarray]:
+    """One score from the scores (looks, b) of the looks at each feature, and which of them it comes from."""
+    weights = np.array([pair.weight for pair in response.pairs])
+    smallest = log_ndtr(-scores) - np.log(weights)[:, None]
+    # A feature that a view cannot tell apart from a constant has no score there.
+    varies = np.array([look.laws.sd > 0 for look in looks])
+    winner = np.where(varies, smallest, np.inf).argmin(axis=0)
     if len(looks) == 1:
-        return scores[0], np.zeros(len(scores[0]), dtype=int)
-    wide, narrow = looks
+        return scores[0], winner
+    return union_score(scores, weights, correlations_of(looks, counts, response)), winner
+
+
+def correlations_of(looks: Sequence[Look], counts: Array, response: Response) -> np.ndarray:
+    """(looks, looks, b) correlations of T under different pairs of views, over permutations of the rows."""
+    count, b, n = len(looks), len(looks[0].laws.sd), response.n
+    matrix = moment_matrix(2, n)
+    out = np.ones((count, count, b))
+    for i, one in enumerate(looks):
+        for j, other in enumerate(looks[:i]):
+            ours = _between(one.fitted, other.fitted, counts, n)
+            theirs = _between(one.target.fitted, other.target.fitted, response.counts[None, :], n)
+            scale = one.laws.sd * other.laws.sd
+            covariance = ((ours @ matrix) * theirs).sum(axis=1)
+            out[i, j] = out[j, i] = np.clip(np.divide(covariance, scale, out=np.ones(b), where=scale > 0), -1.0, 1.0)
+    return out
+
+
+def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.ndarray:
+    """(b, 2) the invariants of second order of two views of the same features."""
+    if one is other:
+        return one.own.second
     xp = namespace(counts)
-    between = (wide.view.factor * counts[:, None, :]) @ xp.matrix_transpose(narrow.view.factor)
-    cross = to_numpy(xp.sum(between**2, axis=(1, 2)))
-    shared = to_numpy(xp.sum(counts * wide.rest * narrow.rest, axis=1))
-    weight = moment_matrix(2, response.n) @ response.own.second
-    covariance = (cross - wide.own.trace * narrow.own.trace / (response.n - 1)) * weight[0] + shared * weight[1]
-    varies = (wide.laws.sd > 0) & (narrow.laws.sd > 0)
-    scale = np.where(varies, wide.laws.sd * narrow.laws.sd, 1.0)
-    correlation = np.clip(np.where(varies, covariance / scale, 1.0), -1.0, 1.0)
-    score = larger_score(scores[0], scores[1], correlation)
-    # A feature with two values, say, has one centred kernel up to a factor: there was nothing to choose between.
-    score = np.where(correlation > 1.0 - 1e-9, np.maximum(scores[0], scores[1]), score)
-    return score, (scores[1] > scores[0]).astype(int)
+    inner = (one.view.factor * counts[:, None, :]) @ xp.matrix_transpose(other.view.factor)
+    products = to_numpy(xp.sum(inner**2, axis=(1, 2))) - one.own.trace * other.own.trace / (n - 1)
+    return np.column_stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))])
 
 
 class _Measured(NamedTuple):
@@ -187,7 +223,8 @@ class _Measured(NamedTuple):
     features: np.ndarray
     score: np.ndarray
     laws: np.ndarray
-    voices: list[Voice]
+    effect: np.ndarray
+    factors: list[SelectedFactor]
 
 
 @dataclass(frozen=True)
@@ -195,10 +232,10 @@ class Measuring:
     """How blocks of features are measured; all that they share, but for the cells of the response's rows."""
 
     response: Response
-    adaptive: bool
     to_align: np.ndarray | None
     landmarks: np.ndarray
     dtype: Any
+    seed: int
 
     def __call__(self, block: Block) -> list[_Measured]:
         grid = self.begin(block)
@@ -216,12 +253,12 @@ class Measuring:
 
     def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[_Measured]:
         """The features measured, from what all rows amount to."""
-        known, looks = joined(counted), lenses(block.kernels, self.adaptive)
+        known = joined(counted)
         response = self.response._replace(cells=block.cells)
 
         def measure(part: slice) -> _Measured:
             places = block.features[part], block.own[part]
-            shared = (looks, response, self.landmarks, self.to_align, self.dtype)
+            shared = (block.kernels, response, self.landmarks, self.to_align, self.dtype, self.seed)
             return _measure(grid.part(part), known.part(part), places, *shared)
 
         rows, memory = (0, None) if block.cells is not None or block.table is None else (response.n, block.table.memory)
@@ -229,90 +266,139 @@ class Measuring:
         return list(threads.spread(measure, parts_of(block.features, grid.points, rows, memory)))
 
 
-def _complete(
-    table: Table, response: Response, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator
-) -> Scores:
+@dataclass(frozen=True)
+class EffectMeasuring(Measuring):
+    """How the laws behind the effects of features are measured; `score` (d,) are their final scores."""
+
+    score: np.ndarray
+
+    def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[Any]:
+        """The places of the features of each part, and their laws."""
+        known = joined(counted)
+        response = self.response._replace(cells=block.cells)
+
+        def measure(part: slice) -> tuple[np.ndarray, CombinedEffects]:
+            features, some = block.features[part], known.part(part)
+            looks = _looks(grid.part(part), some, block.own[part], block.kernels, response, self.landmarks)
+            scores = scores_of(looks)
+            smooth, _ = best_of(looks, scores, some.counts, response)
+            return features, view_effects(looks, scores, smooth, self.score[features], some, response)
+
+        rows, memory = (0, None) if block.cells is not None or block.table is None else (response.n, block.table.memory)
+        return list(threads.spread(measure, parts_of(block.features, grid.points, rows, memory)))
+
+
+def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np.random.Generator) -> Scores:
     to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(table.n, rng)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
-    measuring = Measuring(response._replace(cells=None), adaptive, to_align, landmarks, table.like.dtype)
+    measuring = Measuring(
+        response._replace(cells=None), to_align, landmarks, table.like.dtype, int(rng.integers(2**32))
+    )
     blocks = blocks_of(table, kernels, response.cells, to_sort, runs=True)
-    score, laws = np.zeros(table.d), np.zeros((len(Laws._fields), table.d))
-    voices: list[Voice] = []
+    score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(Laws._fields), table.d))
+    factors: list[SelectedFactor] = []
     done = 0
     for measured in spread(measuring, blocks, blocks_at_once(table)):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
-            voices += part.voices
+            effect[part.features] = part.effect
+            factors += part.factors
             done += len(part.features)
         tell("scoring features", done, table.d)
     sd = Laws(*laws).sd
     score = np.where(sd > 0, np.minimum(score, response.ceiling), 0.0)
 
-    def effects(features: np.ndarray) -> EffectSizes:
-        return effect_sizes(Laws(*laws[:, features]), score[features], response)
+    def effects(features: np.ndarray) -> MeasuredEffects:
+        def measure() -> CombinedEffects:
+            again = EffectMeasuring(*(getattr(measuring, part.name) for part in fields(measuring)), score[features])
+            part = table.select(features)
+            found = spread(
+                again, blocks_of(part, kernels.select(features), response.cells, to_sort), blocks_at_once(part)
+            )
+            return combined([pair for pairs in found for pair in pairs], len(features))
 
-    return Scores(table.names, score, AlignmentCovariance(tuple(voices), response, sd > 0), effects=effects)
+        return MeasuredEffects(effect[features], measure)
+
+    known = ScoreLaws(score, *laws[:4])
+    cov = AlignmentCovariance(tuple(factors), response, known, to_align)
+    return Scores(table.names, score, cov, effects=effects)
 
 
 def _measure(
     grid: Grid,
     known: Tabulation,
     places: tuple[np.ndarray, np.ndarray],
-    looks: Sequence[Lens],
+    kernels: FeatureKernels,
     response: Response,
     landmarks: np.ndarray,
     to_align: np.ndarray | None,
     dtype: Any,
+    seed: int,
 ) -> _Measured:
     features, own = places
-    meeting = Meeting(known, response)
-    views = [lens.view(grid, known.counts, own, landmarks) for lens in looks]
-    seen = [look_at(view, known.counts, meeting) for view in views]
-    score, winner = best_of(seen, known.counts, response)
-    score = two_by_two(known, response, score)
+    seen = _looks(grid, known, own, kernels, response, landmarks)
+    scores = scores_of(seen)
+    score, winner = best_of(seen, scores, known.counts, response)
+    score = enumerated_scores(known, seen, scores, response, score, seed)
     laws = np.choose(winner, [np.array(look.laws) for look in seen])
-    voices = [
-        Voice.of(features, np.flatnonzero(winner == which), known, look.view, to_align, dtype)
+    factors = [
+        SelectedFactor.of(
+            features,
+            np.flatnonzero(winner == which),
+            known,
+            look.view,
+            look.cross,
+            response.pairs[which].response,
+            response,
+            to_align,
+            dtype,
+        )
         for which, look in enumerate(seen)
         if (winner == which).any()
     ]
-    return _Measured(features, score, laws, voices)
+    return _Measured(features, score, laws, point_effects(seen), factors)
 
 
-def two_by_two(known: Tabulation, response: Response, score: np.ndarray) -> np.ndarray:
-    """Scores of features with two values against a response with two: Fisher's exact tail.
+def _looks(
+    grid: Grid, known: Tabulation, own: np.ndarray, kernels: FeatureKernels, response: Response, landmarks: np.ndarray
+) -> list[Look]:
+    """The statistics of a block of features under every pair of views."""
+    meeting = Meeting(known, response)
+    names = dict.fromkeys(pair.feature for pair in response.pairs)
+    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks)
+    return [look_at(views[pair.feature], meeting, pair.response) for pair in response.pairs]
 
-    There T is the squared deviation of one cell of a 2 x 2 table from its mean, whose law has few atoms, and no smooth
-    law does it justice. All tables that deviate at least as much count, as in any permutation test.
-    """
-    if known.joint is None or known.joint.shape[2] != 2 or len(response.sizes) != 1:
+
+def enumerated_scores(
+    known: Tabulation, looks: Sequence[Look], scores: np.ndarray, response: Response, score: np.ndarray, seed: int
+) -> np.ndarray:
+    """Scores with those of features replaced whose permutation law has few outcomes (`kernsift.enumeration`)."""
+    if known.joint is None:
         return score
-    xp = namespace(known.counts)
-    two = np.flatnonzero(to_numpy(xp.sum(xp.astype(known.counts > 0, xp.int64), axis=1)) == 2)
-    if len(two) == 0:
-        return score
-    joint = to_numpy(xp.take(known.joint, beside(two, known.joint), axis=0)).astype(int)
-    first = joint.any(axis=2).argmax(axis=1)
-    cells = joint[np.arange(len(two)), first]  # the rows of one value, by response
-    counts = np.column_stack([cells.sum(axis=1), cells[:, 0]])
-    tables, which = np.unique(counts, axis=0, return_inverse=True)
-    drawn = int(joint[0, :, 0].sum())
-    tails = np.array([_hypergeometric_tail(response.n, drawn, *pair) for pair in tables.tolist()])
+    counts = to_numpy(known.counts)
+    used = to_numpy(response.counts) > 0
+    cells = to_numpy(response.counts)[used].astype(int)
     out = score.copy()
-    out[two] = score_of(np.minimum(tails, -1e-15))[which.ravel()]
+    if len(cells) == 2:
+        out = fisher_scores(to_numpy(known.joint)[:, :, used], out)
+    chosen = few_outcomes(counts, cells)
+    if not chosen.any():
+        return out
+    targets = [to_numpy(look.target.factor)[:, used] for look in looks]
+    shares = np.array([pair.weight for pair in response.pairs])
+    joint, factors = to_numpy(known.joint), [to_numpy(look.view.factor) for look in looks]
+    for place in np.flatnonzero(chosen):
+        own = counts[place] > 0
+        feature = ViewedFeature(
+            counts[place, own].astype(int),
+            joint[place][np.ix_(own, used)],
+            [factor[place][:, own] for factor in factors],
+            targets,
+            shares,
+            log_ndtr(-scores[:, place]),
+        )
+        out[place] = score_of(np.minimum(enumerated_log_pvalue(feature, seed), -1e-15))
     return out
-
-
-def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
-    """Log of the chance that the number marked among the drawn deviates from its mean at least as much as `seen`."""
-    cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
-    log_mass = _log_choose(marked, cells) + _log_choose(n - marked, drawn - cells) - _log_choose(n, np.array(drawn))
-    mean = drawn * marked / n
-    return float(logsumexp(log_mass[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)]))
-
-
-def _log_choose(n: int, k: np.ndarray) -> np.ndarray:
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
 def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSizes:
@@ -323,8 +409,7 @@ def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSiz
     """
     varies = laws.sd > 0
     sd = np.where(varies, laws.sd, 1.0)
-    target = response.own.second[0] + response.own.trace**2 / (response.n - 1)
-    whole = np.sqrt(laws.size * target) - laws.mean
+    whole = np.sqrt(laws.size * laws.target) - laws.mean
     # The Pearson III law is close enough here, and quick to invert; what it differs by at the observed T goes with it.
     offset = gamma_score(laws.standardised, laws.skewness) - score
     step = 1e-3

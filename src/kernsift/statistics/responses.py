@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from kernsift.arrays import Array, beside, namespace, tally, to_numpy
-from kernsift.factors import GROUP_ROWS, Lens, View
+from kernsift.factors import GROUP_ROWS, View
 from kernsift.grids import fit_grid, rows_to_sort
 from kernsift.kernels import FeatureKernels
-from kernsift.permutation import Invariants, invariants, score_of
+from kernsift.permutation import Invariants, score_of
 from kernsift.tables import Table
 from kernsift.tabulation import Tabulation, tabulate
+from kernsift.views import CLASSES, NUMBERS, PLAIN, FittedView, Pair, fitted, fitted_views
 
 # Points of a response: as its factor has no more than some 25 directions, more would change nothing.
 _POINTS = 64
+
+
+class ResponseView(NamedTuple):
+    """One view of a response.
+
+    Attributes
+    ----------
+    fitted : the view, as of a feature.
+    factor : (p, points) its centred factor.
+    sizes : (p,) eigenvalues of its Gram matrix.
+    own : what the permutation moments need of it.
+    """
+
+    fitted: FittedView
+    factor: Array
+    sizes: np.ndarray
+    own: Invariants
+
+    @classmethod
+    def of(cls, fitted: FittedView) -> ResponseView:
+        own = Invariants(*(part[0] for part in fitted.own))
+        return cls(fitted, fitted.view.factor[0, ...], to_numpy(fitted.view.sizes)[0], own)
 
 
 class Response(NamedTuple):
@@ -27,57 +49,104 @@ class Response(NamedTuple):
     ----------
     n : rows.
     cells : (n,) which point each row has; None where each row is its own, as for a response of several columns.
-    factor : (p, points) its centred factor.
     counts : (points,) how many rows each point stands for.
-    sizes : (p,) eigenvalues of its Gram matrix.
-    own : what the permutation moments need of it.
+    views : its views by name.
+    pairs : the pairs of views whose statistics make up the test.
     ceiling : the highest score allowed: no permutation test can say less than one over the number of matchings.
     """
 
     n: int
     cells: Array | None
-    factor: Array
     counts: Array
-    sizes: np.ndarray
-    own: Invariants
+    views: dict[str, ResponseView]
+    pairs: tuple[Pair, ...]
     ceiling: float
 
+    @property
+    def first(self) -> ResponseView:
+        """The only view, or the first of several."""
+        return next(iter(self.views.values()))
 
-def label_response(n: int, m: int, beside_values: Array) -> Response:
+    @property
+    def factor(self) -> Array:
+        return self.first.factor
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.first.sizes
+
+    @property
+    def own(self) -> Invariants:
+        return self.first.own
+
+
+def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Response:
     """The label of two samples, whose rows lie one below the other."""
-    share = n / (n + m)
-    factor = beside(np.array([[1.0 - share, -share]]), beside_values)
-    counts = beside(np.array([n, m], dtype=float), beside_values)
-    cells = beside(np.repeat([0, 1], [n, m]), beside_values)
-    sizes = beside(np.array([[n * (1.0 - share)]]), beside_values)
-    matchings = gammaln(n + m + 1) - gammaln(n + 1) - gammaln(m + 1)
-    return _response(n + m, cells, View(factor[None, ...], sizes), counts, matchings)
+    cells = beside(np.repeat([0, 1], [n, m]), values)
+    counts = beside(np.array([n, m], dtype=float), values)
+    return _two_classes(n + m, cells, counts, adaptive)
 
 
-def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> Response:
+def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Response:
+    """A response with two values: any kernel is the same up to a factor."""
+    one = float(to_numpy(counts)[0])
+    share = one / n
+    factor = beside(np.array([[[1.0 - share, -share]]]), counts)
+    sizes = beside(np.array([[one * (1.0 - share)]]), counts)
+    view = fitted(View(factor, sizes), counts[None, :], n)
+    return _response(
+        n, cells, counts, {"plain": view}, CLASSES if adaptive else PLAIN, _log_matchings(to_numpy(counts))
+    )
+
+
+def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, adaptive: bool = False) -> Response:
     """A response with kernels of its own: numbers, categories, or several columns together."""
     feature = np.array([0])
     grid = fit_grid(y, feature, rows_to_sort(y.n, rng), _POINTS, kernels.rounds)
     known = tabulate(y, feature, grid, None, 1, None)
     landmarks = np.sort(rng.choice(y.n, min(y.n, GROUP_ROWS), replace=False))
-    view = Lens(kernels).view(grid, known.counts, feature, landmarks)
-    alike = _multiplicities(y) if known.codes is None else to_numpy(known.counts[0, :])
-    matchings = gammaln(y.n + 1) - gammaln(alike + 1).sum()
-    cells = (
-        None if known.codes is None else namespace(known.codes).astype(known.codes[0, :], namespace(known.codes).int64)
-    )
-    return _response(y.n, cells, view, known.counts[0, :], matchings)
+    xp, counts = namespace(known.counts), known.counts[0, :]
+    cells = None if known.codes is None else xp.astype(known.codes[0, :], xp.int64)
+    used = to_numpy(counts) > 0
+    if cells is not None and used.sum() == 2:
+        cells = xp.astype(cells == int(np.flatnonzero(used)[1]), xp.int64)
+        return _two_classes(y.n, cells, xp.take(counts, beside(np.flatnonzero(used), counts)), adaptive)
+    pairs = PLAIN if not adaptive else CLASSES if kernels.categorical[0] else NUMBERS
+    names = dict.fromkeys(pair.response for pair in pairs)
+    views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
+    alike = _multiplicities(y) if cells is None else to_numpy(counts)
+    symmetric = bool(kernels.categorical[0])
+    return _response(y.n, cells, counts, views, pairs, _log_matchings(alike, symmetric))
+
+
+def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:
+    """Log of the number of matchings of rows that can be told apart, for values with these counts.
+
+    `symmetric` for classes: those of equal size may change places, and the statistic stays the same.
+    """
+    counts = counts[counts > 0]
+    total = gammaln(counts.sum() + 1) - gammaln(counts + 1).sum()
+    if symmetric:
+        total -= gammaln(np.unique(counts, return_counts=True)[1] + 1).sum()
+    return float(total)
 
 
 def _multiplicities(y: Table) -> np.ndarray:
     return np.unique(to_numpy(y.values), axis=0, return_counts=True)[1]
 
 
-def _response(n: int, cells: Array | None, view: View, counts: Array, log_matchings: float) -> Response:
-    sums, _ = invariants(view, counts[None, :], n)
-    own = Invariants(*(part[0] for part in sums))
-    ceiling = float(score_of(np.array([-max(float(log_matchings), math.log(2.0))]))[0])
-    return Response(n, cells, view.factor[0, ...], counts, to_numpy(view.sizes)[0], own, ceiling)
+def _response(
+    n: int,
+    cells: Array | None,
+    counts: Array,
+    views: dict[str, FittedView],
+    pairs: tuple[Pair, ...],
+    log_matchings: float,
+) -> Response:
+    known = {name: ResponseView.of(view) for name, view in views.items()}
+    # With a single matching nothing can be said: the score of p = 1.
+    ceiling = float(score_of(np.array([-max(log_matchings, 1e-15)]))[0])
+    return Response(n, cells, counts, known, pairs, ceiling)
 
 
 class Meeting:
@@ -87,35 +156,38 @@ class Meeting:
     ----------
     joint : (b, G, cells) how many rows of each feature have this point and that cell; None where either side has a
         point for each row.
-    sums : (b, G, p) sums of the response's factor over the rows of each point.
+    sums : by view of the response, (b, G, p) sums of its factor over the rows of each point.
     """
 
     def __init__(self, known: Tabulation, response: Response) -> None:
         self.response, self.joint = response, known.joint
         # Without cells all codes were kept.
         self._codes = known.codes if known.joint is None else None
-        xp = namespace(response.factor)
-        if self.joint is not None:
-            self.sums = self.joint @ xp.matrix_transpose(response.factor)
-        elif self._codes is None:
-            self.sums = xp.matrix_transpose(self._rows())[None, ...]
-        else:
-            self.sums = summed_rows(self._codes, self._rows(), known.counts.shape[1])
+        points = known.counts.shape[1]
+        self.sums = {name: self._sums(view.factor, points) for name, view in response.views.items()}
 
-    def _rows(self) -> Array:
-        """(p, n) the response's factor row by row."""
-        factor, cells = self.response.factor, self.response.cells
+    def _sums(self, factor: Array, points: int) -> Array:
+        xp = namespace(factor)
+        if self.joint is not None:
+            return self.joint @ xp.matrix_transpose(factor)
+        if self._codes is None:
+            return xp.matrix_transpose(self._rows(factor))[None, ...]
+        return summed_rows(self._codes, self._rows(factor), points)
+
+    def _rows(self, factor: Array) -> Array:
+        """(p, n) a factor of the response row by row."""
+        cells = self.response.cells
         return factor if cells is None else namespace(factor).take(factor, cells, axis=1)
 
-    def variance(self, along: Array) -> Array:
-        """(b,) variance over rows of the product of `along` (b, G, p) at a row's point with the response's factor."""
-        xp, factor = namespace(along), self.response.factor
+    def variance(self, along: Array, name: str) -> Array:
+        """(b,) variance over rows of the product of `along` (b, G, p) at a row's point with a view of the response."""
+        xp, factor = namespace(along), self.response.views[name].factor
         if self.joint is not None:
             products = along @ factor
             weights = self.joint / self.response.n
             mean = xp.sum(weights * products, axis=(1, 2))
             return xp.sum(weights * (products - mean[:, None, None]) ** 2, axis=(1, 2))
-        own = xp.matrix_transpose(self._rows())
+        own = xp.matrix_transpose(self._rows(factor))
         if self._codes is None:
             return xp.var(xp.sum(along * own[None, ...], axis=2), axis=1)
         codes = xp.astype(self._codes, xp.int64)

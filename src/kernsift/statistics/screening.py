@@ -18,14 +18,15 @@ from kernsift.grids import Grid
 from kernsift.kernels import FeatureKernels
 from kernsift.scores import DenseCovariance, EffectSizes, Scores
 from kernsift.statistics.block import block_mmd
-from kernsift.statistics.complete import Laws, best_of, effect_sizes, look_at
-from kernsift.statistics.cross import side_by_side, witness_scores
+from kernsift.statistics.complete import Laws, best_of, effect_sizes, look_at, scores_of
+from kernsift.statistics.cross import Ratio, mmd_ratio, side_by_side, witness_scores
 from kernsift.statistics.incomplete import Design, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
 from kernsift.statistics.responses import Meeting, Response, label_response
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
 from kernsift.tabulation import Tabulation
+from kernsift.views import Pair, fitted
 
 Candidates = Mapping[str, Table]
 
@@ -44,13 +45,14 @@ def complete_screen(
     ends = reference.n + np.cumsum(sizes)
     score, winner, sd = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=int), np.zeros(len(sizes))
     records: list[tuple[Laws, Response]] = []
+    pairs = tuple(Pair("", "plain", 1 / len(whole)) for _ in whole)
     for place, (size, end) in enumerate(zip(sizes, ends, strict=True)):
         rows = np.concatenate([np.arange(reference.n), np.arange(end - size, end)])
-        label = label_response(reference.n, int(size), whole[0].factor)
+        label = label_response(reference.n, int(size), whole[0].factor)._replace(pairs=pairs)
         ones = _ones(len(rows), whole[0].factor)
         meeting = Meeting(Tabulation(ones, None, None), label)
-        seen = [look_at(centred(_rows(view.factor, rows), ones), ones, meeting) for view in whole]
-        [score[place]], [winner[place]] = best_of(seen, ones, label)
+        seen = [look_at(fitted(centred(_rows(view.factor, rows), ones), ones, label.n), meeting) for view in whole]
+        [score[place]], [winner[place]] = best_of(seen, scores_of(seen), ones, label)
         records.append((seen[winner[place]].laws, label))
         sd[place] = records[-1][0].sd[0]
         score[place] = min(score[place], label.ceiling) if sd[place] > 0 else 0.0
@@ -110,16 +112,30 @@ def cross_screen(
     whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
     factor = to_numpy(side_by_side(whole))[0]
     base_look, base_learn = halves(reference.n, rng)
-    first, seconds = [], []
+    first, seconds, ratio = [], [], Ratio.empty(len(candidates))
     start = reference.n
-    for table in candidates.values():
+    for place, table in enumerate(candidates.values()):
         look, learn = (start + rows for rows in halves(table.n, rng))
         start += table.n
         witness = factor[:, base_learn].mean(axis=1) - factor[:, learn].mean(axis=1)
         heights = witness @ factor
         first.append(heights[base_look])
         seconds.append(heights[look])
-    return witness_scores(tuple(candidates), np.column_stack(first), seconds)
+        ratio.put(np.array([place]), _ratio(factor, (base_look, look), (base_learn, learn)))
+    return witness_scores(tuple(candidates), np.column_stack(first), seconds, ratio)
+
+
+def _ratio(factor: np.ndarray, *halves: tuple[np.ndarray, np.ndarray]) -> Ratio:
+    """What turns a candidate's mean into its effect; each half has rows of the reference and of the candidate."""
+    own = np.concatenate([rows for half in halves for rows in half])
+    part = factor[:, own] - factor[:, own].mean(axis=1, keepdims=True)
+
+    def share(rows: np.ndarray) -> np.ndarray:
+        return np.isin(own, rows)[None, :] / len(rows)
+
+    shares = [(share(one), share(two)) for one, two in halves]
+    sizes = [(len(one), len(two)) for one, two in halves]
+    return mmd_ratio(part[None, ...], np.ones((1, len(own))), shares, sizes)
 
 
 def linear_screen(

@@ -1,0 +1,169 @@
+"""Permutation laws of columns and samples with few outcomes, against all permutations of the rows."""
+
+import math
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kernsift import compare, relate
+from kernsift.enumeration import ViewedFeature, _drawn_rows, _log_drawn_tail, enumerated_log_pvalue, few_outcomes
+
+
+def statistics_of(factors, targets, values, cells):
+    """T of every pair of views for rows with these values and cells, written out."""
+    return [
+        ((factor[:, values] @ target[:, cells].T) ** 2).sum() for factor, target in zip(factors, targets, strict=True)
+    ]
+
+
+def smallest_tail(table, weights):
+    """For each row of outcomes (N, pairs), the smallest weighted share of outcomes that reach its statistics."""
+    tails = np.array([[(column >= value * (1 - 1e-9)).mean() for value in column] for column in table.T])
+    return (tails / weights[:, None]).min(axis=0)
+
+
+def exact_pvalue(feature, values, cells, orders):
+    """By permuting the rows of the response, every order in turn; the first is the observed one."""
+    table = np.array([statistics_of(feature.factors, feature.targets, values, cells[order]) for order in orders])
+    smallest = smallest_tail(table, feature.weights)
+    return (smallest <= smallest[0] * (1 + 1e-9)).mean()
+
+
+def problem(rng, values, cells, pairs=3):
+    counts, classes = np.bincount(values), np.bincount(cells)
+    joint = np.zeros((len(counts), len(classes)))
+    np.add.at(joint, (values, cells), 1)
+    factors = [rng.normal(size=(2, len(counts))) for _ in range(pairs)]
+    factors = [part - (part * counts).sum(axis=1, keepdims=True) / len(values) for part in factors]
+    targets = [rng.normal(size=(1 if len(classes) == 2 else 2, len(classes))) for _ in range(pairs)]
+    targets = [part - (part * classes).sum(axis=1, keepdims=True) / len(values) for part in targets]
+    weights = np.array([0.5, 0.3, 0.2])[:pairs]
+    weights = weights / weights.sum()
+    return ViewedFeature(counts, joint, factors, targets, weights, np.zeros(pairs))
+
+
+@pytest.mark.parametrize(
+    ("values", "cells"),
+    [
+        ([0, 0, 0, 0, 1, 2], [0, 0, 0, 1, 1, 1]),
+        ([0, 1, 2, 3, 4, 4], [0, 0, 1, 1, 1, 1]),
+        ([0, 0, 1, 1, 2], [0, 1, 2, 2, 2]),
+        ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_enumerated_pvalues_are_those_of_all_permutations(values, cells):
+    rng = np.random.default_rng(0)
+    values, cells = np.array(values), np.array(cells)
+    orders = list(permutations(range(len(values))))
+    for _ in range(3):
+        feature = problem(rng, values, cells)
+        expected = exact_pvalue(feature, values, cells, np.array(orders))
+        assert math.exp(enumerated_log_pvalue(feature, 0)) == pytest.approx(expected, abs=1e-9)
+        cells = rng.permutation(cells)
+
+
+def test_the_number_of_labellings_of_two_equal_samples_counts_once():
+    """Three rows against three that are fully apart: two labellings of twenty reach that."""
+    assert compare([[1.0], [2.0], [3.0]], [[7.0], [8.0], [9.5]]).pvalues == pytest.approx([0.1])
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 5), (3, 8)])
+def test_tiny_samples_are_exact(sizes):
+    """Over all labellings of one column, the share with p <= a is at most a, and reaches a where a is attainable."""
+    rng = np.random.default_rng(3)
+    n = sum(sizes)
+    column = rng.standard_t(2, n)
+    pvalues = []
+    for chosen in combinations(range(n), sizes[0]):
+        mask = np.zeros(n, dtype=bool)
+        mask[list(chosen)] = True
+        pvalues.append(compare(column[mask, None], column[~mask, None], random_state=0).pvalues[0])
+    pvalues = np.array(pvalues)
+    for level in np.unique(pvalues.round(9)):
+        assert (pvalues <= level + 1e-9).mean() == pytest.approx(level, abs=1e-8)
+
+
+def test_sparse_counts_have_their_own_law():
+    """Four nonzero rows 1, 1, 1, 2 of 200, all in one sample: the chance is that of four rows on one side."""
+    X, Y = np.zeros((100, 1)), np.zeros((100, 1))
+    X[:4, 0] = [1, 1, 1, 2]
+    expected = 2 * math.comb(100, 4) / math.comb(200, 4)
+    assert compare(X, Y).pvalues == pytest.approx([expected], rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("response", ["samples", "classes", "numbers"])
+def test_sparse_columns_keep_their_level(response):
+    """Columns with 1 to 15 nonzero rows of 120: at most 0.055, and not below 0.02 on average."""
+    rng = np.random.default_rng({"samples": 5, "classes": 6, "numbers": 7}[response])
+    n, each, trials = 120, 12, 20
+    hits = np.zeros(15)
+    for _ in range(trials):
+        X = np.zeros((n, 15 * each))
+        for column in range(15 * each):
+            nonzero = 1 + column // each
+            X[rng.choice(n, nonzero, replace=False), column] = rng.geometric(0.6, nonzero)
+        if response == "samples":
+            pvalues = compare(X[:60], X[60:]).all_pvalues
+        else:
+            y = rng.integers(0, 3, n).astype(str) if response == "classes" else rng.standard_t(2, n)
+            pvalues = relate(X, y).all_pvalues
+        hits += (pvalues <= 0.05).reshape(15, each).sum(axis=1)
+    rates = hits / (each * trials)
+    error = np.sqrt(0.05 * 0.95 / (each * trials))
+    assert rates.max() < 0.05 + 4 * error
+    # Columns of one trial share the response, so that the mean is less certain than their number says.
+    assert 0.02 < rates.mean() < 0.05 + 4 * error / np.sqrt(5)
+
+
+def test_drawn_rows_are_uniform_and_different():
+    for n in (30, 100, 1000):
+        rows = _drawn_rows(n, 1)
+        assert all(len(set(row)) == rows.shape[1] for row in rows.tolist()[:500])
+        share = np.bincount(rows.ravel(), minlength=n) / rows.size
+        assert np.abs(share - 1 / n).max() < 5 * np.sqrt(1 / n / rows.size)
+
+
+def test_a_tail_beyond_the_draws_continues_the_smooth_law():
+    """Where draws are enough their share counts; further out the smooth tail, scaled to agree at the edge."""
+    draws = np.sort(np.random.default_rng(2).chisquare(1, 8192))[::-1]
+    at = np.array([4.0, 40.0])
+    found = [
+        math.exp(_log_drawn_tail(np.append(value, draws)[None, :], np.ones(1), stats.chi2(1).logsf([value])))
+        for value in at
+    ]
+    assert found[0] == pytest.approx((draws >= 4.0).mean(), rel=0.01)
+    assert found[1] == pytest.approx(stats.chi2(1).sf(40.0), rel=0.6)
+
+
+def test_few_outcomes_are_small_samples_and_sparse_columns():
+    counts = np.array([[90, 8, 2, 0], [40, 30, 30, 0], [50, 50, 0, 0]])
+    assert few_outcomes(counts, np.array([50, 50])).tolist() == [True, True, False]
+    assert few_outcomes(counts, np.array([30, 30, 40])).tolist() == [True, False, False]
+    assert few_outcomes(np.array([[1, 1, 1, 1, 1, 1]]), np.array([3, 3])).tolist() == [True]
+
+
+@pytest.mark.parametrize("n", [12, 40, 64, 66])
+def test_two_values_against_two_numbers_is_fishers_test(n):
+    """`relate` with a response of two numbers is `compare` of its two samples, and both are Fisher's test."""
+    rng = np.random.default_rng(n)
+    X, y = (rng.random((n, 6)) < 0.4).astype(float), np.repeat([0.0, 1.0], [n // 3, n - n // 3])
+    related = relate(X, y, response="numeric").all_pvalues
+    compared = compare(X[y == 0], X[y == 1]).all_pvalues
+    assert related.tolist() == compared.tolist()
+    for column, found in zip(X.T, related, strict=True):
+        law = stats.hypergeom(n, int(column.sum()), int((y == 0).sum()))
+        cells, seen = np.arange(n + 1), column[y == 0].sum()
+        far = np.abs(cells - law.mean()) >= abs(seen - law.mean()) - 1e-9
+        assert found == pytest.approx(min(law.pmf(cells)[far].sum(), 1.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(500, 500), (500, 501), (200, 200)])
+def test_values_that_are_all_different_say_nothing_under_equality(sizes):
+    rng = np.random.default_rng(1)
+    one, two = (rng.normal(size=(size, 2)) for size in sizes)
+    assert compare(one, two, kernel="delta").all_pvalues.tolist() == [1.0, 1.0]
+    names = [[f"id{i}"] for i in range(sum(sizes))]
+    assert compare(np.array(names[: sizes[0]]), np.array(names[sizes[0] :])).all_pvalues.tolist() == [1.0]
