@@ -16,6 +16,7 @@ from kernsift import cluster
 from kernsift.advice import advise
 from kernsift.estimates import Coverage, Estimates
 from kernsift.inference import TESTS, Outcome, log_tail
+from kernsift.kernels import Gaussian
 from kernsift.multiplicity import CORRECTIONS, adjust
 from kernsift.pictures import Picture
 from kernsift.result import Result
@@ -96,15 +97,19 @@ class Door:
         return "adaptive" not in _keywords(self.statistic)
 
     def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
-        """What to fit the kernels with, and whether the estimator looks at more than one bandwidth."""
-        able = not self.from_draws
+        """What to fit the kernels with, and whether the estimator uses more than one kernel."""
+        gaussian = isinstance(self.kernel, Gaussian) or (isinstance(self.kernel, str) and self.kernel == "gaussian")
         if isinstance(bandwidth, str) and bandwidth in ("auto", "adaptive"):
-            if bandwidth == "adaptive" and not able:
+            if bandwidth == "adaptive" and self.from_draws:
                 raise InputError(
                     "bandwidth: 'adaptive' needs estimator='complete' or 'cross', "
                     f"got estimator={self.estimator!r}; use 'median'."
                 )
-            return "median", able
+            if bandwidth == "adaptive" and not gaussian:
+                raise InputError(
+                    f"bandwidth: 'adaptive' needs kernel='gaussian', got kernel={self.kernel!r}; use 'median'."
+                )
+            return "median", gaussian and not self.from_draws
         return bandwidth, False
 
     def _split_options(self) -> tuple[dict[str, Any], dict[str, Any]]:

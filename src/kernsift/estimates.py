@@ -20,6 +20,9 @@ from kernsift.inference import Outcome
 from kernsift.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.truncated import EVERYWHERE, confidence_intervals, median_unbiased_means
 
+# Features whose intervals are computed without being asked for one by one, where each takes some milliseconds.
+_MOST = 1000
+
 
 class EffectEstimates(NamedTuple):
     """(k,) median-unbiased effect sizes and (k, 2) intervals; the latter None where only the null variance is known."""
@@ -100,11 +103,11 @@ class Coverage:
             levels[self.discoveries] = 1.0 - (1.0 - self.confidence_level) * share
         return levels
 
-    def agreeing(self, intervals: np.ndarray) -> np.ndarray:
-        """The same intervals, those of features that were not found extended to 0: wider ones cover no less."""
+    def agreeing(self, intervals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The intervals of these features, those that were not found extended to 0: wider ones cover no less."""
         if self.discoveries is None:
             return intervals
-        low = np.where(self.discoveries, intervals[:, 0], 0.0)
+        low = np.where(self.discoveries[rows], intervals[:, 0], 0.0)
         return np.column_stack([low, intervals[:, 1]])
 
 
@@ -116,7 +119,8 @@ class Estimates:
     effects : effect sizes in [0, 1], median-unbiased where a selection was conditioned on; None where the estimator has
         none.
     raw_effects : the same as if nothing had been selected.
-    intervals : (k, 2) confidence intervals; None where the estimator has none.
+    intervals : (k, 2) confidence intervals; None where the estimator has none. Of a long list the first 1000 features
+        have one, and the others NaN.
     """
 
     def __init__(self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage) -> None:
@@ -133,20 +137,42 @@ class Estimates:
         pieces = self._work[2].truncation
         if pieces is None or all(piece is EVERYWHERE for piece in pieces):
             return self._sizes.point
-        return None if self._estimates is None else self._estimates.median_unbiased
+        return self._median_unbiased
 
     @cached_property
     def intervals(self) -> np.ndarray | None:
-        if self._work is None or self._estimates is None or self._estimates.intervals is None:
-            return None
-        return self._work[3].agreeing(self._estimates.intervals)
+        return self.intervals_of(np.arange(0 if self._work is None else len(self._work[1])))
 
-    @cached_property
-    def _estimates(self) -> EffectEstimates | None:
+    def intervals_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Intervals of some of the listed features, by their places in the list."""
+        if "intervals" in self.__dict__:
+            known: np.ndarray | None = self.__dict__["intervals"]
+            return None if known is None else known[rows]
         if self._work is None or self._sizes is None:
             return None
+        found = self._estimated(rows[:_MOST]).intervals
+        if found is None:
+            return None
+        return np.concatenate([found, np.full((len(rows) - len(found), 2), np.nan)])
+
+    @cached_property
+    def _median_unbiased(self) -> np.ndarray:
+        assert self._work is not None
+        return self._estimated(np.arange(len(self._work[1]))).median_unbiased
+
+    def _estimated(self, rows: np.ndarray) -> EffectEstimates:
+        assert self._work is not None and self._sizes is not None
         scores, selected, outcome, coverage = self._work
-        return effect_estimates(scores, selected, self._sizes, outcome, coverage.levels(len(selected)))
+        sizes = self._sizes
+        levels = coverage.levels(len(selected))[rows]
+        if len(rows) < len(selected) and scores.effects is not None:
+            sizes = scores.effects(selected[rows])
+            outcome = Outcome(
+                outcome.log_pvalues[rows],
+                None if outcome.truncation is None else tuple(outcome.truncation[row] for row in rows),
+            )
+        found = effect_estimates(scores, selected[rows], sizes, outcome, levels)
+        return found if found.intervals is None else found._replace(intervals=coverage.agreeing(found.intervals, rows))
 
     @cached_property
     def _sizes(self) -> EffectSizes | EffectsWithLaws | None:

@@ -43,10 +43,11 @@ class Result:
     effects : effect sizes in [0, 1]; of a short list the median-unbiased ones, which the selection does not inflate;
         None where the estimator has none. `raw_effects` are those as if nothing had been selected. `estimates` computes
         them when they are used.
-    intervals : (k, 2) confidence intervals for `effects`; None where the estimator has none. Where everything is tested
-        and corrected, the expected share of discoveries whose interval misses the true effect is at most
-        1 - `confidence_level` (false coverage rate), and intervals of the other features reach down to 0; where nothing
-        is corrected, each interval has the level by itself; in a short list conditionally on its selection.
+    intervals : (k, 2) confidence intervals for `effects`; None where the estimator has none, NaN beyond the first 1000
+        features. Where everything is tested and corrected, the expected share of discoveries whose interval misses the
+        true effect is at most 1 - `confidence_level` (false coverage rate), and intervals of the other features reach
+        down to 0; where nothing is corrected, each interval has the level by itself; in a short list conditionally on
+        its selection.
     scores : the scores of all features, in table order; `feature_names` are their names.
     all_pvalues, all_adjusted_pvalues : of all features in table order, whatever is listed: unconditional p-values, and
         those after the correction over all of them. `all_rejected` tells which of all features are significant.

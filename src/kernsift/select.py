@@ -129,6 +129,7 @@ def _settled(result: Result, table: Table) -> Result:
     """A result that needs its files no longer: what would be worked out from them later is worked out now."""
     if table.memory is not None:
         result.effects  # noqa: B018
+        result.intervals  # noqa: B018
     return result
 
 
@@ -364,9 +365,9 @@ _COMMON = """k : None tests every feature. A number, or a fraction of all featur
     test : what p-values of a short list condition on: "exact" (the feature's own selection), "multiscale" (the same, by
         the paper's bootstrap), "polyhedral" (the whole selected set) or "naive" (nothing; not valid after a selection).
     kernel : "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
-    bandwidth : "adaptive" (two looks at each feature, for "complete" and "cross"), "median" (per feature), "joint" (one
-        for all, as in the paper's runs), a number, or one per feature; "auto" is adaptive where that exists, else
-        median.
+    bandwidth : "adaptive" (several kernels for each feature, see `docs/explanation/method.md`; for the Gaussian kernel
+        with "complete" and "cross"), "median" (per feature), "joint" (one for all, as in the paper's runs), a number,
+        or one per feature; "auto" is adaptive where that exists, else median.
     alpha : the error rate that `correction` controls.
     correction : "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of
         Benjamini, Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None

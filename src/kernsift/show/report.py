@@ -112,10 +112,11 @@ def _verdict(result: Result) -> dict[str, Any]:
 
 def _rows(result: Result) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
+    intervals = result.estimates.intervals_of(np.arange(min(len(result.names), _MOST_ROWS)))
     for row, name in enumerate(result.names[:_MOST_ROWS]):
         picture = result.pictures[row] if row < len(result.pictures) else None
         effect = None if result.effects is None else float(result.effects[row])
-        ends = None if result.intervals is None else (float(result.intervals[row, 0]), float(result.intervals[row, 1]))
+        ends = None if intervals is None else (float(intervals[row, 0]), float(intervals[row, 1]))
         rows.append(
             {
                 "rank": row + 1,

@@ -211,8 +211,8 @@ def _columns(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
     columns: list[tuple[str, list[str]]] = []
     if result.effects is not None:
         columns.append(("effect", [f"{value:.3f}" for value in result.effects[rows]]))
-    if result.intervals is not None:
-        ends = [f"[{low:.3f}, {high:.3f}]" for low, high in result.intervals[rows]]
+    if (intervals := result.estimates.intervals_of(rows)) is not None:
+        ends = [f"[{low:.3f}, {high:.3f}]" for low, high in intervals]
         columns.append((interval_name(result), ends))
     if result.effects is None:
         columns.append(("score", [f"{value:.4g}" for value in result.scores[result.selected[rows]]]))

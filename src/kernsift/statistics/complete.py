@@ -14,9 +14,10 @@ that won represents the feature from then on.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -29,19 +30,17 @@ from kernsift.enumeration import ViewedFeature, enumerated_log_pvalue, few_outco
 from kernsift.factors import GROUP_ROWS, View
 from kernsift.grids import Grid, blocks_at_once, fit_grid, parts_of, rows_to_sort
 from kernsift.intervals import CombinedEffects
-from kernsift.kernels import FeatureKernels, Gaussian
+from kernsift.kernels import FeatureKernels
 from kernsift.permutation import (
-    gamma_score,
     limit_weights,
     moment_matrix,
     moments,
     score_of,
     spectral_score,
     union_score,
-    value_of,
 )
 from kernsift.progress import tell
-from kernsift.scores import EffectSizes, Scores
+from kernsift.scores import Scores
 from kernsift.statistics.alignment import AlignmentCovariance
 from kernsift.statistics.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.statistics.paths import ScoreLaws
@@ -50,9 +49,6 @@ from kernsift.statistics.selected_factor import SelectedFactor, rows_to_align
 from kernsift.tables import Table, stack
 from kernsift.tabulation import Tabulation, joined, tabulate
 from kernsift.views import FittedView, fitted_views
-
-# The spread of a score is estimated; dependence that sits in one direction can make it smaller than 1, but not vanish.
-_LEAST_SPREAD = 0.5
 
 
 def complete_mmd(
@@ -72,7 +68,7 @@ def complete_mmd(
     1
     """
     table = stack([X, Y])
-    return _complete(table, label_response(X.n, Y.n, table.like, _several(kernels, adaptive)), kernels, rng)
+    return _complete(table, label_response(X.n, Y.n, table.like, adaptive), kernels, rng)
 
 
 def complete_hsic(
@@ -98,20 +94,13 @@ def complete_hsic(
     >>> int(scores.estimate.argmax())
     1
     """
-    adaptive = _several(kernels, adaptive)
     return _complete(X, table_response(y, response_kernels, rng, adaptive), kernels, rng)
-
-
-def _several(kernels: FeatureKernels, adaptive: bool) -> bool:
-    """Whether features are tested under several views: those are made of the Gaussian kernel."""
-    return adaptive and isinstance(kernels.kernel, Gaussian)
 
 
 class Laws(NamedTuple):
     """T of some features and what is known of its law.
 
-    `size` is tr(K^2) and `target` tr(L^2); `influence` the variance of T that the rows' influence 2 f' C g amounts to,
-    C = F G' the cross-covariance, which is what T varies by when there is dependence.
+    `size` is tr(K^2) and `target` tr(L^2).
     """
 
     statistic: np.ndarray
@@ -120,7 +109,6 @@ class Laws(NamedTuple):
     skewness: np.ndarray
     size: np.ndarray
     target: np.ndarray
-    influence: np.ndarray
 
     @property
     def standardised(self) -> np.ndarray:
@@ -152,11 +140,10 @@ def look_at(fitted: FittedView, meeting: Meeting, response_view: str = "plain") 
     xp, n = namespace(view.factor), response.n
     cross = view.factor @ meeting.sums[response_view]
     mean, sd, skewness = moments(n, own, target.own)
-    influence = 4.0 * n * to_numpy(meeting.variance(xp.matrix_transpose(view.factor) @ cross, response_view))
     statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
     size = own.second[:, 0] + own.trace**2 / (n - 1)
     target_size = np.full(len(size), target.own.second[0] + target.own.trace**2 / (n - 1))
-    return Look(fitted, target, Laws(statistic, mean, sd, skewness, size, target_size, influence), cross)
+    return Look(fitted, target, Laws(statistic, mean, sd, skewness, size, target_size), cross)
 
 
 def scores_of(looks: Sequence[Look]) -> np.ndarray:
@@ -227,17 +214,18 @@ class _Measured(NamedTuple):
     factors: list[SelectedFactor]
 
 
+Found = TypeVar("Found")
+
+
 @dataclass(frozen=True)
-class Measuring:
+class Measuring(ABC, Generic[Found]):
     """How blocks of features are measured; all that they share, but for the cells of the response's rows."""
 
     response: Response
     to_align: np.ndarray | None
     landmarks: np.ndarray
-    dtype: Any
-    seed: int
 
-    def __call__(self, block: Block) -> list[_Measured]:
+    def __call__(self, block: Block) -> list[Found]:
         grid = self.begin(block)
         return self.finish(block, grid, [self.count(block, grid)])
 
@@ -251,49 +239,74 @@ class Measuring:
         kept = block.within(self.to_align) if block.cells is not None else None
         return tabulate(block.table, block.own, grid, block.cells, self.response.factor.shape[1], kept)
 
-    def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[_Measured]:
+    def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[Found]:
         """The features measured, from what all rows amount to."""
         known = joined(counted)
         response = self.response._replace(cells=block.cells)
 
-        def measure(part: slice) -> _Measured:
-            places = block.features[part], block.own[part]
-            shared = (block.kernels, response, self.landmarks, self.to_align, self.dtype, self.seed)
-            return _measure(grid.part(part), known.part(part), places, *shared)
+        def measure(part: slice) -> Found:
+            own, some = block.own[part], known.part(part)
+            looks = _looks(grid.part(part), some, own, block.kernels, response, self.landmarks)
+            return self.measured(block.features[part], looks, some, response)
 
         rows, memory = (0, None) if block.cells is not None or block.table is None else (response.n, block.table.memory)
         # In a thread of its own these are done one after the other; a block from a file has all threads.
         return list(threads.spread(measure, parts_of(block.features, grid.points, rows, memory)))
 
+    @abstractmethod
+    def measured(self, features: np.ndarray, looks: list[Look], known: Tabulation, response: Response) -> Found:
+        """What is kept of features, from their statistics under every pair of views."""
+
 
 @dataclass(frozen=True)
-class EffectMeasuring(Measuring):
-    """How the laws behind the effects of features are measured; `score` (d,) are their final scores."""
+class ScoreMeasuring(Measuring[_Measured]):
+    """Scores, and what their covariance needs; `seed` is for outcomes that are drawn."""
+
+    dtype: Any
+    seed: int
+
+    def measured(self, features: np.ndarray, looks: list[Look], known: Tabulation, response: Response) -> _Measured:
+        scores = scores_of(looks)
+        score, winner = best_of(looks, scores, known.counts, response)
+        score = enumerated_scores(known, looks, scores, response, score, self.seed)
+        laws = np.choose(winner, [np.array(look.laws) for look in looks])
+        factors = [
+            SelectedFactor.of(
+                features,
+                np.flatnonzero(winner == which),
+                known,
+                look.view,
+                look.cross,
+                response.pairs[which].response,
+                response,
+                self.to_align,
+                self.dtype,
+            )
+            for which, look in enumerate(looks)
+            if (winner == which).any()
+        ]
+        return _Measured(features, score, laws, point_effects(looks), factors)
+
+
+@dataclass(frozen=True)
+class EffectMeasuring(Measuring[tuple[np.ndarray, CombinedEffects]]):
+    """The laws behind the effects of features; `score` (d,) are their final scores."""
 
     score: np.ndarray
 
-    def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[Any]:
-        """The places of the features of each part, and their laws."""
-        known = joined(counted)
-        response = self.response._replace(cells=block.cells)
-
-        def measure(part: slice) -> tuple[np.ndarray, CombinedEffects]:
-            features, some = block.features[part], known.part(part)
-            looks = _looks(grid.part(part), some, block.own[part], block.kernels, response, self.landmarks)
-            scores = scores_of(looks)
-            smooth, _ = best_of(looks, scores, some.counts, response)
-            return features, view_effects(looks, scores, smooth, self.score[features], some, response)
-
-        rows, memory = (0, None) if block.cells is not None or block.table is None else (response.n, block.table.memory)
-        return list(threads.spread(measure, parts_of(block.features, grid.points, rows, memory)))
+    def measured(
+        self, features: np.ndarray, looks: list[Look], known: Tabulation, response: Response
+    ) -> tuple[np.ndarray, CombinedEffects]:
+        scores = scores_of(looks)
+        smooth, _ = best_of(looks, scores, known.counts, response)
+        return features, view_effects(looks, scores, smooth, self.score[features], known, response)
 
 
 def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np.random.Generator) -> Scores:
     to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(table.n, rng)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
-    measuring = Measuring(
-        response._replace(cells=None), to_align, landmarks, table.like.dtype, int(rng.integers(2**32))
-    )
+    shared = (response._replace(cells=None), to_align, landmarks)
+    measuring = ScoreMeasuring(*shared, table.like.dtype, int(rng.integers(2**32)))
     blocks = blocks_of(table, kernels, response.cells, to_sort, runs=True)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(Laws._fields), table.d))
     factors: list[SelectedFactor] = []
@@ -310,11 +323,9 @@ def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
-            again = EffectMeasuring(*(getattr(measuring, part.name) for part in fields(measuring)), score[features])
             part = table.select(features)
-            found = spread(
-                again, blocks_of(part, kernels.select(features), response.cells, to_sort), blocks_at_once(part)
-            )
+            blocks = blocks_of(part, kernels.select(features), response.cells, to_sort)
+            found = spread(EffectMeasuring(*shared, score[features]), blocks, blocks_at_once(part))
             return combined([pair for pairs in found for pair in pairs], len(features))
 
         return MeasuredEffects(effect[features], measure)
@@ -322,41 +333,6 @@ def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np
     known = ScoreLaws(score, *laws[:4])
     cov = AlignmentCovariance(tuple(factors), response, known, to_align)
     return Scores(table.names, score, cov, effects=effects)
-
-
-def _measure(
-    grid: Grid,
-    known: Tabulation,
-    places: tuple[np.ndarray, np.ndarray],
-    kernels: FeatureKernels,
-    response: Response,
-    landmarks: np.ndarray,
-    to_align: np.ndarray | None,
-    dtype: Any,
-    seed: int,
-) -> _Measured:
-    features, own = places
-    seen = _looks(grid, known, own, kernels, response, landmarks)
-    scores = scores_of(seen)
-    score, winner = best_of(seen, scores, known.counts, response)
-    score = enumerated_scores(known, seen, scores, response, score, seed)
-    laws = np.choose(winner, [np.array(look.laws) for look in seen])
-    factors = [
-        SelectedFactor.of(
-            features,
-            np.flatnonzero(winner == which),
-            known,
-            look.view,
-            look.cross,
-            response.pairs[which].response,
-            response,
-            to_align,
-            dtype,
-        )
-        for which, look in enumerate(seen)
-        if (winner == which).any()
-    ]
-    return _Measured(features, score, laws, point_effects(seen), factors)
 
 
 def _looks(
@@ -399,32 +375,3 @@ def enumerated_scores(
         )
         out[place] = score_of(np.minimum(enumerated_log_pvalue(feature, seed), -1e-15))
     return out
-
-
-def effect_sizes(laws: Laws, score: np.ndarray, response: Response) -> EffectSizes:
-    """Kernel correlations, corrected for chance: the root of (T - E T) / (sqrt(tr K^2 tr L^2) - E T).
-
-    A score's mean moves with T through the normal score, whose slope turns the spread of T into the score's. Where
-    there is no dependence the rows' influence counts the null variance twice, so it is taken off once.
-    """
-    varies = laws.sd > 0
-    sd = np.where(varies, laws.sd, 1.0)
-    whole = np.sqrt(laws.size * laws.target) - laws.mean
-    # The Pearson III law is close enough here, and quick to invert; what it differs by at the observed T goes with it.
-    offset = gamma_score(laws.standardised, laws.skewness) - score
-    step = 1e-3
-    rise = gamma_score(laws.standardised + step, laws.skewness) - gamma_score(laws.standardised - step, laws.skewness)
-    spread = rise / (2 * step) * np.sqrt(np.maximum(laws.influence - sd**2, 0.0)) / sd
-    centre = gamma_score(np.zeros(len(sd)), laws.skewness)
-
-    def size(standardised: np.ndarray) -> np.ndarray:
-        share = np.divide(standardised * sd, whole, out=np.zeros(len(sd)), where=varies & (whole > 0))
-        return np.sqrt(np.clip(share, 0.0, 1.0))
-
-    def at(means: np.ndarray) -> np.ndarray:
-        # The score of the mean of T exceeds the mean score, by `centre` where there is no dependence and by less and
-        # less the further away: so a mean score of 0 is an effect of 0.
-        part = np.clip(means / np.maximum(score, 1.0), 0.0, 1.0)
-        return size(value_of(means + offset * part + centre / (1.0 + 0.5 * means), laws.skewness))
-
-    return EffectSizes(size(laws.standardised), np.where(varies, np.maximum(spread, _LEAST_SPREAD), 0.0), at)

@@ -179,24 +179,6 @@ class Meeting:
         cells = self.response.cells
         return factor if cells is None else namespace(factor).take(factor, cells, axis=1)
 
-    def variance(self, along: Array, name: str) -> Array:
-        """(b,) variance over rows of the product of `along` (b, G, p) at a row's point with a view of the response."""
-        xp, factor = namespace(along), self.response.views[name].factor
-        if self.joint is not None:
-            products = along @ factor
-            weights = self.joint / self.response.n
-            mean = xp.sum(weights * products, axis=(1, 2))
-            return xp.sum(weights * (products - mean[:, None, None]) ** 2, axis=(1, 2))
-        own = xp.matrix_transpose(self._rows(factor))
-        if self._codes is None:
-            return xp.var(xp.sum(along * own[None, ...], axis=2), axis=1)
-        codes = xp.astype(self._codes, xp.int64)
-        each = [
-            xp.var(xp.sum(xp.take(along[place, ...], codes[place, :], axis=0) * own, axis=1))
-            for place in range(along.shape[0])
-        ]
-        return xp.stack(each)
-
 
 def summed_rows(codes: Array, values: Array, points: int) -> Array:
     """(b, G, p): sums of `values` (p, rows) over the rows that have each of the points; `codes` are (b, rows)."""

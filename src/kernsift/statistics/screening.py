@@ -7,7 +7,8 @@ sqrt(m_a m_b / ((n + m_a) (n + m_b))), and quadratic statistics of them by its s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -15,14 +16,16 @@ from kernsift.arrays import Array, beside, namespace, to_numpy, wide
 from kernsift.designs import halves
 from kernsift.factors import GROUP_ROWS, View, centred, lenses
 from kernsift.grids import Grid
+from kernsift.intervals import CombinedEffects
 from kernsift.kernels import FeatureKernels
-from kernsift.scores import DenseCovariance, EffectSizes, Scores
+from kernsift.scores import DenseCovariance, Scores
 from kernsift.statistics.block import block_mmd
-from kernsift.statistics.complete import Laws, best_of, effect_sizes, look_at, scores_of
+from kernsift.statistics.complete import best_of, look_at, scores_of
 from kernsift.statistics.cross import Ratio, mmd_ratio, side_by_side, witness_scores
+from kernsift.statistics.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.statistics.incomplete import Design, incomplete_mmd
 from kernsift.statistics.linear import linear_mmd
-from kernsift.statistics.responses import Meeting, Response, label_response
+from kernsift.statistics.responses import Meeting, label_response
 from kernsift.statistics.ustatistic import require_rows
 from kernsift.tables import Table, stack
 from kernsift.tabulation import Tabulation
@@ -44,18 +47,22 @@ def complete_screen(
     sizes = np.array([table.n for table in candidates.values()])
     ends = reference.n + np.cumsum(sizes)
     score, winner, sd = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=int), np.zeros(len(sizes))
-    records: list[tuple[Laws, Response]] = []
+    laws: list[Callable[[], CombinedEffects]] = []
+    point = np.zeros(len(sizes))
     pairs = tuple(Pair("", "plain", 1 / len(whole)) for _ in whole)
     for place, (size, end) in enumerate(zip(sizes, ends, strict=True)):
         rows = np.concatenate([np.arange(reference.n), np.arange(end - size, end)])
         label = label_response(reference.n, int(size), whole[0].factor)._replace(pairs=pairs)
         ones = _ones(len(rows), whole[0].factor)
-        meeting = Meeting(Tabulation(ones, None, None), label)
+        known = Tabulation(ones, None, None)
+        meeting = Meeting(known, label)
         seen = [look_at(fitted(centred(_rows(view.factor, rows), ones), ones, label.n), meeting) for view in whole]
-        [score[place]], [winner[place]] = best_of(seen, scores_of(seen), ones, label)
-        records.append((seen[winner[place]].laws, label))
-        sd[place] = records[-1][0].sd[0]
-        score[place] = min(score[place], label.ceiling) if sd[place] > 0 else 0.0
+        scores = scores_of(seen)
+        smooth, [winner[place]] = best_of(seen, scores, ones, label)
+        sd[place] = seen[winner[place]].laws.sd[0]
+        score[place] = min(smooth[0], label.ceiling) if sd[place] > 0 else 0.0
+        [point[place]] = point_effects(seen)
+        laws.append(partial(view_effects, seen, scores, smooth, score[place : place + 1], known, label))
     share = sizes / (reference.n + sizes)
     correlation = np.outer(share, share)
     if adaptive:
@@ -63,14 +70,11 @@ def complete_screen(
     np.fill_diagonal(correlation, 1.0)
     correlation *= np.outer(sd > 0, sd > 0)
 
-    def effects(features: np.ndarray) -> EffectSizes:
-        parts = [effect_sizes(records[i][0], score[i : i + 1], records[i][1]) for i in features]
-        spreads = [part.spread for part in parts if part.spread is not None]
-        return EffectSizes(
-            np.concatenate([part.point for part in parts]),
-            np.concatenate(spreads),
-            lambda means: np.concatenate([part.at(means[i : i + 1]) for i, part in enumerate(parts)]),
-        )
+    def effects(features: np.ndarray) -> MeasuredEffects:
+        def measure() -> CombinedEffects:
+            return combined([(np.array([place]), laws[i]()) for place, i in enumerate(features)], len(features))
+
+        return MeasuredEffects(point[features], measure)
 
     return Scores(tuple(candidates), score, DenseCovariance(correlation), effects=effects)
 
