@@ -60,7 +60,7 @@ def results() -> dict[str, Result]:
         "nothing": kernsift.compare(X, Y, threshold=1e6, random_state=1),
         "no effects": dataclasses.replace(
             kernsift.compare(X, Y, random_state=1),
-            estimates=SimpleNamespace(effects=None, raw_effects=None, intervals=None),
+            estimates=SimpleNamespace(effects=None, raw_effects=None, intervals=None, intervals_of=lambda rows: None),
         ),
         "uncorrected": kernsift.compare(X, Y, k=2, correction=None, random_state=np.random.default_rng(0)),
         "hostile": kernsift.compare(table(), table(90), random_state=1),

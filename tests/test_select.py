@@ -963,7 +963,8 @@ def test_effects_and_intervals_are_printed_within_a_hundred_columns() -> None:
 
     result = ask("compare", "incomplete", pd.DataFrame(X6, columns=LONG), pd.DataFrame(Y6, columns=LONG), k=4)
     effects = np.linspace(0.1, 1.0, 4)
-    estimates = SimpleNamespace(effects=effects, raw_effects=effects, intervals=np.array([[0.0, 1.0]] * 4))
+    ends = np.array([[0.0, 1.0]] * 4)
+    estimates = SimpleNamespace(effects=effects, raw_effects=effects, intervals=ends, intervals_of=ends.__getitem__)
     full = replace(result, estimates=estimates, confidence_level=0.995)
     text = str(full)
     assert max(map(len, text.splitlines())) <= 100

@@ -76,8 +76,9 @@ class Block:
         return np.asarray(self.table.part(slice(None)))
 
     def beside(self, values: list[np.ndarray]) -> Block:
-        """The features of this block with values from elsewhere."""
-        return replace(self, table=replace(self.table, values=np.concatenate(values)))
+        """The features of this block with the values of the rows that are sorted."""
+        table = replace(self.table, values=np.concatenate(values))
+        return replace(self, table=table, to_sort=np.arange(table.n))
 
     def head(self) -> Block:
         """All but the rows."""
@@ -118,10 +119,19 @@ class _Packed:
 
 
 def blocks_of(
-    table: Table, kernels: FeatureKernels, cells: Any = None, to_sort: np.ndarray | None = None, *, runs: bool = False
+    table: Table,
+    kernels: FeatureKernels,
+    cells: Any = None,
+    to_sort: np.ndarray | None = None,
+    *,
+    runs: bool = False,
+    among: np.ndarray | None = None,
 ) -> Iterator[Block]:
-    """All features of a table in blocks; with `runs` a worker may be sent some of their rows."""
+    """Features of a table in blocks, all or those `among` some; with `runs` a worker may be sent some of their rows."""
     found = list(feature_blocks(table, kernels.rounds, every_row=cells is None))
+    if among is not None:
+        chosen = [block[np.isin(block, among)] for block in found]
+        found = [block for block in chosen if len(block)]
     workers = crew()
     single = np.diff(table.offsets) == 1
     splits = runs and workers is not None and cells is not None and to_sort is not None and kernels.rounds

@@ -66,7 +66,10 @@ def effect_estimates(
 def _from_laws(sizes: EffectsWithLaws, truncation: Sequence[np.ndarray], level: np.ndarray) -> EffectEstimates:
     everywhere = np.array([piece is EVERYWHERE for piece in truncation])
     unions = None if everywhere.all() else truncation
-    middle = sizes.point if unions is None else np.where(everywhere, sizes.point, sizes.medians(unions))
+    middle = sizes.point
+    if unions is not None:
+        # A selection can only have inflated an estimate.
+        middle = np.where(everywhere, middle, np.minimum(middle, sizes.medians(unions)))
     low, high = sizes.intervals(level, unions).T
     # Where a test is conservative its interval is, and the estimate is not.
     return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))

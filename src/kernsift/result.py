@@ -199,7 +199,10 @@ class Result:
         }
 
     def _plain(self) -> list[list[Any]]:
-        return [np.asarray(column).tolist() for column in self.columns().values()]
+        return [
+            [None if value != value else value for value in np.asarray(column).tolist()]
+            for column in self.columns().values()
+        ]
 
     def summary(self) -> str:
         """One sentence in plain words."""

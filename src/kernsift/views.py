@@ -139,7 +139,7 @@ def fitted_views(
         else:
             if ranks is None:
                 # Columns without ties share their counts, and so everything that depends on ranks alone.
-                ranks = np.unique(to_numpy(counts), axis=0, return_inverse=True)
+                ranks = np.unique(to_numpy(counts).astype(float), axis=0, return_inverse=True)
             shared, inverse = ranks
             view = _RANK_VIEWS[name](shared)
             view = View(beside(view.factor, counts), beside(view.sizes, counts))

@@ -113,7 +113,8 @@ class AlignmentCovariance:
         pairs = {(name, other): self._second(views[name], views[other]) for name in views for other in views}
         weights = {names: moment_matrix(2, rows) @ second for names, second in pairs.items()}
         largest = max(float(both[0]) for both in weights.values())
-        return {names: both / largest for names, both in weights.items()}
+        # A response that cannot vary gives no covariance at all.
+        return {names: both / largest if largest > 0 else 0.0 * both for names, both in weights.items()}
 
     def _second(self, one: ResponseView, other: ResponseView) -> np.ndarray:
         """(2,) invariants of second order of two views of the response."""

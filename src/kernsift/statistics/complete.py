@@ -152,7 +152,8 @@ def scores_of(looks: Sequence[Look]) -> np.ndarray:
     for look in looks:
         # The eigenvalues; any will do where nothing varies.
         sizes = np.where((look.laws.sd > 0)[:, None], to_numpy(look.view.sizes), 1.0)
-        weight, count = limit_weights(sizes, look.target.sizes)
+        target = look.target.sizes if look.target.sizes.any() else np.ones(1)
+        weight, count = limit_weights(sizes, target)
         weights.append(weight)
         counts.append(count)
     score = spectral_score(
@@ -323,10 +324,9 @@ def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
-            part = table.select(features)
-            blocks = blocks_of(part, kernels.select(features), response.cells, to_sort)
-            found = spread(EffectMeasuring(*shared, score[features]), blocks, blocks_at_once(part))
-            return combined([pair for pairs in found for pair in pairs], len(features))
+            blocks = blocks_of(table, kernels, response.cells, to_sort, among=features)
+            found = spread(EffectMeasuring(*shared, score), blocks, blocks_at_once(table))
+            return combined([part for parts in found for part in parts], features)
 
         return MeasuredEffects(effect[features], measure)
 

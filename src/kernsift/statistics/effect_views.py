@@ -35,7 +35,8 @@ def point_effects(looks: Sequence[Look]) -> np.ndarray:
         own, target = look.fitted.own.second[:, 0], look.target.own.second[0]
         size = np.maximum(look.laws.size, 1e-300) * np.maximum(look.laws.target, 1e-300)
         whole = np.sqrt(np.maximum(own * target, 0.01 * size))
-        share = np.where(look.laws.sd > 0, (look.laws.statistic - look.laws.mean) / whole, 0.0)
+        varies = look.laws.sd > 0
+        share = np.where(varies, look.laws.statistic - look.laws.mean, 0.0) / np.where(varies, whole, 1.0)
         effects.append(np.sqrt(np.clip(share, 0.0, 1.0)))
     return np.asarray(np.max(effects, axis=0))
 
@@ -117,10 +118,10 @@ def _recentred(factor: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
 
 
-def combined(parts: Sequence[tuple[np.ndarray, CombinedEffects]], count: int) -> CombinedEffects:
-    """The effects of blocks, each with the places of its features, in the order of the places."""
-    order = np.argsort(np.concatenate([places for places, _ in parts]))
-    assert len(order) == count
+def combined(parts: Sequence[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:
+    """The effects of blocks of features, in the order of `features`."""
+    found = np.concatenate([own for own, _ in parts])
+    order = np.argsort(found)[np.searchsorted(np.sort(found), features)]
     views = zip(*(effects.views for _, effects in parts), strict=True)
     return CombinedEffects(tuple(concatenated(each).take(order) for each in views))
 

@@ -81,8 +81,7 @@ class SelfDependence(NamedTuple):
         means = (gram @ weights[:, :, None])[:, :, 0]
         gram = gram - means[:, None, :] - means[:, :, None] + xp.sum(weights * means, axis=1)[:, None, None]
         squares = ((gram * gram) @ weights[:, :, None])[:, :, 0]
-        index = xp.arange(gram.shape[1], device=gram.device)
-        return cls.of(squares, gram[:, index, index], counts)
+        return cls.of(squares, xp.linalg.diagonal(gram), counts)
 
 
 def mmd_scale(own: SelfDependence, rows: int, share: float) -> np.ndarray:
@@ -228,7 +227,7 @@ def _self_dependence(
         codes = np.arange(len(rows))[None, :] if known.codes is None else to_numpy(known.codes).astype(np.intp)
         step = max(1, _NUMBERS // grid.points.shape[0] ** 2)
         for start in range(0, len(block), step):
-            some = slice(start, start + step)
+            some = slice(start, min(start + step, len(block)))
             inside = grid.part(some)
             found = SelfDependence.of_kernel(own.select(whole[some]), inside.points, known.part(some).counts)
             yield block[some], rows, found, codes[some]

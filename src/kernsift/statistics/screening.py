@@ -72,7 +72,7 @@ def complete_screen(
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
-            return combined([(np.array([place]), laws[i]()) for place, i in enumerate(features)], len(features))
+            return combined([(np.array([i]), laws[i]()) for i in features], features)
 
         return MeasuredEffects(point[features], measure)
 
