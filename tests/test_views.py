@@ -1,0 +1,147 @@
+"""Views of a column against Gram matrices written out, and the points of long columns."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import eval_legendre
+
+from kernsift import compare
+from kernsift.grids import fit_grid
+from kernsift.kernels import fit_kernels
+from kernsift.tables import as_table
+from kernsift.tabulation import tabulate
+from kernsift.views import CLASSES, NUMBERS, fitted_views
+
+
+def columns(rng, n):
+    """No ties, many ties, two values, a skewed column."""
+    return np.column_stack([rng.normal(size=n), rng.poisson(2.0, n), rng.random(n) < 0.3, rng.exponential(size=n)])
+
+
+def views_of(values, names):
+    table = as_table(np.asarray(values, float))
+    rng = np.random.default_rng(0)
+    features, n = np.arange(table.d), table.n
+    grid = fit_grid(table, features, None)
+    known = tabulate(table, features, grid, None, 1, None)
+    kernels = fit_kernels(table, rng=rng)
+    return known, kernels, fitted_views(names, grid, known.counts, n, kernels, features, np.arange(n))
+
+
+def centred_gram(kernel):
+    n = len(kernel)
+    centring = np.eye(n) - 1 / n
+    return centring @ kernel @ centring
+
+
+def raised(gram, power):
+    values, vectors = np.linalg.eigh(gram)
+    # Eigenvalues that are rounding error would be raised to something large.
+    values = np.where(values > 1e-9 * values.max(), values, 0.0)
+    return (vectors * np.where(values > 0, values, 1.0) ** power * (values > 0)) @ vectors.T
+
+
+def row_gram(known, view, feature):
+    rows = view.factor[feature][:, known.codes[feature]]
+    return rows.T @ rows
+
+
+def midranks(column):
+    return (stats.rankdata(column) - 0.5) / len(column)
+
+
+def test_the_fine_view_is_a_sum_over_legendre_polynomials_of_midranks():
+    X = columns(np.random.default_rng(1), 60)
+    known, _, found = views_of(X, ["fine"])
+    for feature, column in enumerate(X.T):
+        place = 2 * midranks(column) - 1
+        basis = np.array([eval_legendre(j, place) * np.sqrt((2 * j + 1) / np.sqrt(j * (j + 1))) for j in range(1, 16)])
+        assert row_gram(known, found["fine"].view, feature) == pytest.approx(centred_gram(basis.T @ basis), abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "bandwidth", "power"), [("smooth", 4.0, 0.25), ("narrow", 0.7, 0.5)])
+def test_smooth_and_narrow_views_are_powers_of_a_gaussian_kernel_on_normal_scores(name, bandwidth, power):
+    X = columns(np.random.default_rng(2), 60)
+    known, _, found = views_of(X, [name])
+    for feature, column in enumerate(X.T):
+        scores = stats.norm.ppf(midranks(column))
+        width = bandwidth * np.sqrt(2) * stats.norm.ppf(0.75)
+        expected = raised(centred_gram(np.exp(-(((scores[:, None] - scores) / width) ** 2))), power)
+        claimed = row_gram(known, found[name].view, feature)
+        # Directions below a thousandth of the heaviest point are left out, which a root makes larger.
+        assert np.linalg.norm(claimed - expected) < 0.1 * np.linalg.norm(expected)
+        assert claimed.sum() == pytest.approx(0.0, abs=1e-8)
+
+
+def test_the_wide_view_is_the_kernel_and_moments_are_its_first_two_directions():
+    X = columns(np.random.default_rng(3), 60)
+    known, kernels, found = views_of(X, ["wide", "moments"])
+    for feature, column in enumerate(X.T):
+        distance = (column[:, None] - column) / (4 * kernels.bandwidth[feature])
+        gram = centred_gram(np.exp(-(distance**2)))
+        assert row_gram(known, found["wide"].view, feature) == pytest.approx(gram, abs=0.02)
+        _, vectors = np.linalg.eigh(gram)
+        lead = vectors[:, -2:] if len(np.unique(column)) > 2 else vectors[:, -1:]
+        claimed = row_gram(known, found["moments"].view, feature)
+        assert np.trace(claimed @ lead @ lead.T) == pytest.approx(lead.shape[1], abs=0.02)
+        assert np.trace(claimed) == pytest.approx(lead.shape[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("pairs", [CLASSES, NUMBERS])
+def test_shares_of_the_level_add_up_to_one(pairs):
+    assert sum(pair.weight for pair in pairs) == pytest.approx(1.0)
+
+
+def test_ranks_make_pvalues_of_a_response_free_of_monotone_changes():
+    """Views of ranks do not change under an increasing function of the column, the others do."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(80, 3))
+    for name in ("smooth", "fine", "narrow"):
+        known, _, one = views_of(X, [name])
+        again, _, two = views_of(np.exp(2 * X), [name])
+        for feature in range(3):
+            expected = row_gram(known, one[name].view, feature)
+            assert row_gram(again, two[name].view, feature) == pytest.approx(expected, abs=1e-9)
+
+
+def long_column(rng, n):
+    values = rng.normal(size=n)
+    values[rng.random(n) < 0.3] = 0.0
+    return values
+
+
+@pytest.mark.parametrize("kind", ["zeros", "dice", "normal", "binary"])
+def test_points_of_long_columns_keep_common_values_alone(kind):
+    rng = np.random.default_rng(5)
+    n = 40_000
+    values = {
+        "zeros": long_column(rng, n),
+        "dice": rng.integers(1, 7, n).astype(float),
+        "normal": rng.normal(size=n),
+        "binary": (rng.random(n) < 0.5).astype(float),
+    }[kind]
+    rare = rng.choice(n, 5, replace=False)
+    if kind != "normal":
+        values[rare] = {"zeros": 1e-9, "dice": 2.5, "binary": 7.0}[kind]
+    rows = np.sort(rng.choice(np.setdiff1d(np.arange(n), rare), 8192, replace=False))
+    grid = fit_grid(as_table(values[:, None]), np.array([0]), rows)
+    [codes] = grid.codes(values[:, None])
+    assert (np.diff(codes[np.argsort(values)]) >= 0).all(), "points are in the order of the values"
+    assert (np.diff(grid.points[:, 0]) >= 0).all()
+    if kind == "normal":
+        return
+    common = {"zeros": [0.0], "dice": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "binary": [0.0, 1.0]}[kind]
+    for value in common:
+        assert len(np.unique(codes[values == value])) == 1
+        point = codes[values == value][0]
+        assert (values[codes == point] == value).all(), "nothing but the common value has its point"
+        assert grid.points[point, 0] == value
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_rare_values_of_long_columns_count_whatever_the_seed(seed):
+    """20 ones of 40,000 rows, all in one sample: the chance is that of twenty rows on one side."""
+    X, Y = np.zeros((20_000, 1)), np.zeros((20_000, 1))
+    X[:20] = 1.0
+    expected = stats.fisher_exact([[20, 19_980], [0, 20_000]]).pvalue
+    assert compare(X, Y, random_state=seed).pvalues == pytest.approx([expected], rel=1e-6)
