@@ -105,10 +105,14 @@ class Cell:
 
 @cache
 def target(cell: Cell) -> float:
-    """The effect at the population, the mean of several columns, by the complete estimator."""
-    complete = Cell(cell.law, cell.sizes, cell.question)
+    """The effect at the population, the mean of several columns, under the kernels that the cell's estimator uses.
+
+    The estimators that average draws use the median bandwidth, "cross" the sum of a wide and a narrow kernel.
+    """
     rng = np.random.default_rng(0)
-    result = complete.call(rng, complete.population, np.ones(_COLUMNS, dtype=bool), k=None)
+    own = cell if cell.estimator == "cross" else Cell(cell.law, cell.sizes, cell.question)
+    bandwidth = "auto" if cell.estimator in ("complete", "cross") else "median"
+    result = own.call(rng, own.population, np.ones(_COLUMNS, dtype=bool), k=None, bandwidth=bandwidth)
     return float(np.mean(result.effects))
 
 

@@ -176,39 +176,70 @@ def test_score_of_inverts_the_normal_tail():
     assert score_of(stats.norm.logsf(z)) == pytest.approx(z, rel=1e-9, abs=1e-9)
 
 
-def weighted_thresholds(scores, weights):
-    smallest = np.min(stats.norm.sf(scores) / weights)
-    return stats.norm.isf(np.minimum(smallest * weights, 1.0))
+def weighted_tails(scores, weights):
+    return np.minimum(np.min(stats.norm.sf(scores) / weights) * weights, 1.0)
+
+
+def chance_of_any(levels, matrix):
+    """P(|x_k| > level_k for any k) of two correlated normal variables, by inclusion and exclusion."""
+    h, k = levels
+    law = stats.multivariate_normal([0, 0], matrix)
+    inside = law.cdf([h, k]) - law.cdf([-h, k]) - law.cdf([h, -k]) + law.cdf([-h, -k])
+    return 1 - inside
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.8, 0.2)])
-@pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.6, 0.99])
-def test_union_score_of_two_is_their_joint_law(correlation, weights):
-    matrix = np.array([[1, correlation], [correlation, 1]])
+@pytest.mark.parametrize("correlation", [0.0, 0.36, 0.9])
+def test_union_score_of_two_is_the_joint_law_of_squares(correlation, weights):
+    """Two statistics of one direction each, x^2 and y^2, whose correlation is the square of that of x and y."""
+    matrix = np.array([[1, np.sqrt(correlation)], [np.sqrt(correlation), 1]])
     weights = np.array(weights)
     for h in (0.3, 1.5, 3.0):
         scores = np.array([h, h - 1])
-        expected = stats.norm.isf(
-            1 - stats.multivariate_normal([0, 0], matrix).cdf(weighted_thresholds(scores, weights))
-        )
-        assert union_score(scores[:, None], weights, matrix[:, :, None])[0] == pytest.approx(expected, abs=1e-4)
+        expected = chance_of_any(stats.norm.isf(weighted_tails(scores, weights) / 2), matrix)
+        found = union_score(scores[:, None], weights, np.array([[1, correlation], [correlation, 1]])[:, :, None])[0]
+        assert stats.norm.sf(found) == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize("count", [3, 4])
-def test_union_score_of_several_is_at_most_a_little_on_the_safe_side(count):
-    """Against the multivariate normal law: never below the true p-value, and at most a tenth above it at p < 0.1."""
-    rng = np.random.default_rng(count)
-    for _ in range(10):
-        factor = rng.normal(size=(count, 3)) + 1.0
-        matrix = factor @ factor.T + 0.3 * np.eye(count)
-        matrix /= np.sqrt(np.outer(np.diag(matrix), np.diag(matrix)))
-        weights = rng.dirichlet(np.full(count, 3.0))
-        scores = np.array([2.3, *rng.uniform(-1, 2.3, count - 1)])
-        law = stats.multivariate_normal(np.zeros(count), matrix, seed=0, abseps=1e-8, maxpts=4_000_000)
-        true = 1 - law.cdf(weighted_thresholds(scores, weights))
-        claimed = stats.norm.sf(union_score(scores[:, None], weights, matrix[:, :, None])[0])
-        assert true * (1 - 1e-3) <= claimed
-        assert claimed <= (1.1 if true < 0.1 else 1.35) * true
+@pytest.mark.parametrize("kind", ["normal", "lognormal", "poisson", "three values"])
+def test_union_score_keeps_the_level_of_views(kind):
+    """Against 400,000 draws of the views' joint limit law: p is at most 3% too small, and at most 20% too large."""
+    from kernsift.grids import fit_grid
+    from kernsift.kernels import fit_kernels
+    from kernsift.tables import as_table
+    from kernsift.tabulation import tabulate
+    from kernsift.views import CLASSES, fitted_views
+
+    rng = np.random.default_rng(8)
+    n, draws = 300, 400_000
+    column = {
+        "normal": rng.normal(size=n),
+        "lognormal": np.exp(rng.normal(size=n)),
+        "poisson": rng.poisson(3.0, n),
+        "three values": rng.choice(3, n, p=[0.6, 0.3, 0.1]),
+    }[kind]
+    table = as_table(np.asarray(column, float)[:, None])
+    grid = fit_grid(table, np.array([0]), None)
+    known = tabulate(table, np.array([0]), grid, None, 1, None)
+    names = [pair.feature for pair in CLASSES]
+    views = fitted_views(names, grid, known.counts, n, fit_kernels(table, rng=rng), np.array([0]), np.arange(n))
+    factors = [views[name].view.factor[0][:, known.codes[0]] for name in names]
+    stacked = np.vstack(factors)
+    values, vectors = np.linalg.eigh(stacked @ stacked.T)
+    root = vectors[:, values > 1e-9 * values[-1]] * np.sqrt(values[values > 1e-9 * values[-1]])
+    normal = rng.standard_normal((draws, root.shape[1])) @ root.T
+    ends = np.cumsum([len(factor) for factor in factors])[:-1]
+    T = np.array([(part**2).sum(axis=1) for part in np.split(normal, ends, axis=1)])
+    tails = 1 - (T.argsort(axis=1).argsort(axis=1) + 0.5) / draws
+    weights = np.array([pair.weight for pair in CLASSES])
+    smallest = (tails / weights[:, None]).min(axis=0)
+    correlation = np.corrcoef(T)[:, :, None]
+    for level in (0.1, 0.02, 0.004):
+        scores = stats.norm.isf(np.minimum(level * weights, 1.0))[:, None]
+        claimed = stats.norm.sf(union_score(scores, weights, correlation)[0])
+        true = (smallest <= level).mean()
+        noise = 4 * np.sqrt(true / draws)
+        assert 0.97 * true - noise < claimed < 1.2 * true + noise
 
 
 def test_union_score_of_copies_is_that_of_one():

@@ -283,9 +283,11 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
 
     Notes
     -----
-    With a = min_k p_k / w_k, the p-value is the chance that any of the p_k is at most a w_k. It is exact for two
-    scores. For more it is Hunter's (1976) upper bound: the sum of the single chances less the joint chances along the
-    spanning tree that takes off most.
+    With a = min_k p_k / w_k, the p-value is the chance that any of the p_k is at most a w_k. It is Hunter's (1976)
+    upper bound: the sum of the single chances less the joint chances along the spanning tree that takes off most. The
+    scores are those of quadratic forms, which exceed high levels together more often than normal variables with the same
+    correlation. With one direction each, T = x^2 and T' = y^2, and the correlation of T and T' is the square of that of
+    x and y; the joint chance of |x| and |y| is taken for all of them.
     """
     count = len(scores)
     tails = log_ndtr(-scores)
@@ -293,7 +295,7 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
     tails = np.minimum(smallest + np.log(weights)[:, None], -1e-15)
     if count == 1:
         return score_of(tails[0])
-    levels = score_of(tails)
+    levels = score_of(tails - math.log(2.0))
     scale = tails.max(axis=0)
     total = np.exp(tails - scale).sum(axis=0)
     pairs = [
@@ -320,19 +322,23 @@ def _spanning_trees(count: int) -> tuple[frozenset[tuple[int, int]], ...]:
 
 
 def _joint_tail(first: np.ndarray, second: np.ndarray, correlation: np.ndarray, log_scale: np.ndarray) -> np.ndarray:
-    """P(Z1 > first, Z2 > second) over exp(log_scale), for standard normal variables with that correlation.
+    """P(|x| > first, |y| > second) over exp(log_scale), for standard normal x and y whose squares correlate so.
 
-    P = Phibar(h) Phibar(k) + (1 / 2 pi) int_0^asin(rho) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos^2 t)) dt (Drezner and
-    Wesolowsky 1990). Beyond the lower of the two single tails it cannot go.
+    P(x > h, y > k) = Phibar(h) Phibar(k) + (1 / 2 pi) int_0^asin(r) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos^2 t)) dt
+    (Drezner and Wesolowsky 1990); the sum over the four quadrants is twice that for r and for -r. Beyond the lower of
+    the two single tails it cannot go.
     """
-    tails = log_ndtr(-first), log_ndtr(-second)
+    tails = log_ndtr(-first) + math.log(2.0), log_ndtr(-second) + math.log(2.0)
     bound = np.exp(np.minimum(*tails) - log_scale)
-    angle = np.arcsin(np.clip(correlation, -1.0, 1.0 - 1e-12))
+    angle = np.arcsin(np.sqrt(np.clip(correlation, 0.0, 1.0 - 1e-12)))
     at = angle[..., None] * (_NODES + 1.0) / 2.0
-    sine, h, k = np.sin(at), first[..., None], second[..., None]
-    exponent = -((h - k) ** 2 + 2.0 * h * k * (1.0 - sine)) / (2.0 * np.maximum(1.0 - sine * sine, 1e-24))
-    integral = (_WEIGHTS * np.exp(np.minimum(exponent - log_scale[..., None], 700.0))).sum(-1) * angle / 2.0
-    joint = np.exp(sum(tails) - log_scale) + integral / (2.0 * math.pi)
+    h, k = first[..., None], second[..., None]
+
+    def integral(sine: np.ndarray) -> np.ndarray:
+        exponent = -((h - k) ** 2 + 2.0 * h * k * (1.0 - sine)) / (2.0 * np.maximum(1.0 - sine * sine, 1e-24))
+        return np.asarray((_WEIGHTS * np.exp(np.minimum(exponent - log_scale[..., None], 700.0))).sum(-1))
+
+    joint = np.exp(sum(tails) - log_scale) + (integral(np.sin(at)) - integral(-np.sin(at))) * angle / (2.0 * math.pi)
     return np.where(correlation > 1.0 - 1e-9, bound, np.clip(joint, 0.0, bound))
 
 
