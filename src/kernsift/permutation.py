@@ -285,9 +285,9 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
     -----
     With a = min_k p_k / w_k, the p-value is the chance that any of the p_k is at most a w_k. It is Hunter's (1976)
     upper bound: the sum of the single chances less the joint chances along the spanning tree that takes off most. The
-    scores are those of quadratic forms, which exceed high levels together more often than normal variables with the same
-    correlation. With one direction each, T = x^2 and T' = y^2, and the correlation of T and T' is the square of that of
-    x and y; the joint chance of |x| and |y| is taken for all of them.
+    scores are those of quadratic forms, which exceed high levels together more often than normal variables with the
+    same correlation. With one direction each, T = x^2 and T' = y^2, and the correlation of T and T' is the square of
+    that of x and y; the joint chance of |x| and |y| is taken for all of them.
     """
     count = len(scores)
     tails = log_ndtr(-scores)
