@@ -89,8 +89,8 @@ _REASONS: tuple[tuple[str, Callable[[Cell], bool], str], ...] = (
     (
         "incomplete, linear: few draws",
         lambda cell: cell.estimator.startswith(("incomplete", "linear")) and verdict(cell) == "above",
-        "Thirty draws or fewer, down to two where the smaller sample has two rows: Student's law allows for their rough "
-        "variance, but not for draws that are skewed or that share rows.",
+        "Thirty draws or fewer, down to two where the smaller sample has two rows: Student's law allows for their "
+        "rough variance, but not for draws that are skewed or that share rows.",
     ),
     (
         "incomplete HSIC, skewed draws",
