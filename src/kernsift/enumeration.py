@@ -172,7 +172,7 @@ def _log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, ob
 
 def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """For each outcome, the probability of a statistic at least as large; equal ones count together."""
-    order = np.argsort(-statistic, kind="stable")
+    order = np.argsort(-statistic)
     ordered = statistic[order]
     ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * max(float(ordered[0]), 1e-300), True)
     group = np.cumsum(np.append(False, ends[:-1]))

@@ -363,6 +363,8 @@ def enumerated_scores(
     targets = [to_numpy(look.target.factor)[:, used] for look in looks]
     shares = np.array([pair.weight for pair in response.pairs])
     joint, factors = to_numpy(known.joint), [to_numpy(look.view.factor) for look in looks]
+    log_tails = log_ndtr(-scores)
+    log_pvalues = []
     for place in np.flatnonzero(chosen):
         own = counts[place] > 0
         feature = ViewedFeature(
@@ -371,7 +373,8 @@ def enumerated_scores(
             [factor[place][:, own] for factor in factors],
             targets,
             shares,
-            log_ndtr(-scores[:, place]),
+            log_tails[:, place],
         )
-        out[place] = score_of(np.minimum(enumerated_log_pvalue(feature, seed), -1e-15))
+        log_pvalues.append(enumerated_log_pvalue(feature, seed))
+    out[chosen] = score_of(np.minimum(log_pvalues, -1e-15))
     return out
