@@ -199,7 +199,7 @@ _OPTIONS: list[Callable[..., Any]] = [
         metavar="WIDTH",
         default="auto",
         show_default=True,
-        help="How near: adaptive (two looks), median, joint, or a number in the units of the columns.",
+        help="How near: adaptive (several kernels), median, joint, or a number in the units of the columns.",
     ),
     click.option(
         "--option", multiple=True, metavar="NAME=VALUE", help="Of the estimator or the test, such as replicates=5000."
