@@ -19,7 +19,6 @@ from scipy.special import log_ndtr
 
 from kernsift.arrays import Array, beside, namespace, to_numpy
 from kernsift.factors import View
-from kernsift.roots import crossing
 
 # The third moment's patterns: how many different indices a pattern has, what it sums to in terms of the invariants
 # (trace K^3, sum K_ii^3, sum K_ij^3, sum K_ii K_ij^2, sum K_ii K_ij K_jj), and how many patterns are alike. They follow
@@ -259,14 +258,6 @@ def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     away = ratio - 1.0
     r = np.sign(away) * np.sqrt(np.maximum(2.0 * shape * (away - np.log(ratio)), 0.0))
     return _r_star(r, np.sqrt(shape) * away, standardised, skewness)
-
-
-def value_of(score: np.ndarray, skewness: np.ndarray) -> np.ndarray:
-    """The standardised value whose `gamma_score` is that score: its inverse."""
-    low = np.full(np.shape(score), -2.0) / np.maximum(skewness, _LEAST_SKEWNESS)
-    # A gamma variable has heavier tails than a normal one, which bounds the value from above.
-    high = np.maximum(score, 1.0) * (1.0 + np.maximum(score, 1.0) * np.maximum(skewness, _LEAST_SKEWNESS))
-    return crossing(lambda value: gamma_score(value, skewness) - score, low, high, tolerance=1e-12 * (1.0 + high))
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
