@@ -37,13 +37,13 @@ from threadpoolctl import threadpool_limits
 
 import kernsift
 from kernsift import InputError
+from kernsift.data.tables import as_candidates, as_pair, as_xy, stack
+from kernsift.estimators import HSIC, MMD, SCREEN
+from kernsift.estimators.scores import Covariance, CurvedCovariance, DenseCovariance, Scores
+from kernsift.estimators.scores import Path as ScorePath
 from kernsift.inference import TESTS
-from kernsift.kernels import fit_kernels
-from kernsift.scores import Covariance, CurvedCovariance, DenseCovariance, Scores
-from kernsift.scores import Path as ScorePath
-from kernsift.selection import TopK
-from kernsift.statistics import HSIC, MMD, SCREEN
-from kernsift.tables import as_candidates, as_pair, as_xy, stack
+from kernsift.inference.selection_rules import TopK
+from kernsift.kernels.fitted import fit_kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "calibration"

@@ -20,9 +20,9 @@ import numpy as np
 from distributed import Client, LocalCluster, get_task_stream
 
 from kernsift import Result, compare
-from kernsift.kernels import fit_kernels
-from kernsift.statistics import complete_mmd
-from kernsift.tables import as_pair, stack
+from kernsift.data.tables import as_pair, stack
+from kernsift.estimators import complete_mmd
+from kernsift.kernels.fitted import fit_kernels
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "complete": {},

@@ -48,12 +48,12 @@ import torch  # noqa: E402
 import torch.utils.flop_counter  # noqa: E402
 from measure import commit  # noqa: E402
 
-import kernsift.select  # noqa: E402
-from kernsift.door import Door  # noqa: E402
-from kernsift.kernels import KERNELS  # noqa: E402
-from kernsift.select import compare, relate, screen  # noqa: E402
-from kernsift.statistics import HSIC, MMD, SCREEN  # noqa: E402
-from kernsift.tables import InputError  # noqa: E402
+import kernsift.api  # noqa: E402
+from kernsift.api import compare, relate, screen  # noqa: E402
+from kernsift.arguments import CallSettings  # noqa: E402
+from kernsift.estimators import HSIC, MMD, SCREEN  # noqa: E402
+from kernsift.exceptions import InputError  # noqa: E402
+from kernsift.kernels.functions import KERNELS  # noqa: E402
 
 
 def cupy_here() -> Any:
@@ -282,26 +282,26 @@ class Stages:
     @contextmanager
     def watching(self) -> Iterator[Stages]:
         """Put a clock round the steps of `compare`, and round whatever else was asked for as module:function."""
-        steps = {"reading": (kernsift.select, "as_pair"), "stacking": (kernsift.select, "stack")}
-        steps |= {"bandwidths": (kernsift.select, "fit_kernels"), "selection and test": (Door, "answer")}
+        steps = {"reading": (kernsift.api, "as_pair"), "stacking": (kernsift.api, "stack")}
+        steps |= {"bandwidths": (kernsift.api, "fit_kernels"), "selection and test": (CallSettings, "answer")}
         for text in self.extra:
             module, _, name = text.partition(":")
             steps[text] = (importlib.import_module(module), name)
         steps = {name: place for name, place in steps.items() if hasattr(*place)}
         kept = {name: getattr(*place) for name, place in steps.items()}
-        begin = Door.__init__
+        begin = CallSettings.__init__
 
-        def opened(door: Door, *args: Any, **options: Any) -> None:
+        def opened(door: CallSettings, *args: Any, **options: Any) -> None:
             begin(door, *args, **options)
             door.statistic = self.timed("scores", door.statistic)
 
         try:
-            Door.__init__ = opened  # type: ignore[method-assign]
+            CallSettings.__init__ = opened  # type: ignore[method-assign]
             for name, place in steps.items():
                 setattr(*place, self.timed(name, kept[name]))
             yield self
         finally:
-            Door.__init__ = begin  # type: ignore[method-assign]
+            CallSettings.__init__ = begin  # type: ignore[method-assign]
             for name, place in steps.items():
                 setattr(*place, kept[name])
 

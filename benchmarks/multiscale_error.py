@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
+from kernsift.estimators.scores import Scores
 from kernsift.inference import multiscale
-from kernsift.scaling import SCALES
-from kernsift.scores import Scores
-from kernsift.selection import SelectionRule, TopK
+from kernsift.inference.scaling_law import SCALES
+from kernsift.inference.selection_rules import SelectionRule, TopK
 
 REPLICATES = 10_000
 # Where every replicate hits, or none, the authors' code takes this for the distance.

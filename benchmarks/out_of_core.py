@@ -100,7 +100,7 @@ def read_alone(samples: list[Path], columns: int) -> None:
 def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
     """One measurement: seconds of wall and processor time, and bytes that were read."""
     from kernsift import compare
-    from kernsift.cluster import connected
+    from kernsift.execution.dask_workers import connected
 
     estimator, _, workers = job.partition(", ")
     with connected(workers=int(workers.split()[0]) if workers else None) as client:
@@ -123,10 +123,10 @@ def imported() -> None:
     """Imports are no part of it, here and on the workers."""
     import pyarrow.parquet  # noqa: F401
 
-    import kernsift.statistics
+    import kernsift.estimators
 
     with suppress(ImportError):  # numba is there or is not
-        import kernsift.compiled  # noqa: F401
+        import kernsift.execution.compiled  # noqa: F401
 
 
 def _spent(client: Any) -> tuple[float, int]:
@@ -193,7 +193,7 @@ def main() -> int:
     if given.child:
         print(json.dumps(work(given.child, given.folder, given.memory)))
         return 0
-    from kernsift.sources.budget import parse_memory
+    from kernsift.execution.memory import parse_memory
 
     budget = parse_memory(given.memory)
     folder = given.folder[0] / "out_of_core"

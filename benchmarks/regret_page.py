@@ -243,10 +243,10 @@ def _real_table(figures: Figures, names: Iterable[str], numeric: bool, quantity:
 
 
 def real_section(figures: Figures) -> str:
-    at_hand = figures.names("row")
-    kinds = {numeric: [name for name in at_hand if DATA_SETS[name].numeric == numeric] for numeric in (False, True)}
+    recorded = figures.names("row")
+    kinds = {numeric: [name for name in recorded if DATA_SETS[name].numeric == numeric] for numeric in (False, True)}
     shown: Callable[[bool], str] = lambda numeric: _real_table(figures, kinds[numeric], numeric, "found")  # noqa: E731
-    absent = [name for name in DATA_SETS if name not in at_hand]
+    absent = [name for name in DATA_SETS if name not in recorded]
     missing = f"\nNot at hand for this run: {', '.join(absent)}.\n" if absent else ""
     wrong = "\n\n".join(_real_table(figures, names, numeric, "fdr") for numeric, names in kinds.items() if names)
     return f"""## Real columns among shuffled ones

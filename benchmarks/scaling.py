@@ -103,7 +103,7 @@ def tables(folder: Path, n: int, d: int) -> list[Path]:
 def work(task: dict[str, Any]) -> dict[str, Any]:
     """One run: seconds of the clock and of processors, bytes that were read, and bytes that processes sent."""
     from kernsift import compare
-    from kernsift.cluster import connected
+    from kernsift.execution.dask_workers import connected
 
     options = {"r": 1} if task["estimator"] == "incomplete" else {}
     small = [np.random.default_rng(i).normal(size=(300, 5)) for i in range(2)]
@@ -129,7 +129,7 @@ def _ready() -> None:
     """Have all there that a run needs, and count what is sent."""
     from distributed.comm.tcp import TCP
 
-    from kernsift.fused import host_mmd
+    from kernsift.execution.fused import host_mmd
 
     imported()
     values, rows = np.zeros((64, 4)), tuple(np.zeros((4, 8), dtype=np.int32))  # as tables on disk have them
@@ -170,9 +170,9 @@ def _own() -> tuple[float, int, int]:
 def measured(task: dict[str, Any], samples: list[Path]) -> dict[str, Any]:
     """A run in a process of its own, and the most memory that it and its children had while it lasted."""
     forget(samples)
-    told = json.dumps({**task, "samples": [str(sample) for sample in samples]})
+    reported = json.dumps({**task, "samples": [str(sample) for sample in samples]})
     peak, done, answer = 0, threading.Event(), ""
-    with subprocess.Popen([sys.executable, __file__, "--child", told], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen([sys.executable, __file__, "--child", reported], stdout=subprocess.PIPE, text=True) as child:
 
         def watch() -> None:
             nonlocal peak

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from kernsift.cluster import _PROCESS
-from kernsift.scores import LEARNING
-from kernsift.statistics.draws import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
+from kernsift.estimators.draws import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
+from kernsift.estimators.scores import LEARNING
+from kernsift.execution.dask_workers import _PROCESS
 
 MEMORY = 700_000_000
 """What every run may use."""

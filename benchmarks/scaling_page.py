@@ -8,7 +8,7 @@ from typing import Any
 
 from scaling_model import BLOCKS, ROWS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
-from kernsift.statistics.draws import _SHARE
+from kernsift.estimators.draws import _SHARE
 
 # Tables to foretell: name, rows, columns, k.
 ASKED = [("10^9 × 1,000", 1e9, 1e3, 50), ("10^6 × 30,000", 1e6, 3e4, 50)]

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift import CalibrationWarning, InputError, SelectMMD, compare, relate, screen
+from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
-from kernsift.statistics import HSIC, MMD, SCREEN
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SAMPLES = 240

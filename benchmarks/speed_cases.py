@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from measure import Call, clock, forget_peak, peak_memory, yardstick
 
-from kernsift import compare, relate, threads
-from kernsift.kernels import fit_kernels
-from kernsift.statistics import incomplete_hsic, incomplete_mmd
-from kernsift.tables import as_pair, as_xy, stack
+from kernsift import compare, relate
+from kernsift.data.tables import as_pair, as_xy, stack
+from kernsift.estimators import incomplete_hsic, incomplete_mmd
+from kernsift.execution import threads
+from kernsift.kernels.fitted import fit_kernels
 
 
 @dataclass(frozen=True)

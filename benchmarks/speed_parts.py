@@ -18,8 +18,8 @@ from multiscale_error import REPLICATES, scatter
 from speed_cases import Case, Runner, shrunk, takes_jobs, task_of
 from speed_rows import LeftOut, Row
 
-from kernsift import fused, threads
-from kernsift.selection import TopK
+from kernsift.execution import fused, threads
+from kernsift.inference.selection_rules import TopK
 
 Figures = Iterator[Row | LeftOut]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernsift.tables import Table
+from kernsift.data.tables import Table
 
 
 def table(values: np.ndarray, widths: list[int] | None = None, categorical: list[int] | None = None) -> Table:

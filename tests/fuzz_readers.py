@@ -37,9 +37,9 @@ import pandas as pd
 
 from kernsift import InputError
 from kernsift.cli import files, guesses, textfiles
-from kernsift.sources import open_source
-from kernsift.sources.source import NUMBERS
-from kernsift.tables import as_pair
+from kernsift.data.formats import open_source
+from kernsift.data.formats.source import NUMBERS
+from kernsift.data.tables import as_pair
 
 LONGEST = 10.0
 """Seconds that one small file may take."""
@@ -176,8 +176,8 @@ def inputs(kind: str, count: int, seed: int) -> Iterator[bytes]:
 
 def attempt(path: Path) -> str:
     """Read the file in every way there is: "read", "refused" with a sentence, or whatever else it raises."""
-    told = [_told(read, path) for read in (_on_the_command_line, read_in_pieces)]
-    return "read" if "read" in told else "refused"
+    reported = [_told(read, path) for read in (_on_the_command_line, read_in_pieces)]
+    return "read" if "read" in reported else "refused"
 
 
 def _told(read: Callable[[Path], None], path: Path) -> str:

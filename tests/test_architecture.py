@@ -14,56 +14,25 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "kernsift"
 
-# The line of data flow. Each module imports only from those before it; a folder counts as one module.
+# The order of data flow: a package imports only from those before it. Imports for type checkers alone do not count.
 ORDER = [
-    "progress",
-    "threads",
-    "arrays",
-    "compiled",
-    "fused",
-    "columns",
-    "cluster",
-    "sources",
-    "anndata_input",
-    "tables",
-    "stored",
-    "parcels",
-    "bandwidths",
+    "exceptions",
+    "execution",
+    "distributions",
+    "data",
     "kernels",
-    "grids",
-    "tabulation",
-    "blocks",
-    "factors",
-    "roots",
-    "permutation",
-    "enumeration",
-    "views",
-    "truncated",
-    "intervals",
-    "designs",
-    "scores",
-    "statistics",
-    "selection",
-    "scaling",
+    "estimators",
     "inference",
-    "advice",
-    "estimates",
-    "multiplicity",
-    "pictures",
+    "report",
     "result",
-    "door",
-    "select",
-    "arrivals",
+    "arguments",
+    "api",
     "selectors",
-    "show",
     "experiments",
     "cli",
     "__init__",
     "__main__",
 ]
-
-# A result can show itself, and what shows it knows results: the arrows backwards, taken when a method is called.
-LAZY = {("result", "show")}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -74,7 +43,6 @@ class Import:
 
     module: str
     line: int
-    lazy: bool
 
 
 def module_of(file: Path) -> str:
@@ -98,17 +66,18 @@ def imports_of(source: str, file: Path, known: set[str]) -> list[Import]:
     """
     found: list[Import] = []
 
-    def visit(node: ast.AST, lazy: bool) -> None:
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
         if isinstance(node, ast.Import | ast.ImportFrom):
             for parts in resolve(node, ["kernsift", *file.parts[:-1]]):
                 if parts[0] == "kernsift":
                     module = parts[1] if len(parts) > 1 and parts[1] in known else "__init__"
-                    found.append(Import(module, node.lineno, lazy))
-        lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                    found.append(Import(module, node.lineno))
         for child in ast.iter_child_nodes(node):
-            visit(child, lazy)
+            visit(child)
 
-    visit(ast.parse(source), lazy=False)
+    visit(ast.parse(source))
     return found
 
 
@@ -119,8 +88,6 @@ def violations(source: str, file: Path, known: set[str]) -> list[str]:
     for used in imports_of(source, file, known):
         if used.module == own and len(file.parts) > 1:
             continue  # siblings in one folder
-        if used.lazy and (own, used.module) in LAZY:
-            continue
         if used.module not in ORDER or ORDER.index(used.module) >= ORDER.index(own):
             complaints.append(f"{file}, line {used.line}: {own} imports {used.module}, which does not come before it")
     return complaints
@@ -143,17 +110,17 @@ def test_each_module_imports_only_from_those_before_it(file: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("kernels.py", "from kernsift.scores import Scores"),
-        ("kernels.py", "import kernsift.scores"),
-        ("kernels.py", "from . import scores"),
-        ("kernels.py", "from .scores import Scores"),
-        ("kernels.py", "from kernsift import scores"),
-        ("kernels.py", "from kernsift import compare"),
-        ("kernels.py", "def f():\n    from kernsift.scores import Scores"),
-        ("statistics/linear.py", "from ..inference.exact import exact"),
-        ("statistics/linear.py", "from kernsift.inference import exact"),
-        ("statistics/linear.py", "from .. import inference"),
-        ("result.py", "from kernsift.show.plots import draw"),
+        ("kernels/fitted.py", "from kernsift.estimators.scores import Scores"),
+        ("kernels/fitted.py", "import kernsift.estimators.scores"),
+        ("kernels/fitted.py", "from .. import estimators"),
+        ("kernels/fitted.py", "from ..estimators.scores import Scores"),
+        ("kernels/fitted.py", "from kernsift import estimators"),
+        ("kernels/fitted.py", "from kernsift import compare"),
+        ("kernels/fitted.py", "def f():\n    from kernsift.estimators.scores import Scores"),
+        ("estimators/linear.py", "from ..inference.exact import exact"),
+        ("estimators/linear.py", "from kernsift.inference import exact"),
+        ("estimators/linear.py", "from .. import inference"),
+        ("report/plots.py", "from kernsift.result import Result"),
         ("result.py", "def f():\n    from kernsift.cli import main"),
     ],
 )
@@ -164,12 +131,13 @@ def test_an_import_against_the_order_is_seen(file: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("kernels.py", "import numpy as np\nfrom scipy import special\nfrom kernsift.tables import Table"),
-        ("statistics/linear.py", "from .incomplete import draws\nfrom . import block\nfrom ..kernels import Kernel"),
-        ("statistics/linear.py", "from kernsift.statistics.block import blocks\nfrom .. import designs"),
-        ("statistics/__init__.py", "from kernsift.statistics.linear import linear_mmd\nfrom .block import block_mmd"),
-        ("result.py", "class Result:\n    def plot(self):\n        from kernsift.show.plots import draw"),
-        ("__init__.py", "from kernsift.select import compare\nfrom .cli import main"),
+        ("kernels/fitted.py", "import numpy as np\nfrom scipy import special\nfrom kernsift.data.tables import Table"),
+        ("estimators/linear.py", "from .draws import MMDDraws\nfrom . import block\nfrom ..kernels import functions"),
+        ("estimators/linear.py", "from kernsift.estimators.block import blocks\nfrom .. import kernels"),
+        ("estimators/__init__.py", "from kernsift.estimators.linear import linear_mmd\nfrom .block import block_mmd"),
+        ("report/plots.py", "if TYPE_CHECKING:\n    from kernsift.result import Result"),
+        ("result.py", "class Result:\n    def plot(self):\n        from kernsift.report.plots import draw"),
+        ("__init__.py", "from kernsift.api import compare\nfrom .cli import main"),
         ("__main__.py", "from kernsift.cli import main\nfrom kernsift import compare"),
     ],
 )

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from kernsift import InputError, Result, compare, relate, screen
-from kernsift import scores as scores_module
-from kernsift.arrays import dtype_of, namespace, to_numpy, wide
-from kernsift.kernels import KERNELS, fit_kernels
-from kernsift.statistics.draws import MMDDraws
-from kernsift.tables import as_pair, as_table, as_xy, stack
+from kernsift.data.tables import as_pair, as_table, as_xy, stack
+from kernsift.estimators import scores as scores_module
+from kernsift.estimators.draws import MMDDraws
+from kernsift.execution.arrays import accumulator_dtype, dtype_of, namespace, to_numpy
+from kernsift.kernels.fitted import fit_kernels
+from kernsift.kernels.functions import KERNELS
 
 # Small samples make some estimators warn about their calibration, which is not what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:estimator=:UserWarning")
@@ -244,7 +245,7 @@ def test_a_device_without_float64() -> None:
     X, Y = two_samples(np.float32)
     device = xp.Device("no_float64")
     one, two = (xp.asarray(values, dtype=xp.float32, device=device) for values in (X, Y))
-    assert wide(one) == xp.float32
+    assert accumulator_dtype(one) == xp.float32
     whole = xp.asarray(np.arange(8, dtype=np.int32).reshape(4, 2), device=device)
     assert as_table(whole).values.dtype == xp.float32
     for options in MMD.values():

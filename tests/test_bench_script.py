@@ -270,8 +270,8 @@ def test_the_authors_procedure_finds_the_p_value_of_a_half_space(script):
     error = script("multiscale_error")
     from scipy.stats import norm
 
-    from kernsift.scores import DiagonalCovariance, Scores
-    from kernsift.selection import TopK
+    from kernsift.estimators.scores import DiagonalCovariance, Scores
+    from kernsift.inference.selection_rules import TopK
 
     estimate = np.array([2.0, 1.2])
     scores = Scores(("a", "b"), estimate, DiagonalCovariance(np.ones(2)))

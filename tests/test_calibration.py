@@ -15,9 +15,9 @@ import pytest
 import kernsift
 from kernsift import CalibrationWarning, compare, relate, screen, topk_pvalues
 from kernsift.cli import main as command_line
+from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.inference import TESTS
-from kernsift.scores import DenseCovariance, Scores
-from kernsift.selection import TopK
+from kernsift.inference.selection_rules import TopK
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 if not BENCHMARKS.is_dir():

@@ -19,10 +19,10 @@ import pytest
 
 from kernsift.cli import options
 from kernsift.cli.app import app, in_shell_words, main
+from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
-from kernsift.kernels import KERNELS
-from kernsift.multiplicity import CORRECTIONS
-from kernsift.statistics import HSIC, MMD, SCREEN
+from kernsift.inference.multiple_testing import CORRECTIONS
+from kernsift.kernels.functions import KERNELS
 
 Run = tuple[int, str, str]
 
@@ -274,12 +274,12 @@ def test_long_work_shows_the_time_on_a_terminal_only(monkeypatch: pytest.MonkeyP
 
 def test_long_work_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     from kernsift.cli.output import working
-    from kernsift.progress import tell
+    from kernsift.execution.progress import report_progress
 
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with working("counting"):
-        tell("scoring features", 10, 40)
+        report_progress("scoring features", 10, 40)
         time.sleep(2.3)
     assert "█████░░░░░░░░░░░░░░░  25% scoring features, 10 of 40, about" in screen.getvalue()
 
@@ -287,11 +287,11 @@ def test_long_work_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("estimator", ["complete", "cross"])
 def test_the_library_tells_how_far_it_is(estimator: str) -> None:
     from kernsift import compare
-    from kernsift.progress import listening
+    from kernsift.execution.progress import progress_callback
 
     heard: list[tuple[str, int, int]] = []
     rng = np.random.default_rng(0)
-    with listening(lambda *said: heard.append(said)):
+    with progress_callback(lambda *said: heard.append(said)):
         compare(rng.normal(size=(20, 7)), rng.normal(size=(20, 7)), k=2, estimator=estimator, random_state=0)
     assert ("scoring features", 7, 7) in heard
 
@@ -336,7 +336,7 @@ def test_an_unexpected_error_is_one_line_unless_debugging(kernsift, monkeypatch:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("kernsift.select.compare", broken)
+    monkeypatch.setattr("kernsift.api.compare", broken)
     code, _, err = kernsift("compare", "before.csv", "after.csv")
     assert code == 1
     assert err == "kernsift: unexpected ZeroDivisionError: oh (--debug shows where)\n"
@@ -355,7 +355,7 @@ def test_an_interruption_is_no_traceback(kernsift, monkeypatch: pytest.MonkeyPat
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kernsift.select.compare", interrupted)
+    monkeypatch.setattr("kernsift.api.compare", interrupted)
     code, out, err = kernsift("compare", "before.csv", "after.csv")
     assert (code, out, err.strip()) == (130, "", "kernsift: interrupted.")
 

@@ -24,13 +24,15 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-from kernsift import InputError, Result, blocks, cluster, compare, relate
-from kernsift.kernels import fit_kernels
-from kernsift.parcels import pack
-from kernsift.progress import listening
-from kernsift.statistics import HSIC, MMD
-from kernsift.stored import as_stored_pair
-from kernsift.tables import as_table
+from kernsift import InputError, Result, compare, relate
+from kernsift.data.stored import as_stored_pair
+from kernsift.data.table_parts import pack
+from kernsift.data.tables import as_table
+from kernsift.estimators import HSIC, MMD
+from kernsift.estimators import feature_blocks as blocks
+from kernsift.execution import dask_workers as cluster
+from kernsift.execution.progress import progress_callback
+from kernsift.kernels.fitted import fit_kernels
 
 # What is off about some estimators on few rows is said in a warning, and tested in test_calibration.
 pytestmark = [
@@ -141,7 +143,7 @@ def test_groups_categories_and_kernels_of_the_users_own(client: Client) -> None:
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_long_tables_are_cut_into_runs_of_rows(clients: Callable[[int], Client], workers: int) -> None:
     X, Y = mixed()
-    with cluster.using(clients(workers)):
+    with cluster.client_in_use(clients(workers)):
         table = as_table(X.drop(columns="letter"))  # categories are in blocks of their own
         kernels = fit_kernels(table, rng=np.random.default_rng(0))
         (block,) = blocks.blocks_of(table, kernels, np.zeros(table.n), np.arange(0, table.n, 5), runs=True)
@@ -204,13 +206,13 @@ def test_workers_on_one_machine_share_its_memory(clients: Callable[[int], Client
     assert cluster.shared_memory(10**9) == 10**9
     table = as_stored_pair(files / "X", files / "Y", memory="1GB")[0]
     for workers in (1, 2, 4):
-        with cluster.using(clients(workers)):
+        with cluster.client_in_use(clients(workers)):
             share = 10**9 // workers - (150 << 20)  # less what a process takes for itself
             assert cluster.shared_memory(10**9) == share
             parcel, values = pack(table, np.arange(2))
         assert not values
         assert parcel.unpack([]).memory == share
-    with cluster.using(clients(4)):
+    with cluster.client_in_use(clients(4)):
         assert cluster.shared_memory(40 << 20) == 32 << 20  # less than this is of no use
 
 
@@ -268,8 +270,12 @@ def test_rows_with_missing_cells_are_left_out_as_in_memory(client: Client, short
 def test_the_current_client_is_taken_for_dask_collections_alone(client: Client, monkeypatch: Any) -> None:
     X, Y = samples(60, 4)
     sent = []
-    submit = cluster.Crew.submit
-    monkeypatch.setattr(cluster.Crew, "submit", lambda crew, *call: sent.append(call) or submit(crew, *call))
+    submit = cluster.DaskWorkers.submit
+    monkeypatch.setattr(
+        cluster.DaskWorkers,
+        "submit",
+        lambda current_workers, *call: sent.append(call) or submit(current_workers, *call),
+    )
     lazy = da.from_array(X, chunks=(30, 4)), da.from_array(Y, chunks=(40, 4))
     with client.as_current():
         compare(X, Y, random_state=0)
@@ -298,7 +304,7 @@ def test_a_killed_worker_does_not_change_the_answer(
             killed.append(next(iter(used.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    with listening(kill):
+    with progress_callback(kill):
         result = compare(X, Y, client=used, **given)
     assert killed
     same(compare(X, Y, **given), result)
@@ -314,7 +320,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(client
             killed.append(next(iter(used.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    with listening(kill):
+    with progress_callback(kill):
         lazy = dd.from_pandas(X, npartitions=3), dd.from_pandas(Y, npartitions=2)
         result = compare(*lazy, client=used, random_state=1)
     assert killed
@@ -336,7 +342,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_files(
             killed.append(next(iter(used.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
-    with listening(kill):
+    with progress_callback(kill):
         result = compare(tmp_path / "x", tmp_path / "y", client=used, memory="50MB", **given)
     assert killed
     same(compare(*frames, **given), result)
@@ -380,7 +386,7 @@ def _deadly(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def remote(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A scheduler and a worker as programs of their own: the scheduler and its address."""
-    told = tmp_path / "scheduler.json"
+    reported = tmp_path / "scheduler.json"
     program = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard", "--port", "0"]
     with ExitStack() as stack:
 
@@ -389,12 +395,12 @@ def remote(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
             stack.callback(process.kill)
             return process
 
-        scheduler = start([*program, "--host", "127.0.0.1", "--scheduler-file", str(told)])
+        scheduler = start([*program, "--host", "127.0.0.1", "--scheduler-file", str(reported)])
         patience = time.monotonic() + 30
-        while not told.exists() or not told.read_text().strip().endswith("}"):
+        while not reported.exists() or not reported.read_text().strip().endswith("}"):
             assert time.monotonic() < patience
             time.sleep(0.1)
-        address = pd.read_json(told, typ="series")["address"]
+        address = pd.read_json(reported, typ="series")["address"]
         worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--no-nanny"]
         start([*worker, "--nthreads", "1", "--death-timeout", "5"])
         yield scheduler, address
@@ -412,7 +418,10 @@ def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subpro
             lost.append(time.monotonic())
 
     with cluster.connected(address) as used:
-        with listening(kill), pytest.raises(InputError, match=rf"^client: the Dask scheduler at {address} is gone;"):
+        with (
+            progress_callback(kill),
+            pytest.raises(InputError, match=rf"^client: the Dask scheduler at {address} is gone;"),
+        ):
             compare(X, Y, client=used)
         assert time.monotonic() - lost[0] < 15
         assert not used.futures
@@ -437,7 +446,7 @@ def test_the_command_line_tells_of_a_lost_scheduler_and_leaves_nothing(
             scheduler.wait()
 
     written = ["--report", str(tmp_path / "r.html"), "--json", "-o", str(tmp_path / "answer.json")]
-    with listening(kill):
+    with progress_callback(kill):
         code = main(["compare", str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "--cluster", address, *written])
     out, err = capfd.readouterr()
     assert code == 2 and out == ""
@@ -455,7 +464,7 @@ def test_a_file_removed_in_the_middle_is_one_clear_error(client: Client, tmp_pat
     def remove(stage: str, done: int, total: int) -> None:
         (tmp_path / "Y.npy").unlink(missing_ok=True)
 
-    with listening(remove), pytest.raises(InputError, match=r"^Y: .*Y\.npy was removed"):
+    with progress_callback(remove), pytest.raises(InputError, match=r"^Y: .*Y\.npy was removed"):
         compare(tmp_path / "X.npy", tmp_path / "Y.npy", client=client)
 
 
@@ -536,14 +545,14 @@ def _keys(dask_scheduler: Any) -> list[str]:
 
 def test_progress_is_told_as_blocks_finish(client: Client) -> None:
     X, Y = samples(100, 64 * 4)
-    told: list[int] = []
-    with listening(lambda stage, done, total: told.append(done) if stage == "scoring features" else None):
+    reported: list[int] = []
+    with progress_callback(lambda stage, done, total: reported.append(done) if stage == "scoring features" else None):
         compare(X, Y, client=client)
-    assert told == [64, 128, 192, 256]
-    told.clear()
-    with listening(lambda stage, done, total: told.append(done) if stage == "scoring features" else None):
+    assert reported == [64, 128, 192, 256]
+    reported.clear()
+    with progress_callback(lambda stage, done, total: reported.append(done) if stage == "scoring features" else None):
         compare(X, Y, client=client, estimator="incomplete", r=200, k=2)
-    assert told == [64, 128, 192, 256] * 2  # the second time for correlations
+    assert reported == [64, 128, 192, 256] * 2  # the second time for correlations
 
 
 @pytest.mark.parametrize("option", ["--workers", "--cluster"])

@@ -6,19 +6,19 @@ from by_hand import table
 from scipy import stats
 
 from kernsift import compare, relate, screen
-from kernsift.designs import halves
-from kernsift.factors import View
-from kernsift.grids import fit_grid
+from kernsift.data.tables import as_candidates, as_pair, as_xy, stack
+from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
+from kernsift.estimators.complete import best_of, correlations_of, fit_statistics, scores_of
+from kernsift.estimators.cross import Drawn, Ratio, _witness_scores, side_by_side, witness_scores
+from kernsift.estimators.designs import halves
+from kernsift.estimators.responses import CrossTable, label_response, table_response
+from kernsift.estimators.views import fitted_views
 from kernsift.inference import exact, naive
-from kernsift.kernels import fit_kernels
-from kernsift.selection import TopK
-from kernsift.statistics import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
-from kernsift.statistics.complete import best_of, correlations_of, look_at, scores_of
-from kernsift.statistics.cross import Drawn, Ratio, _witness_scores, side_by_side, witness_scores
-from kernsift.statistics.responses import Meeting, label_response, table_response
-from kernsift.tables import as_candidates, as_pair, as_xy, stack
-from kernsift.tabulation import tabulate
-from kernsift.views import fitted_views
+from kernsift.inference.selection_rules import TopK
+from kernsift.kernels.contingency import tabulate
+from kernsift.kernels.fitted import fit_kernels
+from kernsift.kernels.low_rank import View
+from kernsift.kernels.quantisation import fit_grid
 
 
 def two_samples(rng, n=60, m=40, d=6, shift=0.0):
@@ -39,8 +39,8 @@ def seen_by(one, two, kernels, adaptive):
     known = tabulate(table, features, grid, response.cells, 2, None)
     names = [pair.feature for pair in response.pairs]
     views = fitted_views(names, grid, known.counts, table.n, kernels, features, np.arange(table.n))
-    meeting = Meeting(known, response)
-    return known, [look_at(views[pair.feature], meeting, pair.response) for pair in response.pairs], response
+    meeting = CrossTable(known, response)
+    return known, [fit_statistics(views[pair.feature], meeting, pair.response) for pair in response.pairs], response
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -48,12 +48,12 @@ def test_correlations_are_those_over_permutations(adaptive):
     rng = np.random.default_rng(0)
     one, two, kernels = two_samples(rng)
     scores = complete_mmd(one, two, kernels, adaptive=adaptive, rng=rng)
-    known, looks, response = seen_by(one, two, kernels, adaptive)
-    _, winner = best_of(looks, scores_of(looks), known.counts, response)
+    known, statistics, response = seen_by(one, two, kernels, adaptive)
+    _, winner = best_of(statistics, scores_of(statistics), known.counts, response)
     label = np.repeat([1.0, 0.0], [one.n, two.n])
     labels = np.array([rng.permutation(label - label.mean()) for _ in range(20_000)]).T
     T = [
-        ((looks[which].view.factor[feature][:, known.codes[feature]] @ labels) ** 2).sum(axis=0)
+        ((statistics[which].view.factor[feature][:, known.codes[feature]] @ labels) ** 2).sum(axis=0)
         for feature, which in enumerate(winner)
     ]
     claimed = scores.cov.columns(np.array([1, 0, 4]))
@@ -76,12 +76,14 @@ def test_correlations_between_pairs_of_views_are_those_over_permutations():
     known = tabulate(X, np.arange(3), grid, response.cells, len(response.counts), None)
     names = [pair.feature for pair in response.pairs]
     views = fitted_views(names, grid, known.counts, n, kernels, np.arange(3), np.arange(n))
-    looks = [look_at(views[pair.feature], Meeting(known, response), pair.response) for pair in response.pairs]
-    claimed = correlations_of(looks, known.counts, response)
+    statistics = [
+        fit_statistics(views[pair.feature], CrossTable(known, response), pair.response) for pair in response.pairs
+    ]
+    claimed = correlations_of(statistics, known.counts, response)
     orders = [rng.permutation(n) for _ in range(4000)]
     for feature in range(3):
-        T = np.empty((len(looks), len(orders)))
-        for place, look in enumerate(looks):
+        T = np.empty((len(statistics), len(orders)))
+        for place, look in enumerate(statistics):
             rows = look.view.factor[feature][:, known.codes[feature]]
             target = look.target.factor[:, response.cells]
             T[place] = [((rows @ target[:, order].T) ** 2).sum() for order in orders]
@@ -98,7 +100,7 @@ def test_copies_of_a_feature_correlate_by_one_and_a_part_of_the_rows_is_enough(m
     one, two = as_pair(X, Y)
     kernels = fit_kernels(stack([one, two]), rng=rng)
     whole = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
-    monkeypatch.setattr("kernsift.statistics.selected_factor._ROWS", 600)
+    monkeypatch.setattr("kernsift.estimators.selected_factor._ROWS", 600)
     part = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
     assert whole[0, 3] == pytest.approx(1.0, abs=1e-12) and part[0, 3] == pytest.approx(1.0, abs=1e-12)
     assert 0 < np.abs(whole - part).max() < 3 / np.sqrt(600)
@@ -110,7 +112,7 @@ def test_samples_have_the_correlations_of_the_columns(monkeypatch, sketch, withi
     rng = np.random.default_rng(1)
     one, two, kernels = two_samples(rng)
     scores = complete_mmd(one, two, kernels, adaptive=True, rng=rng)
-    monkeypatch.setattr("kernsift.statistics.alignment._SKETCH", sketch)
+    monkeypatch.setattr("kernsift.estimators.alignment._SKETCH", sketch)
     drawn = (
         np.vstack([scores.cov.sample(200, rng) for _ in range(400)]) if sketch < 6 else scores.cov.sample(40_000, rng)
     )
@@ -124,7 +126,7 @@ def test_samples_of_features_that_cannot_vary_are_zero(monkeypatch, sketch):
     X[:, 4], Y[:, 4] = 2.0, 2.0
     one, two = as_pair(X, Y)
     scores = complete_mmd(one, two, fit_kernels(stack([one, two]), rng=rng), rng=rng)
-    monkeypatch.setattr("kernsift.statistics.alignment._SKETCH", sketch)
+    monkeypatch.setattr("kernsift.estimators.alignment._SKETCH", sketch)
     assert scores.cov.diagonal().tolist() == [1.0, 1.0, 1.0, 1.0, 0.0, 1.0]
     drawn = scores.cov.sample(2000, rng)
     assert (drawn[:, 4] == 0).all()
@@ -234,9 +236,9 @@ def test_null_rates_hold_where_naive_ones_do_not(make, estimator, adaptive):
     """k = 2 of 8, one random selected feature a trial; the exact test stays within 4 standard errors of its level."""
     trials = 300
     error = np.sqrt(0.05 * 0.95 / trials)
-    honest, unaware = null_rates(make(estimator, adaptive), trials, 2, 6)
+    honest, naive_outcome = null_rates(make(estimator, adaptive), trials, 2, 6)
     assert honest < 0.05 + 4 * error
-    assert unaware > 0.05 + 4 * error
+    assert naive_outcome > 0.05 + 4 * error
 
 
 def test_adaptive_sees_shapes_one_bandwidth_misses():

@@ -10,12 +10,12 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from kernsift import compare, relate
+from kernsift.estimators import selected_factor
+from kernsift.estimators.scores import DenseCovariance, Path, Scores
+from kernsift.estimators.tilting import tilted_paths
 from kernsift.inference import lines
 from kernsift.inference.paths import Event, truncation_along
-from kernsift.scores import DenseCovariance, Path, Scores
-from kernsift.selection import TopK
-from kernsift.statistics import selected_factor
-from kernsift.statistics.tilting import tilted_paths
+from kernsift.inference.selection_rules import TopK
 
 
 def straight(_: Any, features: np.ndarray, __: np.ndarray) -> list[None]:

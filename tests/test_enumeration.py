@@ -8,7 +8,13 @@ import pytest
 from scipy import stats
 
 from kernsift import compare, relate
-from kernsift.enumeration import ViewedFeature, _drawn_rows, _log_drawn_tail, enumerated_log_pvalue, few_outcomes
+from kernsift.estimators.enumeration import (
+    ViewedFeature,
+    _drawn_rows,
+    _log_drawn_tail,
+    enumerated_log_pvalue,
+    few_outcomes,
+)
 
 
 def statistics_of(factors, targets, values, cells):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from kernsift.estimates import Coverage, Estimates, effect_estimates
+from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance, EffectSizes, Scores
 from kernsift.inference import exact, naive
-from kernsift.multiplicity import adjust
-from kernsift.scores import DenseCovariance, DiagonalCovariance, EffectSizes, Scores
-from kernsift.selection import Everything, TopK
+from kernsift.inference.estimates import Coverage, Estimates, effect_estimates
+from kernsift.inference.multiple_testing import adjust
+from kernsift.inference.selection_rules import Everything, TopK
 
 SCALE = 20.0
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from kernsift.factors import lenses
-from kernsift.grids import POINTS, feature_blocks, fit_grid, rows_to_sort
-from kernsift.kernels import KERNELS, fit_kernels
-from kernsift.tables import as_table
-from kernsift.tabulation import tabulate
+from kernsift.data.tables import as_table
+from kernsift.kernels.contingency import tabulate
+from kernsift.kernels.fitted import fit_kernels
+from kernsift.kernels.functions import KERNELS
+from kernsift.kernels.low_rank import kernel_views
+from kernsift.kernels.quantisation import POINTS, feature_blocks, fit_grid, rows_to_sort
 
 RNG = np.random.default_rng(2)
 N = 90
@@ -51,7 +52,7 @@ def row_factors(table, features, lens):
 
 def factor_of(table, kernels, feature, *, flat=False):
     """One feature through one lens, row by row: (m, n)."""
-    [lens] = lenses(kernels, False)
+    [lens] = kernel_views(kernels, False)
     return row_factors(table, np.array([feature]), lens._replace(flat=flat))[0]
 
 
@@ -146,7 +147,7 @@ def test_every_kernel_gives_a_positive_kernel_below_the_true_one(name):
 @pytest.mark.parametrize("flat", [False, True])
 def test_rows_are_orthogonal_leading_first_and_centred(flat):
     table = as_table(frame())
-    [lens] = lenses(fit_kernels(table, rng=np.random.default_rng(0)), False)
+    [lens] = kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), False)
     features = np.arange(4)
     grid, known = counted(table, features)
     view = lens._replace(flat=flat).view(grid, known.counts, features, np.arange(N))
@@ -196,8 +197,8 @@ def test_single_columns_do_not_depend_on_the_order_of_rows():
     results = []
     for rows in (np.arange(400), order):
         table = as_table(values[rows])
-        looks = lenses(fit_kernels(table, rng=np.random.default_rng(0)), True)
-        results.append([row_factors(table, np.arange(3), lens) for lens in looks])
+        views = kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), True)
+        results.append([row_factors(table, np.arange(3), lens) for lens in views])
     for one, two in zip(*results, strict=True):
         gram_one = np.swapaxes(one[:, :, order], 1, 2) @ one[:, :, order]
         assert np.swapaxes(two, 1, 2) @ two == pytest.approx(gram_one, abs=1e-8)
@@ -206,7 +207,7 @@ def test_single_columns_do_not_depend_on_the_order_of_rows():
 def test_rounding_changes_the_kernel_little():
     """A column of 2,000 rows on its points against itself unrounded, in the norm that enters the statistic."""
     table = as_table(RNG.normal(size=(2000, 1)))
-    for lens in lenses(fit_kernels(table, rng=np.random.default_rng(0)), True):
+    for lens in kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), True):
         [factor] = row_factors(table, np.array([0]), lens._replace(flat=False))
         gram = dense(table, lens.kernels, 0)
         assert np.linalg.norm(factor.T @ factor - gram) < 0.05 * np.linalg.norm(gram)

@@ -21,9 +21,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from kernsift import compare, relate, screen
+from kernsift.execution.threads import thread_limit
 from kernsift.experiments.records import FILE, Records
 from kernsift.experiments.whole import whole
-from kernsift.threads import using
 
 pytest.importorskip("matplotlib", reason="the figures need matplotlib")
 pytest.importorskip("jinja2", reason="the page needs Jinja2")
@@ -33,11 +33,11 @@ TRIALS = 2
 REPRODUCE = ["reproduce", "fig1", "--tiny", "--trials", str(TRIALS)]
 
 
-class Nursery:
-    """Children that may be killed; see nursery.py."""
+class ForkServer:
+    """Children that may be killed; see fork_server.py."""
 
     def __init__(self) -> None:
-        program = Path(__file__).parent / "nursery.py"
+        program = Path(__file__).parent / "fork_server.py"
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -66,16 +66,16 @@ class Nursery:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    opened = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    opened = ForkServer()
     yield opened
     opened.process.communicate()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert nursery.run(*REPRODUCE, "--workers", 1, "--out", folder) == 0
+    assert fork_server.run(*REPRODUCE, "--workers", 1, "--out", folder) == 0
     return folder
 
 
@@ -114,16 +114,16 @@ def half_files(folder: Path) -> list[str]:
 # --- kills ------------------------------------------------------------------------------------------------------------
 
 
-def killed_again_and_again(nursery: Nursery, undisturbed: Path, folder: Path, times: int) -> None:
+def killed_again_and_again(fork_server: ForkServer, undisturbed: Path, folder: Path, times: int) -> None:
     rng = np.random.default_rng(times)
     start = time.monotonic()
-    assert nursery.run(*REPRODUCE, "--workers", 1, "--out", folder / "timed") == 0
+    assert fork_server.run(*REPRODUCE, "--workers", 1, "--out", folder / "timed") == 0
     longest = time.monotonic() - start
     out = folder / "killed"
     killed = 0
     for number in range(times):
-        child = nursery.start(*REPRODUCE, "--workers", 1, "--out", out)
-        code = nursery.kill(child, float(rng.uniform(0, 0.6 * longest)))
+        child = fork_server.start(*REPRODUCE, "--workers", 1, "--out", out)
+        code = fork_server.kill(child, float(rng.uniform(0, 0.6 * longest)))
         assert code in (0, -signal.SIGKILL)
         killed += code != 0
         assert not out.exists() or half_files(out) == [], number
@@ -131,7 +131,7 @@ def killed_again_and_again(nursery: Nursery, undisturbed: Path, folder: Path, ti
             for path in out.iterdir():
                 path.unlink()
     assert killed >= max(1, times // 4), "the kills came too late"
-    assert nursery.run(*REPRODUCE, "--workers", 1, "--out", out) == 0
+    assert fork_server.run(*REPRODUCE, "--workers", 1, "--out", out) == 0
     assert numbers(out) == numbers(undisturbed)
     for picture in ("fig1.svg", "fig1.png"):
         assert (out / picture).read_bytes() == (undisturbed / picture).read_bytes()
@@ -139,59 +139,61 @@ def killed_again_and_again(nursery: Nursery, undisturbed: Path, folder: Path, ti
 
 @posix
 def test_killed_at_any_moment_files_are_whole_and_the_rest_is_resumed(
-    nursery: Nursery, undisturbed: Path, tmp_path: Path
+    fork_server: ForkServer, undisturbed: Path, tmp_path: Path
 ) -> None:
-    killed_again_and_again(nursery, undisturbed, tmp_path, 5)
+    killed_again_and_again(fork_server, undisturbed, tmp_path, 5)
 
 
 @posix
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_killed_fifty_times(nursery: Nursery, undisturbed: Path, tmp_path: Path) -> None:
-    killed_again_and_again(nursery, undisturbed, tmp_path, 50)
+def test_killed_fifty_times(fork_server: ForkServer, undisturbed: Path, tmp_path: Path) -> None:
+    killed_again_and_again(fork_server, undisturbed, tmp_path, 50)
 
 
 @posix
 @pytest.mark.parametrize("count", [0, 2])
-def test_killed_on_the_point_of_writing_a_file(nursery: Nursery, undisturbed: Path, tmp_path: Path, count: int) -> None:
+def test_killed_on_the_point_of_writing_a_file(
+    fork_server: ForkServer, undisturbed: Path, tmp_path: Path, count: int
+) -> None:
     """The summary, two pictures and the page are put in place one after the other; `count` of them get there."""
     (tmp_path / FILE).write_bytes((undisturbed / FILE).read_bytes())
-    code = nursery.run(*REPRODUCE, "--workers", 1, "--out", tmp_path, killed_at=count)
+    code = fork_server.run(*REPRODUCE, "--workers", 1, "--out", tmp_path, killed_at=count)
     assert code == -signal.SIGKILL
     there = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} - {FILE}
     assert there == set(["summary.csv", "fig1.png", "fig1.svg", "index.html"][:count])
     assert half_files(tmp_path) == []
 
 
-def reports_killed(nursery: Nursery, tables: tuple[Path, Path], folder: Path, times: int) -> None:
+def reports_killed(fork_server: ForkServer, tables: tuple[Path, Path], folder: Path, times: int) -> None:
     rng = np.random.default_rng(times)
     start = time.monotonic()
     arguments = ["compare", *tables, "--seed", 1, "--json", "-o", folder / "r.json", "--report", folder / "r.html"]
-    assert nursery.run(*arguments) == 0
+    assert fork_server.run(*arguments) == 0
     longest = time.monotonic() - start
     expected = (folder / "r.json").read_bytes()
     for _ in range(times):
         for path in folder.iterdir():
             path.unlink()
-        assert nursery.kill(nursery.start(*arguments), float(rng.uniform(0, longest))) in (0, -signal.SIGKILL)
+        assert fork_server.kill(fork_server.start(*arguments), float(rng.uniform(0, longest))) in (0, -signal.SIGKILL)
         assert half_files(folder) == []
-    assert nursery.run(*arguments) == 0
+    assert fork_server.run(*arguments) == 0
     assert (folder / "r.json").read_bytes() == expected
     (folder / "r.html").write_text("the old one</html>")
-    assert nursery.run(*arguments, killed_at=0) == -signal.SIGKILL
+    assert fork_server.run(*arguments, killed_at=0) == -signal.SIGKILL
     assert (folder / "r.html").read_text() == "the old one</html>"
 
 
 @posix
-def test_a_report_is_whole_or_absent(nursery: Nursery, tables: tuple[Path, Path], tmp_path: Path) -> None:
-    reports_killed(nursery, tables, tmp_path, 5)
+def test_a_report_is_whole_or_absent(fork_server: ForkServer, tables: tuple[Path, Path], tmp_path: Path) -> None:
+    reports_killed(fork_server, tables, tmp_path, 5)
 
 
 @posix
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_reports_killed_fifty_times(nursery: Nursery, tables: tuple[Path, Path], tmp_path: Path) -> None:
-    reports_killed(nursery, tables, tmp_path, 50)
+def test_reports_killed_fifty_times(fork_server: ForkServer, tables: tuple[Path, Path], tmp_path: Path) -> None:
+    reports_killed(fork_server, tables, tmp_path, 50)
 
 
 def test_a_file_is_not_put_in_place_if_writing_it_fails(tmp_path: Path) -> None:
@@ -336,38 +338,38 @@ def _seconds(process: int) -> float:
 
 @posix
 def test_a_full_disk_stops_a_reproduction_with_one_line_and_it_goes_on_later(
-    nursery: Nursery, undisturbed: Path, tmp_path: Path
+    fork_server: ForkServer, undisturbed: Path, tmp_path: Path
 ) -> None:
     out, said = tmp_path / "out", tmp_path / "said"
     line = [*REPRODUCE, "--workers", 1, "--out", out]
     # Three records fit, and half of the next.
     content = (undisturbed / FILE).read_bytes().splitlines(keepends=True)
     fits = sum(map(len, content[:3])) + 40
-    assert nursery.run(*line, stderr=str(said), largest=fits) == 1
+    assert fork_server.run(*line, stderr=str(said), largest=fits) == 1
     expected = (
         f"kernsift reproduce: {out / FILE}: File too large; finished trials are kept, and the same command goes on "
     )
     assert said.read_text() == expected + "from here.\n"
     with Records(out) as records:
         assert len(records.values) == 3
-    assert nursery.run(*line) == 0
+    assert fork_server.run(*line) == 0
     assert numbers(out) == numbers(undisturbed)
 
 
 @posix
-def test_a_full_disk_leaves_no_half_report(nursery: Nursery, tables: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_half_report(fork_server: ForkServer, tables: tuple[Path, Path], tmp_path: Path) -> None:
     said, report = tmp_path / "said", tmp_path / "out" / "r.html"
     report.parent.mkdir()
-    assert nursery.run("compare", *tables, "--report", report, stderr=str(said), largest=5000) == 2
+    assert fork_server.run("compare", *tables, "--report", report, stderr=str(said), largest=5000) == 2
     assert said.read_text().startswith(f"kernsift: {report}: cannot be written (File too large)")
     assert said.read_text().count("\n") == 1
     assert list(report.parent.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_output_to_a_full_disk_is_one_line(nursery: Nursery, tables: tuple[Path, Path], tmp_path: Path) -> None:
+def test_output_to_a_full_disk_is_one_line(fork_server: ForkServer, tables: tuple[Path, Path], tmp_path: Path) -> None:
     said = tmp_path / "said"
-    assert nursery.run("compare", *tables, stdout="/dev/full", stderr=str(said)) == 2
+    assert fork_server.run("compare", *tables, stdout="/dev/full", stderr=str(said)) == 2
     assert said.read_text() == "kernsift: standard output: cannot be written (No space left on device).\n"
 
 
@@ -384,12 +386,12 @@ def unwritable(tmp_path: Path) -> Path:
 
 @posix
 def test_a_folder_that_cannot_be_written_to_is_one_line(
-    nursery: Nursery, tables: tuple[Path, Path], tmp_path: Path
+    fork_server: ForkServer, tables: tuple[Path, Path], tmp_path: Path
 ) -> None:
     folder, said = unwritable(tmp_path), tmp_path / "said"
-    assert nursery.run(*REPRODUCE, "--workers", 1, "--out", folder / "new", stderr=str(said)) == 1
-    assert nursery.run(*REPRODUCE, "--workers", 1, "--out", folder, stderr=str(said)) == 1
-    assert nursery.run("compare", *tables, "--report", folder / "r.html", stderr=str(said)) == 2
+    assert fork_server.run(*REPRODUCE, "--workers", 1, "--out", folder / "new", stderr=str(said)) == 1
+    assert fork_server.run(*REPRODUCE, "--workers", 1, "--out", folder, stderr=str(said)) == 1
+    assert fork_server.run("compare", *tables, "--report", folder / "r.html", stderr=str(said)) == 2
     lines = said.read_text().splitlines()
     assert len(lines) == 3
     for line, start in zip(lines, ["kernsift reproduce: ", "kernsift reproduce: ", "kernsift: "], strict=True):
@@ -399,31 +401,31 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(
 @posix
 @pytest.mark.parametrize("options", [[], ["--json"], ["--csv"]])
 def test_a_closed_pipe_is_no_error_for_an_answer(
-    nursery: Nursery, tables: tuple[Path, Path], tmp_path: Path, options: list[str]
+    fork_server: ForkServer, tables: tuple[Path, Path], tmp_path: Path, options: list[str]
 ) -> None:
     said = tmp_path / "said"
-    assert nursery.run("compare", *tables, *options, closed=True, stderr=str(said)) == 0
+    assert fork_server.run("compare", *tables, *options, closed=True, stderr=str(said)) == 0
     assert said.read_text() == ""
 
 
 @posix
 def test_a_closed_pipe_stops_a_reproduction_that_can_be_resumed(
-    nursery: Nursery, undisturbed: Path, tmp_path: Path
+    fork_server: ForkServer, undisturbed: Path, tmp_path: Path
 ) -> None:
     out, said = tmp_path / "out", tmp_path / "said"
     line = [*REPRODUCE, "--workers", 1, "--out", out]
-    assert nursery.run(*line, closed=True, stderr=str(said)) == 1
+    assert fork_server.run(*line, closed=True, stderr=str(said)) == 1
     expected = "Stopped, as nobody reads the output any more; the same command goes on from here.\n"
     assert said.read_text() == expected
-    assert nursery.run(*line) == 0
+    assert fork_server.run(*line) == 0
     assert numbers(out) == numbers(undisturbed)
 
 
 @posix
-def test_two_runs_in_one_folder_do_not_spoil_it(nursery: Nursery, undisturbed: Path, tmp_path: Path) -> None:
+def test_two_runs_in_one_folder_do_not_spoil_it(fork_server: ForkServer, undisturbed: Path, tmp_path: Path) -> None:
     line = [*REPRODUCE, "--workers", 1, "--out", tmp_path]
-    both = [nursery.start(*line) for _ in range(2)]
-    assert [nursery.wait(child) for child in both] == [0, 0]
+    both = [fork_server.start(*line) for _ in range(2)]
+    assert [fork_server.wait(child) for child in both] == [0, 0]
     assert numbers(tmp_path) == numbers(undisturbed)
     assert half_files(tmp_path) == []
     assert not list(tmp_path.glob(".*.part"))
@@ -470,12 +472,12 @@ def test_calls_at_once_leave_the_threads_of_blas_as_they_were() -> None:
     entered, left = threading.Event(), threading.Event()
 
     def first() -> None:
-        with using(1):
+        with thread_limit(1):
             assert entered.wait(30)
         left.set()
 
     def second() -> None:
-        with using(1):
+        with thread_limit(1):
             entered.set()
             assert left.wait(30)
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernsift import compare, fused, relate
-from kernsift.designs import pairs, quadruples
-from kernsift.kernels import fit_kernels
-from kernsift.scores import moments_of
-from kernsift.statistics.draws import HSICDraws, MMDDraws
-from kernsift.tables import as_pair, as_xy, stack
+from kernsift import compare, relate
+from kernsift.data.tables import as_pair, as_xy, stack
+from kernsift.estimators.designs import pairs, quadruples
+from kernsift.estimators.draws import HSICDraws, MMDDraws
+from kernsift.estimators.scores import moments_of
+from kernsift.execution import fused
+from kernsift.kernels.fitted import fit_kernels
 
 pytest.importorskip("numba", reason="numba is not installed: pip install 'kernsift[fast]'")
 

@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr
 
+from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance, FactorCovariance, Scores
+from kernsift.exceptions import InputError
+from kernsift.execution.threads import thread_limit
 from kernsift.inference import TESTS, exact, multiscale, naive, polyhedral, selective_bootstrap
 from kernsift.inference.lines import _holding, _with_room
-from kernsift.scaling import SCALES, fit_scaling_law
-from kernsift.scores import DenseCovariance, DiagonalCovariance, FactorCovariance, Scores
-from kernsift.selection import Everything, Threshold, TopK
-from kernsift.tables import InputError
-from kernsift.threads import using
+from kernsift.inference.scaling_law import SCALES, fit_scaling_law
+from kernsift.inference.selection_rules import Everything, Threshold, TopK
 
 
 def make(estimate, cov):
@@ -199,17 +199,17 @@ def test_null_pvalues_are_uniform_and_naive_ones_are_not(kind, k, test):
     d, trials = 10, 1500
     cov = covariance_of(kind, d)
     root = np.linalg.cholesky(cov)
-    selective, unaware = [], []
+    selective, naive_outcome = [], []
     for _ in range(trials):
         scores = make(root @ rng.normal(size=d), cov)
         rule = TopK(k)
         selected = rule.select(scores.estimate)
         one = rng.integers(k)
         selective.append(test(scores, rule, selected, rng=rng).pvalues[one])
-        unaware.append(naive(scores, rule, selected, rng=rng).pvalues[one])
+        naive_outcome.append(naive(scores, rule, selected, rng=rng).pvalues[one])
     assert stats.kstest(selective, "uniform").pvalue > 1e-4
     if k < 9:
-        assert stats.kstest(unaware, "uniform").pvalue < 1e-4
+        assert stats.kstest(naive_outcome, "uniform").pvalue < 1e-4
 
 
 def test_multiscale_null_rate_is_near_its_level():
@@ -266,7 +266,7 @@ def test_multiscale_does_not_depend_on_threads():
     scores = make(rng.normal(size=9), random_covariance(9, rng))
     found = []
     for jobs in (1, 3):
-        with using(jobs):
+        with thread_limit(jobs):
             found.append(run(multiscale, scores, TopK(4), replicates=500)[1].log_pvalues)
     assert found[0].tobytes() == found[1].tobytes()
 

@@ -7,12 +7,12 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import binom, hypergeom, norm
 
-from kernsift.estimates import effect_estimates
+from kernsift.distributions.truncated_normal import EVERYWHERE, log_survival
+from kernsift.estimators.effect_intervals import CombinedEffects, NullMoments, effect_laws, penalties
+from kernsift.estimators.permutation_law import score_of
+from kernsift.estimators.scores import DiagonalCovariance, EffectsWithLaws, Scores
 from kernsift.inference import Outcome
-from kernsift.intervals import CombinedEffects, NullMoments, effect_laws, penalties
-from kernsift.permutation import score_of
-from kernsift.scores import DiagonalCovariance, EffectsWithLaws, Scores
-from kernsift.truncated import EVERYWHERE, log_survival
+from kernsift.inference.estimates import effect_estimates
 
 
 def label_factor(n, m):

@@ -8,9 +8,11 @@ import pytest
 from by_hand import table
 from scipy.spatial.distance import pdist
 
-from kernsift.bandwidths import column_medians, median_rows
-from kernsift.kernels import KERNELS, FeatureKernels, Linear, Polynomial, as_kernel, fit_kernels
-from kernsift.tables import InputError, Table
+from kernsift.data.tables import Table
+from kernsift.exceptions import InputError
+from kernsift.kernels.bandwidths import column_medians, median_rows
+from kernsift.kernels.fitted import FeatureKernels, fit_kernels
+from kernsift.kernels.functions import KERNELS, Linear, Polynomial, as_kernel
 
 FORMULAS: dict[str, Callable[[np.ndarray, np.ndarray, float], float]] = {
     "gaussian": lambda x, y, s: float(np.exp(-np.sum((x - y) ** 2) / s**2)),
@@ -185,7 +187,7 @@ def test_many_features_come_in_chunks_with_the_same_result(
     values[:, ::7] = 0
     data, columns = table(values), np.arange(300)
     whole = column_medians(data, columns, median_rows(data.n, rng))
-    monkeypatch.setattr("kernsift.bandwidths._CHUNK", 20_000)
+    monkeypatch.setattr("kernsift.kernels.bandwidths._CHUNK", 20_000)
     for one, other in zip(whole, column_medians(data, columns, median_rows(data.n, rng)), strict=True):
         np.testing.assert_array_equal(one, other)
 

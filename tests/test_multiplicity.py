@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from kernsift.multiplicity import CORRECTIONS, adjust
+from kernsift.inference.multiple_testing import CORRECTIONS, adjust
 
 
 def step_up(pvalues, alpha, penalty=1.0):

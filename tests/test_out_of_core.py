@@ -21,10 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernsift import InputError, Result, compare, relate
-from kernsift.advice import CalibrationWarning
 from kernsift.cli import large, main
-from kernsift.progress import listening
-from kernsift.sources import arrow, budget, parquet, rectangles, text
+from kernsift.data.formats import array_files as rectangles
+from kernsift.data.formats import arrow, parquet, text
+from kernsift.execution import memory as budget
+from kernsift.execution.progress import progress_callback
+from kernsift.inference.advice import CalibrationWarning
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{CalibrationWarning.__module__}.{CalibrationWarning.__name__}")
 
@@ -51,19 +53,19 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "_TOGETHER", 1)
     monkeypatch.setattr(parquet, "_WORTH", 1)
     monkeypatch.setattr(rectangles, "CHUNK", 2_000)
-    monkeypatch.setattr("kernsift.grids._BYTES", 2_000)
-    monkeypatch.setattr("kernsift.grids._ROW_BYTES", 64)
+    monkeypatch.setattr("kernsift.kernels.quantisation._BYTES", 2_000)
+    monkeypatch.setattr("kernsift.kernels.quantisation._ROW_BYTES", 64)
     for name, value in {
-        "kernsift.grids._SORTED": 100,
-        "kernsift.grids._SORTED_PART": 64,
-        "kernsift.bandwidths._MOST_ROWS": 100,
-        "kernsift.bandwidths._PART_OF_ROWS": 64,
-        "kernsift.statistics.selected_factor._ROWS": 128,
-        "kernsift.scores._KEPT": 0,
-        "kernsift.scores.LEARNING": 64,
-        "kernsift.statistics.incomplete._DRAWS": 100,
-        "kernsift.statistics.incomplete._FEATURES": 3,
-        "kernsift.pictures._ROWS": 50,
+        "kernsift.kernels.quantisation._SORTED": 100,
+        "kernsift.kernels.quantisation._SORTED_PART": 64,
+        "kernsift.kernels.bandwidths._MOST_ROWS": 100,
+        "kernsift.kernels.bandwidths._PART_OF_ROWS": 64,
+        "kernsift.estimators.selected_factor._ROWS": 128,
+        "kernsift.estimators.scores._KEPT": 0,
+        "kernsift.estimators.scores.LEARNING": 64,
+        "kernsift.estimators.incomplete._DRAWS": 100,
+        "kernsift.estimators.incomplete._FEATURES": 3,
+        "kernsift.report.summaries._ROWS": 50,
     }.items():
         monkeypatch.setattr(name, value)
 
@@ -288,11 +290,11 @@ def test_correlations_take_one_more_pass_however_few_columns_fit(
     X, Y = (pa.table({f"c{j}": rng.normal(0.02 * i, 1, size=17_000) for j in range(40)}) for i in range(2))
     paths = write_parquet(X, tmp_path / "x.parquet", 17_000), write_parquet(Y, tmp_path / "y.parquet", 17_000)
     monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
-    monkeypatch.setattr("kernsift.scores._KEPT", 0)
+    monkeypatch.setattr("kernsift.estimators.scores._KEPT", 0)
     given = {"k": 10, "estimator": "incomplete", "r": 1, "random_state": 4}
     expected = compare(X, Y, **given)
-    monkeypatch.setattr("kernsift.statistics.draws._BLOCK_BYTES", 2 * 8 * 34_000)
-    monkeypatch.setattr("kernsift.statistics.draws._ROW", 1)
+    monkeypatch.setattr("kernsift.estimators.draws._BLOCK_BYTES", 2 * 8 * 34_000)
+    monkeypatch.setattr("kernsift.estimators.draws._ROW", 1)
     read: list[int] = []
     whole = arrow.ArrowSource.fetch
     monkeypatch.setattr(
@@ -415,7 +417,7 @@ def test_rows_cannot_be_resampled_from_a_table_that_does_not_fit(
 def test_how_far_it_is_is_told(estimator: str, tmp_path: Path) -> None:
     paths = [write_parquet(mixed(400, i), tmp_path / f"{i}.parquet", 100) for i in range(2)]
     heard: list[tuple[str, int, int]] = []
-    with listening(lambda *said: heard.append(said)):
+    with progress_callback(lambda *said: heard.append(said)):
         compare(*paths, estimator=estimator, random_state=0, n_jobs=2)
     stages = {stage: (done, total) for stage, done, total in heard}
     assert stages["scoring features"] == (10, 10)
@@ -433,11 +435,11 @@ def at_first(stage: str, fault: Callable[[], None]) -> Iterator[None]:
     """Do something when a stage is first told of."""
     left = [fault]
 
-    def heard(told: str, done: int, total: int) -> None:
-        if left and told == stage and done < total:
+    def heard(reported: str, done: int, total: int) -> None:
+        if left and reported == stage and done < total:
             left.pop()()
 
-    with listening(heard):
+    with progress_callback(heard):
         yield
     assert not left, "the fault did not come to pass"
 

@@ -21,8 +21,9 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from kernsift import InputError, SelectHSIC, SelectMMD, arrivals
-from kernsift.statistics import HSIC, MMD
+from kernsift import InputError, SelectHSIC, SelectMMD
+from kernsift.data import row_buffer as arrivals
+from kernsift.estimators import HSIC, MMD
 
 # What is off about some estimators on few rows is said in a warning, and tested in test_calibration.
 pytestmark = pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")

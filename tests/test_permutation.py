@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernsift import permutation
-from kernsift.factors import View
-from kernsift.permutation import (
+from kernsift.estimators import permutation_law as permutation
+from kernsift.estimators.permutation_law import (
     Invariants,
     gamma_score,
     invariants,
@@ -20,6 +19,7 @@ from kernsift.permutation import (
     spectral_score,
     union_score,
 )
+from kernsift.kernels.low_rank import View
 
 
 def centred(rng, m, n, power=3):
@@ -196,11 +196,11 @@ def test_union_score_of_two_is_the_joint_law_of_squares(correlation, weights):
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "poisson", "three values"])
 def test_union_score_keeps_the_level_of_views(kind):
     """Against 400,000 draws of the views' joint limit law: p is at most 3% too small, and at most 20% too large."""
-    from kernsift.grids import fit_grid
-    from kernsift.kernels import fit_kernels
-    from kernsift.tables import as_table
-    from kernsift.tabulation import tabulate
-    from kernsift.views import CLASSES, fitted_views
+    from kernsift.data.tables import as_table
+    from kernsift.estimators.views import CLASSES, fitted_views
+    from kernsift.kernels.contingency import tabulate
+    from kernsift.kernels.fitted import fit_kernels
+    from kernsift.kernels.quantisation import fit_grid
 
     rng = np.random.default_rng(8)
     n, draws = 300, 400_000
@@ -251,11 +251,11 @@ def test_union_score_in_the_far_tail_loses_at_most_the_smallest_weight():
 @pytest.mark.parametrize("kind", ["normal", "heavy", "counts"])
 def test_scores_match_brute_force_permutation(share, kind):
     """At n = 60 and true p near 0.05, 0.01 and 0.001 the closed form is near 60,000 permutations."""
-    from kernsift.grids import fit_grid
-    from kernsift.kernels import fit_kernels
-    from kernsift.tables import as_table
-    from kernsift.tabulation import tabulate
-    from kernsift.views import CLASSES, NUMBERS, fitted_views
+    from kernsift.data.tables import as_table
+    from kernsift.estimators.views import CLASSES, NUMBERS, fitted_views
+    from kernsift.kernels.contingency import tabulate
+    from kernsift.kernels.fitted import fit_kernels
+    from kernsift.kernels.quantisation import fit_grid
 
     rng = np.random.default_rng(21)
     n = 60

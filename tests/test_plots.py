@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from kernsift import InputError, Result, compare, relate, screen
-from kernsift.show.plots import LEFT, SELECTED, SIGNIFICANT
+from kernsift.report.plots import LEFT, SELECTED, SIGNIFICANT
 
 PLOTS = ["plot", "plot_pvalues"]
 

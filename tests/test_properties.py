@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kernsift import InputError, Result, compare, relate, screen, topk_pvalues
+from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
-from kernsift.statistics import HSIC, MMD, SCREEN
 
 # Small samples are enough here, and that they are too small for calibration is another matter.
 pytestmark = pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")
@@ -293,17 +293,17 @@ def test_a_seed_gives_the_same_bits(estimator: str, pair: tuple[np.ndarray, np.n
 
 # How much is worked on at a time, in memory; tables on disk have a test of their own in test_out_of_core.py.
 PIECES = (
-    "kernsift.bandwidths._CHUNK",
-    "kernsift.grids._BLOCK",
+    "kernsift.kernels.bandwidths._CHUNK",
+    "kernsift.kernels.quantisation._BLOCK",
     "kernsift.inference.lines._BATCH",
     "kernsift.inference.lines._LONG",
-    "kernsift.scores._BATCHES",
-    "kernsift.scores._KEPT",
-    "kernsift.statistics.alignment._NUMBERS",
-    "kernsift.statistics.block._SMALL",
-    "kernsift.statistics.draws._COLUMNS",
-    "kernsift.statistics.ustatistic.CHUNK",
-    "kernsift.tabulation._NUMBERS",
+    "kernsift.estimators.scores._BATCHES",
+    "kernsift.estimators.scores._KEPT",
+    "kernsift.estimators.alignment._NUMBERS",
+    "kernsift.estimators.block._SMALL",
+    "kernsift.estimators.draws._COLUMNS",
+    "kernsift.estimators.ustatistic.CHUNK",
+    "kernsift.kernels.contingency._NUMBERS",
 )
 
 
@@ -332,7 +332,7 @@ def test_the_size_of_pieces(
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(PIECES, sizes, strict=False):
             patch.setattr(name, size)
-        patch.setattr("kernsift.scores.batch_numbers", lambda like: sizes[-1])
+        patch.setattr("kernsift.estimators.scores.batch_numbers", lambda like: sizes[-1])
         pieces = ask(*data, n_jobs=jobs, **given)
     agree(whole, pieces, 1e-9)
 

@@ -15,12 +15,13 @@ import pyarrow.parquet
 import pytest
 
 from kernsift import compare
-from kernsift.columns import InputError
-from kernsift.sources import open_source, readers
-from kernsift.sources.parquet import ParquetPart
-from kernsift.sources.readers import Readers
-from kernsift.stored import as_stored_pair
-from kernsift.threads import using
+from kernsift.data.formats import open_files as readers
+from kernsift.data.formats import open_source
+from kernsift.data.formats.open_files import Readers
+from kernsift.data.formats.parquet import ParquetPart
+from kernsift.data.stored import as_stored_pair
+from kernsift.exceptions import InputError
+from kernsift.execution.threads import thread_limit
 
 
 class Files:
@@ -133,13 +134,13 @@ def test_blocks_of_columns_open_no_file_anew(samples: list[str], monkeypatch: py
         source.read([column], 0, source.n)
     assert set(opened.values()) == {4}
     # A call whose blocks have 8 of 20 columns: 3 of them, and two threads.
-    monkeypatch.setattr("kernsift.statistics.draws._BLOCK_BYTES", 8 * 8 * 24_000)
-    monkeypatch.setattr("kernsift.statistics.draws._ROW", 1)
+    monkeypatch.setattr("kernsift.estimators.draws._BLOCK_BYTES", 8 * 8 * 24_000)
+    monkeypatch.setattr("kernsift.estimators.draws._ROW", 1)
     opened.clear()
     compare(*samples, estimator="incomplete", r=5, memory="40MB", n_jobs=2, random_state=0)
     several = max(opened.values())
     opened.clear()
-    monkeypatch.setattr("kernsift.statistics.draws._BLOCK_BYTES", 8 * 24_000)
+    monkeypatch.setattr("kernsift.estimators.draws._BLOCK_BYTES", 8 * 24_000)
     compare(*samples, estimator="incomplete", r=5, memory="40MB", n_jobs=2, random_state=0)
     assert max(opened.values()) <= several + 2  # 20 blocks: a second thread may want a reader of its own
 
@@ -158,7 +159,7 @@ def test_two_threads_read_what_one_does(missing: str, samples: list[str], tmp_pa
         columns = rng.permutation(20)[:11]
         found = []
         for jobs in (1, 2):
-            with using(jobs):
+            with thread_limit(jobs):
                 found.append(X.part(columns, rows))
         np.testing.assert_array_equal(*found)
         expected = np.column_stack([table.column(int(j)).to_numpy() for j in range(20)])
@@ -169,7 +170,10 @@ def test_two_threads_read_what_one_does(missing: str, samples: list[str], tmp_pa
 def test_an_error_in_one_of_the_threads_is_the_only_one(samples: list[str]) -> None:
     X, _ = as_stored_pair(*samples, memory="40MB")
     Path(samples[0], "1.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with using(2), pytest.raises(InputError, match=r"^X: .*1\.parquet was changed while it was being read; .*\.$"):
+    with (
+        thread_limit(2),
+        pytest.raises(InputError, match=r"^X: .*1\.parquet was changed while it was being read; .*\.$"),
+    ):
         X.part(None)
     assert not X.source._readers._idle  # type: ignore[attr-defined]
 

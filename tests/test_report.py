@@ -16,9 +16,9 @@ import pytest
 
 import kernsift
 from kernsift import InputError, Result
-from kernsift.pictures import MOST_PICTURES, Bars, Boxes, Cloud, Histogram
-from kernsift.show.drawing import draw_picture
-from kernsift.show.report import line_of_code
+from kernsift.report.html import line_of_code
+from kernsift.report.summaries import MOST_PICTURES, Bars, Boxes, Cloud, Histogram
+from kernsift.report.svg import draw_picture
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "{{ 7 * 7 }}", "two\nlines", "$x$"]
 RNG = np.random.default_rng(5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from kernsift.scaling import MODELS, SCALES, _fit, fit_scaling_law, mirrored
+from kernsift.inference.scaling_law import MODELS, SCALES, _fit, fit_scaling_law, mirrored
 
 GAMMA2 = np.array(SCALES)
 

@@ -91,8 +91,8 @@ def test_a_prediction_that_is_off_is_told(script: Any, capsys: pytest.CaptureFix
     assert "MISSED" not in capsys.readouterr().out
     runs[-1]["processors"] *= 1.4
     assert not script.scaling.report(runs)
-    (told,) = [line for line in capsys.readouterr().out.splitlines() if "MISSED" in line]
-    assert told.startswith("250,000 × 1,700, incomplete, 2 workers, processors: predicted") and "(-29%)" in told
+    (reported,) = [line for line in capsys.readouterr().out.splitlines() if "MISSED" in line]
+    assert reported.startswith("250,000 × 1,700, incomplete, 2 workers, processors: predicted") and "(-29%)" in reported
 
 
 def test_predictions_divide_what_workers_do_and_wait_for_storage(script: Any) -> None:
@@ -111,18 +111,18 @@ def test_predictions_divide_what_workers_do_and_wait_for_storage(script: Any) ->
 
 
 def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> None:
-    from kernsift.columns import InputError
-    from kernsift.statistics.draws import columns_that_fit
+    from kernsift.estimators.draws import columns_that_fit
+    from kernsift.exceptions import InputError
 
     n = 10**8
     models = script.scaling_model.fit(made_up(script, COSTS))
-    told = script.scaling_page.predicted(models, "incomplete", {"n": n, "d": 100, "k": 5, "workers": 2})["worker"]
+    reported = script.scaling_page.predicted(models, "incomplete", {"n": n, "d": 100, "k": 5, "workers": 2})["worker"]
 
     def fits(memory: int) -> int:
         sample = SimpleNamespace(n=n // 2, memory=memory, like=np.empty((0, 9)), offsets=np.arange(10), by_column=True)
         return columns_that_fit([sample, sample], 16 * (n // 2), at_once=1)
 
-    assert fits(int(told) + 10) == 8 and fits(int(told) - 10) == 7
+    assert fits(int(reported) + 10) == 8 and fits(int(reported) - 10) == 7
     least = 16 * n / script.scaling_model._SHARE
     assert fits(int(least) + 10) == 1
     with pytest.raises(InputError, match=r"^memory: "):
@@ -132,12 +132,12 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model counts blocks and parcels of columns; the package cuts them."""
-    monkeypatch.setattr("kernsift.statistics.draws.travels", lambda table: False)
-    monkeypatch.setattr("kernsift.statistics.draws.to_be_read", lambda table: table)
-    from kernsift.kernels import fit_kernels
-    from kernsift.statistics.draws import MMDDraws
-    from kernsift.tables import as_table
-    from kernsift.threads import using
+    monkeypatch.setattr("kernsift.estimators.draws.must_be_sent", lambda table: False)
+    monkeypatch.setattr("kernsift.estimators.draws.to_be_read", lambda table: table)
+    from kernsift.data.tables import as_table
+    from kernsift.estimators.draws import MMDDraws
+    from kernsift.execution.threads import thread_limit
+    from kernsift.kernels.fitted import fit_kernels
 
     model = script.scaling_model
     for size in script.scaling.settings():
@@ -150,7 +150,7 @@ def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch:
         kernels = fit_kernels(as_table(np.random.default_rng(0).normal(size=(5, 2))), rng=np.random.default_rng(0))
         rows = tuple(np.broadcast_to(np.int32(0), n // 2) for _ in range(4))
         draws: Any = MMDDraws(sample, kernels, sample, rows)
-        with using(1 if workers else 2):
+        with thread_limit(1 if workers else 2):
             whole = draws.blocks
             widest = max(block.stop - block.start for block in whole)
             assert widest == min(d, model.block_columns(size))

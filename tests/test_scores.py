@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernsift.scores import (
+from kernsift.estimators.scores import (
     DenseCovariance,
     DiagonalCovariance,
     FactorCovariance,

@@ -20,10 +20,10 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from kernsift import InputError, Result, compare, relate, screen, topk_pvalues
+from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
-from kernsift.kernels import KERNELS
-from kernsift.multiplicity import CORRECTIONS
-from kernsift.statistics import HSIC, MMD, SCREEN
+from kernsift.inference.multiple_testing import CORRECTIONS
+from kernsift.kernels.functions import KERNELS
 
 REGISTRY = {"compare": MMD, "relate": HSIC, "screen": SCREEN}
 ASKED = [(question, name) for question, registry in REGISTRY.items() for name in registry]
@@ -426,8 +426,7 @@ def test_no_covariance_where_no_selection_needs_it(
     question: str, estimator: str, test: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Testing everything, or whatever passes a threshold, takes variances only."""
-    from kernsift import scores
-    from kernsift.statistics import alignment
+    from kernsift.estimators import alignment, scores
 
     def refuse(*_: Any) -> np.ndarray:
         raise AssertionError("covariance computed")
@@ -1035,8 +1034,8 @@ def test_topk_pvalues_of_independent_scores_by_hand() -> None:
 @pytest.mark.parametrize("estimator", MMD)
 def test_topk_pvalues_agree_with_compare(estimator: str) -> None:
     """The waist: scores and covariance taken out of an estimator and put in by hand give the same answer."""
-    from kernsift.kernels import fit_kernels
-    from kernsift.tables import as_pair, stack
+    from kernsift.data.tables import as_pair, stack
+    from kernsift.kernels.fitted import fit_kernels
 
     one, two = as_pair(X6, Y6)
     rng = np.random.default_rng(3)

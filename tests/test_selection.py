@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernsift.selection import Everything, Threshold, TopK
+from kernsift.inference.selection_rules import Everything, Threshold, TopK
 
 
 def inside(pieces, t):

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
+from kernsift.estimators import HSIC, MMD
 from kernsift.inference import TESTS
-from kernsift.statistics import HSIC, MMD
 
 BOTH = [SelectMMD, SelectHSIC]
 REGISTRY = {SelectMMD: MMD, SelectHSIC: HSIC}

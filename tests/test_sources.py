@@ -29,11 +29,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernsift.cli.textfiles import read_text
-from kernsift.columns import Columns, InputError, read_columns
-from kernsift.sources import Source, arrow, open_source, points_outside, rectangles, text
-from kernsift.sources.memory import MemorySource
-from kernsift.sources.parquet import ParquetPart
-from kernsift.sources.source import Rows
+from kernsift.data.columns import Columns, read_columns
+from kernsift.data.formats import Source, arrow, open_source, points_outside, text
+from kernsift.data.formats import array_files as rectangles
+from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.parquet import ParquetPart
+from kernsift.data.formats.source import Rows
+from kernsift.exceptions import InputError
 
 LETTERS = st.sampled_from(["", "a", "b", "Ä", "two words", "NaN?", "z"])
 COLUMNS: dict[str, Any] = {
@@ -919,11 +921,11 @@ def test_a_text_that_changes_while_it_is_read_is_refused(
 
 
 def test_reading_text_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernsift.progress import listening
+    from kernsift.execution.progress import progress_callback
 
     monkeypatch.setattr(text, "_CHUNK", 200)
     heard: list[tuple[str, int, int]] = []
-    with listening(lambda *said: heard.append(said)):
+    with progress_callback(lambda *said: heard.append(said)):
         open_source(written(tmp_path, "t.csv", LINES.encode()), "X")
     assert {stage for stage, _, _ in heard} == {"reading X"}
     done = [at for _, at, _ in heard]

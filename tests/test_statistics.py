@@ -15,21 +15,23 @@ import pytest
 from by_hand import table
 from scipy import stats
 
-from kernsift import compare, designs
-from kernsift import scores as scores_module
-from kernsift.kernels import KERNELS, FeatureKernels, fit_kernels
-from kernsift.scores import LEARNING, DiagonalCovariance, DrawCovariance, Scores, scores_from_draws
-from kernsift.statistics import block, effects, incomplete, linear, ustatistic
-from kernsift.statistics import draws as draws_module
-from kernsift.statistics.block import block_hsic, block_mmd
-from kernsift.statistics.cross import cross_hsic, cross_mmd
-from kernsift.statistics.draws import FeatureDraws, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
-from kernsift.statistics.incomplete import incomplete_hsic, incomplete_mmd
-from kernsift.statistics.linear import linear_mmd
-from kernsift.statistics.student import RescaledCovariance
-from kernsift.statistics.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
-from kernsift.tables import InputError, Table, stack
-from kernsift.threads import using
+from kernsift import compare
+from kernsift.data.tables import Table, stack
+from kernsift.estimators import block, designs, effects, incomplete, linear, ustatistic
+from kernsift.estimators import draws as draws_module
+from kernsift.estimators import scores as scores_module
+from kernsift.estimators.block import block_hsic, block_mmd
+from kernsift.estimators.cross import cross_hsic, cross_mmd
+from kernsift.estimators.draws import FeatureDraws, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
+from kernsift.estimators.incomplete import incomplete_hsic, incomplete_mmd
+from kernsift.estimators.linear import linear_mmd
+from kernsift.estimators.scores import LEARNING, DiagonalCovariance, DrawCovariance, Scores, scores_from_draws
+from kernsift.estimators.student import RescaledCovariance
+from kernsift.estimators.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
+from kernsift.exceptions import InputError
+from kernsift.execution.threads import thread_limit
+from kernsift.kernels.fitted import FeatureKernels, fit_kernels
+from kernsift.kernels.functions import KERNELS
 
 MMD = {
     "incomplete": incomplete_mmd,
@@ -264,8 +266,8 @@ def test_draws_that_are_made_elsewhere_are_the_same(kind: str, rng: np.random.Ge
 
 def test_a_block_that_is_read_leaves_the_one_at_work_alone() -> None:
     sizes = [(10, np.dtype(np.float64)), (4, np.dtype(np.float32))]
-    with using(2):
-        shelf = draws_module.Shelf()
+    with thread_limit(2):
+        shelf = draws_module.BufferPool()
         one, two, three = (shelf.spaces(sizes) for _ in range(3))
         assert [(len(room), room.dtype) for room in one] == sizes
         assert not any(np.shares_memory(a, b) for a in one for b in two)
@@ -281,7 +283,7 @@ def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
     """A row that is gathered brings whole lines: begun in the middle of one, half of what comes is for nothing."""
     in_line = 64 // np.dtype(dtype).itemsize
     for numbers in (1, 1000, 10**6):
-        (room,) = draws_module.Shelf().spaces([(numbers, np.dtype(dtype))])
+        (room,) = draws_module.BufferPool().spaces([(numbers, np.dtype(dtype))])
         assert room.ctypes.data % 64 == 0 and len(room) == numbers
         room[:] = 0
 
@@ -934,7 +936,7 @@ def test_a_feature_that_varies_only_late_keeps_its_variance(
     X.values[150:, 2] = rng.normal(size=50)
     kernels = fit_kernels(stack([X, Y]), "gaussian", 0.3, rng=rng)
     # Rows in order, so that the rows that vary in the third feature come late.
-    monkeypatch.setattr("kernsift.statistics.linear.blocks", lambda n, size, rng: np.arange(n).reshape(-1, size))
+    monkeypatch.setattr("kernsift.estimators.linear.blocks", lambda n, size, rng: np.arange(n).reshape(-1, size))
     scores = estimated(linear_mmd(X, Y, kernels, rng=rng))
     draws = scores.cov.draws.of(slice(0, 3), slice(0, 100))
     expected = scores_from_draws(scores.names, draws)
@@ -956,7 +958,7 @@ def test_threads_change_no_bit(jobs: int, rng: np.random.Generator, monkeypatch:
     for estimator, data in cases(rng):
         plain = estimator(*data, rng=np.random.default_rng(1))
         expected = plain.cov.columns(np.array([0, 2]))
-        with using(jobs):
+        with thread_limit(jobs):
             scores = estimator(*data, rng=np.random.default_rng(1))
             found = scores.cov.columns(np.array([0, 2]))
         np.testing.assert_array_equal(scores.estimate, plain.estimate)

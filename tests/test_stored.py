@@ -21,13 +21,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernsift import stored as stored_module
-from kernsift.columns import InputError
-from kernsift.progress import listening
-from kernsift.sources import arrow, budget, parquet, rectangles
-from kernsift.sources.budget import machine_memory, parse_memory
-from kernsift.stored import Kept, StoredTable, as_stored_pair, as_stored_xy, is_stored
-from kernsift.tables import Table, as_pair, as_xy
+from kernsift.data import stored as stored_module
+from kernsift.data.formats import array_files as rectangles
+from kernsift.data.formats import arrow, parquet
+from kernsift.data.stored import Kept, StoredTable, as_stored_pair, as_stored_xy, is_stored
+from kernsift.data.tables import Table, as_pair, as_xy
+from kernsift.exceptions import InputError
+from kernsift.execution import memory as budget
+from kernsift.execution.memory import machine_memory, parse_memory
+from kernsift.execution.progress import progress_callback
 
 slowly = settings(
     max_examples=25,
@@ -424,7 +426,7 @@ def test_labels_of_rows_do_not_fill_the_memory(tmp_path: Path) -> None:
 def test_the_first_look_tells_how_far_it_is(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(2_000_000, 2)))
     heard: list[tuple[str, int, int]] = []
-    with listening(lambda *said: heard.append(said)):
+    with progress_callback(lambda *said: heard.append(said)):
         as_stored_xy(tmp_path / "a.npy", np.arange(2_000_000))
     assert {stage for stage, _, _ in heard} == {"cells of X"}
     done = [at for _, at, _ in heard]
@@ -434,9 +436,9 @@ def test_the_first_look_tells_how_far_it_is(tmp_path: Path) -> None:
 PEAK = """
 import sys
 import numpy as np
-import kernsift.tables, pyarrow.parquet
-from kernsift.sources.scan import scan
-from kernsift.stored import as_stored_xy
+import kernsift.data.tables, pyarrow.parquet
+from kernsift.data.scan import scan
+from kernsift.data.stored import as_stored_xy
 
 def peak():
     lines = open("/proc/self/status").read().splitlines()

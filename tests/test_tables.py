@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from kernsift.tables import InputError, Table, as_candidates, as_pair, as_table, as_xy, stack
+from kernsift.data.tables import Table, as_candidates, as_pair, as_table, as_xy, stack
+from kernsift.exceptions import InputError
 
 FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "pandas": pd.DataFrame,
@@ -699,7 +700,7 @@ def test_large_integers_in_a_file_are_refused(tmp_path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from kernsift.stored import as_stored_pair
+    from kernsift.data.stored import as_stored_pair
 
     path = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"a": np.arange(4) + LARGE, "b": np.arange(4.0)}), path)

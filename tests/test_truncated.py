@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from kernsift.truncated import EVERYWHERE, confidence_intervals, log_mass, log_survival
+from kernsift.distributions.truncated_normal import EVERYWHERE, confidence_intervals, log_mass, log_survival
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from scipy import stats
 from scipy.special import eval_legendre
 
 from kernsift import compare
-from kernsift.grids import fit_grid
-from kernsift.kernels import fit_kernels
-from kernsift.tables import as_table
-from kernsift.tabulation import tabulate
-from kernsift.views import CLASSES, NUMBERS, fitted_views
+from kernsift.data.tables import as_table
+from kernsift.estimators.views import CLASSES, NUMBERS, fitted_views
+from kernsift.kernels.contingency import tabulate
+from kernsift.kernels.fitted import fit_kernels
+from kernsift.kernels.quantisation import fit_grid
 
 
 def columns(rng, n):

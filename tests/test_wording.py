@@ -12,7 +12,7 @@ import pytest
 
 import kernsift
 from kernsift import Result
-from kernsift.show.wording import clean, legend, more, notes, p_text, said, short, table, verdict
+from kernsift.report.text import clean, legend, more, notes, p_text, said, short, table, verdict
 
 RNG = np.random.default_rng(0)
 BASE = kernsift.compare(RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)), k=3, random_state=0)
@@ -109,7 +109,7 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
     found = kernsift.compare(X, Y, k=5, random_state=0)
     lines = table(found, width).splitlines()
     assert len(lines) == 6
-    from kernsift.show.wording import _cells
+    from kernsift.report.text import _cells
 
     assert len({_cells(line) for line in lines}) == 1
     assert _cells(lines[0]) <= width

@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernsift.advice import CalibrationWarning
+    from kernsift.api import compare, relate, screen, topk_pvalues
+    from kernsift.exceptions import CalibrationWarning, InputError
     from kernsift.inference import selective_bootstrap
     from kernsift.result import Result
-    from kernsift.select import compare, relate, screen, topk_pvalues
     from kernsift.selectors import SelectHSIC, SelectMMD
-    from kernsift.tables import InputError
 
     __version__: str
 
@@ -29,16 +28,16 @@ __all__ = [
 # Where each public name lives. They are loaded when first asked for: SciPy's statistics take most of a second, which
 # `kernsift --help` and a shell waiting for completions should not have to wait for.
 _HOMES = {
-    "CalibrationWarning": "advice",
-    "InputError": "tables",
+    "CalibrationWarning": "exceptions",
+    "InputError": "exceptions",
     "Result": "result",
     "SelectHSIC": "selectors",
     "SelectMMD": "selectors",
-    "compare": "select",
-    "relate": "select",
-    "screen": "select",
+    "compare": "api",
+    "relate": "api",
+    "screen": "api",
     "selective_bootstrap": "inference",
-    "topk_pvalues": "select",
+    "topk_pvalues": "api",
 }
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from kernsift.estimates import Estimates
+from kernsift.exceptions import InputError
 from kernsift.inference import Outcome
-from kernsift.pictures import Picture
-from kernsift.tables import InputError
+from kernsift.inference.estimates import Estimates
+from kernsift.report.summaries import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ class Result:
     unconditional_pvalues : p-values that condition on nothing, from which the correction over all features starts; the
         same as `pvalues` where everything is tested.
     adjusted_pvalues : p-values after `correction`; compare these with `alpha`. Those of a short list come from the
-        unconditional p-values of all features, see `kernsift.multiplicity`; without a correction, or with
+        unconditional p-values of all features, see `kernsift.inference.multiple_testing`; without a correction, or with
         `family="selected"`, from `pvalues`.
     rejected : which features are significant, the discoveries: adjusted p-value at most alpha.
     effects : effect sizes in [0, 1]; of a short list the median-unbiased ones, which the selection does not inflate;
@@ -206,7 +206,7 @@ class Result:
 
     def summary(self) -> str:
         """One sentence in plain words."""
-        from kernsift.show.wording import verdict
+        from kernsift.report.text import verdict
 
         return verdict(self)
 
@@ -216,7 +216,7 @@ class Result:
         Of a result that tests everything the table has the discoveries, best first and at most 20; where there are
         none, the five best features. A short list is there as a whole, up to 20 features.
         """
-        from kernsift.show.wording import text
+        from kernsift.report.text import text
 
         return text(self, width)
 
@@ -224,18 +224,18 @@ class Result:
         return self.to_text()
 
     def __repr__(self) -> str:
-        from kernsift.show.wording import short
+        from kernsift.report.text import short
 
         return f"<Result of {self.question}: {short(self)}>"
 
     def _repr_html_(self) -> str:
-        from kernsift.show.wording import html_table
+        from kernsift.report.text import html_table
 
         return html_table(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Scores best first, the cut of a short list, and which features are significant. Needs matplotlib."""
-        from kernsift.show.plots import plot_scores
+        from kernsift.report.plots import plot_scores
 
         return plot_scores(self, ax)
 
@@ -244,13 +244,13 @@ class Result:
 
         All p-values in their order beside what the correction asks of them; of a short list also the selective ones.
         """
-        from kernsift.show.plots import plot_pvalues
+        from kernsift.report.plots import plot_pvalues
 
         return plot_pvalues(self, ax)
 
     def plot_feature(self, name: str | None = None, ax: Axes | None = None) -> Axes:
         """One listed feature (the best by default) in both samples, or against the response. Needs matplotlib."""
-        from kernsift.show.feature_plot import plot_feature
+        from kernsift.report.feature_plot import plot_feature
 
         return plot_feature(self, name, ax)
 
@@ -259,13 +259,13 @@ class Result:
 
         `title` is its heading; `command` is what makes it again, if that is not the line of Python it would tell.
         """
-        from kernsift.show.report import report
+        from kernsift.report.html import report
 
         return report(self, title=title, command=command)
 
     def plot_scaling(self, name: str | None = None, ax: Axes | None = None) -> Axes:
         """The multiscale test's scaling law for one feature (the best that has one by default), read at 0."""
-        from kernsift.show.plots import plot_scaling
+        from kernsift.report.plots import plot_scaling
 
         return plot_scaling(self, name, ax)
 

@@ -14,13 +14,14 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernsift.arrays import to_numpy
-from kernsift.arrivals import Arrivals
-from kernsift.columns import complete_rows, read_columns
+from kernsift.api import compare, relate
+from kernsift.data.columns import complete_rows, read_columns
+from kernsift.data.row_buffer import RowBuffer
+from kernsift.data.tables import as_table
+from kernsift.estimators import HSIC
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
 from kernsift.result import Result
-from kernsift.select import compare, relate
-from kernsift.statistics import HSIC
-from kernsift.tables import InputError, as_table
 
 _ANSWER = ("result_", "support_", "scores_", "pvalues_")
 
@@ -94,7 +95,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         y : one label or response for each row.
         """
         self._check(y)
-        arrived: Arrivals | None = self.__dict__.get("_arrived")
+        arrived: RowBuffer | None = self.__dict__.get("_arrived")
         if "_rows_elsewhere" in self.__dict__:
             raise InputError(
                 f"X: no more rows can be added to a copy or pickle, which does not hold the {self._rows_elsewhere} "
@@ -106,7 +107,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
                 f"y: one value for each row of X is needed, but X has {X.shape[0]} rows and y has {len(y)}."
             )
         if arrived is None:
-            arrived = self._arrived = Arrivals()
+            arrived = self._arrived = RowBuffer()
             self._closing = weakref.finalize(self, arrived.close)
         arrived.add(X, y)
         for name in _ANSWER:
@@ -115,7 +116,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
 
     def __getattr__(self, name: str) -> Any:
         """Attributes that are not there: the answer, where rows arrived since it was last asked for."""
-        arrived: Arrivals | None = self.__dict__.get("_arrived")
+        arrived: RowBuffer | None = self.__dict__.get("_arrived")
         if name not in _ANSWER or arrived is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self._answer(*arrived.joined())
@@ -126,7 +127,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         if "_arrived" in self.__dict__:
             self._get_support_mask()
         state = dict(super().__getstate__())
-        arrived: Arrivals | None = state.pop("_arrived", None)
+        arrived: RowBuffer | None = state.pop("_arrived", None)
         if arrived is not None:
             del state["_closing"]
             state["_rows_elsewhere"] = arrived.rows

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernsift.cli.interrupts import end_soon_when_interrupted, told
+from kernsift.cli.interrupts import end_soon_when_interrupted, reported
 from kernsift.cli.options import (
     ESTIMATORS,
     Question,
@@ -106,12 +106,12 @@ def compare(first: str, second: str, **given: Any) -> None:
         raise click.UsageError("Only one of the two files can be standard input.")
 
     def ask() -> Result:
-        from kernsift import select
+        from kernsift import api
 
         files = _read({"X": first, "Y": second}, given)
         chosen, groups = _choose(files, given)
         tables, more = _settled(files, chosen, given, [name for members in groups.values() for name in members])
-        result = select.compare(*tables, groups=groups, memory=given["memory"], **_arguments(given))
+        result = api.compare(*tables, groups=groups, memory=given["memory"], **_arguments(given))
         return _said(result, (*chosen.notes, *more), _labels(first, second))
 
     _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
@@ -145,7 +145,7 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
     """
 
     def ask() -> Result:
-        from kernsift import select
+        from kernsift import api
 
         files = _read({"X": file}, given)
         chosen, groups = _choose(files, given, keep=target)
@@ -153,7 +153,7 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
         (table,), more = _settled(files, chosen, given, stay)
         answer: Any = list(target) if len(target) > 1 else target[0]
         arguments = {"memory": given["memory"], **_arguments(given)}
-        result = select.relate(table, answer, response=response, groups=groups, **arguments)
+        result = api.relate(table, answer, response=response, groups=groups, **arguments)
         return _said(result, (*chosen.notes, *more, *_about_target(chosen.frames[0], target, response)))
 
     _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": file, "y": "--target"})
@@ -177,7 +177,7 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
     """
 
     def ask() -> Result:
-        from kernsift import select
+        from kernsift import api
         from kernsift.cli.guesses import choose
 
         names, files = _candidates(reference, candidates, given)
@@ -191,7 +191,7 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
         if arguments.pop("missing") == "drop":
             chosen = replace(chosen, frames=[frame.dropna() for frame in chosen.frames])
         others = dict(zip(names, chosen.frames[1:], strict=True))
-        return _said(select.screen(chosen.frames[0], others, **arguments), chosen.notes)
+        return _said(api.screen(chosen.frames[0], others, **arguments), chosen.notes)
 
     _run(ask, f"screening {len(candidates)} data sets", given, {"reference": reference})
 
@@ -266,10 +266,10 @@ def _settled(
     files: Sequence[Any], chosen: Any, given: Mapping[str, Any], keep: Sequence[str]
 ) -> tuple[list[Any], list[str]]:
     """The tables that the library gets, and what else was guessed."""
-    from kernsift.cli.large import settled
+    from kernsift.cli.large import harmonised
 
     stay = {*keep, *split_names(given["columns"])}
-    return settled(files, chosen, stay, missing=given["missing"], memory=given["memory"])
+    return harmonised(files, chosen, stay, missing=given["missing"], memory=given["memory"])
 
 
 def _candidates(reference: str, paths: Sequence[str], given: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
@@ -321,7 +321,7 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _said(result: Result, notes: Sequence[str], series: tuple[str, ...] = ()) -> Result:
     """With the guesses among the notes, and the files' names in the pictures."""
-    from kernsift.pictures import renamed
+    from kernsift.report.summaries import renamed
 
     pictures = renamed(result.pictures, series) if series else result.pictures
     return replace(result, notes=(*notes, *result.notes), pictures=pictures)
@@ -335,7 +335,7 @@ def _labels(first: str, second: str) -> tuple[str, str]:
 def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask, then put the answer where it was wanted."""
     from kernsift.cli.output import as_csv, as_json, show, working, write_whole
-    from kernsift.tables import InputError
+    from kernsift.exceptions import InputError
 
     if given["as_json"] and given["as_csv"]:
         raise click.UsageError("Choose one of --json and --csv.")
@@ -363,11 +363,11 @@ def _workers(given: Mapping[str, Any]) -> Iterator[None]:
     if address is None and count is None:
         yield
         return
-    from kernsift.cluster import connected, using
+    from kernsift.execution.dask_workers import client_in_use, connected
 
     if address is not None and count is not None:
         raise click.UsageError("Choose one of --cluster and --workers.")
-    with connected(address, count) as client, using(client):
+    with connected(address, count) as client, client_in_use(client):
         if not given["quiet"]:
             click.echo(f"Dask dashboard: {client.dashboard_link}", err=True)
         yield
@@ -380,7 +380,7 @@ def _command(result: Result, seed: int | None) -> str:
 
 def _terminal(result: Result, given: Mapping[str, Any]) -> str:
     """What was found; the table; its legend; what was guessed; how to have it again."""
-    from kernsift.show.wording import legend, more, notes, said, table
+    from kernsift.report.text import legend, more, notes, said, table
 
     width = _width()
     rows = "\n".join(filter(None, [table(result, width), more(result)]))
@@ -440,13 +440,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{error.format_message()}{where}", 2, debug)
     except (KeyboardInterrupt, click.Abort):
         code = _complain("interrupted.", 130, False)
-        told()
+        reported()
         return code
     except ModuleNotFoundError as error:
         text = str(error)
         return _complain(text if "pip install" in text else f"{text}: pip install {error.name}.", 3, debug)
     except ValueError as error:
-        from kernsift.tables import InputError
+        from kernsift.exceptions import InputError
 
         code = 2 if isinstance(error, InputError) else 1
         return _complain(str(error) if code == 2 else _unexpected(error), code, debug)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernsift.pictures import renamed
+from kernsift.api import compare
+from kernsift.report.summaries import renamed
+from kernsift.report.text import legend, said, table
 from kernsift.result import Result
-from kernsift.select import compare
-from kernsift.show.wording import legend, said, table
 
 _MEASURED, _SHUFFLED, _LISTED = 10, 190, 20
 

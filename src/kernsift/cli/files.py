@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kernsift.cli.textfiles import read_text, refuse_binary
-from kernsift.columns import is_unicode
-from kernsift.sources.dialects import header_names, refuse_repeated
-from kernsift.tables import InputError
+from kernsift.data.columns import is_unicode
+from kernsift.data.formats.text_dialects import header_names, refuse_repeated
+from kernsift.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kernsift.sources import Source
+    from kernsift.data.formats import Source
 
 LARGEST_UNPACKED = 2 << 30
 """Compressed files are unpacked up to this many bytes."""

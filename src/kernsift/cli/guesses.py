@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernsift.columns import quoted
-from kernsift.tables import InputError
+from kernsift.data.columns import quoted
+from kernsift.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,9 +56,9 @@ def choose(
         if name not in shared:
             raise InputError(f"{files[0].name}: has no column '{name}'{nearest(name, shared)}")
     names = [name for name in shared if (name in wanted and name not in unwanted) or name in keep]
-    told = [name for name in missing if name not in unwanted and not columns]
-    if told:
-        notes.append(f"Not in every file, so left out: {quoted(told)}.")
+    reported = [name for name in missing if name not in unwanted and not columns]
+    if reported:
+        notes.append(f"Not in every file, so left out: {quoted(reported)}.")
     asked = set(keep) | {name for name in columns if name in shared}
     frames = [_numbers(file, names) for file in files]
     reasons = _reasons(frames, [name for name in names if name not in asked], categories)
@@ -250,11 +250,11 @@ def _counts_rows(column: pd.Series, name: str) -> bool:
 def _categories(frames: list[pd.DataFrame], names: list[str]) -> list[str]:
     import pandas as pd
 
-    told = []
+    reported = []
     for i in _text_positions(frames[0]):
         count = pd.concat([frame.iloc[:, i] for frame in frames]).nunique()
-        told.append(f"'{names[i]}' ({count} values)")
-    if not told:
+        reported.append(f"'{names[i]}' ({count} values)")
+    if not reported:
         return []
-    more = f" and {len(told) - 5} more" if len(told) > 5 else ""
-    return [f"Taken as categories: {', '.join(told[:5])}{more}."]
+    more = f" and {len(reported) - 5} more" if len(reported) > 5 else ""
+    return [f"Taken as categories: {', '.join(reported[:5])}{more}."]

@@ -40,6 +40,6 @@ def _watch(reader: int) -> None:
 _told = threading.Event()
 
 
-def told() -> None:
+def reported() -> None:
     """The user has been told of the interruption: what is left is to end."""
     _told.set()

@@ -13,12 +13,12 @@ import numpy as np
 
 from kernsift.cli.files import Loaded, file_kind, read_file
 from kernsift.cli.guesses import Chosen
-from kernsift.columns import quoted, read_columns
-from kernsift.sources import Source, open_source
-from kernsift.sources.budget import machine_memory, parse_memory
-from kernsift.sources.memory import MemorySource
-from kernsift.sources.scan import Scan, scan
-from kernsift.sources.source import NUMBERS
+from kernsift.data.columns import quoted, read_columns
+from kernsift.data.formats import Source, open_source
+from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.source import NUMBERS
+from kernsift.data.scan import Scan, scan
+from kernsift.execution.memory import machine_memory, parse_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def _in_pieces(path: str, memory: str | None) -> bool:
     )
 
 
-def settled(
+def harmonised(
     files: Sequence[Loaded], chosen: Chosen, stay: Collection[str], *, missing: str, memory: str | None
 ) -> tuple[list[Any], list[str]]:
     """What the library is called with, and one sentence for what else is left out: columns that do not vary.
@@ -67,23 +67,23 @@ def settled(
     if all(file.source is None for file in files):
         return list(chosen.frames), []
     sources = [_picked(file, frame, name) for file, frame, name in zip(files, chosen.frames, "XY", strict=False)]
-    looks = [scan(source, parse_memory(memory), trust=missing == "error") for source in sources]
+    scans = [scan(source, parse_memory(memory), trust=missing == "error") for source in sources]
     names = sources[0].names
-    flat = [name for i, name in enumerate(names) if name not in stay and _is_flat(looks, i)]
+    flat = [name for i, name in enumerate(names) if name not in stay and _is_flat(scans, i)]
     if not flat or len(flat) + len(stay) >= len(names):
-        return list(looks), []
+        return list(scans), []
     rest = [i for i, name in enumerate(names) if name not in flat]
     # Rows with gaps in what is left out are no rows with gaps.
-    gaps = any(look.gaps.any() for look in looks)
-    tables: list[Any] = [look.source.pick(rest) if gaps else look.pick(rest) for look in looks]
+    gaps = any(look.gaps.any() for look in scans)
+    tables: list[Any] = [look.source.pick(rest) if gaps else look.pick(rest) for look in scans]
     return tables, [f"Constant, so left out: {quoted(flat)}."]
 
 
-def _is_flat(looks: Sequence[Scan], column: int) -> bool:
-    levels = [look.levels.get(column) for look in looks]
+def _is_flat(scans: Sequence[Scan], column: int) -> bool:
+    levels = [look.levels.get(column) for look in scans]
     if any(known is not None for known in levels):
         return len(set().union(*(known or set() for known in levels))) <= 1
-    return min(look.low[column] for look in looks) >= max(look.high[column] for look in looks)
+    return min(look.low[column] for look in scans) >= max(look.high[column] for look in scans)
 
 
 def _picked(file: Loaded, frame: pd.DataFrame, argument: str) -> Source:

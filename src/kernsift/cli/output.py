@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernsift.progress import listening
-from kernsift.tables import InputError
+from kernsift.exceptions import InputError
+from kernsift.execution.progress import progress_callback
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -151,7 +151,7 @@ def working(what: str, quiet: bool = False) -> Iterator[None]:
     clock = threading.Thread(target=tick, daemon=True)
     clock.start()
     try:
-        with listening(heard):
+        with progress_callback(heard):
             yield
     finally:
         done.set()

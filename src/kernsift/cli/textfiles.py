@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernsift.sources.dialects import check_rows, encoding_of, separator_of, unreadable
-from kernsift.tables import InputError
+from kernsift.data.formats.text_dialects import check_rows, encoding_of, separator_of, unreadable
+from kernsift.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from kernsift.data.tables import Table, as_candidates, as_pair, as_xy, stack
+from kernsift.estimators import HSIC, MMD, SCREEN
+from kernsift.estimators.scores import FactorCovariance, Scores
 from kernsift.experiments.problems import DataSets, Sample, TwoSamples
 from kernsift.experiments.published_rows import published_hsic
 from kernsift.inference import TESTS
-from kernsift.kernels import FeatureKernels, fit_kernels
-from kernsift.scores import FactorCovariance, Scores
-from kernsift.selection import TopK
-from kernsift.statistics import HSIC, MMD, SCREEN
-from kernsift.tables import Table, as_candidates, as_pair, as_xy, stack
+from kernsift.inference.selection_rules import TopK
+from kernsift.kernels.fitted import FeatureKernels, fit_kernels
 
 # The estimator of the authors' code with the rows that code drew.
 PUBLISHED = "incomplete, the authors' rows"

@@ -17,9 +17,9 @@ from math import comb
 
 import numpy as np
 
-from kernsift.kernels import FeatureKernels
-from kernsift.scores import DenseCovariance, Scores
-from kernsift.tables import Table
+from kernsift.data.tables import Table
+from kernsift.estimators.scores import DenseCovariance, Scores
+from kernsift.kernels.fitted import FeatureKernels
 
 _FIRST_SEED = 5
 _PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))

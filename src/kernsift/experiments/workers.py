@@ -32,8 +32,8 @@ def _on_processes(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
     """Fresh processes, which leave Ctrl-C to this one and end when this one ends, however it does."""
     context = get_context("spawn")
     # Nothing is ever sent: the workers read until the other end closes, with the last of this process at the latest.
-    told, line = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(min(workers, len(tasks)), context, _leave_when_told, (told,))
+    reported, line = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(min(workers, len(tasks)), context, _leave_when_told, (reported,))
     rest, others = iter(tasks), set(active_children())
     try:
         with _interrupts_held_back():  # the first task starts all workers
@@ -48,15 +48,15 @@ def _on_processes(tasks: Sequence[Task], workers: int) -> Iterator[Finished]:
         for worker in set(active_children()) - others:  # one that is still starting does not listen yet
             worker.terminate()
         pool.shutdown(cancel_futures=True)
-        told.close()
+        reported.close()
 
 
-def _leave_when_told(told: Connection) -> None:
+def _leave_when_told(reported: Connection) -> None:
     """Watch the line to the process that gives out the work, and go when it breaks, in the middle of a trial."""
 
     def watch() -> None:
         try:
-            told.recv()
+            reported.recv()
         except (EOFError, OSError):
             os._exit(0)
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernsift.estimators.scores import Scores
 from kernsift.inference.lines import separate_test, truncated_test
 from kernsift.inference.outcome import Outcome
 from kernsift.inference.paths import Event
-from kernsift.scores import Scores
-from kernsift.selection import SelectionRule
+from kernsift.inference.selection_rules import SelectionRule
 
 
 def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
@@ -31,8 +31,8 @@ def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.
 
     >>> import numpy as np
     >>> from scipy.stats import norm
-    >>> from kernsift.scores import DiagonalCovariance, Scores
-    >>> from kernsift.selection import TopK
+    >>> from kernsift.estimators.scores import DiagonalCovariance, Scores
+    >>> from kernsift.inference.selection_rules import TopK
     >>> scores = Scores(("a", "b"), np.array([2.0, 1.0]), DiagonalCovariance(np.ones(2)))
     >>> [pvalue] = exact(scores, TopK(1), np.array([0]), rng=np.random.default_rng()).pvalues
     >>> bool(np.isclose(pvalue, norm.sf(2) / norm.sf(1)))

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kernsift.distributions.truncated_normal import EVERYWHERE, log_survivals
+from kernsift.estimators.scores import Path, Scores
+from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
 from kernsift.inference.paths import Event, paths_of, truncation_along
-from kernsift.scores import Path, Scores
-from kernsift.threads import spread
-from kernsift.truncated import EVERYWHERE, log_survivals
 
 # Columns of the covariance fetched at a time: k columns of d = 100,000 scores stay below 52 MB.
 _BATCH = 64
@@ -53,7 +53,7 @@ def truncated_test(
             return _with_room(_holding(pieces, value), value, float(np.sqrt(variance)))
 
         # With few scores a line is walked faster than a thread is told to.
-        places = spread(union, range(len(batch)), None if len(scores) > _LONG else 1)
+        places = parallel_map(union, range(len(batch)), None if len(scores) > _LONG else 1)
         unions[start : start + _BATCH] = list(places)
     return _tail(values, variances, unions)
 

@@ -19,15 +19,15 @@ from functools import partial
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from kernsift.distributions.truncated_normal import EVERYWHERE
+from kernsift.estimators.scores import Scores
+from kernsift.exceptions import InputError
+from kernsift.execution.progress import report_progress
+from kernsift.execution.threads import parallel_map
 from kernsift.inference.naive import naive
 from kernsift.inference.outcome import Outcome, standardised
-from kernsift.progress import tell
-from kernsift.scaling import SCALES, fit_scaling_law, mirrored
-from kernsift.scores import Scores
-from kernsift.selection import Everything, SelectionRule
-from kernsift.tables import InputError
-from kernsift.threads import spread
-from kernsift.truncated import EVERYWHERE
+from kernsift.inference.scaling_law import SCALES, fit_scaling_law, mirrored
+from kernsift.inference.selection_rules import Everything, SelectionRule
 
 # Rows of resampled scores held at a time, in numbers: 2^22 are 32 MB.
 _BLOCK = 2**22
@@ -60,8 +60,8 @@ def multiscale(
     the tail beyond 2 over that beyond 2 - 1 / sqrt(2), which is 0.232.
 
     >>> import numpy as np
-    >>> from kernsift.scores import DiagonalCovariance, Scores
-    >>> from kernsift.selection import TopK
+    >>> from kernsift.estimators.scores import DiagonalCovariance, Scores
+    >>> from kernsift.inference.selection_rules import TopK
     >>> scores = Scores(("a", "b"), np.array([2.0, 1.0]), DiagonalCovariance(np.ones(2)))
     >>> multiscale(scores, TopK(1), np.array([0]), rng=np.random.default_rng(0)).pvalues.round(2)
     array([0.23])
@@ -110,7 +110,7 @@ def _count_normal(
     for start in range(0, replicates, block):
         noise = scores.cov.sample(min(block, replicates - start), rng).astype(precision)
         count = partial(_count_apart, rule, selected, centre, noise, noise.take(selected, axis=1), sd)
-        for scale, (level, found) in enumerate(spread(count, zip(gammas, levels, strict=True))):
+        for scale, (level, found) in enumerate(parallel_map(count, zip(gammas, levels, strict=True))):
             levels[scale] = level
             counts[scale] += found
     return replicates * _weighted(counts, replicates, np.array(levels), sd).T
@@ -174,7 +174,7 @@ def _count_rows(
         )
     hits = np.zeros((len(selected), len(gamma2)))
     for scale, value in enumerate(gamma2):
-        tell("resampling rows", scale, len(gamma2))
+        report_progress("resampling rows", scale, len(gamma2))
         for _ in range(replicates):
             again = scores.resample(1.0 / value, rng)
             hits[:, scale] += rule.keeps(again[None, :], selected)[0]

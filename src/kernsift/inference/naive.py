@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernsift.distributions.truncated_normal import EVERYWHERE
+from kernsift.estimators.scores import Scores
 from kernsift.inference.outcome import Outcome, log_tail
-from kernsift.scores import Scores
-from kernsift.selection import SelectionRule
-from kernsift.truncated import EVERYWHERE
+from kernsift.inference.selection_rules import SelectionRule
 
 
 def naive(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
@@ -18,8 +18,8 @@ def naive(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.
     The tail beyond 2, as if the other score did not exist.
 
     >>> import numpy as np
-    >>> from kernsift.scores import DiagonalCovariance, Scores
-    >>> from kernsift.selection import TopK
+    >>> from kernsift.estimators.scores import DiagonalCovariance, Scores
+    >>> from kernsift.inference.selection_rules import TopK
     >>> scores = Scores(("a", "b"), np.array([2.0, 1.0]), DiagonalCovariance(np.ones(2)))
     >>> naive(scores, TopK(1), np.array([0]), rng=np.random.default_rng(0)).pvalues.round(4)
     array([0.0228])

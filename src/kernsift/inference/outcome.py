@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from kernsift.scaling import ScalingFit
-from kernsift.scores import Scores
+from kernsift.estimators.scores import Scores
+from kernsift.inference.scaling_law import ScalingFit
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The curved path that conditional tests follow where a covariance knows better than the null slopes.
 
-A path (`kernsift.scores.Path`) is straight between its knots, so that between two of them the scores move along lines
-and the selection rule's own answer for lines holds. It is asked where the feature is kept at one of the two knots only.
+A path (`kernsift.estimators.scores.Path`) is straight between its knots, so that between two of them the scores move
+along lines and the selection rule's own answer for lines holds. It is asked where the feature is kept at one of the two
+knots only.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.scores import CurvedCovariance, Path, Scores
+from kernsift.estimators.scores import CurvedCovariance, Path, Scores
 
 Truncation = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 """From lines `intercept + slope * t` and a feature: the t for which the feature is kept, as a union of intervals."""
@@ -44,7 +45,7 @@ def truncation_along(
     A second score that is 1 as long as the first is below 2, and falls to 0 from there:
 
     >>> import numpy as np
-    >>> from kernsift.selection import TopK
+    >>> from kernsift.inference.selection_rules import TopK
     >>> path = Path(np.array([0.0, 2.0, 3.0]), np.array([1]), np.array([[1.0, 1.0, 0.0]]))
     >>> event = Event(TopK(1).truncation, lambda samples, feature: samples[:, 0] >= samples[:, 1])
     >>> truncation_along(path, event, np.zeros(2), np.array([1.0, 0.5]), 0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernsift.estimators.scores import Scores
 from kernsift.inference.lines import truncated_test
 from kernsift.inference.naive import naive
 from kernsift.inference.outcome import Outcome
 from kernsift.inference.paths import Event
-from kernsift.scores import Scores
-from kernsift.selection import Everything, Lines, SelectionRule
+from kernsift.inference.selection_rules import Everything, Lines, SelectionRule
 
 
 def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
@@ -27,8 +27,8 @@ def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng
 
     >>> import numpy as np
     >>> from scipy.stats import norm
-    >>> from kernsift.scores import DiagonalCovariance, Scores
-    >>> from kernsift.selection import TopK
+    >>> from kernsift.estimators.scores import DiagonalCovariance, Scores
+    >>> from kernsift.inference.selection_rules import TopK
     >>> scores = Scores(("a", "b", "c"), np.array([3.0, 2.0, 1.0]), DiagonalCovariance(np.ones(3)))
     >>> pvalues = polyhedral(scores, TopK(2), np.array([0, 1]), rng=np.random.default_rng(0)).pvalues
     >>> bool(np.allclose(pvalues, norm.sf([3, 2]) / norm.sf(1)))

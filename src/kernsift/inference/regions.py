@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from kernsift.scaling import SCALES, ScalingFit, fit_scaling_law, mirrored
-from kernsift.scores import DenseCovariance
-from kernsift.tables import InputError
+from kernsift.estimators.scores import DenseCovariance
+from kernsift.exceptions import InputError
+from kernsift.inference.scaling_law import SCALES, ScalingFit, fit_scaling_law, mirrored
 
 Indicator = Callable[[np.ndarray], np.ndarray]
 
@@ -68,7 +68,7 @@ def selective_bootstrap(
     replicates : resampled vectors a scale.
     scales : values of gamma^2 = n / n'. A region whose boundary fewer than 1% of the replicates cross at the widest of
         them is simulated at wider ones.
-    model : scaling law, see `kernsift.scaling.fit_scaling_law`.
+    model : scaling law, see `kernsift.inference.scaling_law.fit_scaling_law`.
     random_state : seed or Generator.
 
     Returns

@@ -1,0 +1,295 @@
+"""The arguments all questions share: checked once, here, and turned into a `Result`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from kernsift.estimators.scores import Scores
+from kernsift.exceptions import InputError
+from kernsift.execution import dask_workers
+from kernsift.execution.threads import thread_limit
+from kernsift.inference import TESTS, Outcome, log_tail
+from kernsift.inference.advice import advise
+from kernsift.inference.estimates import Coverage, Estimates
+from kernsift.inference.multiple_testing import CORRECTIONS, adjust
+from kernsift.inference.scaling_law import MODELS
+from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
+from kernsift.kernels.functions import Gaussian
+from kernsift.report.summaries import Picture
+from kernsift.result import Result
+
+Seed = int | np.random.Generator | None
+
+FAMILIES = ("all", "selected")
+
+
+class CallSettings:
+    """The arguments of one call, checked."""
+
+    kernel: Any
+    bandwidth: Any
+    rng: np.random.Generator
+    seed: int | None
+    n_jobs: int | None
+    estimator_options: dict[str, Any]
+    test_options: dict[str, Any]
+
+    def __init__(
+        self,
+        question: str,
+        statistics: Mapping[str, Callable[..., Scores]],
+        *,
+        k: int | float | None,
+        threshold: float | None,
+        estimator: str,
+        test: str,
+        kernel: Any,
+        bandwidth: Any,
+        alpha: float,
+        correction: str | None,
+        family: str,
+        confidence_level: float,
+        random_state: Seed,
+        n_jobs: int | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.question = question
+        self.k, self.threshold, self.estimator, self.test = k, threshold, estimator, test
+        self.alpha, self.correction, self.family, self.options = alpha, correction, family, dict(options)
+        self.confidence_level = confidence_level
+        self.statistic = pick("estimator", estimator, statistics)
+        self.run = pick("test", test, TESTS)
+        _check_share("alpha", alpha, 0.05)
+        _check_share("confidence_level", confidence_level, 0.95)
+        if correction is not None and correction not in CORRECTIONS:
+            raise InputError(f"correction: needs None, 'bh', 'by', 'bky' or 'holm', got {correction!r}.")
+        if family not in FAMILIES:
+            raise InputError(
+                f"family: needs 'all' (correct over all features that were scored) or 'selected' (over the selected "
+                f"ones), got {family!r}."
+            )
+        self.kernel = kernel
+        self.bandwidth, adaptive = self._bandwidth(bandwidth)
+        self.estimator_options, self.test_options = self._split_options()
+        self.estimator_options |= {"adaptive": True} if adaptive else {}
+        self.seed, self.rng = generator(random_state)
+        if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
+            raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {n_jobs!r}.")
+        self.n_jobs = None if n_jobs is None else int(n_jobs)
+
+    @contextmanager
+    def execution_context(self, client: Any = None, *data: Any) -> Iterator[None]:
+        """On as many threads as the caller allows, and on the workers of a Dask client."""
+        with thread_limit(self.n_jobs), dask_workers.client_in_use(client, *data):
+            yield
+
+    @property
+    def from_draws(self) -> bool:
+        """Whether the scores are averages of draws, made of a block of features at a time."""
+        return "adaptive" not in _keywords(self.statistic)
+
+    def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
+        """What to fit the kernels with, and whether the estimator uses more than one kernel."""
+        gaussian = isinstance(self.kernel, Gaussian) or (isinstance(self.kernel, str) and self.kernel == "gaussian")
+        if isinstance(bandwidth, str) and bandwidth in ("auto", "adaptive"):
+            if bandwidth == "adaptive" and self.from_draws:
+                raise InputError(
+                    "bandwidth: 'adaptive' needs estimator='complete' or 'cross', "
+                    f"got estimator={self.estimator!r}; use 'median'."
+                )
+            if bandwidth == "adaptive" and not gaussian:
+                raise InputError(
+                    f"bandwidth: 'adaptive' needs kernel='gaussian', got kernel={self.kernel!r}; use 'median'."
+                )
+            return "median", gaussian and not self.from_draws
+        return bandwidth, False
+
+    def _split_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        ours, theirs = accepted(self.statistic), accepted(self.run)
+        refuse_unknown(self.options, ours | theirs, f'estimator="{self.estimator}" with test="{self.test}"')
+        estimator = {name: value for name, value in self.options.items() if name in ours}
+        test = {name: value for name, value in self.options.items() if name in theirs}
+        check_test_options(test)
+        return estimator, test
+
+    def check_selection(self, d: int) -> None:
+        """Complain about k or the threshold before the scores of d features are computed."""
+        check_selection(self.k, self.threshold, d)
+
+    def to_result(
+        self,
+        scores: Scores,
+        constant: np.ndarray | None = None,
+        *,
+        rows: tuple[int, ...] = (),
+        two_valued: Callable[[], bool] = lambda: False,
+        draw: Callable[[np.ndarray], Sequence[Picture]] | None = None,
+    ) -> Result:
+        """Test, select where that is asked for, correct, and put it all on record.
+
+        `draw` makes the pictures of the listed features.
+        """
+        rule = selection_rule(self.k, self.threshold, scores)
+        advise(self.question, self.estimator, self.test, rule, scores, rows, two_valued)
+        selected = rule.select(scores.estimate)
+        if len(selected):
+            outcome = self.run(scores, rule, selected, rng=self.rng, **self.test_options)
+        else:
+            outcome = Outcome(np.empty(0), ())
+        every = Outcome(log_tail(scores, np.arange(len(scores)))).pvalues
+        listed = not isinstance(rule, Everything)
+        if self.correction is None or (listed and self.family == "selected"):
+            adjusted = adjust(outcome.pvalues, self.correction)
+        else:
+            adjusted = adjust(every, self.correction, selected)
+        rejected = adjusted <= self.alpha
+        controls_coverage = not listed and self.correction is not None
+        coverage = Coverage(float(self.confidence_level), rejected if controls_coverage else None, len(scores))
+        flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
+        return Result(
+            question=self.question,
+            selected=selected,
+            names=tuple(scores.names[i] for i in selected),
+            pvalues=outcome.pvalues,
+            log_pvalues=outcome.log_pvalues,
+            unconditional_pvalues=every[selected],
+            adjusted_pvalues=adjusted,
+            rejected=rejected,
+            estimates=Estimates(scores, selected, outcome, coverage),
+            scores=scores.estimate,
+            feature_names=scores.names,
+            all_pvalues=every,
+            all_adjusted_pvalues=adjust(every, self.correction),
+            listed=listed,
+            alpha=float(self.alpha),
+            correction=self.correction,
+            family=self.family,
+            confidence_level=float(self.confidence_level),
+            settings=self._settings(len(selected)),
+            seed=self.seed,
+            notes=(_constant_note(flat),) if flat else (),
+            outcome=outcome,
+            rows=rows,
+            pictures=draw(selected) if draw is not None else (),
+        )
+
+    def _settings(self, listed: int) -> dict[str, Any]:
+        kernel, bandwidth = self.kernel, self.bandwidth
+        if self.estimator_options.get("adaptive"):
+            bandwidth = "adaptive"
+        return {
+            "k": None if self.k is None else listed,
+            "threshold": self.threshold,
+            "estimator": self.estimator,
+            "test": self.test,
+            "kernel": kernel if isinstance(kernel, str) else getattr(kernel, "__name__", repr(kernel)),
+            "bandwidth": bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth).tolist(),
+            **self.options,
+        }
+
+
+def _check_share(argument: str, value: Any, usual: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise InputError(f"{argument}: needs a number between 0 and 1, got {value!r}; {usual:g} is usual.")
+
+
+def _constant_note(names: list[str]) -> str:
+    listed = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"Constant, so without evidence (p = 1): {listed}."
+
+
+def pick(argument: str, name: Any, known: Mapping[str, Any]) -> Any:
+    """The entry of that name."""
+    if isinstance(name, str) and name in known:
+        return known[name]
+    near = get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise InputError(f"{argument}: needs one of {', '.join(map(repr, known))}, got {name!r}{hint}")
+
+
+@lru_cache(maxsize=64)
+def _keywords(function: Callable[..., Any]) -> frozenset[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+def accepted(function: Callable[..., Any]) -> frozenset[str]:
+    """The options of a statistic or test: its keyword-only parameters, less those that other arguments decide."""
+    return _keywords(function) - {"rng", "adaptive"}
+
+
+def refuse_unknown(options: Mapping[str, Any], known: Set[str], where: str) -> None:
+    """An option that would be ignored is an error."""
+    for name in options:
+        if name not in known:
+            raise InputError(f"{name}: is no option of {where}, which takes: {', '.join(sorted(known)) or 'none'}.")
+
+
+def check_test_options(options: Mapping[str, Any]) -> None:
+    """The multiscale test's options."""
+    replicates = options.get("replicates", 1)
+    if isinstance(replicates, bool) or not isinstance(replicates, Integral) or replicates < 1:
+        raise InputError(f"replicates: needs a positive whole number, got {replicates!r}; 10000 is the default.")
+    if options.get("model", "linear") not in MODELS:
+        raise InputError(f"model: needs one of {', '.join(map(repr, MODELS))}, got {options['model']!r}.")
+    if options.get("resampling", "normal") not in ("normal", "rows"):
+        raise InputError(f"resampling: needs 'normal' or 'rows', got {options['resampling']!r}.")
+    try:
+        scales = np.asarray(options.get("scales", [0.5, 1.0, 2.0]), dtype=float)
+    except (TypeError, ValueError):
+        scales = np.empty(0)
+    if scales.ndim != 1 or len(np.unique(scales)) < 3 or not (np.isfinite(scales) & (scales > 0)).all():
+        raise InputError("scales: needs at least three different positive values of n / n'.")
+
+
+def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
+    """One generator; a seed is drawn where none is given, so that every result can be had again."""
+    if isinstance(random_state, np.random.Generator):
+        return None, random_state
+    if isinstance(random_state, np.random.RandomState):  # what scikit-learn users may hold
+        random_state = int(random_state.randint(2**31 - 1))
+    if random_state is None:
+        random_state = int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, bool) or not isinstance(random_state, Integral) or random_state < 0:
+        raise InputError(f"random_state: needs a non-negative whole number, a Generator or None, got {random_state!r}.")
+    return int(random_state), np.random.default_rng(int(random_state))
+
+
+def check_selection(k: int | float | None, threshold: float | None, d: int) -> None:
+    """Refuse what cannot select from d features."""
+    if threshold is not None:
+        if k is not None:
+            raise InputError(f"threshold: selects without a number of features; leave out k (got k={k!r}).")
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not np.isfinite(threshold):
+            raise InputError(f"threshold: needs a number of standard deviations, got {threshold!r}; 1 or 2 are usual.")
+    elif k is None or _is_share(k):
+        return
+    elif isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
+        raise InputError(
+            f"k: needs a whole number of at least 1, a fraction between 0 and 1, or None to test everything, got {k!r}."
+        )
+    elif k > d:
+        raise InputError(f"k: at most the number of features, {d}, can be selected, got {k}; use k=None for all.")
+
+
+def _is_share(k: Any) -> bool:
+    return isinstance(k, Real) and not isinstance(k, bool | Integral) and 0 < float(k) < 1
+
+
+def selection_rule(k: int | float | None, threshold: float | None, scores: Scores) -> SelectionRule:
+    """The selection rule the user asked for; as many as there are features is everything."""
+    d = len(scores)
+    check_selection(k, threshold, d)
+    sd = np.sqrt(scores.cov.diagonal())
+    if threshold is not None:
+        return Threshold(float(threshold), sd)
+    count = d if k is None else max(1, round(float(k) * d)) if _is_share(k) else int(k)
+    return Everything(sd) if count == d else TopK(count, sd > 0)

@@ -1,0 +1,1 @@
+"""Input: any table, in memory or in files, becomes a `Table` of float columns."""

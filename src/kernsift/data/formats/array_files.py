@@ -1,0 +1,107 @@
+"""Arrays on disk: everything that is one rectangle of cells, or one row of records, of a single NumPy type."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import Columns, read_columns
+from kernsift.data.formats.source import Rows, Source
+from kernsift.exceptions import InputError
+
+CHUNK = 8 << 20
+"""Bytes of an array that are read at a time where nothing else suggests a size."""
+
+
+class ArraySource(Source):
+    """An array whose rows are read in runs; names are made up from the positions unless it has fields."""
+
+    def __init__(
+        self,
+        argument: str,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: Any,
+        chunk_rows: int | None,
+        *,
+        text: bool = False,
+    ) -> None:
+        self.name = name
+        self._text = text
+        self._fields = getattr(dtype, "names", None)
+        self._flat = len(shape) == 1
+        if len(shape) not in (1, 2) or (self._fields and not self._flat) or (len(shape) == 2 and shape[1] == 0):
+            raise InputError(
+                f"{argument}: a table with rows and columns is needed, but {name} has shape {shape}; reshape it."
+            )
+        p = len(self._fields) if self._fields else 1 if self._flat else shape[1]
+        types = [dtype[field] for field in self._fields] if self._fields else [dtype] * p
+        names = self._fields or [f"x{i}" for i in range(p)]
+        # A cell is there as it is stored and as the number it becomes; texts are Python objects in between.
+        widths = [
+            2 * one.itemsize + 8.0 if not text and one.kind in "biuf" else 2.0 * one.itemsize + 80 for one in types
+        ]
+        # Whole chunks of the file, several where they are small.
+        rows = (chunk_rows or 1) * max(1, int(CHUNK // ((chunk_rows or 1) * sum(widths))))
+        edges = np.append(np.arange(0, shape[0], rows), shape[0])
+        kinds = [kind_of(one, text) for one in types]
+        super().__init__(
+            argument, names, kinds, edges, np.asarray(widths), named=bool(self._fields), flat=self._flat and p == 1
+        )
+
+    @abstractmethod
+    def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
+        """Some rows of the table as an array with a column for each of `columns`, or of records with all fields."""
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        begin = int(self.edges[chunk])
+        if isinstance(rows, slice):
+            block = self.cells(columns, begin + rows.start, begin + rows.stop)
+        else:
+            block = self.scattered(columns, begin + rows)
+        names = tuple(self.names[i] for i in columns)
+        if not self._fields:
+            read = read_columns(block[:, None] if block.ndim == 1 else block, self.argument)
+            return replace(read, names=names)
+        fields = [read_columns(block[self._fields[i]], self.argument) for i in columns]
+        return Columns(
+            names,
+            np.concatenate([field.values for field in fields], axis=1),
+            {i: field.levels[0] for i, field in enumerate(fields) if field.levels},
+            np.concatenate([field.boolean for field in fields]),
+            True,
+            self.flat,
+        )
+
+    def scattered(self, columns: Sequence[int], rows: np.ndarray) -> np.ndarray:
+        """The cells at sorted rows: the run that holds all of them is read and thinned out."""
+        first = int(rows[0])
+        return self.cells(columns, first, int(rows[-1]) + 1)[rows - first]
+
+    def refuse(self, column: int) -> None:
+        kind = self.kinds[column]
+        raise InputError(
+            f"{self.argument}: column '{self.names[column]}' of {self.name} has type {kind}, but numbers or categories "
+            "are needed; convert it to numbers or strings first."
+        )
+
+
+def kind_of(dtype: Any, text: bool) -> str:
+    """The kind of a column of this NumPy type."""
+    if text or dtype.kind in "SUT":
+        return "category"
+    if dtype.kind == "f":
+        return "float32" if dtype == np.float32 else "float64"
+    return {"b": "truth", "i": "integer", "u": "integer"}.get(dtype.kind, str(dtype))
+
+
+def runs(columns: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """Neighbouring columns together: their place in the answer, and in the array."""
+    wanted = np.asarray(columns, dtype=np.intp)
+    cuts = np.flatnonzero(np.diff(wanted) != 1) + 1
+    for start, stop in zip([0, *cuts], [*cuts, len(wanted)], strict=True):
+        yield slice(int(start), int(stop)), slice(int(wanted[start]), int(wanted[stop - 1]) + 1)

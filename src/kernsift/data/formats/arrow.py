@@ -1,0 +1,308 @@
+"""Tables of Arrow's kinds: one or many parts with the same columns, each a list of groups of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from kernsift.data.columns import Columns, quoted, read_columns
+from kernsift.data.formats.file_stamps import guarded
+from kernsift.data.formats.open_files import Readers
+from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source
+from kernsift.exceptions import InputError
+
+# Small groups of rows are read together up to this many bytes, so that each look at the file brings something.
+_TOGETHER = 8 << 20
+# Bytes that are read before Arrow is asked to give back what it keeps.
+_KEPT = 64 << 20
+_TEXT = 40.0
+"""Bytes of a text, before it becomes a code, where the file does not say."""
+
+
+class Part(Protocol):
+    """One file, or one fragment of a data set.
+
+    Attributes
+    ----------
+    name : what messages call it.
+    schema : its Arrow schema.
+    sizes : rows of each group that can be read by itself.
+    roomy : whether reading some columns takes room for all of them.
+    """
+
+    name: str
+    schema: Any
+    sizes: np.ndarray
+    roomy: bool
+
+    def opened(self) -> Any:
+        """What `load` reads with; it may serve several times."""
+
+    def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
+        """The columns `names` of the groups `first` to `last`, the last one left out, as an Arrow table."""
+
+    def statistics(self, names: Sequence[str]) -> Bounds | None:
+        """What the part says about these columns."""
+
+    def check(self) -> None:
+        """Raise if the part is no longer what it was."""
+
+
+class ArrowSource(Source):
+    """Parts one below the other, with columns matched by name; each chunk is one or several groups of one part."""
+
+    at_once = 2
+
+    def __init__(self, parts: Sequence[Part], argument: str) -> None:
+        self._parts = parts
+        self._readers = Readers()
+        self._spent = 0
+        for part in parts:
+            repeated = [name for name, count in Counter(part.schema.names).items() if count > 1]
+            if repeated:
+                raise InputError(
+                    f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once in "
+                    f"{part.name}; rename them."
+                )
+            # Most have that of the first: a table of many files is kept and sent with one of them.
+            part.schema = parts[0].schema if part.schema.equals(parts[0].schema, check_metadata=True) else part.schema
+        names, kinds = _agree(parts, argument)
+        widths = np.array([_TEXT + 16 if kind == "category" else 24.0 for kind in kinds])
+        self._chunks: list[tuple[int, int, int]] = []
+        lengths: list[int] = []
+        most = max(1, int(_TOGETHER // max(1.0, widths.sum())))
+        for number, part in enumerate(parts):
+            first = 0
+            for last in range(1, len(part.sizes) + 1):
+                rows = int(part.sizes[first:last].sum())
+                if last == len(part.sizes) or rows + part.sizes[last] > most:
+                    self._chunks.append((number, first, last))
+                    lengths.append(rows)
+                    first = last
+        super().__init__(argument, names, kinds, np.concatenate([[0], np.cumsum(lengths)]), widths)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        try:
+            with self._readers.reading():
+                yield
+        finally:
+            if not self._readers.in_use:
+                _release()
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        number, first, last = self._chunks[chunk]
+        names = [self.names[i] for i in columns]
+        part = self._parts[number]
+        with self._readers.of(number, part.opened, len(part.schema)) as reader:
+            table = part.load(first, last, names, reader)
+        expected = int(self.edges[chunk + 1] - self.edges[chunk])
+        if len(table) != expected:
+            raise InputError(
+                f"{self.argument}: {part.name} was changed while it was being read; start again when it is complete."
+            )
+        with guarded(self.argument, part.name, "a table"):
+            table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
+            cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
+        part.check()  # a file that is mapped was read only now
+        # Arrow keeps the room that it used for the next time. Where that is room for all columns it adds up; to give it
+        # back every time would cost as much as reading.
+        self._spent += table.nbytes if part.roomy else 0
+        del table
+        if self._spent > _KEPT:
+            self._spent = 0
+            _release()
+        return cells
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_readers"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _readers=Readers())
+
+    def bounds(self) -> Bounds | None:
+        found = [part.statistics(self.names) for part in self._parts]
+        reported = [one for one in found if one is not None]
+        if not reported or len(reported) < len(found):
+            return None
+        plain = np.array([kind in NUMBERS for kind in self.kinds])
+        return Bounds(
+            np.logical_and.reduce([one.known for one in reported]) & plain,
+            np.fmin.reduce([one.low for one in reported]),
+            np.fmax.reduce([one.high for one in reported]),
+            np.sum([one.gaps for one in reported], axis=0),
+        )
+
+    def refuse(self, column: int) -> None:
+        for part in self._parts:
+            field = part.schema.field(self.names[column])
+            read_columns(field_table(field), self.argument)
+        raise InputError(
+            f"{self.argument}: column '{self.names[column]}' has type {self.kinds[column]}, but numbers or categories "
+            "are needed; convert it to numbers or strings first."
+        )
+
+
+def _release() -> None:
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+
+
+def field_table(field: Any) -> Any:
+    """A table without rows that has just this column."""
+    import pyarrow as pa
+
+    return pa.schema([field]).empty_table()
+
+
+# Columns of many parts -----------------------------------------------------------------------------------------------
+
+
+def _agree(parts: Sequence[Part], argument: str) -> tuple[list[str], list[str]]:
+    """The columns that all parts have, in the order of the first, and what kind each is over all parts."""
+    first = parts[0]
+    index = _index_columns(first.schema)
+    names = [name for name in first.schema.names if name not in index]
+    if not names:
+        raise InputError(f"{argument}: at least one column is needed, but {first.name} has none.")
+    kinds = [_kind(first.schema.field(name).type) for name in names]
+    owner = [first.name] * len(names)
+    known = set(names)
+    for part in parts[1:]:
+        own = set(part.schema.names) - _index_columns(part.schema) - (index - known)
+        for one, other, lacking in ((part, first, known - own), (first, part, own - known)):
+            if lacking:
+                listed = [name for name in (*names, *part.schema.names) if name in lacking]
+                raise InputError(
+                    f"{argument}: {one.name} lacks the column {quoted(listed)}, which {other.name} has; write all "
+                    "parts with the same columns."
+                )
+        for i, name in enumerate(names):
+            kind = _kind(part.schema.field(name).type)
+            merged = _merged(kinds[i], kind)
+            if merged is None:
+                words = [_word(kinds[i]), _word(kind)]
+                raise InputError(
+                    f"{argument}: column '{name}' holds {words[1]} in {part.name} but {words[0]} in {owner[i]}; "
+                    "convert one of them."
+                )
+            if kinds[i] == "empty":
+                owner[i] = part.name
+            kinds[i] = merged
+    return names, kinds
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """The columns in which pandas or Dask stored the index of a frame: labels of rows, no features."""
+    metadata = schema.pandas_metadata or {}
+    return {name for name in metadata.get("index_columns", []) if isinstance(name, str)}
+
+
+def _kind(arrow_type: Any) -> str:
+    from pyarrow import types
+
+    if types.is_floating(arrow_type):
+        return "float32" if types.is_float32(arrow_type) else "float64"
+    if types.is_decimal(arrow_type):
+        return "float64"
+    if types.is_integer(arrow_type):
+        return "integer"
+    if types.is_boolean(arrow_type):
+        return "truth"
+    if types.is_null(arrow_type):
+        return "empty"
+    texts = types.is_string(arrow_type) or types.is_large_string(arrow_type) or str(arrow_type) == "string_view"
+    return "category" if texts or types.is_dictionary(arrow_type) else str(arrow_type)
+
+
+def _merged(one: str, other: str) -> str | None:
+    """The kind of a column that is of two kinds in two parts; None where that cannot be."""
+    if one == other or other == "empty":
+        return one
+    if one == "empty":
+        return other
+    return "float64" if one in NUMBERS and other in NUMBERS else None
+
+
+def _word(kind: str) -> str:
+    return "numbers" if kind in NUMBERS else "text" if kind == "category" else kind
+
+
+# Cells ---------------------------------------------------------------------------------------------------------------
+
+
+def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: Rows) -> Columns:
+    """Rows of an Arrow table as they would be read by `read_columns`, with texts made codes inside Arrow."""
+    single = all(kind == "float32" for kind in kinds)
+    scattered = None
+    if isinstance(rows, slice):
+        table = table.slice(rows.start, rows.stop - rows.start)
+    else:
+        # Taken in NumPy: Arrow's own way loads pandas.
+        scattered = rows
+    count = len(table) if scattered is None else len(scattered)
+    # Column by column, as they come and as most of what is done with them goes.
+    values = np.empty((count, len(names)), dtype=np.float32 if single else np.float64, order="F")
+    levels: dict[int, tuple[str, ...]] = {}
+    for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        column = table.column(name)
+        if kind == "category" and column.null_count < len(column):
+            values[:, i], levels[i] = _codes(column, scattered)
+        elif kind in ("empty", "category"):
+            values[:, i] = np.nan
+        elif scattered is None:
+            _numbers(column, values[:, i])
+        else:
+            whole = np.empty(len(column), dtype=values.dtype)
+            _numbers(column, whole)
+            values[:, i] = whole[scattered]
+    boolean = np.array([kind == "truth" for kind in kinds], dtype=bool)
+    return Columns(tuple(names), values, levels, boolean, True, False)
+
+
+def _numbers(column: Any, out: np.ndarray) -> None:
+    """Copy a column of numbers; not by Arrow's own way to NumPy, which loads pandas."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(column.type) or pa.types.is_float16(column.type):
+        column = column.cast(pa.float64())
+    if column.null_count:
+        whole = not pa.types.is_floating(column.type)
+        column = (column.cast(pa.float64(), safe=False) if whole else column).fill_null(np.nan)
+    start = 0
+    for chunk in column.chunks:
+        if len(chunk):
+            out[start : start + len(chunk)] = np.from_dlpack(chunk)
+        start += len(chunk)
+
+
+def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Codes in the order of the sorted texts that occur, and those texts."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    array = column.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # what combine_chunks returns differs between versions
+        array = array.chunk(0)
+    texts = read_texts(array.dictionary)
+    found = np.from_dlpack(array.indices.cast(pa.int64()).fill_null(-1))
+    found = found if rows is None else found[rows]
+    used = np.zeros(len(texts) + 1, dtype=bool)
+    used[found] = True  # -1, missing, marks the place behind the last
+    levels = tuple(sorted({text for text, there in zip(texts, used, strict=False) if there and text is not None}))
+    code = {level: float(i) for i, level in enumerate(levels)}
+    numbers = [np.nan if text is None else code.get(text, np.nan) for text in texts]
+    return np.array([*numbers, np.nan])[found], levels
+
+
+def read_texts(values: Any) -> list[str | None]:
+    """The entries of an Arrow dictionary as texts, None where they stand for missing cells."""
+    return [None if value is None or value != value else str(value) for value in values.to_pylist()]

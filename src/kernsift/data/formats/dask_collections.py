@@ -1,0 +1,161 @@
+"""Dask arrays and data frames: a chunk is a partition, computed by whatever scheduler is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import Columns, read_columns
+from kernsift.data.formats.array_files import kind_of
+from kernsift.data.formats.file_stamps import guarded
+from kernsift.data.formats.source import Rows, Source
+from kernsift.exceptions import InputError
+
+
+class DaskArray(Source):
+    """A dask.array of one or two dimensions."""
+
+    def __init__(self, array: Any, argument: str) -> None:
+        if array.ndim not in (1, 2):
+            raise InputError(
+                f"{argument}: a table with rows and columns is needed, got a Dask array of shape {array.shape}; "
+                "reshape it."
+            )
+        with guarded(argument, "the Dask array", "a table"):
+            if any(np.isnan(size) for size in array.shape):
+                array = array.compute_chunk_sizes()
+        self._array = array
+        p = 1 if array.ndim == 1 else array.shape[1]
+        edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
+        kind = kind_of(array.dtype, array.dtype.kind == "O")
+        names = [f"x{i}" for i in range(p)]
+        widths = np.full(p, 2.0 * array.dtype.itemsize + 8)
+        kinds = ["unknown" if array.dtype.kind == "O" else kind] * p
+        super().__init__(argument, names, kinds, edges, widths, named=False, flat=array.ndim == 1)
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        with guarded(self.argument, f"partition {chunk} of the Dask array", "a table"):
+            cells = self._lazy(chunk, columns, rows).compute()
+        return replace(read_columns(np.asarray(cells), self.argument), names=tuple(self.names[i] for i in columns))
+
+    def _lazy(self, chunk: int, columns: Sequence[int], rows: Rows) -> Any:
+        part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
+        return (part[:, None] if self.flat else part[:, list(columns)])[rows]
+
+    @property
+    def must_be_sent(self) -> bool:
+        return True
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        lazy = [self._lazy(chunk, columns, inside) for chunk, inside, _ in self._touched(rows)]
+        return _Handed.of(self, columns), lazy
+
+
+class DaskFrame(Source):
+    """A dask.dataframe; its index is no column."""
+
+    def __init__(self, frame: Any, argument: str) -> None:
+        flat = frame.ndim == 1
+        frame = frame.to_frame(name=frame.name if frame.name is not None else "x0") if flat else frame
+        self._frame = frame
+        with guarded(argument, "the Dask data frame", "a table"):
+            lengths = frame.map_partitions(len).compute()
+        kinds = [_frame_kind(dtype) for dtype in frame.dtypes]
+        widths = [96.0 if kind in ("category", "unknown") else 24.0 for kind in kinds]
+        edges = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+        names = [str(name) for name in frame.columns]
+        super().__init__(argument, names, kinds, edges, np.asarray(widths), flat=flat)
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        with guarded(self.argument, f"partition {chunk} of the Dask data frame", "a table"):
+            part = self._lazy(chunk, columns).compute()
+        part = _rows_of(part, rows, chunk, self._expected(chunk), self.argument)
+        return replace(read_columns(part, self.argument), flat=self.flat)
+
+    def _lazy(self, chunk: int, columns: Sequence[int]) -> Any:
+        return self._frame[[self._frame.columns[i] for i in columns]].partitions[chunk]
+
+    def _expected(self, chunk: int) -> int:
+        return int(self.edges[chunk + 1] - self.edges[chunk])
+
+    @property
+    def must_be_sent(self) -> bool:
+        return True
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        import dask
+
+        rows_of: Any = dask.delayed(_rows_of, pure=False)  # type: ignore[attr-defined, unused-ignore]
+        lazy = [
+            rows_of(self._lazy(chunk, columns), inside, chunk, self._expected(chunk), self.argument)
+            for chunk, inside, _ in self._touched(rows)
+        ]
+        return _Handed.of(self, columns), lazy
+
+
+def _rows_of(part: Any, rows: Rows, chunk: int, expected: int, argument: str) -> Any:
+    """Rows of a partition, a pandas data frame, which must be as long as it was when it was looked at first."""
+    if len(part) != expected:
+        raise InputError(
+            f"{argument}: partition {chunk} of the Dask data frame has {len(part)} rows where it had {expected} "
+            "before: its files changed, or what makes it is random; call .persist() first."
+        )
+    return part.iloc[rows]
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """Cells of a Dask collection on their way: a worker computes them before they get there."""
+
+    argument: str
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    widths: np.ndarray
+    named: bool
+    flat: bool
+
+    @classmethod
+    def of(cls, source: Source, columns: Sequence[int]) -> _Handed:
+        names, kinds = (tuple(part[i] for i in columns) for part in (source.names, source.kinds))
+        return cls(source.argument, names, kinds, source.widths[list(columns)], source.named, source.flat)
+
+    def unpack(self, values: list[Any]) -> Source:
+        return _Computed(self, values)
+
+
+class _Computed(Source):
+    """What was computed of a Dask collection, partition by partition."""
+
+    def __init__(self, handed: _Handed, parts: list[Any]) -> None:
+        edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        super().__init__(
+            handed.argument, handed.names, handed.kinds, edges, handed.widths, named=handed.named, flat=handed.flat
+        )
+        self._parts = parts
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        part = self._parts[chunk]
+        array = isinstance(part, np.ndarray)
+        cells = part[rows][:, list(columns)] if array else part.iloc[rows, list(columns)]
+        found = read_columns(cells, self.argument)
+        # Pieces may be written into, and what came from elsewhere may not.
+        values = found.values if found.values.flags.writeable else found.values.copy()
+        names = tuple(self.names[i] for i in columns)
+        return replace(found, values=values, names=names, named=self.named, flat=self.flat)
+
+
+def _frame_kind(dtype: Any) -> str:
+    if str(dtype) in ("category", "string", "str") or str(dtype).startswith("string"):
+        return "category"
+    if getattr(dtype, "kind", "O") == "O":
+        return "unknown"
+    numpy_type = getattr(dtype, "numpy_dtype", dtype)  # of pandas' nullable numbers
+    return kind_of(numpy_type, False) if isinstance(numpy_type, np.dtype) else str(dtype)
+
+
+def dask_source(data: Any, argument: str) -> Source:
+    """A Dask array, data frame or series."""
+    return DaskFrame(data, argument) if hasattr(data, "map_partitions") else DaskArray(data, argument)

@@ -1,0 +1,76 @@
+"""Arrow IPC files, which Feather files of version 2 are.
+
+They are mapped: of a batch that is not compressed only the columns that are looked at are read, and of a compressed one
+only those are unpacked. The map lives as long as one piece, so its pages are given back, and the file is looked at
+before it is touched: a map of a file that was cut short ends the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.formats.file_stamps import FileStamp, guarded
+from kernsift.data.formats.source import Bounds
+
+
+class FeatherPart:
+    """One file, opened for every piece."""
+
+    roomy = True
+
+    def __init__(self, path: str, argument: str) -> None:
+        self.name = path
+        self._argument = argument
+        self._mark = FileStamp.of(path, argument)
+        with self._opened() as reader:
+            self.schema = reader.schema
+            batches = reader.num_record_batches
+        # Compressed batches say how long they are only when a column is read, so a narrow one is.
+        with self._opened([self._narrowest()] if len(self.schema) else []) as reader:
+            self.sizes = np.array([reader.get_batch(i).num_rows for i in range(batches)], dtype=np.int64)
+            self._packed = batches > 0 and len(self.schema) > 0 and _unpacked(reader.get_batch(0))
+
+    def opened(self) -> Any:
+        return None  # a map is made for every piece
+
+    def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
+        import pyarrow as pa
+
+        fields = [self.schema.get_field_index(name) for name in names] if self._packed else []
+        with self._opened(fields) as reader:
+            batches = [reader.get_batch(i) for i in range(first, last)]
+            return pa.Table.from_batches(batches, schema=reader.schema).select(list(names))
+
+    def statistics(self, names: Sequence[str]) -> Bounds | None:
+        return None
+
+    def check(self) -> None:
+        self._mark.check(self._argument)
+
+    def _narrowest(self) -> int:
+        def width(i: int) -> int:
+            try:
+                return int(self.schema.field(i).type.bit_width)
+            except ValueError:  # texts and lists have none
+                return 1 << 20
+
+        return min(range(len(self.schema)), key=width)
+
+    @contextmanager
+    def _opened(self, fields: Sequence[int] = ()) -> Iterator[Any]:
+        import pyarrow as pa
+
+        with guarded(self._argument, self.name, "a Feather file", self._mark):
+            self._mark.check(self._argument)
+            options = pa.ipc.IpcReadOptions(included_fields=list(fields))
+            yield pa.ipc.open_file(pa.memory_map(self.name), options=options)
+
+
+def _unpacked(batch: Any) -> bool:
+    """Whether a batch had to be unpacked: its buffers are then no slices of the file."""
+    buffers = [buffer for buffer in batch.column(0).buffers() if buffer is not None and buffer.size]
+    return all(buffer.parent is None for buffer in buffers)

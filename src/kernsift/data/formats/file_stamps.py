@@ -1,0 +1,71 @@
+"""Files that must not change while they are read, and one sentence for whatever is wrong with one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kernsift.exceptions import InputError
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """What a file or folder was like when it was opened."""
+
+    path: str
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str, argument: str) -> FileStamp:
+        """The state of a file or folder now."""
+        try:
+            state = os.stat(path)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{argument}: {path} cannot be read ({first_line(error)}).") from None
+        return cls(path, state.st_size, state.st_mtime_ns)
+
+    def check(self, argument: str) -> None:
+        """Raise if the file was removed or changed since."""
+        try:
+            state = os.stat(self.path)
+        except FileNotFoundError:
+            raise InputError(
+                f"{argument}: {self.path} was removed while it was being read; put it back and start again."
+            ) from None
+        except OSError as error:
+            raise InputError(f"{argument}: {self.path} can no longer be read ({first_line(error)}).") from None
+        if (state.st_size, state.st_mtime_ns) != (self.size, self.modified):
+            raise InputError(
+                f"{argument}: {self.path} was changed while it was being read; start again when it is complete."
+            )
+
+
+@contextmanager
+def guarded(argument: str, name: str, what: str, *marks: FileStamp) -> Iterator[None]:
+    """Read inside; afterwards the files must be as they were, so what was read is what was opened."""
+    try:
+        yield
+    except (InputError, ModuleNotFoundError):
+        raise
+    except MemoryError:
+        raise InputError(f"{argument}: {name} does not fit into memory, or is broken; make it again.") from None
+    except Exception as error:  # what the readers raise on a broken file is not listed anywhere
+        for mark in marks:
+            mark.check(argument)
+        raise InputError(f"{argument}: {name} could not be read as {what} ({first_line(error)}).") from error
+    for mark in marks:
+        mark.check(argument)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line without a full stop."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (text.strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+
+
+def needed(package: str, what: str, extra: str) -> ModuleNotFoundError:
+    """The error for a package that is not installed."""
+    return ModuleNotFoundError(f"Reading {what} needs {package}: pip install 'kernsift[{extra}]'.")

@@ -1,0 +1,99 @@
+"""Datasets in HDF5 files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import quoted
+from kernsift.data.formats.array_files import ArraySource, runs
+from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
+from kernsift.exceptions import InputError
+
+
+class Hdf5Dataset(ArraySource):
+    """A dataset of one or two dimensions, of records, or of texts.
+
+    With a path the file is opened for every piece, so that nothing stays open and workers can have their own.
+    """
+
+    def __init__(self, dataset: Any, argument: str, path: str | None = None) -> None:
+        import h5py
+
+        self._where = dataset.name
+        self._path = path
+        self._dataset = None if path else dataset
+        self._marks = [FileStamp.of(path, argument)] if path else []
+        name = f"{path or dataset.file.filename}::{dataset.name}"
+        self._strings = h5py.check_string_dtype(dataset.dtype) is not None
+        rows = dataset.chunks[0] if dataset.chunks else None
+        super().__init__(argument, name, dataset.shape, dataset.dtype, rows, text=self._strings)
+        width = dataset.chunks[-1] if dataset.chunks else dataset.shape[-1]
+        self.by_column = dataset.ndim == 2 and width < dataset.shape[1]
+
+    def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
+        with guarded(self.argument, self.name, "an HDF5 dataset", *self._marks), self._opened() as dataset:
+            if dataset.ndim == 1:
+                return np.asarray(_texts(dataset[start:stop]) if self._strings else dataset[start:stop])
+            parts = [dataset[start:stop, there] for _, there in runs(columns)]
+            cells = np.concatenate(parts, axis=1)
+            return _texts(cells) if self._strings else cells
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        if self._dataset is not None:
+            yield self._dataset
+            return
+        import h5py
+
+        with h5py.File(self._path, "r") as file:
+            yield file[self._where]
+
+
+def hdf5_source(path: str, argument: str) -> Hdf5Dataset:
+    """The only dataset of a file, or the one that "file.h5::/name" names."""
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise needed("h5py", "HDF5 files", "scale") from None
+    file_name, _, name = path.partition("::")
+    with guarded(argument, path, "an HDF5 file"), h5py.File(file_name, "r") as file:
+        if name and name not in file:
+            raise InputError(
+                f"{argument}: {file_name} has no dataset '{name}'; it has {quoted(_datasets(file)) or 'none'}."
+            )
+        return Hdf5Dataset(_only_dataset(file[name] if name else file, argument, file_name), argument, file_name)
+
+
+def opened_hdf5(data: Any, argument: str) -> Hdf5Dataset:
+    """A dataset that the user opened, or the only one of a file or group."""
+    return Hdf5Dataset(_only_dataset(data, argument, "this HDF5 file"), argument)
+
+
+def _only_dataset(found: Any, argument: str, label: str) -> Any:
+    if not hasattr(found, "visititems"):
+        return found
+    names = _datasets(found)
+    if len(names) != 1:
+        what = quoted(names) if names else "none"
+        raise InputError(
+            f"{argument}: one dataset is needed, but {label} holds {what}; name it, as in '{label}::/name'."
+        )
+    return found[names[0]]
+
+
+def _datasets(group: Any) -> list[str]:
+    names: list[str] = []
+    group.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
+    return names
+
+
+def _texts(cells: Any) -> np.ndarray:
+    """Texts come as bytes."""
+    out = np.empty(cells.shape, dtype=object)
+    flat = [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell for cell in np.ravel(cells)]
+    out.reshape(-1)[:] = flat
+    return out

@@ -1,0 +1,181 @@
+"""What the user points at: a path, or something of another library that is not in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.formats.arrow import ArrowSource, Part
+from kernsift.data.formats.dask_collections import dask_source
+from kernsift.data.formats.feather import FeatherPart
+from kernsift.data.formats.file_stamps import first_line, guarded, needed
+from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
+from kernsift.data.formats.numpy_files import MappedArray, NumpyFile
+from kernsift.data.formats.parquet import ParquetPart
+from kernsift.data.formats.pyarrow_datasets import dataset_source
+from kernsift.data.formats.source import Source
+from kernsift.data.formats.text import TextFile
+from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
+from kernsift.exceptions import InputError
+
+_TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+_REFUSED = [
+    (b"PK", "is an archive (.xlsx, .npz or .zip), which is read as a whole", "load it and pass the table"),
+    (b"\x80", "is a Python pickle, which could run code and is never opened", "save it as Parquet or .npy"),
+    (b"\xd0\xcf\x11\xe0", "is an Excel file of the old kind (.xls)", "save it as CSV or Parquet"),
+    (b"FEA1", "is a Feather file of version 1", "save it again as version 2 or Parquet"),
+    (b"%PDF", "is a PDF", "export the table as CSV"),
+]
+
+
+def open_source(data: Any, argument: str, *, encoding: str | None = None) -> Source | None:
+    """A table that is read in pieces, for paths and for what other libraries keep outside of memory; else None.
+
+    Paths name Parquet files or folders of them, Feather and Arrow files, .npy files, HDF5 files ("file.h5::/name" for
+    one of several datasets), Zarr folders, and text files. Objects may be NumPy memory maps, Zarr arrays, HDF5
+    datasets, pyarrow data sets, and Dask arrays or data frames.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from kernsift.data.formats import open_source
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "x.npy")
+    ...     np.save(path, np.arange(6.0).reshape(3, 2))
+    ...     source = open_source(path, "X")
+    ...     source.n, source.names, source.read([1], 1, 3).values.tolist()
+    (3, ('x0', 'x1'), [[3.0], [5.0]])
+    >>> open_source(np.zeros((3, 2)), "X") is None
+    True
+    """
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, (str, os.PathLike)):
+        path = os.fspath(data)
+        with guarded(argument, str(path), "a table"):
+            return _path(path, argument, encoding)
+    maker = _maker(data)
+    return None if maker is None else maker(data, argument)
+
+
+def points_outside(data: Any) -> bool:
+    """Whether `open_source` would open this, which it does not do here."""
+    return isinstance(data, (Source, str, os.PathLike)) or _maker(data) is not None
+
+
+def _maker(data: Any) -> Callable[[Any, str], Source] | None:
+    """What opens an object of another library, known by its type without importing that library."""
+    # What was computed from a memory map is an array in memory, though its type says otherwise: it has no file.
+    if isinstance(data, np.memmap):
+        return MappedArray if data.filename is not None else None
+    home = type(data).__module__.partition(".")[0]
+    if home == "zarr" and hasattr(data, "store"):
+        return opened_zarr
+    if home == "h5py" and hasattr(data, "file"):
+        return opened_hdf5
+    if home == "pyarrow" and hasattr(data, "get_fragments") and hasattr(data, "schema"):
+        return dataset_source
+    return dask_source if home in ("dask", "dask_expr") and hasattr(data, "dask") else None
+
+
+def _path(path: Any, argument: str, encoding: str | None) -> Source:
+    if not isinstance(path, str):
+        raise InputError(f"{argument}: a path as text is needed, got {path!r:.60}; use os.fsdecode.")
+    place = path.partition("::")[0]
+    if "://" in place:
+        raise InputError(
+            f"{argument}: {path} is an address, and only files are opened by path; open it with "
+            "pyarrow.dataset.dataset or dask.dataframe and pass that."
+        )
+    if os.path.isdir(place):
+        return _folder(path, argument)
+    start = _start(place, argument)
+    if start.startswith(b"\x89HDF"):
+        return hdf5_source(path, argument)
+    if start.startswith(b"\x93NUMPY"):
+        return NumpyFile(place, argument)
+    if start.startswith((b"PAR1", b"ARROW1")):
+        return _arrow_files([place], argument)
+    for magic, what, fix in _REFUSED:
+        if start.startswith(magic):
+            raise InputError(f"{argument}: {path} {what}; {fix}.")
+    return TextFile(place, argument, encoding)
+
+
+def _folder(path: str, argument: str) -> Source:
+    folder = Path(path.partition("::")[0])
+    if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
+        return zarr_source(path, argument)
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and not _hidden(file.relative_to(folder)))
+    if any("=" in part for file in files for part in file.relative_to(folder).parts[:-1]):
+        return _partitioned(str(folder), argument)
+    tables = [str(file) for file in files if _start(str(file), argument)[:4] in (b"PAR1", b"ARRO")]
+    if not tables:
+        raise InputError(
+            f"{argument}: the folder {folder} holds no Parquet or Arrow files and no Zarr array; name a file in it."
+        )
+    if len(tables) < len(files):
+        other = next(file for file in files if str(file) not in tables)
+        if other.name.lower().endswith(_TABLES):
+            raise InputError(f"{argument}: {other} is no Parquet or Arrow file; mend it, or take it out of the folder.")
+    return _arrow_files(tables, argument)
+
+
+def _hidden(file: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in file.parts)
+
+
+def _arrow_files(paths: list[str], argument: str) -> Source:
+    _need_arrow()
+    makers: dict[bytes, Callable[[str, str], Part]] = {b"PAR1": ParquetPart, b"ARRO": FeatherPart}
+    return ArrowSource([makers[_start(path, argument)[:4]](path, argument) for path in paths], argument)
+
+
+def _partitioned(folder: str, argument: str) -> Source:
+    """Folders named key=value, where the keys are columns."""
+    _need_arrow()
+    from pyarrow import dataset
+
+    try:
+        return dataset_source(dataset.dataset(folder, format="parquet", partitioning="hive"), argument)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{argument}: {folder} could not be read as Parquet ({first_line(error)}).") from error
+
+
+def _need_arrow() -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ModuleNotFoundError:
+        raise needed("pyarrow", "Parquet and Arrow files", "files") from None
+
+
+def _start(path: str, argument: str) -> bytes:
+    """The first bytes of a file, which tell what it is."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(8)
+    except FileNotFoundError:
+        raise InputError(f"{argument}: there is no file {path}{_beside(path)}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{argument}: {path} cannot be opened ({first_line(error)}).") from None
+    if not start:
+        raise InputError(f"{argument}: {path} is empty; a table is needed.")
+    return start
+
+
+def _beside(path: str) -> str:
+    folder = Path(path).parent
+    try:
+        # Endings are alike anyway, so names must be more so than words.
+        near = get_close_matches(Path(path).name, [file.name for file in folder.iterdir()], n=1, cutoff=0.75)
+    except OSError:
+        near = []
+    return f"; did you mean {folder / near[0]}?" if near else "; check the path, or pass data."

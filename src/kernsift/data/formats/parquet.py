@@ -1,0 +1,104 @@
+"""Parquet files: columns and groups of rows are read by themselves, and each group says what its numbers span."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.formats.file_stamps import FileStamp, guarded
+from kernsift.data.formats.source import Bounds
+from kernsift.execution.threads import n_threads
+
+_PLAIN = {"BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE"}
+_PLAIN_LOGICAL = {"NONE", "INT"}
+
+# In groups with fewer rows, looking at the rows is quicker than looking at what the group says of them.
+_WORTH = 1000
+
+
+class ParquetPart:
+    """One file; it is opened when pieces are read, so that nothing stays open and workers can have their own."""
+
+    roomy = False
+
+    def __init__(self, path: str, argument: str) -> None:
+        self.name = path
+        self._argument = argument
+        self._mark = FileStamp.of(path, argument)
+        with self._reading():
+            self.schema = self._open([]).schema_arrow
+            self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
+
+    def opened(self) -> Any:
+        with self._reading():
+            return self._open(self._texts)
+
+    def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
+        with self._reading():
+            # Arrow's own threads only where there are no others that read at the same time.
+            groups, threads = list(range(first, last)), n_threads() > 1
+            table = reader.read_row_groups(groups, columns=list(names), use_threads=threads)
+            # A reader holds on to the bytes that it read last; of no columns there are none.
+            reader.read_row_groups(groups[:1], columns=[])
+            return table
+
+    def statistics(self, names: Sequence[str]) -> Bounds | None:
+        where = {path: i for i, path in enumerate(self.schema.names)}
+        if len(self._metadata.schema) != len(where):
+            return None  # nested columns, which are refused, shift the positions
+        if self._metadata.num_rows < _WORTH * self._metadata.num_row_groups:
+            return None
+        known = np.ones(len(names), dtype=bool)
+        low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
+        gaps = np.zeros(len(names), dtype=np.int64)
+        plain = [self._metadata.schema.column(where[name]) for name in names]
+        usable = [one.physical_type in _PLAIN and one.logical_type.type in _PLAIN_LOGICAL for one in plain]
+        with self._reading():
+            for group in self._groups():
+                for i, name in enumerate(names):
+                    if not known[i]:
+                        continue
+                    reported = group.column(where[name]).statistics if usable[i] else None
+                    if reported is None or not reported.has_null_count:
+                        known[i] = False
+                        continue
+                    gaps[i] += reported.null_count
+                    if reported.has_min_max:
+                        low[i], high[i] = np.fmin(low[i], float(reported.min)), np.fmax(high[i], float(reported.max))
+                    else:
+                        known[i] = reported.null_count == group.num_rows
+        return Bounds(known, low, high, gaps)
+
+    def check(self) -> None:
+        self._mark.check(self._argument)
+
+    @cached_property
+    def _metadata(self) -> Any:
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_metadata(self.name)
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        """Columns that come as codes and their texts, which is how Parquet keeps most of them."""
+        from pyarrow import types
+
+        return [field.name for field in self.schema if types.is_string(field.type)]
+
+    def _groups(self) -> list[Any]:
+        return [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
+
+    def _open(self, texts: Sequence[str]) -> Any:
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetFile(self.name, metadata=self._metadata, read_dictionary=texts)
+
+    def _reading(self) -> Any:
+        return guarded(self._argument, self.name, "a Parquet file", self._mark)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The footer of a wide file is large, and quickly read again.
+        return {name: value for name, value in self.__dict__.items() if name != "_metadata"}

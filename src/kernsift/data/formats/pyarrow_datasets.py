@@ -1,0 +1,71 @@
+"""pyarrow data sets: whatever they are made of, wherever it lies, fragment by fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import quoted
+from kernsift.data.formats.arrow import ArrowSource
+from kernsift.data.formats.file_stamps import FileStamp, guarded
+from kernsift.data.formats.source import Bounds
+from kernsift.exceptions import InputError
+
+
+class Fragment:
+    """One fragment, usually a file; the keys in the names of its folders are columns."""
+
+    roomy = False
+
+    def __init__(self, fragment: Any, schema: Any, argument: str) -> None:
+        from pyarrow import dataset, fs
+
+        self.schema = schema
+        self.name = str(getattr(fragment, "path", "") or "a fragment of the data set")
+        self._fragment = fragment
+        self._argument = argument
+        local = isinstance(getattr(fragment, "filesystem", None), fs.LocalFileSystem)
+        self._marks = [FileStamp.of(self.name, argument)] if local else []
+        with self._reading():
+            keys = set(dataset.get_partition_keys(fragment.partition_expression))
+            lacking = [name for name in schema.names if name not in {*fragment.physical_schema.names, *keys}]
+            groups = getattr(fragment, "row_groups", None)
+            self._grouped = groups is not None
+            self.sizes = np.array([one.num_rows for one in groups] if groups is not None else [fragment.count_rows()])
+        if lacking:
+            raise InputError(
+                f"{argument}: {self.name} lacks the column {quoted(lacking)}, which other parts have; write all parts "
+                "with the same columns."
+            )
+
+    def opened(self) -> Any:
+        return None  # the fragment opens its file itself
+
+    def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
+        with self._reading():
+            wanted = self._fragment
+            if self._grouped:
+                ids = [group.id for group in wanted.row_groups[first:last]]
+                wanted = wanted.subset(row_group_ids=ids)
+            return wanted.to_table(schema=self.schema, columns=list(names))
+
+    def statistics(self, names: Sequence[str]) -> Bounds | None:
+        return None
+
+    def check(self) -> None:
+        for mark in self._marks:
+            mark.check(self._argument)
+
+    def _reading(self) -> Any:
+        return guarded(self._argument, self.name, "a part of a data set", *self._marks)
+
+
+def dataset_source(data: Any, argument: str) -> ArrowSource:
+    """A pyarrow data set."""
+    with guarded(argument, "the data set", "a data set"):
+        fragments = list(data.get_fragments())
+    if not fragments:
+        raise InputError(f"{argument}: the data set has no files; check its path.")
+    return ArrowSource([Fragment(fragment, data.schema, argument) for fragment in fragments], argument)

@@ -1,0 +1,376 @@
+"""A table that is read in pieces: what every format has to offer, and how pieces are cut so that they fit into memory.
+
+A format says where its chunks begin (`edges`), what a cell costs while it is read (`widths`), and reads some columns
+and rows of one chunk (`fetch`). Everything else is the same for all of them and is here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import Columns
+from kernsift.exceptions import InputError
+
+Rows = slice | np.ndarray
+"""Rows as a slice of step 1, or as a sorted index array in which rows may repeat."""
+
+NUMBERS = ("float32", "float64", "integer", "truth")
+"""The kinds of columns that are read as numbers. The others are "category", "empty" (nothing but missing cells),
+"unknown" (known only when it is read), and the name of any type that is neither numbers nor categories."""
+
+SCRATCH = 64 << 20
+"""Bytes that reading may take beside the answer, where nobody says how many."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Some cells of one chunk, before they are read: which rows and columns, and where they belong in the answer.
+
+    Attributes
+    ----------
+    chunk, inside : the chunk and the rows of it, counted from its first.
+    rows, columns : the place in the answer, which has a row for every row and a column for every column asked for.
+    """
+
+    chunk: int
+    inside: Rows
+    rows: slice
+    columns: slice
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some cells of a table: where they belong in what was asked for, and what they hold.
+
+    Attributes
+    ----------
+    rows, columns : the place in the answer, which has a row for every row and a column for every column asked for.
+    cells : the values; the codes of a categorical column count within this piece.
+    """
+
+    rows: slice
+    columns: slice
+    cells: Columns
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a file says about its columns without being read.
+
+    Attributes
+    ----------
+    known : (p,) bool: the columns that it says something about; the rest of this record is about those.
+    low, high : (p,) the smallest and the largest number.
+    gaps : (p,) missing cells, without those that hide as NaN in a column of fractions.
+    """
+
+    known: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    gaps: np.ndarray
+
+    def pick(self, positions: np.ndarray) -> Bounds:
+        """The columns at these positions, in this order."""
+        return Bounds(self.known[positions], self.low[positions], self.high[positions], self.gaps[positions])
+
+
+class Source(ABC):
+    """A table that is read in pieces.
+
+    Attributes
+    ----------
+    argument : what error messages call it.
+    names : the p column names.
+    kinds : the p kinds of columns, see `NUMBERS`.
+    edges : (chunks + 1,) the first row of every chunk, and the number of rows.
+    widths : (p,) bytes that one cell of each column takes while it is read.
+    overhead : bytes that one row takes while it is read, whatever the columns.
+    by_column : whether reading some columns takes less time than reading all.
+    at_once : how many cuts may be fetched at the same time, in threads.
+    named : whether the names are the user's own.
+    flat : whether the data is one-dimensional.
+    """
+
+    overhead: float = 0.0
+    by_column: bool = True
+    at_once: int = 1
+
+    def __init__(
+        self,
+        argument: str,
+        names: Sequence[str],
+        kinds: Sequence[str],
+        edges: np.ndarray,
+        widths: np.ndarray,
+        *,
+        named: bool = True,
+        flat: bool = False,
+    ) -> None:
+        self.argument = argument
+        self.names = tuple(names)
+        self.kinds = tuple(kinds)
+        self.edges = np.asarray(edges, dtype=np.int64)
+        self.widths = np.asarray(widths, dtype=np.float64)
+        self.named = named
+        self.flat = flat
+
+    @abstractmethod
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        """Some columns of one chunk; `rows` are counted from its first row."""
+
+    def bounds(self) -> Bounds | None:
+        """What is known of the columns without reading them; None where that is nothing."""
+        return None
+
+    def refuse(self, column: int) -> None:
+        """Raise the error that says what to do with a column that holds neither numbers nor categories."""
+        self.fetch(0, [column], slice(0, 0))
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return int(self.edges[-1])
+
+    @property
+    def preferred_rows(self) -> int:
+        """Rows of the largest chunk: whoever reads fewer at a time may decode the same rows twice."""
+        return int(np.diff(self.edges).max(initial=0))
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Bytes that one row of all columns takes while it is read."""
+        return int(self.overhead + self.widths.sum())
+
+    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> Source:
+        """The columns at these positions, in this order, under other names where these are given."""
+        called = tuple(self.names[i] for i in positions) if names is None else tuple(names)
+        if list(positions) == list(range(len(self.names))) and called == self.names:
+            return self
+        return _Picked(self, positions, called)
+
+    def between(self, start: int, stop: int) -> Source:
+        """The rows from `start` to `stop`."""
+        return self if (start, stop) == (0, self.n) else _Between(self, start, stop)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the cells are in memory."""
+        return False
+
+    @property
+    def must_be_sent(self) -> bool:
+        """Whether the cells have to be sent to other machines, because these cannot read them by themselves."""
+        return False
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        """Some cells of a source that travels: what `unpack(values)` makes a source with nothing else from, and the
+        values, arrays or Dask collections, which travel beside it.
+        """
+        raise NotImplementedError
+
+    def read(self, columns: Sequence[int], start: int, stop: int) -> Columns:
+        """The rows `start` to `stop` of some columns."""
+        return self._join(columns, slice(start, stop))
+
+    def take(self, columns: Sequence[int], rows: np.ndarray) -> Columns:
+        """The rows of a sorted index array; chunks without any of them are not read."""
+        return self._join(columns, np.asarray(rows, dtype=np.int64))
+
+    def pieces(
+        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
+    ) -> Iterator[Piece]:
+        """All the cells asked for, chunk after chunk, each piece within `scratch` bytes.
+
+        A single column of a chunk may take up to `most` bytes, which is the same unless given.
+        """
+        with self.reading():
+            for cut in self.cuts(columns, rows, scratch, most):
+                yield self.piece(columns, cut)
+
+    def cuts(
+        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
+    ) -> Iterator[Cut]:
+        """What `pieces` reads, before it is read."""
+        for chunk, inside, place in self._touched(rows):
+            length = int(self.edges[chunk + 1] - self.edges[chunk])
+            for block in self._blocks(columns, length, scratch, scratch if most is None else most):
+                yield Cut(chunk, inside, place, block)
+
+    def piece(self, columns: Sequence[int], cut: Cut) -> Piece:
+        """The cells of a cut, which was made for these columns."""
+        return Piece(cut.rows, cut.columns, self.fetch(cut.chunk, columns[cut.columns], cut.inside))
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Inside, files may stay open from one piece to the next."""
+        return nullcontext()
+
+    def _touched(self, rows: Rows) -> Iterator[tuple[int, Rows, slice]]:
+        """The chunks that hold the rows, the rows inside each, and their place among all rows asked for."""
+        if isinstance(rows, slice):
+            start, stop = rows.start, rows.stop
+            first, last = np.searchsorted(self.edges, [start, stop - 1], side="right") - 1
+            for chunk in range(int(first), int(last) + 1) if stop > start else ():
+                low, high = max(start, int(self.edges[chunk])), min(stop, int(self.edges[chunk + 1]))
+                if high > low:
+                    begin = int(self.edges[chunk])
+                    yield chunk, slice(low - begin, high - begin), slice(low - start, high - start)
+            return
+        cuts = np.searchsorted(rows, self.edges)
+        for chunk in np.flatnonzero(np.diff(cuts)).tolist():
+            place = slice(int(cuts[chunk]), int(cuts[chunk + 1]))
+            yield chunk, rows[place] - self.edges[chunk], place
+
+    def _blocks(self, columns: Sequence[int], length: int, scratch: int, most: int) -> Iterator[slice]:
+        """Runs of columns of which `length` rows are within `scratch` bytes, or single ones within `most`."""
+        allowed = scratch / max(1, length) - self.overhead
+        ends = np.cumsum(self.widths[np.asarray(columns, dtype=np.intp)])
+        start, spent = 0, 0.0
+        while start < len(columns):
+            stop = int(np.searchsorted(ends, spent + allowed, side="right"))
+            if stop == start:
+                needed = length * (self.overhead + self.widths[columns[start]])
+                if needed > most:
+                    raise InputError(
+                        f"memory: {needed / 1e6:,.0f} MB are needed to read one column of {length:,} rows of "
+                        f"{self.argument} at a time, but only {most / 1e6:,.0f} MB may be used for that; allow more, "
+                        "or store the table in smaller chunks of rows."
+                    )
+                stop = start + 1
+            yield slice(start, stop)
+            start, spent = stop, float(ends[stop - 1])
+
+    def _join(self, columns: Sequence[int], rows: Rows) -> Columns:
+        count = count_of(rows)
+        single = bool(columns) and all(self.kinds[i] == "float32" for i in columns)
+        values = np.full((count, len(columns)), np.nan, dtype=np.float32 if single else np.float64)
+        boolean = np.array([self.kinds[i] == "truth" for i in columns], dtype=bool)
+        found: dict[int, dict[str, int]] = {}
+        for piece in self.pieces(columns, rows):
+            for i, levels in piece.cells.levels.items():
+                codes = found.setdefault(piece.columns.start + i, {})
+                numbers = np.array([codes.setdefault(level, len(codes)) for level in levels], dtype=np.float64)
+                recode(piece.cells.values, i, numbers)
+            values[piece.rows, piece.columns] = piece.cells.values
+        for i, codes in found.items():
+            order = {level: float(code) for code, level in enumerate(sorted(codes))}
+            recode(values, i, np.array([order[level] for level in codes]))
+        levels_found = {i: tuple(sorted(codes)) for i, codes in found.items()}
+        return Columns(tuple(self.names[i] for i in columns), values, levels_found, boolean, self.named, self.flat)
+
+
+class _Picked(Source):
+    """Some columns of another source."""
+
+    def __init__(self, whole: Source, positions: Sequence[int], names: Sequence[str]) -> None:
+        self._whole, self._positions = whole, np.asarray(positions, dtype=np.intp)
+        super().__init__(
+            whole.argument,
+            names,
+            [whole.kinds[i] for i in positions],
+            whole.edges,
+            whole.widths[self._positions],
+            named=whole.named,
+            flat=whole.flat,
+        )
+        self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()
+        return replace(self._whole.fetch(chunk, there, rows), names=tuple(self.names[i] for i in columns))
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self._whole.reading()
+
+    def bounds(self) -> Bounds | None:
+        bounds = self._whole.bounds()
+        return None if bounds is None else bounds.pick(self._positions)
+
+    def refuse(self, column: int) -> None:
+        self._whole.refuse(int(self._positions[column]))
+
+    @property
+    def in_memory(self) -> bool:
+        return self._whole.in_memory
+
+    @property
+    def must_be_sent(self) -> bool:
+        return self._whole.must_be_sent
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        stub, values = self._whole.handed(self._positions[np.asarray(columns, dtype=np.intp)].tolist(), rows)
+        return _Renamed(stub, tuple(self.names[i] for i in columns)), values
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """A source on its way, whose columns have other names."""
+
+    stub: Any
+    names: tuple[str, ...]
+
+    def unpack(self, values: list[Any]) -> Source:
+        source: Source = self.stub.unpack(values)
+        return source.pick(range(len(self.names)), self.names)
+
+
+class _Between(Source):
+    """A run of rows of another source."""
+
+    def __init__(self, whole: Source, start: int, stop: int) -> None:
+        inner = whole.edges[(whole.edges > start) & (whole.edges < stop)]
+        edges = np.concatenate([[start], inner, [stop]]) - start
+        super().__init__(
+            whole.argument, whole.names, whole.kinds, edges, whole.widths, named=whole.named, flat=whole.flat
+        )
+        self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
+        self._whole, self._start = whole, start
+        self._first = int(np.searchsorted(whole.edges, start, side="right")) - 1
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        begin = int(self.edges[chunk]) + self._start - int(self._whole.edges[chunk + self._first])
+        return self._whole.fetch(chunk + self._first, columns, shifted(rows, begin))
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self._whole.reading()
+
+    def refuse(self, column: int) -> None:
+        self._whole.refuse(column)
+
+    @property
+    def in_memory(self) -> bool:
+        return self._whole.in_memory
+
+    @property
+    def must_be_sent(self) -> bool:
+        return self._whole.must_be_sent
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        return self._whole.handed(columns, shifted(rows, self._start))
+
+
+def count_of(rows: Rows) -> int:
+    """How many rows there are."""
+    return int(rows.stop - rows.start) if isinstance(rows, slice) else len(rows)
+
+
+def shifted(rows: Rows, by: int) -> Rows:
+    """The rows so many further down."""
+    return slice(rows.start + by, rows.stop + by) if isinstance(rows, slice) else rows + by
+
+
+def recode(values: np.ndarray, column: int, codes: np.ndarray) -> None:
+    """Replace the codes in a column by `codes[code]`, in place; missing cells stay missing."""
+    old = values[:, column]
+    gaps = np.isnan(old)
+    if gaps.any():
+        new = np.full(len(old), np.nan)
+        new[~gaps] = codes[old[~gaps].astype(np.intp)]
+        values[:, column] = new
+    else:
+        values[:, column] = codes[old.astype(np.intp)]

@@ -1,0 +1,90 @@
+"""Zarr arrays, in folders or behind whatever store the user opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import quoted
+from kernsift.data.formats.array_files import ArraySource, runs
+from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
+from kernsift.exceptions import InputError
+
+
+class ZarrArray(ArraySource):
+    """An array of one or two dimensions.
+
+    A chunk file that is not there reads as the fill value, so the folders that hold the chunks are watched: nothing may
+    come or go while they are read.
+    """
+
+    def __init__(self, array: Any, argument: str, folder: str | None = None) -> None:
+        self._array = array
+        self._folder = folder
+        self._marks: dict[str, FileStamp] = {}
+        rows = int((getattr(array, "shards", None) or array.chunks)[0])
+        self._file_rows = rows
+        text = array.dtype.kind not in "biufSU"
+        super().__init__(argument, folder or _label(array), array.shape, array.dtype, rows, text=text)
+        self.by_column = array.ndim == 2 and array.chunks[1] < array.shape[1]
+        for path in self._watched(0, self.n):
+            self._marks[path] = FileStamp.of(path, argument)
+
+    def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
+        marks = [self._marks[path] for path in self._watched(start, stop) if path in self._marks]
+        with guarded(self.argument, self.name, "a Zarr array", *marks):
+            if self._array.ndim == 1:
+                return np.asarray(self._array[start:stop])
+            parts = [np.asarray(self._array[start:stop, there]) for _, there in runs(columns)]
+            return np.concatenate(parts, axis=1)
+
+    def _watched(self, start: int, stop: int) -> Iterator[str]:
+        """The folders in which the files of these rows lie."""
+        if self._folder is None:
+            return
+        yield self._folder
+        root = Path(self._folder)
+        root = root / "c" if (root / "zarr.json").exists() else root
+        for chunk in range(start // self._file_rows, -(-stop // self._file_rows)):
+            if (root / str(chunk)).is_dir():
+                yield str(root / str(chunk))
+
+
+def zarr_source(path: str, argument: str) -> ZarrArray:
+    """The array in a folder, or the only one in a group; "folder::name" names one of several."""
+    try:
+        import zarr
+    except ModuleNotFoundError:
+        raise needed("zarr", "Zarr arrays", "scale") from None
+    folder, _, name = path.partition("::")
+    with guarded(argument, folder, "a Zarr array"):
+        array: Any = zarr.open(folder, mode="r")
+        if name:
+            array = array[name.strip("/")]
+        array, inner = _only_array(array, argument, folder)
+    inside = [part for part in (name.strip("/"), inner) if part]
+    return ZarrArray(array, argument, str(Path(folder, *inside)))
+
+
+def _only_array(found: Any, argument: str, label: str) -> tuple[Any, str]:
+    if hasattr(found, "chunks"):
+        return found, ""
+    arrays = dict(sorted(found.arrays()))
+    if len(arrays) != 1:
+        what = f"{quoted(arrays)}" if arrays else "none"
+        raise InputError(f"{argument}: one array is needed, but {label} holds {what}; name it, as in '{label}::name'.")
+    ((name, array),) = arrays.items()
+    return array, str(name)
+
+
+def opened_zarr(data: Any, argument: str) -> ZarrArray:
+    """An array that the user opened, or the only one of a group."""
+    array, _ = _only_array(data, argument, "this Zarr group")
+    return ZarrArray(array, argument)
+
+
+def _label(array: Any) -> str:
+    return f"the Zarr array '{getattr(array, 'name', '') or ''}'"

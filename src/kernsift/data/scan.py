@@ -1,0 +1,229 @@
+"""One look at everything: what a table holds, column by column, found in pieces and judged as in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import Columns, refuse_cells
+from kernsift.data.formats.source import Source
+from kernsift.exceptions import InputError
+from kernsift.execution.dask_workers import current_workers, memory_here, parallel_map, shared_memory
+from kernsift.execution.memory import scratch_of
+from kernsift.execution.progress import report_progress
+
+
+@dataclass
+class Scan:
+    """What a pass over a table found, column by column.
+
+    Attributes
+    ----------
+    low, high : (p,) the smallest and the largest finite value; for categories the first and the last code.
+    gaps : (p,) missing cells.
+    infinite : (p,) bool.
+    keep : (n,) bool: the rows without a missing cell.
+    levels : the texts of each categorical column.
+    """
+
+    source: Source
+    low: np.ndarray
+    high: np.ndarray
+    gaps: np.ndarray
+    infinite: np.ndarray
+    keep: np.ndarray
+    levels: dict[int, set[str]]
+
+    def judge(self, missing: str) -> np.ndarray:
+        """The rows to keep, or the error that the same table would raise in memory."""
+        refuse_cells(self.source.argument, self.source.names, self.infinite, self.gaps, self.keep, missing)
+        return self.keep
+
+    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> Scan:
+        """What was found of the columns at these positions, under other names where these are given."""
+        own = np.asarray(positions, dtype=np.intp)
+        levels = {new: self.levels[old] for new, old in enumerate(positions) if old in self.levels}
+        source = self.source.pick(positions, names)
+        return Scan(source, self.low[own], self.high[own], self.gaps[own], self.infinite[own], self.keep, levels)
+
+    def columns(self) -> Columns:
+        """Two rows with the extremes of each column: enough for everything that is checked about ranges."""
+        values = np.stack([self.low, self.high])
+        for i, levels in self.levels.items():
+            values[:, i] = 0.0, len(levels) - 1.0
+        single = all(kind == "float32" for kind in self.source.kinds)
+        boolean = np.array([kind == "truth" for kind in self.source.kinds])
+        values = values.astype(np.float32 if single else np.float64)
+        return Columns(self.source.names, values, {}, boolean, self.source.named, self.source.flat)
+
+
+def _nothing_yet(source: Source) -> Scan:
+    p = len(source.names)
+    return Scan(
+        source,
+        low=np.full(p, np.inf),
+        high=np.full(p, -np.inf),
+        gaps=np.zeros(p, dtype=np.int64),
+        infinite=np.zeros(p, dtype=bool),
+        keep=np.ones(source.n, dtype=bool),
+        levels={i: set() for i, kind in enumerate(source.kinds) if kind == "category"},
+    )
+
+
+def scan(source: Source, memory: int, *, trust: bool = True, within: np.ndarray | None = None) -> Scan:
+    """Look at every column, or at what the file says of it where that is enough; `within` leaves rows out.
+
+    What a file says of fractions leaves NaN open. With `trust` that is enough for the time being, because whoever reads
+    them sees it; where rows with missing cells are to be left out it is not.
+    """
+    p = len(source.names)
+    if source.n < 2:
+        raise InputError(f"{source.argument}: at least 2 rows are needed, got {source.n}; pass more data.")
+    found = _nothing_yet(source)
+    unread = np.ones(p, dtype=bool)
+    bounds = None if within is not None else source.bounds()
+    if bounds is not None:
+        exact = np.array([kind in ("integer", "truth") for kind in source.kinds])
+        known = bounds.known & (bounds.gaps == 0) & (exact | trust)
+        found.low[known], found.high[known] = bounds.low[known], bounds.high[known]
+        found.infinite[known] = ~np.isfinite(bounds.low[known]) | ~np.isfinite(bounds.high[known])
+        unread = ~known
+    columns = np.flatnonzero(unread)
+    workers = current_workers()
+    if workers is None or source.in_memory or not len(columns):
+        _look(found, columns, memory, within)
+    else:
+        _look_from_afar(found, columns, memory, within, 2 * workers.threads())
+    return found
+
+
+def _look_from_afar(found: Scan, columns: np.ndarray, memory: int, within: np.ndarray | None, runs: int) -> None:
+    """Let the workers of a cluster look, at a run of rows each."""
+    source = found.source
+    texts = _Texts(source, memory)
+    edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, runs + 1).astype(int)])
+    spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
+    sent = [_Run(source, columns, span, None if within is None else within[span]) for span in spans]
+    for span, part in zip(spans, parallel_map(_ScanRows(shared_memory(memory)), sent), strict=True):
+        some = part.high >= part.low
+        texts.check(part.levels, columns, some)
+        for i, levels in part.levels.items():
+            texts.add(found.levels.setdefault(int(columns[i]), set()), sorted(levels), int(columns[i]))
+        found.low[columns] = np.minimum(found.low[columns], part.low)
+        found.high[columns] = np.maximum(found.high[columns], part.high)
+        found.gaps[columns] += part.gaps
+        found.infinite[columns] |= part.infinite
+        found.keep[span] &= part.keep
+        report_progress(f"rows of {source.argument}", span.stop, source.n)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Some rows and columns to be looked at."""
+
+    source: Source
+    columns: np.ndarray
+    rows: slice
+    within: np.ndarray | None
+
+    def pack(self) -> tuple[_PackedRun, list[Any]]:
+        columns = self.columns.tolist()
+        if self.source.must_be_sent:
+            stub, values = self.source.handed(columns, self.rows)
+            return _PackedRun(stub, None, self.within), values
+        return _PackedRun(None, self.source.between(self.rows.start, self.rows.stop).pick(columns), self.within), []
+
+
+@dataclass(frozen=True)
+class _PackedRun:
+    stub: Any
+    source: Source | None
+    within: np.ndarray | None
+
+    def unpack(self, values: list[Any]) -> tuple[Source, np.ndarray | None]:
+        return self.stub.unpack(values) if self.source is None else self.source, self.within
+
+
+@dataclass(frozen=True)
+class _ScanRows:
+    """A look at all rows of a source."""
+
+    memory: int
+
+    def __call__(self, run: tuple[Source, np.ndarray | None]) -> Scan:
+        source, within = run
+        found = _nothing_yet(source)
+        _look(found, np.arange(len(source.names)), memory_here(self.memory), within)
+        unread: Any = None
+        return replace(found, source=unread)
+
+
+def _look(found: Scan, columns: np.ndarray, memory: int, within: np.ndarray | None) -> None:
+    source = found.source
+    texts = _Texts(source, memory)
+    done, total = 0, source.n * len(columns)
+    for piece in source.pieces(columns.tolist(), slice(0, source.n), scratch_of(memory)):
+        cells, own = piece.cells, columns[piece.columns]
+        done += cells.values.size
+        rows = np.flatnonzero(within[piece.rows]) if within is not None else None
+        if rows is not None:
+            cells = cells.take(rows)
+        if len(cells.values):
+            _note(found, cells, own, piece.rows, texts)
+        report_progress(f"cells of {source.argument}", done, total)
+
+
+def _note(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _Texts) -> None:
+    """Add one piece to what was found."""
+    values = cells.values
+    with np.errstate(invalid="ignore"):
+        low, high = values.min(axis=0), values.max(axis=0)
+    odd = np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))
+    if odd.size:
+        gaps = np.isnan(values[:, odd])
+        found.gaps[own[odd]] += gaps.sum(axis=0)
+        found.infinite[own[odd]] |= np.isinf(values[:, odd]).any(axis=0)
+        if len(values) == rows.stop - rows.start:
+            found.keep[rows] &= ~gaps.any(axis=1)
+        low[odd] = np.min(values[:, odd], axis=0, where=~gaps, initial=np.inf)
+        high[odd] = np.max(values[:, odd], axis=0, where=~gaps, initial=-np.inf)
+    texts.check(cells.levels, own, high >= low)
+    for i, levels in cells.levels.items():
+        codes = values[:, i]
+        used = np.unique(codes[~np.isnan(codes)]).astype(np.intp)
+        texts.add(found.levels.setdefault(int(own[i]), set()), [levels[code] for code in used], int(own[i]))
+    found.low[own] = np.minimum(found.low[own], low)
+    found.high[own] = np.maximum(found.high[own], high)
+
+
+class _Texts:
+    """Whether a column is one kind from the first row to the last, and its different texts fit into memory."""
+
+    def __init__(self, source: Source, memory: int) -> None:
+        self._source, self._room = source, scratch_of(memory)
+        self._kinds: dict[int, bool] = {}
+
+    def check(self, levels: Mapping[int, Any], own: np.ndarray, present: np.ndarray) -> None:
+        """Refuse a column whose pieces are texts and numbers by turns; a piece without any value is either."""
+        for i, column in enumerate(own.tolist()):
+            if self._source.kinds[column] != "unknown" or not present[i]:
+                continue
+            if self._kinds.setdefault(column, i in levels) != (i in levels):
+                raise InputError(
+                    f"{self._source.argument}: column '{self._source.names[column]}' must hold only numbers or only "
+                    "strings, but it holds both, in different parts; convert the column to one of the two."
+                )
+
+    def add(self, known: set[str], levels: Sequence[str], column: int) -> None:
+        new = [level for level in levels if level not in known]
+        known.update(new)
+        self._room -= sum(100 + len(level) for level in new)
+        if self._room < 0:
+            raise InputError(
+                f"memory: the different texts in column '{self._source.names[column]}' of {self._source.argument}, "
+                f"{len(known):,} so far, do not fit; leave out columns that label rows, or allow more."
+            )

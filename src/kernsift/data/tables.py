@@ -1,0 +1,597 @@
+"""The door: whatever the user holds becomes a `Table`, and every complaint about data is raised here.
+
+A `Table` is a float array whose columns are cut into features. One column is one feature unless `groups` says
+otherwise; categories are codes; nothing is missing or infinite. Everything behind this file trusts that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift.data.columns import (
+    Columns,
+    complete_rows,
+    harmonise,
+    keep_rows,
+    quoted,
+    read_columns,
+    require_together,
+)
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, take, to_numpy
+
+__all__ = ["InputError", "Table", "as_candidates", "as_pair", "as_table", "as_xy", "stack"]
+
+
+class Piece(NamedTuple):
+    """Some values of a table: `rows` among all, `columns` among those asked for."""
+
+    rows: slice
+    columns: slice
+    values: Array
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of d features, each owning one or more columns of `values`.
+
+    Attributes
+    ----------
+    names : the d feature names.
+    values : (n, p) float64, or float32 where all the input was; a categorical column holds codes 0..L-1. An array of
+        the library the user brought, on its device.
+    offsets : (d+1,); feature j owns the columns `offsets[j]:offsets[j+1]`.
+    categorical : (d,) bool; a categorical feature has exactly one column.
+    levels : the level names of each categorical feature, in the order of its codes.
+
+    Examples
+    --------
+    >>> from kernsift.data.tables import as_table
+    >>> table = as_table([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], groups={"both": [0, 1]})
+    >>> table.names, table.offsets.tolist()
+    (('both', 'x2'), [0, 2, 3])
+    """
+
+    names: tuple[str, ...]
+    values: Array
+    offsets: np.ndarray
+    categorical: np.ndarray
+    levels: Mapping[str, tuple[str, ...]]
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return int(self.values.shape[0])
+
+    @property
+    def d(self) -> int:
+        """Features."""
+        return len(self.names)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that may be held at a time; None for a table that is in memory anyway."""
+        return None
+
+    def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
+        """Runs of rows of which these value columns hold at most so many numbers."""
+        step = max(1, numbers // max(len(columns), 1))
+        return [(start, min(start + step, self.n)) for start in range(0, self.n, step)]
+
+    def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[Piece]:
+        """All rows of some value columns, each cell once, about so many numbers at a time."""
+        for start, stop in self.row_chunks(columns, numbers):
+            rows = slice(start, stop)
+            yield Piece(rows, slice(0, len(columns)), self.part(columns, rows))
+
+    def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
+        """The features at these positions, in memory; `space` is room that a table on disk may read them into."""
+        return self.select(np.arange(self.d)[features])
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """Inside, files may stay open from one look at the values to the next."""
+        return nullcontext()
+
+    @property
+    def by_column(self) -> bool:
+        """Whether reading some columns takes less time than reading all."""
+        return True
+
+    @property
+    def prototype(self) -> Array:
+        """No rows of the values: says in which library, on which device and of which type they are."""
+        return self.values[:0, :]
+
+    @property
+    def span(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The smallest and the largest number of each value column, where that is known without reading them."""
+        return None
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        """(d,) bool: the features all of whose rows are equal."""
+        if self.span is not None:
+            low, high = self.span
+            return np.logical_and.reduceat(low == high, self.offsets[:-1])
+        ends = to_numpy(self.part(slice(None), np.array([0, self.n // 2, self.n - 1])))
+        # Few columns of numbers agree in three rows, and only those need to be read.
+        suspect = np.flatnonzero((ends == ends[0]).all(axis=0))
+        flat = np.zeros(ends.shape[1], dtype=bool)
+        step = max(1, 64 * batch_numbers(self.prototype) // self.n)
+        for start in range(0, len(suspect), step):
+            some = suspect[start : start + step]
+            values = self.part(some)
+            flat[some] = to_numpy(namespace(values).all(values == values[:1, :], axis=0))
+        return np.logical_and.reduceat(flat, self.offsets[:-1])
+
+    def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:
+        """Values (rows, columns) of some value columns, and of all rows unless some are named."""
+        values = self.values
+        if isinstance(columns, slice):
+            values = values if columns == slice(None) else values[:, columns]
+            return values if rows is None else take(values, rows, 0)
+        if rows is not None and not isinstance(rows, slice) and len(rows) * values.shape[1] > len(columns) * self.n:
+            return take(take(values, columns, 1), rows, 0)
+        return take(values if rows is None else take(values, rows, 0), columns, 1)
+
+    def take(self, rows: np.ndarray) -> Table:
+        """The rows at these positions, in this order, repeats allowed."""
+        values = self.part(slice(None), np.asarray(rows))
+        return Table(self.names, values, self.offsets, self.categorical, self.levels)
+
+    def select(self, features: np.ndarray) -> Table:
+        """The features at these positions, in this order."""
+        chosen = np.asarray(features, dtype=np.intp)
+        offsets, columns = _ranges(self.offsets[chosen], self.offsets[chosen + 1])
+        names = tuple(self.names[j] for j in chosen)
+        return Table(
+            names=names,
+            values=self.part(columns),
+            offsets=offsets,
+            categorical=self.categorical[chosen],
+            levels={name: self.levels[name] for name in names if name in self.levels},
+        )
+
+
+class _Stacked(Table):
+    """Tables one below the other. Their rows are put together only where somebody asks for all values at once."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        first = tables[0]
+        for name in ("names", "offsets", "categorical", "levels"):
+            object.__setattr__(self, name, getattr(first, name))
+        object.__setattr__(self, "_tables", tuple(tables))
+        object.__setattr__(self, "_ends", np.cumsum([table.n for table in tables]))
+
+    _tables: tuple[Table, ...]
+    _ends: np.ndarray
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables, from top to bottom."""
+        return self._tables
+
+    @property
+    def n(self) -> int:
+        return int(self._ends[-1])
+
+    @property
+    def prototype(self) -> Array:
+        return self._tables[0].prototype
+
+    @property
+    def memory(self) -> int | None:
+        return min((table.memory for table in self._tables if table.memory is not None), default=None)
+
+    @cached_property
+    def values(self) -> Array:
+        return self.part(slice(None))
+
+    @property
+    def span(self) -> tuple[np.ndarray, np.ndarray] | None:
+        spans = [span for table in self._tables if (span := table.span) is not None]
+        if len(spans) < len(self._tables):
+            return None
+        return np.min([low for low, _ in spans], axis=0), np.max([high for _, high in spans], axis=0)
+
+    def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
+        if self.memory is None:
+            return super().row_chunks(columns, numbers)
+        return [
+            (start + end - table.n, stop + end - table.n)
+            for table, end in zip(self._tables, self._ends.tolist(), strict=True)
+            for start, stop in table.row_chunks(columns, numbers)
+        ]
+
+    def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[Piece]:
+        if self.memory is None:
+            yield from super().pieces(columns, numbers)
+            return
+        for table, end in zip(self._tables, self._ends.tolist(), strict=True):
+            before = end - table.n
+            for rows, place, values in table.pieces(columns, numbers):
+                yield Piece(slice(rows.start + before, rows.stop + before), place, values)
+
+    def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
+        return _Stacked([table.loaded(features) for table in self._tables])
+
+    def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:
+        concat = namespace(self.prototype).concat
+        if rows is None:
+            return concat([table.part(columns) for table in self._tables], axis=0)
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(self.n)
+            parts = []
+            for table, end in zip(self._tables, self._ends.tolist(), strict=True):
+                low, high = max(start - (end - table.n), 0), min(stop - (end - table.n), table.n)
+                if low < high:
+                    parts.append(table.part(columns, slice(low, high)))
+            return parts[0] if len(parts) == 1 else concat(parts, axis=0)
+        rows = np.asarray(rows)
+        owner = np.searchsorted(self._ends, rows, side="right")
+        parts = []
+        for place, table in enumerate(self._tables):
+            start = self._ends[place] - table.n
+            parts.append(table.part(columns, rows[owner == place] - start))
+        found = concat(parts, axis=0)
+        if (owner[1:] >= owner[:-1]).all():
+            return found
+        order = np.empty(len(rows), dtype=np.intp)
+        order[np.argsort(owner, kind="stable")] = np.arange(len(rows))
+        return take(found, order, 0)
+
+
+def stack(tables: Sequence[Table]) -> Table:
+    """The rows of several tables with the same features and codes, one below the other."""
+    return tables[0] if len(tables) == 1 else _Stacked(tables)
+
+
+def as_table(X: Any, *, argument: str = "X", groups: Mapping[str, Any] | None = None, missing: str = "error") -> Table:
+    """One sample as a Table; `argument` is what error messages call it.
+
+    Examples
+    --------
+    >>> from kernsift.data.tables import as_table
+    >>> table = as_table([[1, "red"], [2, "blue"], [4, "red"]])
+    >>> table.names, table.levels
+    (('x0', 'x1'), {'x1': ('blue', 'red')})
+    >>> table.values[:, 1].tolist()
+    [1.0, 0.0, 1.0]
+    """
+    check_choice("missing", missing, ("error", "drop"))
+    columns = read_columns(X, argument)
+    columns = keep_rows(columns, complete_rows(columns, argument, missing), argument)
+    return _table(harmonise([columns], [argument])[0], groups)
+
+
+def as_pair(X: Any, Y: Any, *, groups: Mapping[str, Any] | None = None, missing: str = "error") -> tuple[Table, Table]:
+    """Two samples with the same features in the same order (that of X) and with the same codes."""
+    check_choice("missing", missing, ("error", "drop"))
+    first, second = align(read_columns(X, "X"), read_columns(Y, "Y"), "X", "Y")
+    require_together([first, second], ["X", "Y"])
+    first = keep_rows(first, complete_rows(first, "X", missing), "X")
+    second = keep_rows(second, complete_rows(second, "Y", missing), "Y")
+    check_kinds(first.names, first.levels, second.levels)
+    first, second = harmonise([first, second], ["X", "Y"])
+    return _table(first, groups), _table(second, groups)
+
+
+def check_kinds(names: Sequence[str], first: Mapping[int, Any], second: Mapping[int, Any]) -> None:
+    """Refuse a column that holds categories in only one of two samples; `first` and `second` are their levels."""
+    differing = sorted(first.keys() ^ second.keys())
+    if differing:
+        numeric, strings = ("Y", "X") if differing[0] in first else ("X", "Y")
+        raise InputError(
+            f"Y: column '{names[differing[0]]}' must be of the same kind as in X, but it holds numbers in {numeric} "
+            f"and categories in {strings}; convert one of them."
+        )
+
+
+def as_xy(
+    X: Any, y: Any, *, groups: Mapping[str, Any] | None = None, missing: str = "error", response: str = "auto"
+) -> tuple[Table, Table]:
+    """Features and a response, row by row; the response is a Table with one feature, a group if it has several columns.
+
+    `y` may name columns of X, which then leave X. `response="auto"` takes strings, categoricals and truth values as
+    categories and other numbers as numbers; "category" and "numeric" insist.
+    """
+    check_choice("missing", missing, ("error", "drop"))
+    check_choice("response", response, ("auto", "numeric", "category"))
+    features, target = split_response(read_columns(X, "X"), y)
+    check_rows(features, target)
+    keep = complete_rows(features, "X", missing) & complete_rows(target, "y", missing)
+    features, target = keep_rows(features, keep, "X"), keep_rows(target, keep, "y")
+    answer = response_table(target, response)
+    return _table(harmonise([features], ["X"])[0], groups), answer
+
+
+def check_rows(features: Columns, target: Columns) -> None:
+    """Features and a response must be as long as each other, and on one device."""
+    require_together([features, target], ["X", "y"])
+    if features.n != target.n:
+        raise InputError(
+            f"y: one response for each row of X is needed, but X has {features.n} rows and y has "
+            f"{target.n}; check that both come from the same rows."
+        )
+
+
+def response_table(target: Columns, response: str) -> Table:
+    """The response as one feature, from columns without missing cells."""
+    target = _respond(harmonise([target], ["y"])[0], response)
+    name = target.names[0] if target.named and len(target.names) == 1 else "y"
+    if len(target.names) == 1:
+        answer = _table(replace(target, names=(name,)), None)
+    else:
+        answer = _laid_out(target, _grouped(target, {name: list(range(len(target.names)))}))
+    if answer.constant[0]:
+        raise InputError(f"y: the response must vary, but all {answer.n} rows are equal; choose another response.")
+    return answer
+
+
+def as_candidates(reference: Any, candidates: Mapping[str, Any]) -> tuple[Table, dict[str, Table]]:
+    """A reference data set and others to hold against it, each a Table with one feature that owns all its columns."""
+    if not isinstance(candidates, Mapping):
+        raise InputError(
+            f"candidates: a mapping from names to data sets is needed, got {type(candidates).__name__}; pass a dict "
+            'such as {"a": A, "b": B}.'
+        )
+    if not candidates:
+        raise InputError("candidates: at least one data set is needed, got an empty mapping; add one.")
+    labels = [str(name) for name in candidates]
+    if len(set(labels)) < len(labels):
+        raise InputError(f"candidates: names must be unique as text, got {quoted(labels)}; rename them.")
+    arguments = ["reference", *(f"candidates['{label}']" for label in labels)]
+    first = read_columns(reference, "reference")
+    parts = [first]
+    for argument, data in zip(arguments[1:], candidates.values(), strict=True):
+        parts.append(align(first, read_columns(data, argument), "reference", argument)[1])
+    require_together(parts, arguments)
+    for argument, part in zip(arguments, parts, strict=True):
+        if part.levels:
+            raise InputError(
+                f"{argument}: whole data sets are compared on numbers, but "
+                f"{quoted(part.names[i] for i in part.levels)} hold categories; drop or encode these columns."
+            )
+        complete_rows(part, argument, None)
+    everything = list(range(len(first.names)))
+    harmonised = harmonise(parts, arguments)
+    tables = [
+        _laid_out(part, _grouped(part, {name: everything}))
+        for part, name in zip(harmonised, ["reference", *labels], strict=True)
+    ]
+    return tables[0], dict(zip(labels, tables[1:], strict=True))
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+def align(first: Columns, second: Columns, one: str, other: str) -> tuple[Columns, Columns]:
+    """The second table with the columns of the first, by name where both have names and else by position."""
+    if not (first.named and second.named) or (first.flat and second.flat):
+        if len(first.names) != len(second.names):
+            raise InputError(
+                f"{other}: as many columns as in {one} are needed, but {one} has shape "
+                f"{tuple(first.values.shape)} and {other} has shape {tuple(second.values.shape)}; pass the same "
+                "columns in both."
+            )
+        names = first.names if first.named or not second.named else second.names
+        named = first.named or second.named
+        return replace(first, names=names, named=named), replace(second, names=names, named=named)
+    if first.names == second.names:
+        return first, second
+    where = {name: i for i, name in enumerate(second.names)}
+    known = set(first.names)
+    lacking = [name for name in first.names if name not in where]
+    extra = [name for name in second.names if name not in known]
+    if lacking or extra:
+        found = [f"{other} lacks {quoted(lacking)}{_nearest(lacking[0], extra or second.names)}"] if lacking else []
+        found += [f"{one} lacks {quoted(extra)}{'' if lacking else _nearest(extra[0], first.names)}"] if extra else []
+        raise InputError(
+            f"{other}: the same columns as in {one} are needed, but {' and '.join(found)}; rename or drop columns."
+        )
+    return first, second.pick([where[name] for name in first.names])
+
+
+def split_response(table: Columns, y: Any) -> tuple[Columns, Columns]:
+    """The features and the response, which is read on its own or taken out of the table by name."""
+    if isinstance(y, str):
+        wanted = [y]
+    elif isinstance(y, (list, tuple)) and y and all(isinstance(name, str) for name in y):
+        wanted = list(y)
+        # A list of strings is either names or one label for each row; labels repeat or are no column names.
+        distinct = len(set(wanted)) == len(wanted) and set(wanted) <= set(table.names)
+        if len(wanted) == table.n and not (table.named and distinct):
+            return table, read_columns(y, "y", prefix="y")
+    else:
+        return table, read_columns(y, "y", prefix="y")
+    if not table.named:
+        raise InputError(
+            f"y: {quoted(wanted)} cannot name columns of X, which has none; pass X as a data frame, or y as data."
+        )
+    where = {name: i for i, name in enumerate(table.names)}
+    for name in wanted:
+        if name not in where:
+            raise InputError(
+                f"y: X has no column '{name}'{_nearest(name, table.names)}; pass a column name of X, or data."
+            )
+    own = list(dict.fromkeys(where[name] for name in wanted))
+    rest = np.setdiff1d(np.arange(len(table.names)), own)
+    if not rest.size:
+        raise InputError(f"X: no column is left beside the response {quoted(wanted)}; pass more columns.")
+    return table.pick(rest.tolist()), table.pick(own)
+
+
+def _respond(columns: Columns, response: str) -> Columns:
+    """Turn response columns into codes, or insist on numbers, as `response` says."""
+    if response == "numeric":
+        if columns.levels:
+            names = quoted(columns.names[i] for i in columns.levels)
+            raise InputError(
+                f"y: response='numeric' needs numbers, but {names} holds categories; use response='category'."
+            )
+        return columns
+    coded = [i for i in range(len(columns.names)) if response == "category" or columns.boolean[i]]
+    if not set(coded) - columns.levels.keys():
+        return columns
+    levels, values = dict(columns.levels), to_numpy(columns.values).copy()
+    for i in coded:
+        if i not in levels:
+            found, values[:, i] = np.unique(values[:, i], return_inverse=True)
+            start = columns.origin.get(i)
+            if columns.boolean[i]:
+                levels[i] = tuple(str(bool(value)) for value in found)
+            elif start is not None:
+                levels[i] = tuple(str(int(value) + start) for value in found)
+            else:
+                levels[i] = tuple(_number_name(float(value)) for value in found)
+    return replace(columns, values=asarray_like(values, columns.values), levels=levels)
+
+
+def _number_name(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+# Features ------------------------------------------------------------------------------------------------------------
+
+
+class Layout(NamedTuple):
+    """Which columns make up which features.
+
+    Attributes
+    ----------
+    names, offsets, categorical, levels : as in `Table`.
+    columns : (p,) the column behind each value column.
+    codes : (p,) the code of a category for which a value column is 1 and else 0; -1 for a column as it is.
+    """
+
+    names: tuple[str, ...]
+    offsets: np.ndarray
+    categorical: np.ndarray
+    levels: Mapping[str, tuple[str, ...]]
+    columns: np.ndarray
+    codes: np.ndarray
+
+    def select(self, features: np.ndarray) -> Layout:
+        """The features at these positions, in this order."""
+        offsets, places = _ranges(self.offsets[features], self.offsets[features + 1])
+        names = tuple(self.names[j] for j in features)
+        levels = {name: self.levels[name] for name in names if name in self.levels}
+        return Layout(names, offsets, self.categorical[features], levels, self.columns[places], self.codes[places])
+
+
+def _table(columns: Columns, groups: Mapping[str, Any] | None) -> Table:
+    return _laid_out(columns, layout_of(columns, groups))
+
+
+def layout_of(columns: Columns, groups: Mapping[str, Any] | None) -> Layout:
+    """The features of a table, of whose columns only the names and the levels are looked at."""
+    if groups is not None and not isinstance(groups, Mapping):
+        raise InputError(
+            f"groups: a mapping from group names to lists of columns is needed, got {type(groups).__name__}; pass a "
+            'dict such as {"size": ["height", "width"]}.'
+        )
+    if groups:
+        return _grouped(columns, _members(columns, groups))
+    d = len(columns.names)
+    categorical = np.zeros(d, dtype=bool)
+    categorical[list(columns.levels)] = True
+    levels = {columns.names[i]: found for i, found in columns.levels.items()}
+    return Layout(columns.names, np.arange(d + 1), categorical, levels, np.arange(d), np.full(d, -1))
+
+
+def _members(columns: Columns, groups: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The column positions of each group; names are looked up, integers are positions where X has no names."""
+    where: dict[Any, int] = {name: i for i, name in enumerate(columns.names)}
+    owner: dict[int, str] = {}
+    members: dict[str, list[int]] = {}
+    for group, wanted in groups.items():
+        label = str(group)
+        if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+            raise InputError(f"groups: group '{label}' must be a list of columns, got {wanted!r}; put it in brackets.")
+        for column in wanted:
+            position = where.get(str(column))
+            if position is None and not columns.named and isinstance(column, (int, np.integer)):
+                position = int(column) if 0 <= column < len(columns.names) else None
+            if position is None:
+                raise InputError(
+                    f"groups: group '{label}' asks for column '{column}', which X does not have"
+                    f"{_nearest(str(column), columns.names)}; name one of its {len(columns.names)} columns."
+                )
+            if position in owner:
+                raise InputError(
+                    f"groups: column '{columns.names[position]}' is in group '{owner[position]}' already and cannot be "
+                    f"in '{label}' again; leave it in one."
+                )
+            owner[position] = label
+            members.setdefault(label, []).append(position)
+        if label not in members:
+            raise InputError(f"groups: group '{label}' is empty; give it a column or leave it out.")
+    clash = [label for label in members if label in where and where[label] not in owner]
+    if clash or len(members) < len(groups):
+        clash = clash or [str(group) for group in groups]
+        raise InputError(f"groups: {quoted(clash)} would name two features at once; rename the group.")
+    return members
+
+
+def _grouped(columns: Columns, members: Mapping[str, Sequence[int]]) -> Layout:
+    """Features in order of first appearance; categories inside a group become one indicator column per level."""
+    owner: dict[int, str] = {}
+    pieces: dict[str, list[tuple[int, int]]] = {label: [] for label in members}
+    for label, positions in members.items():
+        for i in positions:
+            owner[i] = label
+            codes = range(len(columns.levels[i])) if i in columns.levels else [-1]
+            pieces[label].extend((i, code) for code in codes)
+    features: dict[str, list[tuple[int, int]]] = {}
+    for i, name in enumerate(columns.names):
+        label = owner.get(i, name)
+        features[label] = pieces[label] if i in owner else [(i, -1)]
+    names = tuple(features)
+    own = {name: i for i, name in enumerate(columns.names) if i not in owner}
+    levels = {name: columns.levels[own[name]] for name in names if name in own and own[name] in columns.levels}
+    places = np.array([place for piece in features.values() for place in piece], dtype=np.intp)
+    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in features.values()])])
+    categorical = np.array([name in levels for name in names])
+    return Layout(names, offsets, categorical, levels, places[:, 0], places[:, 1])
+
+
+def _laid_out(columns: Columns, layout: Layout) -> Table:
+    """The features of columns in memory."""
+    values = columns.values
+    if not np.array_equal(layout.columns, np.arange(values.shape[1])):
+        values = take(values, layout.columns, 1)
+    hot = layout.codes >= 0
+    if hot.any():
+        xp = namespace(values)
+        indicators = xp.astype(values == asarray_like(layout.codes.astype(float), values), values.dtype)
+        values = xp.where(asarray_like(hot, values), indicators, values)
+    return Table(layout.names, values, layout.offsets, layout.categorical, layout.levels)
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+
+def _ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets of the ranges put end to end, and their members one after the other."""
+    offsets = np.concatenate([[0], np.cumsum(stops - starts)])
+    return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """A parenthesis with the most similar name, or nothing where none is similar."""
+    lowered = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), lowered, n=1)
+    return f" (did you mean '{lowered[close[0]]}'?)" if close else ""
+
+
+def check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        options = ", ".join(f"'{choice}'" for choice in choices)
+        raise InputError(f"{argument}: one of {options} is needed, got {value!r}; choose one of them.")

@@ -1,0 +1,1 @@
+"""Distributions that SciPy lacks, and root finding for many functions at once."""

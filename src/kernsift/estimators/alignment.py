@@ -1,0 +1,148 @@
+"""How the scores of the complete estimator vary together: the alignment of Gram matrices.
+
+The correlation of two null features' T over permutations follows from tr(K_i K_j), which needs the rows of both
+features side by side. It is a nuisance parameter, no result, so at most 2^14 rows are asked: its error stays below
+0.01 whatever the size of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernsift.estimators.paths import ScoreLaws, ScorePaths
+from kernsift.estimators.permutation_law import moment_matrix
+from kernsift.estimators.responses import Response, ResponseView
+from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
+from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, gathered
+from kernsift.execution.arrays import Array, asarray_like, dtype_of, most_at_once, namespace, on_host, to_numpy
+from kernsift.execution.progress import report_progress
+from kernsift.execution.threads import parallel_map
+
+# The diagonals of Gram matrices add to a covariance what one row is among all: with more rows than this, nothing.
+_FEW_ROWS = 256
+# Rows of the sketch that stands for the correlation matrix when samples are drawn (the multiscale test).
+_SKETCH = 2000
+# Numbers in one temporary array: 2^21 doubles are 16 MB.
+_NUMBERS = 2**21
+
+
+@dataclass(frozen=True)
+class AlignmentCovariance:
+    """Correlation of the scores over permutations of the rows; 0 on the diagonal for features that cannot vary.
+
+    `rows` are those that correlations are learned from; None for all.
+    """
+
+    factors: tuple[SelectedFactor, ...]
+    response: Response
+    laws: ScoreLaws
+    rows: np.ndarray | None
+
+    @property
+    def varies(self) -> np.ndarray:
+        return self.laws.sd > 0
+
+    def diagonal(self) -> np.ndarray:
+        return self.varies.astype(float)
+
+    def columns(self, features: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(self.varies), len(features)))
+        chosen, done = gathered(self.factors, features), 0
+        pieces = [(factor, start, step) for factor in self.factors for start, step in self._cut(factor, chosen)]
+
+        def correlate(piece: tuple[SelectedFactor, int, int]) -> tuple[np.ndarray, np.ndarray]:
+            factor, start, step = piece
+            part = slice(start, start + step)
+            return factor.features[part], self._correlation(factor.rows(part), chosen)
+
+        for named, correlations in parallel_map(correlate, pieces, most_at_once(chosen.factor)):
+            out[named] = correlations
+            done += len(named)
+            report_progress("correlating features", done, len(self.varies))
+        out *= np.outer(self.varies, self.varies[features])
+        out[features, np.arange(len(features))] = self.varies[features]
+        return out
+
+    def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
+        """How the scores of related features follow those of the named ones (`kernsift.estimators.paths`)."""
+        return ScorePaths(self.factors, self.response, self.laws, self.rows).of(features, columns)
+
+    def _cut(self, factor: SelectedFactor, chosen: FactorRows) -> list[tuple[int, int]]:
+        k, q, rows = chosen.factor.shape
+        numbers = _NUMBERS if on_host(chosen.factor) else 128 * _NUMBERS
+        step = max(1, numbers // (factor.factor.shape[1] * max(rows, k * q)))
+        return [(start, step) for start in range(0, len(factor.features), step)]
+
+    def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
+        xp = namespace(one.factor)
+        (b, q, rows), (k, p, _) = one.factor.shape, other.factor.shape
+        inner = xp.reshape(one.factor, (b * q, rows)) @ xp.matrix_transpose(xp.reshape(other.factor, (k * p, rows)))
+        inner *= inner
+        products = xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
+        # Features that are measured together share a view of the response.
+        weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
+        main, share = (asarray_like(part, one.factor) for part in np.array(weights).T)
+        covariance = (products - one.trace[:, None] * other.trace[None, :] / (rows - 1)) * main
+        own = [self._variances(part) for part in (one, other)]
+        if rows <= _FEW_ROWS:
+            covariance += share * (one.rest() @ xp.matrix_transpose(other.rest()))
+        scale = own[0][:, None] * own[1][None, :]
+        positive = scale > 0
+        correlation = xp.where(positive, covariance / xp.sqrt(xp.where(positive, scale, 1.0)), 0.0)
+        return to_numpy(xp.clip(correlation, -1.0, 1.0))
+
+    def _variances(self, part: FactorRows) -> Array:
+        """(b,) variances of T, on the scale of the covariances."""
+        xp, rows = namespace(part.factor), part.factor.shape[2]
+        weights = [self._weights[name, name] for name in part.targets.tolist()]
+        main, share = (asarray_like(weight, part.factor) for weight in np.array(weights).T)
+        variances = (part.square - part.trace**2 / (rows - 1)) * main
+        if rows <= _FEW_ROWS:
+            rest = part.rest()
+            variances = variances + share * xp.sum(rest * rest, axis=1)
+        return variances
+
+    @cached_property
+    def _weights(self) -> dict[tuple[str, str], np.ndarray]:
+        """What tr(K_i K_j) and the diagonals count in the covariance of T_i and T_j, by their views of the response."""
+        rows = self.response.n if self.rows is None else len(self.rows)
+        views = self.response.views
+        pairs = {(name, other): self._second(views[name], views[other]) for name in views for other in views}
+        weights = {names: moment_matrix(2, rows) @ second for names, second in pairs.items()}
+        largest = max(float(both[0]) for both in weights.values())
+        # A response that cannot vary gives no covariance at all.
+        return {names: both / largest if largest > 0 else 0.0 * both for names, both in weights.items()}
+
+    def _second(self, one: ResponseView, other: ResponseView) -> np.ndarray:
+        """(2,) invariants of second order of two views of the response."""
+        xp, counts = namespace(one.factor), self.response.counts
+        inner = (one.factor * counts) @ xp.matrix_transpose(other.factor)
+        products = float(xp.sum(inner * inner)) - float(one.own.trace * other.own.trace) / (self.response.n - 1)
+        return np.array([products, float(xp.sum(counts * one.fitted.rest * other.fitted.rest))])
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Normal draws from the correlation matrix, or for many features from a random sketch of it, never larger.
+
+        With a, b normal vectors, a'K_i b has covariance tr(K_i K_j) over features.
+        """
+        d = len(self.varies)
+        if d <= _SKETCH:
+            return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
+        sketch = np.empty((_SKETCH, d))
+        beginning = self.factors[0].rows(slice(0, 1)).factor
+        rows = beginning.shape[2]
+        noise = rng.standard_normal((2, rows, _SKETCH)).astype(dtype_of(beginning))
+        first, second = (asarray_like(part, beginning) for part in noise)
+        for factor in self.factors:
+            step = max(1, _NUMBERS // (factor.factor.shape[1] * max(_SKETCH, rows)))
+            for start in range(0, len(factor.features), step):
+                part = slice(start, start + step)
+                rows_of = factor.rows(part).factor
+                products = namespace(rows_of).sum((rows_of @ first) * (rows_of @ second), axis=1)
+                sketch[:, factor.features[part]] = to_numpy(products).T
+        norm = np.sqrt((sketch**2).sum(axis=0))
+        sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
+        return FactorCovariance(sketch).sample(size, rng)

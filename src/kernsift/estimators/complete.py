@@ -1,0 +1,389 @@
+"""The complete estimator: all rows meet all rows, and the null law needs no resampling.
+
+For every feature T = tr(Kc Lc), with Kc and Lc the centred Gram matrices of the feature and of the response; for two
+samples the response is the sample label, which makes T the squared MMD of all rows, so one engine serves MMD and HSIC
+and unequal sizes need nothing special. T is turned into a normal score through its permutation law
+(`kernsift.estimators.permutation_law`). The correlation between the scores of two null features is that of their T over
+permutations, which for large n is the alignment of their Gram matrices.
+
+**Adaptive bandwidth.** One kernel misses shapes, so each feature is tested under several pairs of a view of the feature
+and a view of the response (`kernsift.estimators.views`). The smallest of the weighted p-values is turned back into one
+normal score with the joint normal law of the pairs' scores, their correlations again those over permutations; the pair
+that won represents the feature from then on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.alignment import AlignmentCovariance
+from kernsift.estimators.effect_intervals import CombinedEffects
+from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
+from kernsift.estimators.enumeration import ViewedFeature, enumerated_log_pvalue, few_outcomes, fisher_scores
+from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.paths import ScoreLaws
+from kernsift.estimators.permutation_law import (
+    limit_weights,
+    moment_matrix,
+    moments,
+    score_of,
+    spectral_score,
+    union_score,
+)
+from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
+from kernsift.estimators.scores import Scores
+from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
+from kernsift.estimators.views import FittedView, fitted_views
+from kernsift.execution import threads
+from kernsift.execution.arrays import Array, namespace, to_numpy
+from kernsift.execution.dask_workers import parallel_map
+from kernsift.execution.progress import report_progress
+from kernsift.kernels.contingency import Tabulation, joined, tabulate
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.low_rank import GROUP_ROWS, View
+from kernsift.kernels.quantisation import Grid, blocks_at_once, fit_grid, parts_of, rows_to_sort
+
+
+def complete_mmd(
+    X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
+) -> Scores:
+    """Normal scores of the MMD between the samples, from all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels.fitted import fit_kernels
+    >>> from kernsift.data.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
+    >>> scores = complete_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
+    table = stack([X, Y])
+    return _complete(table, label_response(X.n, Y.n, table.prototype, adaptive), kernels, rng)
+
+
+def complete_hsic(
+    X: Table,
+    y: Table,
+    kernels: FeatureKernels,
+    response_kernels: FeatureKernels,
+    *,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores:
+    """Normal scores of the HSIC with the response, from all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels.fitted import fit_kernels
+    >>> from kernsift.data.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X = as_table(rng.normal(size=(300, 3)))
+    >>> y = as_table(np.abs(X.values[:, [1]]))
+    >>> scores = complete_hsic(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
+    return _complete(X, table_response(y, response_kernels, rng, adaptive), kernels, rng)
+
+
+class NullMoments(NamedTuple):
+    """T of some features and what is known of its law.
+
+    `size` is tr(K^2) and `target` tr(L^2).
+    """
+
+    statistic: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    skewness: np.ndarray
+    size: np.ndarray
+    target: np.ndarray
+
+    @property
+    def standardised(self) -> np.ndarray:
+        varies = self.sd > 0
+        return np.where(varies, (self.statistic - self.mean) / np.where(varies, self.sd, 1.0), 0.0)
+
+
+class FittedStatistic(NamedTuple):
+    """The statistic of some features under one pair of views.
+
+    `target` is the view of the response; `cross` (b, m, p) has the cross-covariances of the feature's directions with
+    those of the response.
+    """
+
+    fitted: FittedView
+    target: ResponseView
+    laws: NullMoments
+    cross: Array
+
+    @property
+    def view(self) -> View:
+        return self.fitted.view
+
+
+def fit_statistics(fitted: FittedView, meeting: CrossTable, response_view: str = "plain") -> FittedStatistic:
+    """T of features under one pair of views, and its law."""
+    response, (view, own, _) = meeting.response, fitted
+    target = response.views[response_view]
+    xp, n = namespace(view.factor), response.n
+    cross = view.factor @ meeting.sums[response_view]
+    mean, sd, skewness = moments(n, own, target.own)
+    statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
+    size = own.second[:, 0] + own.trace**2 / (n - 1)
+    target_size = np.full(len(size), target.own.second[0] + target.own.trace**2 / (n - 1))
+    return FittedStatistic(fitted, target, NullMoments(statistic, mean, sd, skewness, size, target_size), cross)
+
+
+def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
+    """(looks, b) normal scores of T."""
+    weights, counts = [], []
+    for look in statistics:
+        # The eigenvalues; any will do where nothing varies.
+        sizes = np.where((look.laws.sd > 0)[:, None], to_numpy(look.view.sizes), 1.0)
+        target = look.target.sizes if look.target.sizes.any() else np.ones(1)
+        weight, count = limit_weights(sizes, target)
+        weights.append(weight)
+        counts.append(count)
+    score = spectral_score(
+        np.concatenate([look.laws.standardised for look in statistics]),
+        np.concatenate([look.laws.skewness for look in statistics]),
+        np.concatenate(weights),
+        np.concatenate(counts),
+    )
+    varies = np.array([look.laws.sd > 0 for look in statistics])
+    return np.where(varies, score.reshape(varies.shape), 0.0)
+
+
+def best_of(
+    statistics: Sequence[FittedStatistic], scores: np.ndarray, counts: Array, response: Response
+) -> tuple[np.ndarray, np.ndarray]:
+    """One score from the scores (looks, b) of the looks at each feature, and which of them it comes from."""
+    weights = np.array([pair.weight for pair in response.pairs])
+    smallest = log_ndtr(-scores) - np.log(weights)[:, None]
+    # A feature that a view cannot tell apart from a constant has no score there.
+    varies = np.array([look.laws.sd > 0 for look in statistics])
+    winner = np.where(varies, smallest, np.inf).argmin(axis=0)
+    if len(statistics) == 1:
+        return scores[0], winner
+    return union_score(scores, weights, correlations_of(statistics, counts, response)), winner
+
+
+def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:
+    """(looks, looks, b) correlations of T under different pairs of views, over permutations of the rows."""
+    count, b, n = len(statistics), len(statistics[0].laws.sd), response.n
+    matrix = moment_matrix(2, n)
+    out = np.ones((count, count, b))
+    for i, one in enumerate(statistics):
+        for j, other in enumerate(statistics[:i]):
+            ours = _between(one.fitted, other.fitted, counts, n)
+            theirs = _between(one.target.fitted, other.target.fitted, response.counts[None, :], n)
+            scale = one.laws.sd * other.laws.sd
+            covariance = ((ours @ matrix) * theirs).sum(axis=1)
+            out[i, j] = out[j, i] = np.clip(np.divide(covariance, scale, out=np.ones(b), where=scale > 0), -1.0, 1.0)
+    return out
+
+
+def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.ndarray:
+    """(b, 2) the invariants of second order of two views of the same features."""
+    if one is other:
+        return one.own.second
+    xp = namespace(counts)
+    inner = (one.view.factor * counts[:, None, :]) @ xp.matrix_transpose(other.view.factor)
+    products = to_numpy(xp.sum(inner**2, axis=(1, 2))) - one.own.trace * other.own.trace / (n - 1)
+    return np.column_stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))])
+
+
+class _Measured(NamedTuple):
+    """All that is kept of a block of features."""
+
+    features: np.ndarray
+    score: np.ndarray
+    laws: np.ndarray
+    effect: np.ndarray
+    factors: list[SelectedFactor]
+
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Measuring(ABC, Generic[Found]):
+    """How blocks of features are measured; all that they share, but for the cells of the response's rows."""
+
+    response: Response
+    to_align: np.ndarray | None
+    landmarks: np.ndarray
+
+    def __call__(self, block: Block) -> list[Found]:
+        grid = self.begin(block)
+        return self.finish(block, grid, [self.count(block, grid)])
+
+    def begin(self, block: Block) -> Grid:
+        """The points of the features."""
+        return fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+
+    def count(self, block: Block, grid: Grid) -> Tabulation:
+        """What the rows of the block amount to."""
+        # Without cells every row's code is needed, to look up the response's own row.
+        kept = block.within(self.to_align) if block.cells is not None else None
+        return tabulate(block.table, block.own, grid, block.cells, self.response.factor.shape[1], kept)
+
+    def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[Found]:
+        """The features measured, from what all rows amount to."""
+        known = joined(counted)
+        response = self.response._replace(cells=block.cells)
+
+        def measure(part: slice) -> Found:
+            own, some = block.own[part], known.part(part)
+            statistics = _looks(grid.part(part), some, own, block.kernels, response, self.landmarks)
+            return self.measured(block.features[part], statistics, some, response)
+
+        rows, memory = (0, None) if block.cells is not None or block.table is None else (response.n, block.table.memory)
+        # In a thread of its own these are done one after the other; a block from a file has all threads.
+        return list(threads.parallel_map(measure, parts_of(block.features, grid.points, rows, memory)))
+
+    @abstractmethod
+    def measured(
+        self, features: np.ndarray, statistics: list[FittedStatistic], known: Tabulation, response: Response
+    ) -> Found:
+        """What is kept of features, from their statistics under every pair of views."""
+
+
+@dataclass(frozen=True)
+class ScoreMeasuring(Measuring[_Measured]):
+    """Scores, and what their covariance needs; `seed` is for outcomes that are drawn."""
+
+    dtype: Any
+    seed: int
+
+    def measured(
+        self, features: np.ndarray, statistics: list[FittedStatistic], known: Tabulation, response: Response
+    ) -> _Measured:
+        scores = scores_of(statistics)
+        score, winner = best_of(statistics, scores, known.counts, response)
+        score = enumerated_scores(known, statistics, scores, response, score, self.seed)
+        laws = np.choose(winner, [np.array(look.laws) for look in statistics])
+        factors = [
+            SelectedFactor.of(
+                features,
+                np.flatnonzero(winner == which),
+                known,
+                look.view,
+                look.cross,
+                response.pairs[which].response,
+                response,
+                self.to_align,
+                self.dtype,
+            )
+            for which, look in enumerate(statistics)
+            if (winner == which).any()
+        ]
+        return _Measured(features, score, laws, point_effects(statistics), factors)
+
+
+@dataclass(frozen=True)
+class EffectMeasuring(Measuring[tuple[np.ndarray, CombinedEffects]]):
+    """The laws behind the effects of features; `score` (d,) are their final scores."""
+
+    score: np.ndarray
+
+    def measured(
+        self, features: np.ndarray, statistics: list[FittedStatistic], known: Tabulation, response: Response
+    ) -> tuple[np.ndarray, CombinedEffects]:
+        scores = scores_of(statistics)
+        smooth, _ = best_of(statistics, scores, known.counts, response)
+        return features, view_effects(statistics, scores, smooth, self.score[features], known, response)
+
+
+def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np.random.Generator) -> Scores:
+    to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(table.n, rng)
+    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    shared = (response._replace(cells=None), to_align, landmarks)
+    measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
+    blocks = blocks_of(table, kernels, response.cells, to_sort, runs=True)
+    score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
+    factors: list[SelectedFactor] = []
+    done = 0
+    for measured in parallel_map(measuring, blocks, blocks_at_once(table)):
+        for part in measured:
+            score[part.features], laws[:, part.features] = part.score, part.laws
+            effect[part.features] = part.effect
+            factors += part.factors
+            done += len(part.features)
+        report_progress("scoring features", done, table.d)
+    sd = NullMoments(*laws).sd
+    score = np.where(sd > 0, np.minimum(score, response.ceiling), 0.0)
+
+    def effects(features: np.ndarray) -> MeasuredEffects:
+        def measure() -> CombinedEffects:
+            blocks = blocks_of(table, kernels, response.cells, to_sort, among=features)
+            found = parallel_map(EffectMeasuring(*shared, score), blocks, blocks_at_once(table))
+            return combined([part for parts in found for part in parts], features)
+
+        return MeasuredEffects(effect[features], measure)
+
+    known = ScoreLaws(score, *laws[:4])
+    cov = AlignmentCovariance(tuple(factors), response, known, to_align)
+    return Scores(table.names, score, cov, effects=effects)
+
+
+def _looks(
+    grid: Grid, known: Tabulation, own: np.ndarray, kernels: FeatureKernels, response: Response, landmarks: np.ndarray
+) -> list[FittedStatistic]:
+    """The statistics of a block of features under every pair of views."""
+    meeting = CrossTable(known, response)
+    names = dict.fromkeys(pair.feature for pair in response.pairs)
+    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks)
+    return [fit_statistics(views[pair.feature], meeting, pair.response) for pair in response.pairs]
+
+
+def enumerated_scores(
+    known: Tabulation,
+    statistics: Sequence[FittedStatistic],
+    scores: np.ndarray,
+    response: Response,
+    score: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """Scores with those of features replaced whose permutation law has few outcomes (see `enumeration`)."""
+    if known.joint is None:
+        return score
+    counts = to_numpy(known.counts)
+    used = to_numpy(response.counts) > 0
+    cells = to_numpy(response.counts)[used].astype(int)
+    out = score.copy()
+    if len(cells) == 2:
+        out = fisher_scores(to_numpy(known.joint)[:, :, used], out)
+    chosen = few_outcomes(counts, cells)
+    if not chosen.any():
+        return out
+    targets = [to_numpy(look.target.factor)[:, used] for look in statistics]
+    shares = np.array([pair.weight for pair in response.pairs])
+    joint, factors = to_numpy(known.joint), [to_numpy(look.view.factor) for look in statistics]
+    log_tails = log_ndtr(-scores)
+    log_pvalues = []
+    for place in np.flatnonzero(chosen):
+        own = counts[place] > 0
+        feature = ViewedFeature(
+            counts[place, own].astype(int),
+            joint[place][np.ix_(own, used)],
+            [factor[place][:, own] for factor in factors],
+            targets,
+            shares,
+            log_tails[:, place],
+        )
+        log_pvalues.append(enumerated_log_pvalue(feature, seed))
+    out[chosen] = score_of(np.minimum(log_pvalues, -1e-15))
+    return out

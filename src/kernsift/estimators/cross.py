@@ -1,0 +1,430 @@
+"""The cross estimator: one half of the rows says where to look, the other half looks.
+
+The second half gives each feature a witness (for MMD the difference of mean embeddings, for HSIC the cross-covariance);
+the first half evaluates it. Given the second half the draws are independent, and their mean estimates MMD^2 or HSIC
+without bias. Scores are Student statistics turned into normal scores, so that small halves are taken for what they are.
+
+Effect sizes are those of `kernsift.estimators.effects`. MMD^2 = |D|^2, say, is estimated by <D + e1, D + e2> with the
+errors of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The spread of the first half's
+values has the first and the third of these, the spread of the second half's values along the first half's witness the
+second and the third, and the third, which is all there is under the null, is taken off once. HSIC likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.designs import halves
+from kernsift.estimators.effects import SelfDependence, effect_of, hsic_scale, mmd_scale
+from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.responses import Response, summed_rows, table_response
+from kernsift.estimators.scores import LEARNING, EffectSizes, FactorCovariance, Scores, supported
+from kernsift.estimators.student import normal_scores, student_statistics
+from kernsift.estimators.ustatistic import require_rows
+from kernsift.execution.arrays import Array, asarray_like, bincount, lookup, namespace, to_numpy
+from kernsift.execution.dask_workers import parallel_map
+from kernsift.execution.progress import report_progress
+from kernsift.kernels.contingency import Tabulation, tabulate
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.low_rank import GROUP_ROWS, View, kernel_views
+from kernsift.kernels.quantisation import blocks_at_once, fit_grid, parts_of, rows_to_sort
+
+# What rounding a column to a grid, and its kernel to a low rank, may change of a mean relative to its scale: more than
+# its sampling error only where there is hardly any noise and many rows.
+_ROUNDING = 2e-3
+
+
+def cross_mmd(
+    X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
+) -> Scores:
+    """Scores of the difference between the samples along a witness learned on other rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels.fitted import fit_kernels
+    >>> from kernsift.data.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
+    >>> scores = cross_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
+    require_rows(X, 4, "X", " for the cross estimator")
+    require_rows(Y, 4, "Y", " for the cross estimator")
+    table = stack([X, Y])
+    x_look, x_learn = halves(X.n, rng)
+    y_look, y_learn = (X.n + rows for rows in halves(Y.n, rng))
+    one, two = Drawn.empty(len(x_look), table.d, LEARNING // 2), Drawn.empty(len(y_look), table.d, LEARNING // 2)
+    ratio = Ratio.empty(table.d)
+    heights = WitnessValues((x_look, x_learn), (y_look, y_learn))
+    for features, (high, low, own) in over_blocks(table, kernels, adaptive, heights, rng):
+        one.put(features, high)
+        two.put(features, low)
+        ratio.put(features, own)
+    return _witness_scores(table.names, one, two, ratio)
+
+
+@dataclass(frozen=True)
+class WitnessValues:
+    """The witness of features at the rows that look, in each sample; `x` and `y` are the rows that look and learn."""
+
+    x: tuple[np.ndarray, np.ndarray]
+    y: tuple[np.ndarray, np.ndarray]
+
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn, Ratio]:
+        xp = namespace(factor)
+        halves = [(_share(known, x), _share(known, y)) for x, y in zip(self.x, self.y, strict=True)]
+        sizes = [(len(x), len(y)) for x, y in zip(self.x, self.y, strict=True)]
+        witness = _witness(factor, *halves[1])
+        high, low = _at_rows(known, witness, self.x[0]), _at_rows(known, witness, self.y[0])
+        # A witness that is the same at all rows leaves rounding errors, which must not be compared with each other.
+        top, bottom = np.maximum(high.max(axis=0), low.max(axis=0)), np.minimum(high.min(axis=0), low.min(axis=0))
+        some = top - bottom > 1e-10 * to_numpy(xp.max(xp.abs(witness), axis=1))
+        one, two = (Drawn.of(np.where(some, part, 0.0), LEARNING // 2) for part in (high, low))
+        return one, two, mmd_ratio(factor, known.counts, halves, sizes)
+
+
+def _witness(factor: Array, one: Array, two: Array) -> Array:
+    """(b, G) the difference of mean embeddings at each point, of rows with these shares (b, G) of the points."""
+    xp = namespace(factor)
+    return (xp.matrix_transpose(factor @ (one - two)[:, :, None]) @ factor)[:, 0, :]
+
+
+class Ratio(NamedTuple):
+    """What turns means of draws into effects.
+
+    Attributes
+    ----------
+    scale : (d,) the mean that belongs to an effect of 1.
+    error : (d,) standard deviation of the mean, over both halves of the rows and with the noise of the scale.
+    """
+
+    scale: np.ndarray
+    error: np.ndarray
+
+    @classmethod
+    def of(cls, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, null: np.ndarray) -> Ratio:
+        """From variances in which the variance under the null is counted twice."""
+        return cls(scale, np.sqrt(np.maximum(variance - null, null) + (_ROUNDING * mean) ** 2))
+
+    @classmethod
+    def empty(cls, d: int) -> Ratio:
+        return cls(np.empty(d), np.empty(d))
+
+    def put(self, features: np.ndarray, part: Ratio) -> None:
+        """Write down some of the features."""
+        self.scale[features], self.error[features] = part
+
+
+def mmd_ratio(
+    factor: Array, counts: Array, halves: Sequence[tuple[Array, Array]], sizes: Sequence[tuple[int, int]]
+) -> Ratio:
+    """From each half's shares (b, G) of the points, sample by sample, and its numbers of rows."""
+    own = SelfDependence.of_factor(factor, counts)
+    first, second = sizes
+    rows, samples = [sum(pair) for pair in zip(first, second, strict=True)], zip(*halves, strict=True)
+    total, share = sum(rows), rows[0] / sum(rows)
+    witnesses = [to_numpy(_witness(factor, *half)) for half in halves]
+    mean = ((to_numpy(halves[0][0]) - to_numpy(halves[0][1])) * witnesses[1]).sum(axis=1)
+    variance = np.zeros(len(mean))
+    for sample, sign in zip(samples, (1.0, -1.0), strict=True):
+        for half, (part, witness) in enumerate(zip(sample, witnesses[::-1], strict=True)):
+            size = sizes[half][0 if sign > 0 else 1]
+            influence = sign * witness / size - mean[:, None] * own.influence / total
+            weights = to_numpy(part)
+            squares = (weights * influence**2).sum(axis=1) - (weights * influence).sum(axis=1) ** 2
+            variance += size * size / (size - 1) * np.maximum(squares, 0.0)
+    null = own.size**2 * (1 / first[0] + 1 / first[1]) * (1 / second[0] + 1 / second[1])
+    return Ratio.of(mmd_scale(own, total, share), mean, variance, null)
+
+
+class Drawn(NamedTuple):
+    """The values of features at the rows that look: how many, their means and variances, and the first rows' values.
+
+    The rows are in random order, so that the first are as good as any to learn correlations from.
+    """
+
+    size: int
+    mean: np.ndarray
+    variance: np.ndarray
+    kept: np.ndarray
+
+    @classmethod
+    def empty(cls, count: int, d: int, most: int) -> Drawn:
+        return cls(count, np.empty(d), np.empty(d), np.empty((min(count, most), d)))
+
+    @classmethod
+    def of(cls, values: np.ndarray, most: int | None = None) -> Drawn:
+        """From values (rows, features), of which at most so many rows are kept."""
+        # A copy, because a view would keep all of them.
+        kept = values if most is None or most >= len(values) else values[:most].copy()
+        return cls(len(values), values.mean(axis=0), values.var(axis=0, ddof=1), kept)
+
+    def put(self, features: np.ndarray, part: Drawn) -> None:
+        """Write down some of the features."""
+        self.mean[features], self.variance[features], self.kept[:, features] = part.mean, part.variance, part.kept
+
+    def part(self) -> np.ndarray:
+        """Rows whose squares add up to the variance of the mean."""
+        rows = self.kept - self.kept.mean(axis=0)
+        if len(rows) == self.size:
+            return rows / np.sqrt(self.size * (self.size - 1))
+        size = np.sqrt((rows**2).sum(axis=0))
+        return rows * np.divide(np.sqrt(self.variance / self.size), size, out=np.zeros(len(size)), where=size > 0)
+
+
+def _share(known: Tabulation, rows: np.ndarray) -> Array:
+    """(b, G) the share of these rows that each point stands for."""
+    xp, (b, points) = namespace(known.counts), known.counts.shape
+    index = asarray_like(rows, known.counts)
+    codes = index[None, :] if known.codes is None else xp.astype(xp.take(known.codes, index, axis=1), xp.int64)
+    place = codes + xp.arange(b, device=codes.device)[:, None] * points
+    return xp.astype(xp.reshape(bincount(place, b * points), (b, points)), known.counts.dtype) / len(rows)
+
+
+def _at_rows(known: Tabulation, values: Array, rows: np.ndarray) -> np.ndarray:
+    """(rows, b) what rows look up in `values` (b, G)."""
+    xp, index = namespace(values), asarray_like(rows, values)
+    if known.codes is None:
+        return to_numpy(xp.take(values, index, axis=1)).T
+    return to_numpy(lookup(values[:, None, :], xp.take(known.codes, index, axis=1))[:, 0, :]).T
+
+
+def cross_hsic(
+    X: Table,
+    y: Table,
+    kernels: FeatureKernels,
+    response_kernels: FeatureKernels,
+    *,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores:
+    """Scores of the dependence on the response along a cross-covariance learned on other rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels.fitted import fit_kernels
+    >>> from kernsift.data.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> X = as_table(rng.normal(size=(300, 3)))
+    >>> y = as_table(np.abs(X.values[:, [1]]))
+    >>> scores = cross_hsic(X, y, fit_kernels(X, rng=rng), fit_kernels(y, rng=rng), rng=rng)
+    >>> int(scores.estimate.argmax())
+    1
+    """
+    require_rows(X, 8, "X", " for the cross estimator")
+    look, learn = halves(X.n, rng)
+    response = table_response(y, response_kernels, rng)
+    answers, held = (_rows_of(response, rows) for rows in (learn, look))
+    answers, held = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (answers, held))
+    target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
+    cells = np.arange(X.n) if response.cells is None else to_numpy(response.cells)
+    influence = target.influence[0, cells]
+    draws, ratio = Drawn.empty(len(look), X.d, LEARNING), Ratio.empty(X.d)
+    predictions = Predictions(look, learn, held, answers, target._replace(influence=influence))
+    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, rng):
+        draws.put(features, products)
+        ratio.put(features, own)
+    return _student_scores(X.names, draws.mean, draws.part(), draws.size, np.full(X.d, draws.size - 1.0), ratio)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Products of the prediction and the response at the rows that look, and what turns their mean into an effect.
+
+    `held` and `answers` (p, rows) are the response's centred factor at the rows that look and learn, `target` its
+    dependence on itself, with the influence of each row (n,).
+    """
+
+    look: np.ndarray
+    learn: np.ndarray
+    held: Array
+    answers: Array
+    target: SelfDependence
+
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Ratio]:
+        found = _products(known, factor, (self.learn, self.answers), (self.look, self.held))
+        return Drawn.of(found, LEARNING), self._ratio(known, factor, found)
+
+    def _ratio(self, known: Tabulation, factor: Array, found: np.ndarray) -> Ratio:
+        own = SelfDependence.of_factor(factor, known.counts)
+        first, second, total = len(self.look), len(self.learn), len(self.look) + len(self.learn)
+        mean, variance = found.mean(axis=0), np.zeros(found.shape[1])
+        others = _products(known, factor, (self.look, self.held), (self.learn, self.answers))
+        for rows, products in ((self.look, found), (self.learn, others)):
+            relative = _at_rows(known, asarray_like(own.influence, factor), rows) + self.target.influence[rows, None]
+            variance += len(rows) * np.var(products / first - mean * relative / total, axis=0, ddof=1)
+        null = (own.size * self.target.size) ** 2 * second / first
+        # The halves are centred at their own means, and the witness is a sum over the rows that learn.
+        unit = second * (1 - 1 / first) * (1 - 1 / second)
+        return Ratio.of(unit * hsic_scale(own, self.target, total), mean, variance, null)
+
+
+def _products(
+    known: Tabulation, factor: Array, learn: tuple[np.ndarray, Array], look: tuple[np.ndarray, Array]
+) -> np.ndarray:
+    """(rows, b) products of the response at rows that look and its prediction from rows that learn."""
+    xp, (b, points) = namespace(factor), known.counts.shape
+    index = [asarray_like(rows, factor) for rows, _ in (learn, look)]
+    if known.codes is None:
+        estimated, seen = (rows[None, :] for rows in index)
+    else:
+        estimated, seen = (xp.take(known.codes, rows, axis=1) for rows in index)
+    witness = factor @ summed_rows(estimated, learn[1], points)  # centred on one side is enough
+    shares = _share(known, look[0])
+    raw = xp.matrix_transpose(factor) @ witness
+    predicted = raw - xp.sum(shares[:, :, None] * raw, axis=1, keepdims=True)
+    squares = xp.sum(shares * xp.sum(predicted**2, axis=2), axis=1)
+    # A prediction that is the same for all rows leaves rounding errors, which must not be compared with each other:
+    # it is held against what it could be, were the directions of rows and witness the same.
+    could = xp.sum(shares * xp.sum(factor**2, axis=1), axis=1) * xp.sum(witness**2, axis=(1, 2))
+    some = squares > 1e-20 * could
+    predicted, squares = xp.where(some[:, None, None], predicted, 0.0), xp.where(some, squares, 0.0)
+    own = xp.matrix_transpose(look[1])
+    seen = xp.astype(seen, xp.int64)
+    products = [xp.sum(xp.take(predicted[i, ...], seen[i, :], axis=0) * own, axis=1) for i in range(b)]
+    found = to_numpy(xp.stack(products, axis=1))
+    # Where prediction and response have no direction in common, their product is rounding error too.
+    most = np.sqrt(to_numpy(squares) * float(xp.sum(xp.mean(look[1] ** 2, axis=1))))
+    return np.where(np.abs(found).max(axis=0) > 1e-10 * most, found, 0.0)
+
+
+def _rows_of(response: Response, rows: np.ndarray) -> Array:
+    """(p, rows) the response's factor at some rows."""
+    xp, index = namespace(response.factor), asarray_like(rows, response.factor)
+    cells = index if response.cells is None else xp.take(response.cells, index)
+    return xp.take(response.factor, cells, axis=1)
+
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class BlockScoring(Generic[Answer]):
+    """`work(known, factor)` of blocks of features."""
+
+    work: Callable[[Tabulation, Array], Answer]
+    adaptive: bool
+    landmarks: np.ndarray
+
+    def __call__(self, block: Block) -> list[tuple[np.ndarray, Answer]]:
+        kinds = kernel_views(block.kernels, self.adaptive)
+        whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+        counted = tabulate(block.table, block.own, whole, None, 1, None)
+        answers = []
+        for part in parts_of(block.features, whole.points, block.table.n, block.table.memory):
+            grid, known = whole.part(part), counted.part(part)
+            views = [each.view(grid, known.counts, block.own[part], self.landmarks) for each in kinds]
+            answers.append((block.features[part], self.work(known, side_by_side(views))))
+        return answers
+
+
+def over_blocks(
+    table: Table,
+    kernels: FeatureKernels,
+    adaptive: bool,
+    work: Callable[[Tabulation, Array], Answer],
+    rng: np.random.Generator,
+) -> Iterator[tuple[np.ndarray, Answer]]:
+    """`work(known, factor)` for one block of features after the other."""
+    to_sort = rows_to_sort(table.n, rng)
+    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    blocks = blocks_of(table, kernels, None, to_sort)
+    done = 0
+    for answers in parallel_map(BlockScoring(work, adaptive, landmarks), blocks, blocks_at_once(table)):
+        for features, answer in answers:
+            yield features, answer
+            done += len(features)
+        report_progress("scoring features", done, table.d)
+
+
+def side_by_side(views: Sequence[View]) -> Array:
+    """One factor (b, m, G) for each feature; two looks are put side by side with equal weight."""
+    if len(views) == 1:
+        return views[0].factor
+    xp = namespace(views[0].factor)
+    # Directions are orthogonal: the norm of a Gram matrix is that of its eigenvalues.
+    norms = [xp.sqrt(xp.sum(view.sizes**2, axis=1)) for view in views]
+    parts = [
+        view.factor / xp.sqrt(xp.where(norm > 0, norm, 1.0))[:, None, None]
+        for view, norm in zip(views, norms, strict=True)
+    ]
+    return xp.concat(parts, axis=1)
+
+
+def witness_scores(
+    names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], ratio: Ratio | None = None
+) -> Scores:
+    """Welch statistics of witness values where only the first sample's rows are shared by the features.
+
+    `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
+    Without `ratio` there are no effects.
+    """
+    counts = np.array([len(column) for column in seconds])
+    below = np.zeros((counts.sum(), len(seconds)))
+    for place, (column, end) in enumerate(zip(seconds, np.cumsum(counts), strict=True)):
+        below[end - len(column) : end, place] = Drawn.of(column[:, None]).part()[:, 0]
+    mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
+    return _welch(names, Drawn.of(first), (counts, mean, variance), below, ratio)
+
+
+def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn, ratio: Ratio | None) -> Scores:
+    """Welch statistics of witness values."""
+    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), two.part(), ratio)
+
+
+def _welch(
+    names: tuple[str, ...],
+    one: Drawn,
+    other: tuple[np.ndarray, np.ndarray, np.ndarray],
+    below: np.ndarray,
+    ratio: Ratio | None,
+) -> Scores:
+    counts, mean, variance = other
+    gap = one.mean - mean
+    squares = one.variance / one.size, variance / counts
+    least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (counts - 1), np.finfo(float).tiny)
+    freedom = (squares[0] + squares[1]) ** 2 / least
+    # Two constants, but for rounding: what `supported` says of their spread is as good as all rows make it.
+    flat = squares[0] + squares[1] < 1e-12 * (gap / (one.size + counts)) ** 2
+    freedom = np.where(flat | (squares[0] + squares[1] <= 0), one.size + counts - 2.0, freedom)
+    rows = np.vstack([one.part(), below])
+    return _student_scores(names, gap, rows, one.size + int(counts.max()), np.maximum(freedom, 1.0), ratio)
+
+
+def _student_scores(
+    names: tuple[str, ...], estimate: np.ndarray, part: np.ndarray, count: int, freedom: np.ndarray, ratio: Ratio | None
+) -> Scores:
+    """Normal scores of estimates whose centred, scaled draws are `part`: `part.T @ part` is their covariance.
+
+    `count` is how many draws there were.
+    """
+    part = supported(part, estimate, count)
+    error = np.sqrt((part**2).sum(axis=0))
+    varies = error > 0
+    statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
+    score = normal_scores(statistic, freedom)
+    standard = np.divide(part, error, out=np.zeros_like(part), where=varies)
+    cov = FactorCovariance(standard)
+    if ratio is None:
+        return Scores(names, np.where(varies, score, 0.0), cov)
+
+    def sizes(features: np.ndarray) -> EffectSizes:
+        own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], ratio.scale[features]
+
+        def at(means: np.ndarray) -> np.ndarray:
+            return effect_of(student_statistics(means, own) * unit, np.where(varies[features], scale, 0.0))
+
+        step = 1e-3 * (1.0 + np.abs(statistic[features]))
+        ends = [normal_scores(statistic[features] + sign * step, own) for sign in (1.0, -1.0)]
+        spread = (ends[0] - ends[1]) / (2 * step) * ratio.error[features] / unit
+        return EffectSizes(effect_of(estimate[features], scale), spread, at)
+
+    return Scores(names, np.where(varies, score, 0.0), cov, effects=sizes)

@@ -1,0 +1,156 @@
+"""Effects of the complete estimator: the laws of its statistics under every pair of views, when they are asked for.
+
+The laws along families of alternatives (`kernsift.estimators.effect_intervals`) need the factors and the counts of a
+feature, which are not kept for all features. So the features whose intervals are asked for are measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernsift.estimators.effect_intervals import CombinedEffects, NullMoments, concatenated, effect_laws, penalties
+from kernsift.estimators.responses import Response
+from kernsift.execution.arrays import to_numpy
+from kernsift.kernels.contingency import Tabulation
+
+if TYPE_CHECKING:
+    from kernsift.estimators.complete import FittedStatistic
+
+# Rows that represent a feature, or a response, whose rows are its points.
+_ROWS, _RESPONSE_ROWS = 2**10, 2**9
+
+
+def point_effects(statistics: Sequence[FittedStatistic]) -> np.ndarray:
+    """(b,) the largest effect under any pair of views: the root of (T - E T) / sqrt(A_x A_y).
+
+    A = tr K^2 - (tr K)^2 / (n - 1) is what T - E T would be if the response were the feature: that has effect 1.
+    """
+    effects = []
+    for look in statistics:
+        own, target = look.fitted.own.second[:, 0], look.target.own.second[0]
+        size = np.maximum(look.laws.size, 1e-300) * np.maximum(look.laws.target, 1e-300)
+        whole = np.sqrt(np.maximum(own * target, 0.01 * size))
+        varies = look.laws.sd > 0
+        share = np.where(varies, look.laws.statistic - look.laws.mean, 0.0) / np.where(varies, whole, 1.0)
+        effects.append(np.sqrt(np.clip(share, 0.0, 1.0)))
+    return np.asarray(np.max(effects, axis=0))
+
+
+def view_effects(
+    statistics: Sequence[FittedStatistic],
+    scores: np.ndarray,
+    smooth: np.ndarray,
+    final: np.ndarray,
+    known: Tabulation,
+    response: Response,
+) -> CombinedEffects:
+    """The laws of a block of features under every pair of views.
+
+    Parameters
+    ----------
+    looks, scores : the statistics under the pairs of views, and their normal scores (pairs, b).
+    smooth, final : (b,) the combined scores before and after features with few outcomes are enumerated.
+    known : counts of the block.
+    """
+    weights = np.array([pair.weight for pair in response.pairs])
+    taken = penalties(scores, weights, smooth) if len(statistics) > 1 else np.zeros_like(scores)
+    # What enumeration takes off is the probability of single outcomes, and counts for both ends of an interval.
+    stricter = np.minimum(final - smooth, 0.0)
+    counts, joint, places, cells = _represented(known, response)
+    samples = len(cells) == 2 and joint.shape[2] == 2
+    views = []
+    for look, score, penalty in zip(statistics, scores, taken, strict=True):
+        laws = look.laws
+        sd = np.where(laws.sd > 0, laws.sd, 0.0)
+        factor = to_numpy(look.view.factor)[:, :, places]
+        target = to_numpy(look.target.factor)[:, cells]
+        views.append(
+            effect_laws(
+                _recentred(factor, counts),
+                counts,
+                _recentred(target[None], joint[:1].sum(axis=1))[0],
+                joint,
+                NullMoments(laws.mean, sd, laws.skewness),
+                score + stricter,
+                samples=samples,
+                penalty=penalty - np.maximum(final - smooth, 0.0),
+                statistic=laws.statistic,
+            )
+        )
+    return CombinedEffects(tuple(views))
+
+
+def _represented(
+    known: Tabulation, response: Response
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | slice, np.ndarray]:
+    """Counts (b, G) and joint counts (b, G, J), and which points of the features and of the response they belong to.
+
+    Where rows are points, some of them represent all.
+    """
+    used = np.flatnonzero(to_numpy(response.counts) > 0)
+    if known.joint is not None:
+        return to_numpy(known.counts), to_numpy(known.joint)[:, :, used], slice(None), used
+    n, b = response.n, known.counts.shape[0]
+    most = _ROWS if response.cells is not None else _RESPONSE_ROWS
+    rows = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+    if response.cells is None:
+        cells, columns = rows, np.arange(len(rows))
+    else:
+        cells = used
+        columns = np.searchsorted(used, to_numpy(response.cells)[rows])
+    places: np.ndarray | slice = rows
+    points = np.broadcast_to(np.arange(len(rows)), (b, len(rows)))
+    if known.codes is not None:
+        places, points = slice(None), to_numpy(known.codes)[:, rows].astype(int)
+    size = known.counts.shape[1] if known.codes is not None else len(rows)
+    joint = np.zeros((b, size, len(cells)))
+    np.add.at(joint, (np.arange(b)[:, None], points, columns[None, :]), n / len(rows))
+    return joint.sum(axis=2), joint, places, cells
+
+
+def _recentred(factor: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Factors (b, m, G) whose mean over the counts (b, G) is 0."""
+    return factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
+
+
+def combined(parts: Sequence[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:
+    """The effects of blocks of features, in the order of `features`."""
+    found = np.concatenate([own for own, _ in parts])
+    order = np.argsort(found)[np.searchsorted(np.sort(found), features)]
+    views = zip(*(effects.views for _, effects in parts), strict=True)
+    return CombinedEffects(tuple(concatenated(each).take(order) for each in views))
+
+
+@dataclass(frozen=True)
+class MeasuredEffects:
+    """Effects of some features: estimates at once, intervals from laws that are computed when they are asked for.
+
+    Attributes
+    ----------
+    point : (b,) effects, corrected for chance.
+    measure : computes the laws.
+    """
+
+    point: np.ndarray
+    measure: Callable[[], CombinedEffects]
+
+    @cached_property
+    def _laws(self) -> CombinedEffects:
+        return self.measure()
+
+    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b, 2) confidence intervals; see `kernsift.estimators.effect_intervals.EffectLaws.intervals`."""
+        return self._laws.intervals(level, unions)
+
+    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b,) median-unbiased effects."""
+        return self._laws.medians(unions)
+
+    def chance(self, probability: float = 0.05) -> np.ndarray:
+        """(b,) estimated effects that a feature without any exceeds with this probability."""
+        return self._laws.chance(probability)

@@ -1,0 +1,275 @@
+"""Permutation laws by enumeration, for columns and samples with few different outcomes.
+
+A smooth law does not fit a statistic that takes few values: a column with four nonzero rows, or three rows against
+three. There the outcomes are enumerated where they are few, and drawn at random where they are not but where only few
+rows of the column differ from its commonest value.
+
+With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its own
+pair, and its own law is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that tie
+with the observed one count in full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from kernsift.estimators.permutation_law import score_of
+
+# The most outcomes that are enumerated, and how many are drawn at random from more.
+_MOST, _DRAWN = 5_500, 2**13
+# A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
+# with two values that has no more rows than the second bound.
+_SPARSE, _FEW_ROWS = 15, 40
+# Drawn outcomes beyond the observed one that a tail is estimated from; further out the smooth law continues it.
+_BEYOND = 20
+# Statistics that differ by less than this share of the largest are equal.
+_EQUAL = 1e-9
+
+
+class ViewedFeature(NamedTuple):
+    """One feature under several pairs of views.
+
+    Attributes
+    ----------
+    counts : (V,) rows of each of its values.
+    joint : (V, J) how many of them fall into each cell of the response.
+    factors : for each pair (m, V), the feature's factor.
+    targets : for each pair (p, J), the response's factor.
+    weights : (pairs,) shares of the level.
+    log_tails : (pairs,) log p-values of the observed statistics under the smooth law.
+    """
+
+    counts: np.ndarray
+    joint: np.ndarray
+    factors: Sequence[np.ndarray]
+    targets: Sequence[np.ndarray]
+    weights: np.ndarray
+    log_tails: np.ndarray
+
+
+def few_outcomes(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Which features have so few outcomes that these are enumerated or drawn.
+
+    Parameters
+    ----------
+    counts : (b, G) rows of each value of the features; unused values have none.
+    cells : (J,) rows of each cell of the response.
+    """
+    few = _log_outcomes(counts, cells) <= math.log(_MOST)
+    # Two values against two cells is Fisher's test, which has a closed form.
+    return (few | _is_sparse(counts)) & ~(_two_valued(counts) & (len(cells) == 2))
+
+
+def _log_outcomes(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Log of the number of outcomes that are enumerated: arrangements of the rows, or tables with two cells."""
+    arrangements = np.full(len(counts), _log_arrangements(cells))
+    return arrangements if len(cells) > 2 else np.minimum(arrangements, _log_tables(counts))
+
+
+def _is_sparse(counts: np.ndarray) -> np.ndarray:
+    n = counts.sum(axis=1)
+    rows = n - counts.max(axis=1)
+    return ((rows <= _SPARSE) & (2 * rows <= n)) | (_two_valued(counts) & (n <= _FEW_ROWS))
+
+
+def _two_valued(counts: np.ndarray) -> np.ndarray:
+    return np.asarray((counts > 0).sum(axis=1) == 2)
+
+
+def _log_tables(counts: np.ndarray) -> np.ndarray:
+    """Log of how many ways the rows that differ from the commonest value fall into two cells."""
+    each = np.log1p(counts)
+    return np.asarray(each.sum(axis=1) - each.max(axis=1))
+
+
+def _log_arrangements(cells: np.ndarray) -> float:
+    return float(gammaln(cells.sum() + 1) - gammaln(cells + 1).sum())
+
+
+def enumerated_log_pvalue(feature: ViewedFeature, rng_seed: int) -> float:
+    """Log p-value of a feature with few outcomes, from all of them or from outcomes drawn at random."""
+    counts, cells = feature.counts, feature.joint.sum(axis=0).astype(int)
+    common = int(counts.argmax())
+    if _log_outcomes(counts[None, :], cells)[0] > math.log(_MOST):
+        return _over_draws(feature, counts, cells, common, rng_seed)
+    if len(cells) == 2 and _log_tables(counts[None, :])[0] < _log_arrangements(cells):
+        return _over_tables(feature, counts, cells, common)
+    return _over_arrangements(feature, counts, cells)
+
+
+def _over_tables(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, common: int) -> float:
+    """All tables of the values by two cells with the observed margins."""
+    first, weight = _tables(tuple(counts.tolist()), int(cells[0]), common)
+    observed = int(np.flatnonzero((first == feature.joint[:, 0]).all(axis=1))[0])
+    # The response's factor is centred, so that T is |sum over the rows of the first cell of f|^2 up to a factor.
+    statistics = np.array([((first @ factor.T) ** 2).sum(axis=1) for factor in feature.factors])
+    return _log_tail(statistics, weight, feature.weights, observed)
+
+
+@lru_cache(maxsize=16)
+def _tables(counts: tuple[int, ...], drawn: int, common: int) -> tuple[np.ndarray, np.ndarray]:
+    """All ways (outcomes, V) to draw so many rows from values with these counts, and their probabilities."""
+    values = np.array(counts)
+    others = np.delete(np.arange(len(values)), common)
+    first = np.zeros((int(np.prod(values[others] + 1)), len(values)))
+    log_weight = np.zeros(len(first))
+    for place, value in enumerate(others):
+        repeat = int(np.prod(values[others[place + 1 :]] + 1))
+        chosen = np.resize(np.repeat(np.arange(values[value] + 1), repeat), len(first))
+        first[:, value] = chosen
+        log_weight += _log_choose(values[value], np.arange(values[value] + 1))[chosen]
+    first[:, common] = drawn - first.sum(axis=1)
+    possible = (first[:, common] >= 0) & (first[:, common] <= values[common])
+    first, log_weight = first[possible], log_weight[possible]
+    log_weight += _log_choose(values[common], first[:, common]) - _log_choose(values.sum(), np.array(drawn))
+    return first, np.exp(log_weight)
+
+
+def _over_arrangements(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray) -> float:
+    """All arrangements of the response's rows, of which the feature's rows stay where they are."""
+    arrangements = _arrangements(tuple(cells.tolist()))
+    # The observed arrangement, in the order of the feature's values.
+    observed = np.concatenate([np.repeat(np.arange(len(cells)), row.astype(int)) for row in feature.joint])
+    values = np.repeat(np.arange(len(counts)), counts)
+    statistics = []
+    for factor, target in zip(feature.factors, feature.targets, strict=True):
+        cross = np.einsum("mi,pni->nmp", factor[:, values], target[:, arrangements], optimize=True)
+        statistics.append((cross**2).sum(axis=(1, 2)))
+    place = int(np.flatnonzero((arrangements == observed).all(axis=1))[0])
+    return _log_tail(np.array(statistics), np.full(len(arrangements), 1 / len(arrangements)), feature.weights, place)
+
+
+@lru_cache(maxsize=4)
+def _arrangements(cells: tuple[int, ...]) -> np.ndarray:
+    """(N, n) all different orders of a multiset with so many elements of each kind."""
+    found = np.zeros((1, 0), dtype=np.int8)
+    left = np.array([cells])
+    for _ in range(sum(cells)):
+        parts, rests = [], []
+        for kind in range(len(cells)):
+            some = left[:, kind] > 0
+            rest = left[some]
+            rest[:, kind] -= 1
+            parts.append(np.column_stack([found[some], np.full(int(some.sum()), kind, dtype=np.int8)]))
+            rests.append(rest)
+        found, left = np.concatenate(parts), np.concatenate(rests)
+    return found
+
+
+def _log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int) -> float:
+    """Log probability of outcomes whose smallest weighted p-value is at most the observed one's."""
+    smallest = np.full(len(weight), np.inf)
+    for statistic, share in zip(statistics, shares, strict=True):
+        smallest = np.minimum(smallest, _tails(statistic, weight) / share)
+    return float(np.log(min(weight[smallest <= smallest[observed] * (1.0 + _EQUAL)].sum(), 1.0)))
+
+
+def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """For each outcome, the probability of a statistic at least as large; equal ones count together."""
+    order = np.argsort(-statistic)
+    ordered = statistic[order]
+    ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * max(float(ordered[0]), 1e-300), True)
+    group = np.cumsum(np.append(False, ends[:-1]))
+    out = np.empty(len(statistic))
+    out[order] = np.cumsum(weight[order])[ends][group]
+    return out
+
+
+def _over_draws(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, common: int, rng_seed: int) -> float:
+    """Random rows of the response for the rows of a sparse column."""
+    others = np.delete(np.arange(len(counts)), common)
+    values = np.repeat(np.arange(len(others)), counts[others])
+    statistics = []
+    for factor, target in zip(feature.factors, feature.targets, strict=True):
+        # T = |sum over the column's other rows of (f - f_common) g'|^2, g the factor of the response's row.
+        differences = factor[:, others] - factor[:, [common]]
+        gram = differences.T @ differences
+        seen = feature.joint[others] @ target.T
+        products = _drawn_products(tuple(cells.tolist()), rng_seed, target.shape, target.tobytes())
+        size, rows = math.isqrt(products.shape[1]), len(values)
+        weights = np.zeros((size, size))
+        weights[:rows, :rows] = gram[np.ix_(values, values)]
+        statistics.append(np.append((gram * (seen @ seen.T)).sum(), products @ weights.ravel()))
+    return _log_drawn_tail(np.array(statistics), feature.weights, feature.log_tails)
+
+
+@lru_cache(maxsize=4)
+def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
+    """(draws, rows^2) products g'g of the response's factor between rows drawn without replacement."""
+    factor = np.frombuffer(target).reshape(shape)
+    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), rng_seed)]
+    return np.asarray((rows @ rows.transpose(0, 2, 1)).reshape(len(rows), -1))
+
+
+@lru_cache(maxsize=4)
+def _drawn_rows(n: int, rng_seed: int) -> np.ndarray:
+    """(draws, size) numbers of rows, drawn without replacement; any column that is sparse needs no more."""
+    rng = np.random.default_rng(rng_seed)
+    size = n // 2 if n <= _FEW_ROWS else _SPARSE
+    if n <= 4 * _FEW_ROWS:
+        return np.argsort(rng.random((_DRAWN, n)), axis=1)[:, :size]
+    rows = rng.integers(n, size=(_DRAWN, size))
+    while True:
+        ordered = np.sort(rows, axis=1)
+        again = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        if not again.any():
+            return rows
+        rows[again] = rng.integers(n, size=(int(again.sum()), size))
+
+
+def _log_drawn_tail(statistics: np.ndarray, shares: np.ndarray, log_tails: np.ndarray) -> float:
+    """As `_log_tail`, for drawn outcomes of which the first is the observed one.
+
+    A tail with few draws in it is the smooth law's, scaled so that the two agree where there are draws enough.
+    """
+    count = statistics.shape[1]
+    weight = np.full(count, 1.0 / count)
+    tails = np.array([_tails(statistic, weight) for statistic in statistics])
+    smallest = (tails / shares[:, None]).min(axis=0)
+    tail = weight[smallest <= smallest[0] * (1.0 + _EQUAL)].sum()
+    if tail >= _BEYOND / count:
+        return float(np.log(min(tail, 1.0)))
+    edge = np.sort(smallest)[_BEYOND]
+    return float(min(np.log(tail), np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))))
+
+
+def fisher_scores(joint: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """Scores with those of features with two values against a response with two replaced by Fisher's exact tail.
+
+    There T is the squared deviation of one cell of a 2 x 2 table from its mean. All tables that deviate at least as
+    much count, as in any permutation test. `joint` (b, G, 2) counts the rows of each value and cell.
+    """
+    two = np.flatnonzero(_two_valued(joint.sum(axis=2)))
+    if len(two) == 0:
+        return score
+    own = joint[two].astype(int)
+    first = own.any(axis=2).argmax(axis=1)
+    cells = own[np.arange(len(two)), first]  # the rows of one value, by response
+    tables, which = np.unique(np.column_stack([cells.sum(axis=1), cells[:, 0]]), axis=0, return_inverse=True)
+    n, drawn = int(own[0].sum()), int(own[0, :, 0].sum())
+    tails = np.array([_hypergeometric_tail(n, drawn, *pair) for pair in tables.tolist()])
+    out = score.copy()
+    out[two] = score_of(np.minimum(tails, -1e-15))[which.ravel()]
+    return out
+
+
+def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
+    """Log of the chance that the number marked among the drawn deviates from its mean at least as much as `seen`."""
+    cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
+    log_mass = (
+        _log_choose(np.array(marked), cells)
+        + _log_choose(np.array(n - marked), drawn - cells)
+        - _log_choose(np.array(n), np.array(drawn))
+    )
+    mean = drawn * marked / n
+    return float(logsumexp(log_mass[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)]))
+
+
+def _log_choose(n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

@@ -1,0 +1,233 @@
+"""How scores move together where features have effects: paths of the complete estimator's scores.
+
+The null correlation of two scores says how they move together when neither feature has an effect. For a feature j with
+an effect the cross-covariances tell more: C_j is normal around a mean of its own, and what it shares with C_i, the
+cross-covariance of a null feature i, is its regression on C_i within the response. So C_i follows its tilted path
+(`kernsift.estimators.tilting`), C_j(t) = C_j + B (C_i(t) - C_i) with B the regression of j's directions on those of i
+among the residuals of a regression on the response, and both are turned into scores.
+docs/explanation/correlated-signals.md has the theory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.estimators.permutation_law import gamma_score
+from kernsift.estimators.responses import Response, ResponseView
+from kernsift.estimators.scores import Path
+from kernsift.estimators.selected_factor import SelectedFactor, gathered, response_directions
+from kernsift.estimators.tilting import tilted_paths
+from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, to_numpy
+
+# Rows for each direction that is regressed on.
+_ROWS_PER_DIRECTION = 8
+# Correlations from which on a feature follows a path, plus this many over the rows; above the last it is a copy.
+_RELATED, _RELATED_ROWS, _SAME = 0.05, 2.0, 1.0 - 1e-5
+# The most features that follow the path of one.
+_FOLLOWERS = 256
+# What is added to a scatter before it is inverted, relative to its trace: directions that a feature lacks are zeros.
+_RIDGE = 1e-6
+# Numbers in one temporary array: 2^21 doubles are 16 MB.
+_NUMBERS = 2**21
+
+
+class ScoreLaws(NamedTuple):
+    """Scores (d,) and what they come from: the winning T of each feature, and its null moments."""
+
+    score: np.ndarray
+    statistic: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    skewness: np.ndarray
+
+    def at(self, features: np.ndarray, statistic: np.ndarray) -> np.ndarray:
+        """Scores that values (m, g) of the named features' T would have.
+
+        The Pearson III law is quick; its difference from the feature's score at the observed T is carried along.
+        """
+        mean, sd, skewness = (part[features][:, None] for part in (self.mean, self.sd, self.skewness))
+        values = np.concatenate([self.statistic[features][:, None], statistic], axis=1)
+        scores = gamma_score((values - mean) / np.where(sd > 0, sd, 1.0), np.broadcast_to(skewness, values.shape))
+        return np.asarray(scores[:, 1:] + (self.score[features][:, None] - scores[:, :1]))
+
+
+class _Moves(NamedTuple):
+    """Selected features along their paths.
+
+    Attributes
+    ----------
+    knots : (k, g) their scores.
+    steps : for each of them, by view of the response: (g, q, p) W^-1 (C(t) - C) and from its own view of the response
+        to that view, where W is the scatter of its directions within the response and C(t) its cross-covariance.
+    scatter : (k * q + p, rows) what other features' directions are multiplied with: the residuals of their directions,
+        weighted, and the response itself.
+    explained : (p, k * q) what the regression on the response takes from the products with the residuals.
+    """
+
+    knots: np.ndarray
+    steps: list[dict[str, np.ndarray]]
+    scatter: Array
+    explained: np.ndarray
+
+
+@dataclass(frozen=True)
+class ScorePaths:
+    """Paths of features; `rows` are those that relations between features are learned from, None for all."""
+
+    factors: tuple[SelectedFactor, ...]
+    response: Response
+    laws: ScoreLaws
+    rows: np.ndarray | None
+
+    def of(self, features: np.ndarray, correlations: np.ndarray) -> list[Path | None]:
+        """How scores move with those of the named features; None where no other feature is related to one.
+
+        `correlations` (d, len(features)) are the null correlations of all scores with theirs.
+        """
+        followers = [self._followers(feature, correlations[:, place]) for place, feature in enumerate(features)]
+        moving = np.flatnonzero([len(some) > 0 for some in followers])
+        out: list[Path | None] = [None] * len(features)
+        if len(moving) == 0:
+            return out
+        moves = self._moves(features[moving])
+        named = [followers[place] for place in moving]
+        gains = [np.empty((len(some), moves.knots.shape[1])) for some in named]
+        place_of = np.empty(len(self.laws.score), dtype=int)
+        for factor, here, within in self._scatters(np.unique(np.concatenate(named)), moves):
+            cross = _host(factor.cross, here)
+            place_of[:] = -1
+            place_of[factor.features[here]] = np.arange(len(here))
+            for place, some in enumerate(named):
+                own = place_of[some]
+                found = own >= 0
+                own = own[found]
+                gains[place][found] = _gain(within[own, :, place], moves.steps[place][factor.target], cross[own])
+        every = np.concatenate(named)
+        scores = self.laws.at(every, self.laws.statistic[every][:, None] + np.concatenate(gains))
+        parts = np.split(scores, np.cumsum([len(some) for some in named])[:-1])
+        for place, feature in enumerate(moving.tolist()):
+            out[feature] = Path(moves.knots[place], named[place], parts[place])
+        return out
+
+    def _followers(self, feature: int, correlations: np.ndarray) -> np.ndarray:
+        """The features related to one, at most `_FOLLOWERS` of them: those that come highest along its path."""
+        rows = self.response.n if self.rows is None else len(self.rows)
+        related = (correlations > _RELATED + _RELATED_ROWS / rows) & (correlations < _SAME)
+        related[feature] = False
+        found = np.flatnonzero(related)
+        if len(found) <= _FOLLOWERS:
+            return found
+        # A score follows another by about the root of their correlation.
+        reach = 2.0 * np.sqrt(correlations[found]) * max(self.laws.score[feature], 1.0)
+        highest = np.argpartition(-(self.laws.score[found] + reach), _FOLLOWERS)[:_FOLLOWERS]
+        return np.sort(found[highest])
+
+    def _moves(self, features: np.ndarray) -> _Moves:
+        chosen, targets = (gathering := gathered(self.factors, features)).factor, gathering.targets.tolist()
+        xp, (k, q, rows) = namespace(chosen), chosen.shape
+        cross = self._crosses(features, q)
+        sizes = to_numpy(xp.sum(chosen * chosen, axis=2)).astype(float) * (self.response.n / rows)
+        weights = np.zeros_like(cross)
+        for place, name in enumerate(targets):
+            view = self.response.views[name]
+            p = response_directions(view)
+            weights[place, :, :p] = sizes[place][:, None] * view.sizes[:p] / max(self.response.n - 1, 1)
+        path, observed = tilted_paths(cross, weights)
+        gain = (path**2).sum(axis=(2, 3)) - (cross**2).sum(axis=(1, 2))[:, None]
+        knots = self.laws.at(features, self.laws.statistic[features][:, None] + gain)
+        knots[np.arange(k), observed] = self.laws.score[features]
+
+        views = {name: self._response_rows(view, chosen) for name, view in self.response.views.items()}
+        # A regression on more directions than the rows support would make everything follow.
+        most = max(1, rows // _ROWS_PER_DIRECTION)
+        target = xp.concat(list(views.values()), axis=0)
+        target, chosen = target[: min(most, target.shape[0]), :], chosen[:, : min(most, q), :]
+        inverse = np.linalg.pinv(_product(target, target), rcond=1e-6, hermitian=True)
+        fitted = xp.astype(asarray_like(_product(chosen, target) @ inverse, chosen), chosen.dtype)
+        residual = chosen - fitted @ target
+        # In the variance of a cross-covariance a row counts by the distance of its response from the mean.
+        distance = xp.stack([xp.sum(views[name] * views[name], axis=0) for name in targets])
+        weighted = residual * distance[:, None, :]
+        own = _product(weighted, residual)
+        own += (_RIDGE * np.trace(own, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(own.shape[1])
+        steps = np.linalg.solve(own[:, None], (path - cross[:, None])[:, :, : own.shape[1]])
+        between = {name: {other: self._between(name, other) for other in views} for name in set(targets)}
+        flat = xp.reshape(weighted, (-1, rows))
+        return _Moves(
+            knots,
+            [
+                {other: one[:, :, : len(turn)] @ turn for other, turn in between[name].items()}
+                for one, name in zip(steps, targets, strict=True)
+            ],
+            xp.concat([flat, target], axis=0),
+            inverse @ _product(target, flat),
+        )
+
+    def _response_rows(self, view: ResponseView, prototype: Array) -> Array:
+        """(p, rows) leading directions of a view of the response, centred over the rows asked."""
+        xp, cells = namespace(view.factor), self.response.cells
+        factor = view.factor[: response_directions(view), :]
+        if self.rows is not None:
+            rows = asarray_like(self.rows, factor)
+            cells = rows if cells is None else xp.take(cells, rows)
+        if cells is not None:
+            factor = xp.take(factor, cells, axis=1)
+        return xp.astype(factor - xp.mean(factor, axis=1, keepdims=True), prototype.dtype)
+
+    def _between(self, name: str, other: str) -> np.ndarray:
+        """(p, p') the regression of one view's leading directions of the response on those of another."""
+        one, two = self.response.views[name], self.response.views[other]
+        p, q = response_directions(one), response_directions(two)
+        if name == other:
+            return np.eye(p)
+        inner = _product(one.factor[:p, :] * self.response.counts, two.factor[:q, :])
+        return np.asarray(inner / one.sizes[:p, None])
+
+    def _crosses(self, features: np.ndarray, directions: int) -> np.ndarray:
+        """(k, q, p) cross-covariances of the named features, in their order, filled up with zeros."""
+        most = max(factor.cross.shape[2] for factor in self.factors)
+        out = np.zeros((len(features), directions, most))
+        for factor in self.factors:
+            _, here, places = np.intersect1d(factor.features, features, return_indices=True)
+            if len(here):
+                found = _host(factor.cross, here)
+                out[places, : found.shape[1], : found.shape[2]] = found
+        return out
+
+    def _scatters(self, features: np.ndarray, moves: _Moves) -> Iterator[tuple[SelectedFactor, np.ndarray, np.ndarray]]:
+        """The named features by blocks: where they are in a factor, and their scatters (m, q', k, q) with the moves."""
+        k, width = len(moves.steps), moves.explained.shape[1]
+        numbers = _NUMBERS if on_host(moves.scatter) else 128 * _NUMBERS
+        for factor in self.factors:
+            found = np.flatnonzero(np.isin(factor.features, features))
+            step = max(1, numbers // (factor.factor.shape[1] * max(moves.scatter.shape)))
+            for start in range(0, len(found), step):
+                here = found[start : start + step]
+                products = _product(factor.rows(here).factor, moves.scatter)
+                within = products[:, :, :width] - products[:, :, width:] @ moves.explained
+                yield factor, here, within.reshape(len(here), -1, k, width // k)
+
+
+def _host(array: Array, places: np.ndarray) -> np.ndarray:
+    """Some entries along the first axis, as doubles in host memory."""
+    return to_numpy(namespace(array).take(array, asarray_like(places, array), axis=0)).astype(float)
+
+
+def _product(one: Array, other: Array) -> np.ndarray:
+    """Products of rows with rows, as doubles in host memory."""
+    return to_numpy(one @ namespace(other).matrix_transpose(other)).astype(float)
+
+
+def _gain(within: np.ndarray, steps: np.ndarray, cross: np.ndarray) -> np.ndarray:
+    """(m, g) what features gain in T along a path with steps (g, q, p).
+
+    They have scatters (m, q', q) with the directions that move, and cross-covariances (m, q', p).
+    """
+    g, q, p = steps.shape
+    moved = within @ steps.transpose(1, 0, 2).reshape(q, g * p)
+    moved = moved.reshape(*within.shape[:2], g, p)
+    return np.asarray((moved * (moved + 2.0 * cross[:, :, None, :])).sum(axis=(1, 3)))

@@ -1,0 +1,347 @@
+"""The permutation law of T = tr(K L) without running a permutation.
+
+K and L are centred Gram matrices of a feature and of the response. If the two have nothing to do with each other, every
+matching of rows is as likely as the observed one, so the null law of T is that of tr(K P L P') over random permutation
+matrices P. Its first three moments are exact here: they are sums over index patterns, and for centred matrices only a
+few patterns survive (Kazi-Aoual et al. 1995 give the first two in the same spirit). For large n, T is a weighted sum of
+chi-squares with the eigenvalues as weights; that shape, through the three exact moments, gives the normal score.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.kernels.low_rank import View
+
+# The third moment's patterns: how many different indices a pattern has, what it sums to in terms of the invariants
+# (trace K^3, sum K_ii^3, sum K_ij^3, sum K_ii K_ij^2, sum K_ii K_ij K_jj), and how many patterns are alike. They follow
+# by Moebius inversion over the 203 partitions of six indices, which a test repeats.
+_THIRD = (
+    (1, (0, 1, 0, 0, 0), 1),
+    (2, (0, -1, 0, 0, 0), 9),
+    (2, (0, -1, 0, 0, 1), 6),
+    (2, (0, -1, 0, 1, 0), 12),
+    (2, (0, -1, 1, 0, 0), 4),
+    (3, (0, 2, -1, -1, 0), 24),
+    (3, (0, 2, 0, -2, 0), 6),
+    (3, (0, 2, 0, -1, -1), 24),
+    (3, (0, 2, 0, -1, 0), 12),
+    (3, (0, 2, 0, 0, -1), 12),
+    (3, (0, 2, 0, 0, 0), 4),
+    (3, (1, 2, 0, -3, 0), 8),
+    (4, (-1, -6, 1, 5, 1), 24),
+    (4, (0, -6, 0, 0, 2), 3),
+    (4, (0, -6, 0, 2, 2), 12),
+    (4, (0, -6, 0, 3, 2), 12),
+    (4, (0, -6, 2, 3, 0), 8),
+    (4, (0, -6, 2, 4, 0), 6),
+    (5, (0, 24, 0, -8, -8), 3),
+    (5, (2, 24, -4, -16, -4), 12),
+    (6, (-8, -120, 16, 72, 24), 1),
+)
+# Likewise for the second moment, in terms of sum K_ij^2 and sum K_ii^2.
+_SECOND = (
+    (1, (0, 1), 1),
+    (2, (0, -1), 5),
+    (2, (1, -1), 2),
+    (3, (0, 2), 2),
+    (3, (-1, 2), 4),
+    (4, (2, -6), 1),
+)
+# Weights of the limit law that stand for themselves.
+_WEIGHTS_KEPT = 16
+_LEAST_SKEWNESS = 0.05
+# Differences of the eigenvalues below these shares of their squares are rounding error, in double and single precision.
+_ROUNDING, _ROUNDING32 = 1e-10, 1e-4
+
+
+class Invariants(NamedTuple):
+    """Sums over a centred Gram matrix, after its trace is taken out, that the permutation moments need."""
+
+    trace: np.ndarray
+    second: np.ndarray
+    third: np.ndarray
+
+
+@lru_cache(maxsize=256)
+def moment_matrix(order: int, n: int) -> np.ndarray:
+    """M with E (T - E T)^order = k' M l, where k and l are the invariants of that order."""
+    patterns = _SECOND if order == 2 else _THIRD
+    size = len(patterns[0][1])
+    matrix = np.zeros((size, size))
+    for indices, sums, alike in patterns:
+        if indices <= n:
+            matrix += alike * np.outer(sums, sums) / float(math.perm(n, indices))
+    return matrix
+
+
+def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
+    """The invariants of the Gram matrices of n rows, from factors on points that stand for `counts` (b, G) rows each.
+
+    With them comes the diagonal (b, G) of the matrices, their trace taken out.
+    """
+    factor, sizes = view
+    xp = namespace(factor)
+    entries = factor * factor
+    diagonal = xp.sum(entries, axis=1)
+    trace, square, cube = (xp.sum(sizes**power, axis=1) for power in (1, 2, 3))
+    shift = trace / (n - 1)
+    rest = diagonal - (shift * (1 - 1 / n))[:, None]  # diagonal of K - shift H, H the centring matrix
+    own = (sizes[:, None, :] @ entries)[:, 0, :]  # diagonal of K^2
+    weighted = counts * rest
+    rest2 = xp.sum(weighted * rest, axis=1)
+    rest3 = xp.sum(weighted * rest * rest, axis=1)
+    mixed = xp.sum(weighted * (own - 2 * shift[:, None] * diagonal + (shift**2 * (1 - 1 / n))[:, None]), axis=1)
+    between = xp.sum((factor @ weighted[:, :, None])[:, :, 0] ** 2, axis=1) - shift * rest2
+    off = shift / n
+    cubes = (
+        _sum_of_cubes(_leading(factor, sizes, n), counts, diagonal)
+        + 3 * off * square
+        + n * n * off**3
+        - xp.sum(counts * (diagonal + off[:, None]) ** 3, axis=1)
+        + rest3
+    )
+    third = [cube - 3 * shift * square + 3 * shift**2 * trace - shift**3 * (n - 1), rest3, cubes, mixed, between]
+    # All eigenvalues equal: T is the same for every permutation, and what is left of its spread is rounding error.
+    constant = square - shift * trace <= (_ROUNDING if trace.dtype == xp.float64 else _ROUNDING32) * square
+    second = [xp.where(constant, 0.0, square - shift * trace), xp.where(constant, 0.0, rest2)]
+    sums = Invariants(to_numpy(trace), to_numpy(xp.stack(second, axis=1)), to_numpy(xp.stack(third, axis=1)))
+    return sums, rest
+
+
+def _leading(factor: Array, sizes: Array, n: int) -> Array:
+    """The directions that are asked for third moments: the more rows there are, the less these matter.
+
+    Directions of one and the same size are arbitrary within their span, so that a feature has all of them or none.
+    """
+    known = to_numpy(sizes)
+    most = known.shape[1]
+    least = min(most, 16 if n <= 200 else 8 if n <= 400 else 5)
+    asked = np.arange(most) < least
+    asked = np.broadcast_to(asked, known.shape).copy()
+    for place in range(least, most):
+        asked[:, place] = asked[:, place - 1] & (known[:, place] > (1.0 - 1e-6) * known[:, place - 1])
+    count = max(int(asked.any(axis=0).sum()), 1)
+    leading = factor[:, :count, :]
+    if asked[:, :count].all():
+        return leading
+    return leading * asarray_like(asked[:, :count].astype(float), factor)[:, :, None]
+
+
+def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
+    """Sum over i, j of K_ij^3: the squared norm of the third moments of the factor's leading directions.
+
+    It is the one invariant whose cost is cubic in the rank, and the one whose weight falls fastest with n.
+    """
+    xp = namespace(leading)
+    weighted = leading * counts[:, None, :]
+    turned = xp.matrix_transpose(leading)
+    cubes = 0.0
+    for i in range(leading.shape[1]):
+        third = (weighted[:, i : i + 1, :] * leading[:, i:, :]) @ turned
+        cubes = cubes + 2.0 * xp.sum(third * third, axis=(1, 2)) - xp.sum(third[:, 0, :] ** 2, axis=1)
+    # The diagonal is known in full.
+    partial = xp.sum(leading * leading, axis=1)
+    return cubes + xp.sum(counts * (diagonal**3 - partial**3), axis=1)
+
+
+def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Exact mean, standard deviation and skewness of T over all n! permutations."""
+    mean = one.trace * other.trace / (n - 1)
+    terms = (one.second @ moment_matrix(2, n)) * other.second
+    # Terms that cancel leave rounding error: then T is the same for every permutation.
+    variance = np.where(terms.sum(-1) > _ROUNDING * np.abs(terms).sum(-1), terms.sum(-1), 0.0)
+    sd = np.sqrt(np.maximum(variance, 0.0))
+    third = one.third @ moment_matrix(3, n) @ other.third
+    return mean, sd, third / np.where(sd > 0, sd, 1.0) ** 3
+
+
+def limit_weights(sizes: np.ndarray, response_sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and multiplicities of the limit law sum_ab lambda_a mu_b chi2_1, largest first.
+
+    `sizes` (..., m) and `response_sizes` (p,) are the eigenvalues of the two Gram matrices. The largest weights stand
+    for themselves; the rest is lumped into one gamma variable with their mean and variance.
+    """
+    weights = (sizes[..., :, None] * response_sizes).reshape(*sizes.shape[:-1], -1)
+    weights = -np.sort(-weights, axis=-1)
+    if weights.shape[-1] < _WEIGHTS_KEPT:
+        weights = np.concatenate([weights, np.zeros((*weights.shape[:-1], _WEIGHTS_KEPT - weights.shape[-1]))], -1)
+    top, rest = weights[..., :_WEIGHTS_KEPT], weights[..., _WEIGHTS_KEPT:]
+    total, squares = rest.sum(-1), (rest * rest).sum(-1)
+    some = squares > 0
+    last = np.where(some, squares / np.where(some, total, 1.0), 0.0)
+    count = np.where(some, total**2 / np.where(some, squares, 1.0), 1.0)
+    return np.concatenate([top, last[..., None]], -1), np.concatenate([np.ones_like(top), count[..., None]], -1)
+
+
+def spectral_score(
+    standardised: np.ndarray, skewness: np.ndarray, weights: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Normal score of (T - mean) / sd under a shifted sum of weighted chi-squares.
+
+    The shape is that of the limit law, with all weights multiplied by c and all multiplicities divided by c^2, where c
+    is the exact skewness over that of the limit: mean, variance and skewness are then the exact ones, and the far tail,
+    which for many features decides, is the limit's. With a single weight this is the Pearson III law. The tail comes
+    from a saddlepoint as Barndorff-Nielsen's r*, which is a normal score already and cannot underflow. A negative
+    skewness is taken as almost none, which errs on the safe side in the upper tail.
+    """
+    scale = np.sqrt(2.0 * (counts * weights**2).sum(-1, keepdims=True))
+    weights = weights / np.where(scale > 0, scale, 1.0)
+    skewness = np.maximum(skewness, _LEAST_SKEWNESS)
+    change = skewness / np.maximum(8.0 * (counts * weights**3).sum(-1), 1e-12)
+    weights, counts = weights * change[..., None], counts / change[..., None] ** 2
+    largest = np.maximum(weights.max(-1), 1e-300)
+    relative = weights / largest[..., None]
+    mean = (counts * weights).sum(-1)
+    value = np.maximum(mean + standardised, 1e-9 * mean)
+    v = _saddlepoint(value, mean, weights, counts, relative, largest)
+    spread = v[..., None] * relative + (1.0 - relative)
+    tilt = (1.0 - v) / (2.0 * largest)
+    exponent = tilt * value + 0.5 * (counts * np.log(spread)).sum(-1)
+    r = np.sign(tilt) * np.sqrt(np.maximum(2.0 * exponent, 0.0))
+    u = tilt * np.sqrt(2.0 * (counts * (weights / spread) ** 2).sum(-1))
+    return _r_star(r, u, standardised, skewness)
+
+
+def _saddlepoint(
+    value: np.ndarray,
+    mean: np.ndarray,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    relative: np.ndarray,
+    largest: np.ndarray,
+) -> np.ndarray:
+    """v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by Newton's method in log v."""
+    right = value > mean
+    leading = np.where(relative > 1.0 - 1e-12, counts, 0.0).sum(-1)
+    low = np.where(right, np.log(np.minimum(leading * largest / value, 1.0)), 0.0)
+    high = np.where(right, 0.0, np.log(counts.sum(-1) * largest / value + 1.0))
+    products, target = counts * weights, np.log(value)
+    log_v = np.where(right, low, 0.0)
+    for _ in range(60):
+        v = np.exp(log_v)
+        spread = v[..., None] * relative + (1.0 - relative)
+        shares = products / spread
+        total = shares.sum(-1)
+        beyond = np.log(total) - target
+        low, high = np.where(beyond > 0, log_v, low), np.where(beyond > 0, high, log_v)
+        # log K' is nearly straight in log v, so that Newton's steps are few; one that leaves the bracket is halved.
+        slope = v * (shares * (relative / spread)).sum(-1) / total
+        moved = log_v + beyond / np.maximum(slope, 1e-300)
+        moved = np.where((moved >= low) & (moved <= high), moved, 0.5 * (low + high))
+        if (np.abs(moved - log_v) <= 1e-14 * (1.0 + np.abs(moved))).all():
+            break
+        log_v = moved
+    return np.exp(log_v)
+
+
+def _r_star(r: np.ndarray, u: np.ndarray, standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """r + log(u / r) / r; at the mean, where that is 0 / 0, its expansion."""
+    near = np.abs(standardised) < 1e-3
+    safe = np.where(near | (r == 0), 1.0, r)
+    ratio = np.maximum(np.where(near, 1.0, u) / safe, 1e-300)
+    return np.where(near, standardised + skewness / 6.0 * (1.0 - standardised**2), safe + np.log(ratio) / safe)
+
+
+def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+    """`spectral_score` with a single weight, the Pearson III law, in closed form."""
+    skewness = np.maximum(skewness, _LEAST_SKEWNESS)
+    shape = 4.0 / skewness**2
+    ratio = np.maximum(1.0 + 0.5 * standardised * skewness, 1e-12)  # value over mean of the gamma variable
+    away = ratio - 1.0
+    r = np.sign(away) * np.sqrt(np.maximum(2.0 * shape * (away - np.log(ratio)), 0.0))
+    return _r_star(r, np.sqrt(shape) * away, standardised, skewness)
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+    """One normal score from the smallest of weighted p-values of several correlated normal scores.
+
+    Parameters
+    ----------
+    scores : (K, b) normal scores of b features under K statistics.
+    weights : (K,) shares of the level, adding up to 1.
+    correlation : (K, K, b) correlations of the scores under the null.
+
+    Notes
+    -----
+    With a = min_k p_k / w_k, the p-value is the chance that any of the p_k is at most a w_k. It is Hunter's (1976)
+    upper bound: the sum of the single chances less the joint chances along the spanning tree that takes off most. The
+    scores are those of quadratic forms, which exceed high levels together more often than normal variables with the
+    same correlation. With one direction each, T = x^2 and T' = y^2, and the correlation of T and T' is the square of
+    that of x and y; the joint chance of |x| and |y| is taken for all of them.
+    """
+    count = len(scores)
+    tails = log_ndtr(-scores)
+    smallest = np.min(tails - np.log(weights)[:, None], axis=0)
+    tails = np.minimum(smallest + np.log(weights)[:, None], -1e-15)
+    if count == 1:
+        return score_of(tails[0])
+    levels = score_of(tails - math.log(2.0))
+    scale = tails.max(axis=0)
+    total = np.exp(tails - scale).sum(axis=0)
+    pairs = [
+        (i, j, _joint_tail(levels[i], levels[j], correlation[i, j], scale)) for i in range(count) for j in range(i)
+    ]
+    taken = np.zeros(scores.shape[1])
+    for tree in _spanning_trees(count):
+        taken = np.maximum(taken, np.sum([part for i, j, part in pairs if (j, i) in tree], axis=0))
+    return score_of(np.minimum(scale + np.log(np.maximum(total - taken, 1.0)), -1e-15))
+
+
+@lru_cache(maxsize=8)
+def _spanning_trees(count: int) -> tuple[frozenset[tuple[int, int]], ...]:
+    """All trees that join `count` nodes, as sets of edges (i, j) with i < j."""
+    edges = list(combinations(range(count), 2))
+    trees = []
+    for chosen in combinations(edges, count - 1):
+        joined = {0}
+        for _ in range(count):
+            joined |= {node for edge in chosen if joined & set(edge) for node in edge}
+        if len(joined) == count:
+            trees.append(frozenset(chosen))
+    return tuple(trees)
+
+
+def _joint_tail(first: np.ndarray, second: np.ndarray, correlation: np.ndarray, log_scale: np.ndarray) -> np.ndarray:
+    """P(|x| > first, |y| > second) over exp(log_scale), for standard normal x and y whose squares correlate so.
+
+    P(x > h, y > k) = Phibar(h) Phibar(k) + (1 / 2 pi) int_0^asin(r) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos^2 t)) dt
+    (Drezner and Wesolowsky 1990); the sum over the four quadrants is twice that for r and for -r. Beyond the lower of
+    the two single tails it cannot go.
+    """
+    tails = log_ndtr(-first) + math.log(2.0), log_ndtr(-second) + math.log(2.0)
+    bound = np.exp(np.minimum(*tails) - log_scale)
+    angle = np.arcsin(np.sqrt(np.clip(correlation, 0.0, 1.0 - 1e-12)))
+    at = angle[..., None] * (_NODES + 1.0) / 2.0
+    h, k = first[..., None], second[..., None]
+
+    def integral(sine: np.ndarray) -> np.ndarray:
+        exponent = -((h - k) ** 2 + 2.0 * h * k * (1.0 - sine)) / (2.0 * np.maximum(1.0 - sine * sine, 1e-24))
+        return np.asarray((_WEIGHTS * np.exp(np.minimum(exponent - log_scale[..., None], 700.0))).sum(-1))
+
+    joint = np.exp(sum(tails) - log_scale) + (integral(np.sin(at)) - integral(-np.sin(at))) * angle / (2.0 * math.pi)
+    return np.where(correlation > 1.0 - 1e-9, bound, np.clip(joint, 0.0, bound))
+
+
+def score_of(log_pvalue: np.ndarray) -> np.ndarray:
+    """The z with log P(N(0,1) > z) = log_pvalue, by Newton's method in log space."""
+    log_pvalue = np.asarray(log_pvalue, float)
+    z = np.where(log_pvalue < -2.0, np.sqrt(np.maximum(-2.0 * log_pvalue, 0.0)), 0.0)
+    for _ in range(40):
+        tail = log_ndtr(-z)
+        step = (tail - log_pvalue) * np.exp(np.minimum(tail + 0.5 * z * z, 700.0)) * math.sqrt(2.0 * math.pi)
+        step = np.clip(step, -1.0, 1.0)
+        z = z + step
+        if np.all(np.abs(step) < 1e-12 * (1.0 + np.abs(z))):
+            break
+    return z

@@ -1,0 +1,191 @@
+"""What features are held against: a response, or the sample label, and how its rows meet the points of features."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from kernsift.data.tables import Table
+from kernsift.estimators.permutation_law import Invariants, score_of
+from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, FittedView, Pair, fitted, fitted_views
+from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, to_numpy
+from kernsift.kernels.contingency import Tabulation, tabulate
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.low_rank import GROUP_ROWS, View
+from kernsift.kernels.quantisation import fit_grid, rows_to_sort
+
+# Points of a response: as its factor has no more than some 25 directions, more would change nothing.
+_POINTS = 64
+
+
+class ResponseView(NamedTuple):
+    """One view of a response.
+
+    Attributes
+    ----------
+    fitted : the view, as of a feature.
+    factor : (p, points) its centred factor.
+    sizes : (p,) eigenvalues of its Gram matrix.
+    own : what the permutation moments need of it.
+    """
+
+    fitted: FittedView
+    factor: Array
+    sizes: np.ndarray
+    own: Invariants
+
+    @classmethod
+    def of(cls, fitted: FittedView) -> ResponseView:
+        own = Invariants(*(part[0] for part in fitted.own))
+        return cls(fitted, fitted.view.factor[0, ...], to_numpy(fitted.view.sizes)[0], own)
+
+
+class Response(NamedTuple):
+    """A response of n rows, rounded like a feature.
+
+    Attributes
+    ----------
+    n : rows.
+    cells : (n,) which point each row has; None where each row is its own, as for a response of several columns.
+    counts : (points,) how many rows each point stands for.
+    views : its views by name.
+    pairs : the pairs of views whose statistics make up the test.
+    ceiling : the highest score allowed: no permutation test can say less than one over the number of matchings.
+    """
+
+    n: int
+    cells: Array | None
+    counts: Array
+    views: dict[str, ResponseView]
+    pairs: tuple[Pair, ...]
+    ceiling: float
+
+    @property
+    def first(self) -> ResponseView:
+        """The only view, or the first of several."""
+        return next(iter(self.views.values()))
+
+    @property
+    def factor(self) -> Array:
+        return self.first.factor
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.first.sizes
+
+    @property
+    def own(self) -> Invariants:
+        return self.first.own
+
+
+def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Response:
+    """The label of two samples, whose rows lie one below the other."""
+    cells = asarray_like(np.repeat([0, 1], [n, m]), values)
+    counts = asarray_like(np.array([n, m], dtype=float), values)
+    return _two_classes(n + m, cells, counts, adaptive)
+
+
+def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Response:
+    """A response with two values: any kernel is the same up to a factor."""
+    one = float(to_numpy(counts)[0])
+    share = one / n
+    factor = asarray_like(np.array([[[1.0 - share, -share]]]), counts)
+    sizes = asarray_like(np.array([[one * (1.0 - share)]]), counts)
+    view = fitted(View(factor, sizes), counts[None, :], n)
+    return _response(
+        n, cells, counts, {"plain": view}, CLASSES if adaptive else PLAIN, _log_matchings(to_numpy(counts))
+    )
+
+
+def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, adaptive: bool = False) -> Response:
+    """A response with kernels of its own: numbers, categories, or several columns together."""
+    feature = np.array([0])
+    grid = fit_grid(y, feature, rows_to_sort(y.n, rng), _POINTS, kernels.rounds)
+    known = tabulate(y, feature, grid, None, 1, None)
+    landmarks = np.sort(rng.choice(y.n, min(y.n, GROUP_ROWS), replace=False))
+    xp, counts = namespace(known.counts), known.counts[0, :]
+    cells = None if known.codes is None else xp.astype(known.codes[0, :], xp.int64)
+    used = to_numpy(counts) > 0
+    if cells is not None and used.sum() == 2:
+        cells = xp.astype(cells == int(np.flatnonzero(used)[1]), xp.int64)
+        return _two_classes(y.n, cells, xp.take(counts, asarray_like(np.flatnonzero(used), counts)), adaptive)
+    pairs = PLAIN if not adaptive else CLASSES if kernels.categorical[0] else NUMBERS
+    names = dict.fromkeys(pair.response for pair in pairs)
+    views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
+    alike = _multiplicities(y) if cells is None else to_numpy(counts)
+    symmetric = bool(kernels.categorical[0])
+    return _response(y.n, cells, counts, views, pairs, _log_matchings(alike, symmetric))
+
+
+def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:
+    """Log of the number of matchings of rows that can be told apart, for values with these counts.
+
+    `symmetric` for classes: those of equal size may change places, and the statistic stays the same.
+    """
+    counts = counts[counts > 0]
+    total = gammaln(counts.sum() + 1) - gammaln(counts + 1).sum()
+    if symmetric:
+        total -= gammaln(np.unique(counts, return_counts=True)[1] + 1).sum()
+    return float(total)
+
+
+def _multiplicities(y: Table) -> np.ndarray:
+    return np.unique(to_numpy(y.values), axis=0, return_counts=True)[1]
+
+
+def _response(
+    n: int,
+    cells: Array | None,
+    counts: Array,
+    views: dict[str, FittedView],
+    pairs: tuple[Pair, ...],
+    log_matchings: float,
+) -> Response:
+    known = {name: ResponseView.of(view) for name, view in views.items()}
+    # With a single matching nothing can be said: the score of p = 1.
+    ceiling = float(score_of(np.array([-max(log_matchings, 1e-15)]))[0])
+    return Response(n, cells, counts, known, pairs, ceiling)
+
+
+class CrossTable:
+    """The rows of a block of features meeting the rows of a response.
+
+    Attributes
+    ----------
+    joint : (b, G, cells) how many rows of each feature have this point and that cell; None where either side has a
+        point for each row.
+    sums : by view of the response, (b, G, p) sums of its factor over the rows of each point.
+    """
+
+    def __init__(self, known: Tabulation, response: Response) -> None:
+        self.response, self.joint = response, known.joint
+        # Without cells all codes were kept.
+        self._codes = known.codes if known.joint is None else None
+        points = known.counts.shape[1]
+        self.sums = {name: self._sums(view.factor, points) for name, view in response.views.items()}
+
+    def _sums(self, factor: Array, points: int) -> Array:
+        xp = namespace(factor)
+        if self.joint is not None:
+            return self.joint @ xp.matrix_transpose(factor)
+        if self._codes is None:
+            return xp.matrix_transpose(self._rows(factor))[None, ...]
+        return summed_rows(self._codes, self._rows(factor), points)
+
+    def _rows(self, factor: Array) -> Array:
+        """(p, n) a factor of the response row by row."""
+        cells = self.response.cells
+        return factor if cells is None else namespace(factor).take(factor, cells, axis=1)
+
+
+def summed_rows(codes: Array, values: Array, points: int) -> Array:
+    """(b, G, p): sums of `values` (p, rows) over the rows that have each of the points; `codes` are (b, rows)."""
+    xp, b = namespace(codes), codes.shape[0]
+    place = xp.astype(codes, xp.int64) + xp.arange(b, device=codes.device)[:, None] * points
+    sums = [
+        bincount(place, b * points, xp.broadcast_to(values[direction, :][None, :], place.shape))
+        for direction in range(values.shape[0])
+    ]
+    return xp.reshape(xp.stack(sums, axis=-1), (b, points, values.shape[0]))

@@ -1,0 +1,151 @@
+"""The factor that represents each feature after scoring: that of the pair of views that won, row by row on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift.estimators.responses import Response, ResponseView
+from kernsift.execution.arrays import Array, asarray_like, lookup, namespace, to_numpy
+from kernsift.kernels.contingency import Tabulation
+from kernsift.kernels.low_rank import View
+
+# Rows behind a correlation.
+_ROWS = 2**14
+# Directions of a factor with less than this share of tr(K^2) do not count in correlations.
+_FAINT = 1e-2
+# The most directions of a response that cross-covariances are kept for.
+_RESPONSE_DIRECTIONS = 16
+
+
+def rows_to_align(n: int, rng: np.random.Generator) -> np.ndarray | None:
+    """The rows that correlations are learned from; None for all of them."""
+    return None if n <= _ROWS else np.sort(rng.choice(n, _ROWS, replace=False))
+
+
+def response_directions(view: ResponseView) -> int:
+    """How many leading directions of a view of the response count."""
+    squares = view.sizes**2
+    behind = squares[::-1].cumsum()[::-1] > _FAINT * squares.sum()
+    return int(min(max(behind.sum(), 1), _RESPONSE_DIRECTIONS))
+
+
+class SelectedFactor(NamedTuple):
+    """The winning factors of features that share a pair of views, cut to the directions that count, and their rows.
+
+    Attributes
+    ----------
+    features : (b,) which features.
+    factor : (b, q, G) their factors on their points, in the precision of the table.
+    codes : (b, rows) the point of each row that is asked; None where the points are those rows.
+    sizes : (b, q) squared lengths of the directions over those rows; None if only some of all rows are asked.
+    cross : (b, q, p) cross-covariances of the directions with the leading ones of the response, over all rows.
+    target : the name of the view of the response.
+    """
+
+    features: np.ndarray
+    factor: Array
+    codes: Array | None
+    sizes: Array | None
+    cross: Array
+    target: str
+
+    @classmethod
+    def of(
+        cls,
+        features: np.ndarray,
+        chosen: np.ndarray,
+        known: Tabulation,
+        view: View,
+        cross: Array,
+        target: str,
+        response: Response,
+        rows: np.ndarray | None,
+        dtype: Any,
+    ) -> SelectedFactor:
+        """The `chosen` ones of a block of features; `cross` (b, m, p) has all directions of both views."""
+        xp = namespace(view.factor)
+        squares = to_numpy(view.sizes)[chosen] ** 2
+        # What is left behind each direction, the largest first.
+        behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _FAINT * squares.sum(axis=1, keepdims=True)
+        count = max(int(behind.sum(axis=1).max(initial=1)), 1)
+        which = asarray_like(chosen, view.factor)
+        # Each feature has its own: which others are in the block must not matter.
+        own = xp.astype(asarray_like(behind[:, :count], view.factor), dtype)
+        factor = xp.astype(xp.take(view.factor[:, :count, :], which, axis=0), dtype) * own[:, :, None]
+        sizes = xp.astype(xp.take(view.sizes[:, :count], which, axis=0), dtype) * own if rows is None else None
+        cross = cross[:, :count, : response_directions(response.views[target])]
+        cross = xp.astype(xp.take(cross, which, axis=0), dtype) * own[:, :, None]
+        if known.codes is None:
+            if rows is not None:
+                factor = xp.take(factor, asarray_like(rows, factor), axis=2)
+            return cls(features[chosen], factor, None, sizes, cross, target)
+        codes = xp.take(known.codes, which, axis=0)
+        if rows is not None and codes.shape[1] != len(rows):
+            codes = xp.take(codes, asarray_like(rows, codes), axis=1)
+        return cls(features[chosen], factor, codes, sizes, cross, target)
+
+    def rows(self, chosen: slice | np.ndarray) -> FactorRows:
+        """Some of the features, row by row."""
+        xp = namespace(self.factor)
+        which = asarray_like(np.arange(len(self.features))[chosen], self.factor)
+        factor = xp.take(self.factor, which, axis=0)
+        targets = np.full(factor.shape[0], self.target)
+        if self.codes is not None:
+            factor = lookup(factor, xp.take(self.codes, which, axis=0))
+        if self.sizes is not None:
+            sizes = xp.take(self.sizes, which, axis=0)
+            return FactorRows(factor, xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1), targets)
+        factor = factor - xp.mean(factor, axis=2, keepdims=True)
+        gram = factor @ xp.matrix_transpose(factor)
+        return FactorRows(factor, xp.linalg.trace(gram), xp.sum(gram * gram, axis=(1, 2)), targets)
+
+
+class FactorRows(NamedTuple):
+    """Factors row by row.
+
+    Attributes
+    ----------
+    factor : (b, q, rows) the factors.
+    trace, square : (b,) traces of the Gram matrices K and of their squares.
+    targets : (b,) names of the views of the response.
+    """
+
+    factor: Array
+    trace: Array
+    square: Array
+    targets: np.ndarray
+
+    def rest(self) -> Array:
+        """(b, rows) diagonals of the Gram matrices, their trace taken out."""
+        xp = namespace(self.factor)
+        return xp.sum(self.factor * self.factor, axis=1) - self.trace[:, None] / self.factor.shape[2]
+
+
+def _filled(factor: Array, directions: int) -> Array:
+    xp, (b, q, rows) = namespace(factor), factor.shape
+    if q == directions:
+        return factor
+    return xp.concat([factor, xp.zeros((b, directions - q, rows), dtype=factor.dtype, device=factor.device)], axis=1)
+
+
+def gathered(factors: Sequence[SelectedFactor], features: np.ndarray) -> FactorRows:
+    """The named features side by side, in their order, directions filled up with zeros."""
+    parts, places = [], []
+    for factor in factors:
+        here = np.flatnonzero(np.isin(factor.features, features))
+        if len(here):
+            parts.append(factor.rows(here))
+            places.append(factor.features[here])
+    found = np.concatenate(places)
+    xp, most = namespace(parts[0].factor), max(part.factor.shape[1] for part in parts)
+    places_of = np.argsort(found)[np.searchsorted(np.sort(found), features)]
+    order = asarray_like(places_of, parts[0].factor)
+    return FactorRows(
+        xp.take(xp.concat([_filled(part.factor, most) for part in parts], axis=0), order, axis=0),
+        xp.take(xp.concat([part.trace for part in parts]), order),
+        xp.take(xp.concat([part.square for part in parts]), order),
+        np.concatenate([part.targets for part in parts])[places_of],
+    )

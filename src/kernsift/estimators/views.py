@@ -1,0 +1,181 @@
+"""Views of a variable: the kernels through which features and responses are tested.
+
+One kernel misses shapes, so with an adaptive bandwidth each feature is tested under several. A view is one kernel on
+one variable; a test statistic belongs to a pair of views, one of the feature and one of the response.
+
+wide
+    The Gaussian kernel on the values, four median distances wide: nearly linear, and bounded for outlying values.
+moments
+    The first two directions of the wide view with equal weight: location and spread.
+smooth
+    The Gaussian kernel on normal scores of the ranks, equally wide, its eigenvalues raised to the power 1/4:
+    polynomials of ever higher degree, with weights that fall slowly.
+fine
+    sum_j w_j P_j(u) P_j(v), with Legendre polynomials P_j of the ranks in [-1, 1] and w_j = (j (j + 1))^(-1/2). With
+    the power -1 this is the kernel of Anderson and Darling's statistic; here finer shapes count for more.
+narrow
+    The Gaussian kernel on normal scores of the ranks, 0.7 median distances wide, its eigenvalues raised to the power
+    1/2: several modes, and other shapes that change their sign often.
+plain
+    The kernel as it was fitted: the only view where the bandwidth is given.
+
+A column has ties wherever several rows share a point; it then has their midrank. Categories have one view, and a group
+of columns, which has no ranks, has two: wide, and a narrow one with flattened eigenvalues. docs/power.md has the study
+behind the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from kernsift.estimators.permutation_law import Invariants, invariants
+from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.functions import Gaussian
+from kernsift.kernels.low_rank import WIDE, KernelView, View, centred, kernel_views, pivoted
+from kernsift.kernels.quantisation import Grid
+
+# Median distance between two standard normal variables: sqrt(2) times the upper quartile.
+_NORMAL_MEDIAN = float(np.sqrt(2.0) * ndtri(0.75))
+_NARROW, _NARROW_POWER = 0.7, 0.5
+_SMOOTH_POWER = 0.25
+_DEGREES = 15
+# The wide kernel is nearly a polynomial of low degree.
+_WIDE_RANK, _NARROW_RANK = 16, 32
+
+
+class Pair(NamedTuple):
+    """A view of the feature, a view of the response, and the share of the level that their statistic has."""
+
+    feature: str
+    response: str
+    weight: float
+
+
+PLAIN = (Pair("plain", "plain", 1.0),)
+CLASSES = (
+    Pair("moments", "plain", 0.3),
+    Pair("smooth", "plain", 0.3),
+    Pair("fine", "plain", 0.25),
+    Pair("narrow", "plain", 0.15),
+)
+"""Pairs for two samples, classes, and responses with two values."""
+NUMBERS = (
+    Pair("wide", "wide", 0.5),
+    Pair("narrow", "wide", 0.2),
+    Pair("wide", "smooth", 0.2),
+    Pair("narrow", "narrow", 0.1),
+)
+"""Pairs for a response of numbers."""
+
+
+class FittedView(NamedTuple):
+    """One view of b features.
+
+    Attributes
+    ----------
+    view : factors and eigenvalues of the Gram matrices.
+    own : their invariants.
+    rest : (b, G) their diagonals, the trace taken out.
+    """
+
+    view: View
+    own: Invariants
+    rest: Array
+
+    def take(self, features: np.ndarray) -> FittedView:
+        """The views of some of the features, or of repeated ones."""
+        own = Invariants(*(part[features] for part in self.own))
+        rest = namespace(self.rest).take(self.rest, asarray_like(features, self.rest), axis=0)
+        return FittedView(self.view.take(features), own, rest)
+
+
+def fitted(view: View, counts: Array, n: int) -> FittedView:
+    """A view with what the permutation moments need of it."""
+    own, rest = invariants(view, counts, n)
+    return FittedView(view, own, rest)
+
+
+def fitted_views(
+    names: Iterable[str],
+    grid: Grid,
+    counts: Array,
+    n: int,
+    kernels: FeatureKernels,
+    features: np.ndarray,
+    landmarks: np.ndarray,
+) -> dict[str, FittedView]:
+    """The named views of a block of features, from their points and how many of the n rows (b, G) each stands for.
+
+    The features are columns of numbers, or columns of categories, or one group of columns. `landmarks` are rows that
+    represent a group.
+    """
+    found: dict[str, FittedView] = {}
+    if kernels.categorical[features].any():
+        one = fitted(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
+        return dict.fromkeys(names, one)
+    if grid.edges is None:
+        wide, narrow = kernel_views(kernels, adaptive=True)
+        kinds = {"plain": KernelView(kernels), "wide": wide, "moments": wide} | dict.fromkeys(_RANK_VIEWS, narrow)
+        for name in names:
+            known = [other for other in found if kinds[other] is kinds[name]]
+            view = kinds[name].view(grid, counts, features, landmarks) if not known else None
+            found[name] = found[known[0]] if view is None else fitted(view, counts, n)
+        return found
+    wide_view: View | None = None
+    ranks: tuple[np.ndarray, np.ndarray] | None = None
+    for name in names:
+        if name == "plain":
+            found[name] = fitted(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
+        elif name in ("wide", "moments"):
+            if wide_view is None:
+                own = kernels.rescaled(WIDE).select(features)
+                wide_view = centred(pivoted(grid.points, own, counts, _WIDE_RANK)[0], counts)
+            found[name] = fitted(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
+        else:
+            if ranks is None:
+                # Columns without ties share their counts, and so everything that depends on ranks alone.
+                ranks = np.unique(to_numpy(counts).astype(float), axis=0, return_inverse=True)
+            shared, inverse = ranks
+            view = _RANK_VIEWS[name](shared)
+            view = View(asarray_like(view.factor, counts), asarray_like(view.sizes, counts))
+            found[name] = fitted(view, asarray_like(shared, counts), n).take(inverse.ravel())
+    return found
+
+
+def _midranks(counts: np.ndarray) -> np.ndarray:
+    """(b, G) midranks of points in (0, 1), from how many rows each stands for."""
+    ends = np.cumsum(counts, axis=1)
+    return np.asarray(np.clip((ends - counts / 2) / ends[:, -1:], 1e-300, 1.0 - 1e-16))
+
+
+def _on_normal_scores(counts: np.ndarray, bandwidth: float, rank: int, power: float) -> View:
+    """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances."""
+    b = len(counts)
+    scores = ndtri(_midranks(counts))
+    width = np.full(b, bandwidth * _NORMAL_MEDIAN)
+    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), np.zeros(b, dtype=bool), 1.0 / width, None, width)
+    factor, _ = pivoted(np.ascontiguousarray(scores.T), kernels, counts, rank)
+    return centred(factor, counts, power)
+
+
+def _fine(counts: np.ndarray) -> View:
+    place = 2.0 * _midranks(counts) - 1.0
+    values = [np.ones_like(place), place]
+    for degree in range(1, _DEGREES):
+        values.append(((2 * degree + 1) * place * values[-1] - degree * values[-2]) / (degree + 1))
+    degrees = np.arange(1, _DEGREES + 1)
+    weights = (2 * degrees + 1) / np.sqrt(degrees * (degrees + 1.0))
+    return centred(np.stack(values[1:], axis=1) * np.sqrt(weights)[:, None], counts)
+
+
+_RANK_VIEWS: dict[str, Callable[[np.ndarray], View]] = {
+    "smooth": partial(_on_normal_scores, bandwidth=WIDE, rank=_WIDE_RANK, power=_SMOOTH_POWER),
+    "narrow": partial(_on_normal_scores, bandwidth=_NARROW, rank=_NARROW_RANK, power=_NARROW_POWER),
+    "fine": _fine,
+}

@@ -1,0 +1,45 @@
+"""Exceptions and warnings."""
+
+from __future__ import annotations
+
+_LONGEST_MESSAGE = 1000
+
+
+class InputError(ValueError):
+    """Data or a parameter that cannot be used; the message says which argument, what was needed, and the fix.
+
+    It is a `ValueError`, so that code which catches those catches this.
+
+    Examples
+    --------
+    >>> from kernsift import InputError, compare
+    >>> try:
+    ...     compare([[1.0], [2.0]], [[1.0], [3.0]], k=2)
+    ... except InputError as error:
+    ...     print(error)
+    k: at most the number of features, 1, can be selected, got 2; use k=None for all.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        # Names come from data: a line break or a page of text in one would make more than a sentence of it.
+        line = " ".join(message.splitlines())
+        super().__init__(
+            line if len(line) <= _LONGEST_MESSAGE else f"{line[: _LONGEST_MESSAGE - 200]} ... {line[-195:]}"
+        )
+
+
+class CalibrationWarning(UserWarning):
+    """The p-values of this combination of estimator, test and options are known to be off; the message says how.
+
+    Examples
+    --------
+    Who wants such a combination on purpose can say so:
+
+    >>> import warnings
+    >>> import numpy as np
+    >>> from kernsift import CalibrationWarning, compare
+    >>> rng = np.random.default_rng(0)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", CalibrationWarning)
+    ...     result = compare(rng.normal(size=(50, 4)), rng.normal(size=(50, 4)), k=1, test="multiscale")
+    """

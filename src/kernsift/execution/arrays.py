@@ -1,0 +1,227 @@
+"""One code for every array library: what the array API standard leaves out, and the way onto a device and back.
+
+Values stay where the user put them, in NumPy, torch, CuPy or any library of the array API standard, until there are
+`Scores`. Layout, designs and everything behind `Scores` are NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+
+Array = Any
+"""An array of any library that keeps to the array API standard."""
+
+# NumPy before 2.1 lacks some functions of the standard.
+_HOST = np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy")
+
+
+def is_array(data: Any) -> bool:
+    """Whether this is an array of a library other than NumPy that the same code can work on.
+
+    Arrays without storage of their own to write into (Dask, JAX, PyData sparse, ndonnx) are not; NumPy reads them.
+    """
+    if isinstance(data, np.ndarray | np.generic) or not compat.is_array_api_obj(data):
+        return False
+    others = (compat.is_dask_array, compat.is_jax_array, compat.is_pydata_sparse_array, compat.is_ndonnx_array)
+    return not any(other(data) for other in others)
+
+
+def on_host(array: Array) -> bool:
+    """Whether the values lie in the memory of the processor, where threads and caches matter."""
+    return isinstance(array, np.ndarray) or "cpu" in str(compat.device(array)).lower()
+
+
+def batch_numbers(array: Array) -> int:
+    """Numbers in one temporary: on the host 2^15 doubles, which stay in the cache; a device wants more at a time."""
+    return 1 << 15 if on_host(array) else 1 << 26
+
+
+@lru_cache(maxsize=1)
+def keep_freed_memory() -> None:
+    """Make the C library keep the memory of temporaries instead of giving it back and asking for it again.
+
+    glibc returns freed blocks above 128 kB to the system, and every page of the next one is then a page fault, which
+    costs more than the arithmetic on it. It raises that limit to the size of the largest block freed so far, of up to
+    32 MB: so one such block is made and freed, without being touched. Elsewhere this does nothing.
+    """
+    np.empty(2**25 - 2**16, dtype=np.uint8)
+
+
+def accumulator_dtype(array: Array) -> Any:
+    """The type for sums over rows: float64, or what the device has instead."""
+    if isinstance(array, np.ndarray):
+        return np.float64
+    xp, device = namespace(array), str(compat.device(array))
+    # Apple's GPUs alone, which only torch reaches, know no float64; a device of array-api-strict stands in for them.
+    return xp.float32 if "mps" in device or "no_float64" in device else xp.float64
+
+
+def namespace(array: Array) -> Any:
+    """The functions that go with this array."""
+    # Asked in every block of every loop: the usual answer comes first.
+    return _HOST if isinstance(array, np.ndarray) else compat.array_namespace(array)
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    """The same numbers in host memory."""
+    if isinstance(array, np.ndarray | np.generic):
+        return np.asarray(array)
+    if compat.is_cupy_array(array):
+        return np.asarray(array.get())
+    if compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu().numpy())
+    devices = getattr(namespace(array), "Device", None)
+    return np.asarray(array if devices is None else array.to_device(devices("CPU_DEVICE")))
+
+
+def asarray_like(values: Any, array: Array) -> Array:
+    """NumPy values (or a list of numbers) as an array of the same library and on the same device as `array`."""
+    values = np.asarray(values)
+    if isinstance(array, np.ndarray):
+        return values
+    if values.dtype == np.float64 and dtype_of(array) == np.float32 and accumulator_dtype(array) == array.dtype:
+        values = values.astype(np.float32)
+    return namespace(array).asarray(np.require(values, requirements="C"), device=compat.device(array))
+
+
+def dtype_of(array: Array) -> np.dtype[Any]:
+    """The NumPy name of an array's type."""
+    if isinstance(array, np.ndarray):
+        return array.dtype
+    # torch says "torch.float32", the others "float32" or a NumPy type.
+    return np.dtype(str(array.dtype).rpartition(".")[2].removesuffix("'>").strip("<>'"))
+
+
+def in_place(name: str, array: Array) -> Array:
+    """`xp.<name>(array)`, written into `array` where the library can: a temporary of a large block costs as much."""
+    xp = namespace(array)
+    if xp is np or compat.is_torch_array(array) or compat.is_cupy_array(array):
+        return getattr(xp, name)(array, out=array)
+    return getattr(xp, name)(array)
+
+
+def bounded(array: Array, low: float, high: float) -> Array:
+    """Values below `low` and above `high` replaced by these, written into `array` where the library can."""
+    if isinstance(array, np.ndarray):
+        return np.clip(array, low, high, out=array)
+    return namespace(array).clip(array, low, high)
+
+
+def take(array: Array, index: slice | np.ndarray, axis: int) -> Array:
+    """The entries at `index` along an axis, counted from 0: a view for a slice, else a copy."""
+    if isinstance(index, slice):
+        axis = axis % array.ndim
+        return array[(slice(None),) * axis + (index,) + (slice(None),) * (array.ndim - axis - 1)]
+    if isinstance(array, np.ndarray) and axis == 0 and array.ndim == 2 and array.shape[1] == 1:
+        # One number at a time, so that looking whether it is there would take most of the time. It is.
+        return array.take(index, axis=0, mode="clip")
+    if isinstance(array, np.ndarray) and not array.flags.c_contiguous and axis == 0:
+        # `take` would copy the whole view first.
+        return array[index]
+    return namespace(array).take(array, asarray_like(index, array), axis=axis)
+
+
+def sorted_columns(array: Array) -> Array:
+    """The columns of an (n, p) array, each in increasing order, as rows: (p, n)."""
+    if isinstance(array, np.ndarray):
+        # Copied first, so that sorting goes along memory.
+        rows = np.array(array.T, order="C")
+        rows.sort(axis=1)
+        return rows
+    xp = namespace(array)
+    return xp.sort(xp.matrix_transpose(array), axis=1)
+
+
+def column_sums(array: Array) -> Array:
+    """The sum of each column of an (n, d) array, in float64 where the device has it."""
+    if isinstance(array, np.ndarray):
+        # Not with BLAS: its order of additions depends on its threads.
+        return np.add.reduce(array if array.dtype == np.float64 else array.astype(np.float64), axis=0)
+    return namespace(array).sum(array, axis=0, dtype=accumulator_dtype(array))
+
+
+def bincount(codes: Array, size: int, weights: Array | None = None) -> Array:
+    """How often each of the codes 0 .. size-1 occurs, or the sum of the weights of those that do."""
+    xp = namespace(codes)
+    codes = xp.reshape(codes, (-1,))
+    weights = None if weights is None else xp.reshape(weights, (-1,))
+    if compat.is_torch_array(codes):
+        # Three times as fast on a GPU as torch.bincount, which looks for the largest code first.
+        amounts = xp.ones(1, dtype=xp.int32, device=codes.device).expand(codes.shape) if weights is None else weights
+        return xp.zeros(size, dtype=amounts.dtype, device=codes.device).scatter_add_(0, codes, amounts)
+    if xp is np or compat.is_cupy_array(codes):
+        # Not in the standard, but in both of these libraries, with the same arguments.
+        return xp.bincount(codes, weights=weights, minlength=size)
+    return bincount_by_sorting(codes, size, weights)
+
+
+def bincount_by_sorting(codes: Array, size: int, weights: Array | None = None) -> Array:
+    """`tally` in nothing but the standard: sorted, the codes of one kind lie between two places."""
+    xp = namespace(codes)
+    order = xp.argsort(codes)
+    ends = xp.arange(size + 1, dtype=codes.dtype, device=compat.device(codes))
+    edges = xp.searchsorted(xp.take(codes, order), ends)
+    if weights is None:
+        return edges[1:] - edges[:-1]
+    sums = xp.cumulative_sum(xp.take(weights, order), include_initial=True)
+    at = xp.take(sums, edges)
+    return at[1:] - at[:-1]
+
+
+def search(edges: Array, values: Array) -> Array:
+    """Row by row, how many of the increasing `edges` (b, E) lie below each of the `values` (b, n)."""
+    xp = namespace(values)
+    edges = xp.astype(edges, values.dtype)
+    if xp is np:
+        codes = np.empty(values.shape, dtype=np.intp)
+        for row, (own, column) in enumerate(zip(edges, values, strict=True)):
+            codes[row] = np.searchsorted(own, column)
+        return codes
+    if compat.is_torch_array(values):
+        import torch
+
+        return torch.searchsorted(edges.contiguous(), values.contiguous())
+    return search_by_halving(edges, values)
+
+
+def search_by_halving(edges: Array, values: Array) -> Array:
+    """`search` in nothing but the standard: steps of halved length, all values at once."""
+    xp = namespace(values)
+    size = edges.shape[1]
+    found = xp.zeros(values.shape, dtype=xp.int64, device=compat.device(values))
+    step = 1 << max(size.bit_length() - 1, 0)
+    while step and size:
+        tried = found + step
+        below = xp.take_along_axis(edges, xp.clip(tried - 1, 0, size - 1), axis=1) < values
+        found = xp.where(below & (tried <= size), tried, found)
+        step //= 2
+    return found
+
+
+def lookup(table: Array, codes: Array) -> Array:
+    """(b, q, n): what each of the `codes` (b, n) finds in its row's `table` (b, q, G)."""
+    xp = namespace(table)
+    if xp is np:
+        out = np.empty((table.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
+        for own, code, found in zip(table, codes, out, strict=True):
+            own.take(code, axis=1, out=found, mode="clip")
+        return out
+    b, q, _ = table.shape
+    index = xp.broadcast_to(xp.astype(codes, xp.int64)[:, None, :], (b, q, codes.shape[1]))
+    return xp.take_along_axis(table, index, axis=2)
+
+
+def most_at_once(array: Array) -> int | None:
+    """How many blocks may be worked on at the same time: on a device each takes its memory, and one keeps it busy."""
+    if on_host(array):
+        return None
+    if compat.is_torch_array(array):
+        # torch loads its linear algebra at first use, and threads must not do so at the same time.
+        xp = namespace(array)
+        xp.linalg.eigh(xp.ones((1, 1), device=array.device))
+    return 3

@@ -1,0 +1,196 @@
+"""How large, beside how sure: effect sizes of the listed features and their confidence intervals.
+
+Where every feature is tested, an effect size is the plain estimate, and the discoveries have intervals with the false
+coverage rate of Benjamini and Yekutieli (2005). Where a short list was selected, estimates and intervals are
+conditional on that: the median-unbiased estimate, and the interval that inverts the selective test.
+
+They are computed when first used, as many callers only want p-values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift.distributions.truncated_normal import EVERYWHERE, confidence_intervals, median_unbiased_means
+from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
+from kernsift.inference import Outcome
+
+# Features whose intervals are computed without being asked for one by one, where each takes some milliseconds.
+_MOST = 1000
+
+
+class EffectEstimates(NamedTuple):
+    """(k,) median-unbiased effect sizes and (k, 2) intervals; the latter None where only the null variance is known."""
+
+    median_unbiased: np.ndarray
+    intervals: np.ndarray | None
+
+
+def effect_estimates(
+    scores: Scores, selected: np.ndarray, sizes: EffectSizes | EffectsWithLaws, outcome: Outcome, level: np.ndarray
+) -> EffectEstimates:
+    """Effect sizes of selected features and their intervals, from the truncated law that each score has.
+
+    `level` is one for each feature: its interval leaves out 0 exactly when its one-sided p-value is at most 1 - level.
+    """
+    if outcome.truncation is None or len(selected) == 0:
+        return EffectEstimates(sizes.point, np.empty((0, 2)) if len(selected) == 0 else None)
+    if isinstance(sizes, EffectsWithLaws):
+        return _from_laws(sizes, outcome.truncation, level)
+    sd = np.sqrt(scores.cov.diagonal()[selected])
+    varies = sd > 0
+    values = scores.estimate[selected][varies]
+    unions = [piece for piece, use in zip(outcome.truncation, varies, strict=True) if use]
+    spread = sd if sizes.spread is None else np.where(sizes.spread > 0, sizes.spread, sd)
+    means = np.zeros(len(selected))
+    means[varies] = median_unbiased_means(values, unions, sd[varies], spread[varies])
+    middle = _sizes_at(sizes, means, varies, sd)
+    # `at` and `point` need not agree to the last digit: where the law is not cut, the estimate is the plain one, and
+    # where it is, it lies on the side of the plain one on which the mean lies.
+    lower = means <= scores.estimate[selected]
+    middle = np.where(lower, np.minimum(middle, sizes.point), np.maximum(middle, sizes.point))
+    middle = np.where([piece is EVERYWHERE for piece in outcome.truncation], sizes.point, middle)
+    if sizes.spread is None:
+        return EffectEstimates(middle, None)
+    ends = np.tile([0.0, np.inf], (len(selected), 1))
+    ends[varies] = confidence_intervals(values, unions, sd[varies], spread[varies], level[varies])
+    low, high = (_sizes_at(sizes, end, varies, sd) for end in ends.T)
+    return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))
+
+
+def _from_laws(sizes: EffectsWithLaws, truncation: Sequence[np.ndarray], level: np.ndarray) -> EffectEstimates:
+    everywhere = np.array([piece is EVERYWHERE for piece in truncation])
+    unions = None if everywhere.all() else truncation
+    middle = sizes.point
+    if unions is not None:
+        # A selection can only have inflated an estimate.
+        middle = np.where(everywhere, middle, np.minimum(middle, sizes.medians(unions)))
+    low, high = sizes.intervals(level, unions).T
+    # Where a test is conservative its interval is, and the estimate is not.
+    return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))
+
+
+def _sizes_at(sizes: EffectSizes, means: np.ndarray, varies: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    # Beyond this many standard deviations an end is the end of the scale.
+    means = np.minimum(means, 1e6 * np.where(varies, sd, 1.0))
+    # What is left of no effect at all is rounding error; and around it the scale is flat.
+    return np.where(means > 0, sizes.at(means), 0.0)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the intervals promise.
+
+    Attributes
+    ----------
+    confidence_level : the nominal level.
+    discoveries : (k,) which of the listed features are discoveries, where the intervals have a false coverage rate;
+        None where each has the nominal level by itself.
+    tested : how many features were tested.
+    """
+
+    confidence_level: float
+    discoveries: np.ndarray | None = None
+    tested: int = 0
+
+    def levels(self, count: int) -> np.ndarray:
+        """One level for each feature: for the R discoveries among d tested 1 - (1 - confidence_level) R / d."""
+        levels = np.full(count, self.confidence_level)
+        if self.discoveries is not None and self.tested:
+            share = np.count_nonzero(self.discoveries) / self.tested
+            levels[self.discoveries] = 1.0 - (1.0 - self.confidence_level) * share
+        return levels
+
+    def agreeing(self, intervals: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The intervals of these features, those that were not found extended to 0: wider ones cover no less."""
+        if self.discoveries is None:
+            return intervals
+        low = np.where(self.discoveries[rows], intervals[:, 0], 0.0)
+        return np.column_stack([low, intervals[:, 1]])
+
+
+class Estimates:
+    """Effect sizes and intervals of the listed features.
+
+    Attributes
+    ----------
+    effects : effect sizes in [0, 1], median-unbiased where a selection was conditioned on; None where the estimator has
+        none.
+    raw_effects : the same as if nothing had been selected.
+    intervals : (k, 2) confidence intervals; None where the estimator has none. Of a long list the first 1000 features
+        have one, and the others NaN.
+    """
+
+    def __init__(self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage) -> None:
+        self._work: tuple[Scores, np.ndarray, Outcome, Coverage] | None = (scores, selected, outcome, coverage)
+
+    @cached_property
+    def raw_effects(self) -> np.ndarray | None:
+        return None if self._sizes is None else self._sizes.point
+
+    @cached_property
+    def effects(self) -> np.ndarray | None:
+        if self._work is None or self._sizes is None:
+            return None
+        pieces = self._work[2].truncation
+        if pieces is None or all(piece is EVERYWHERE for piece in pieces):
+            return self._sizes.point
+        return self._median_unbiased
+
+    @cached_property
+    def intervals(self) -> np.ndarray | None:
+        return self.intervals_of(np.arange(0 if self._work is None else len(self._work[1])))
+
+    def intervals_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Intervals of some of the listed features, by their places in the list."""
+        if "intervals" in self.__dict__:
+            known: np.ndarray | None = self.__dict__["intervals"]
+            return None if known is None else known[rows]
+        if self._work is None or self._sizes is None:
+            return None
+        found = self._estimated(rows[:_MOST]).intervals
+        if found is None:
+            return None
+        return np.concatenate([found, np.full((len(rows) - len(found), 2), np.nan)])
+
+    @cached_property
+    def _median_unbiased(self) -> np.ndarray:
+        assert self._work is not None
+        return self._estimated(np.arange(len(self._work[1]))).median_unbiased
+
+    def _estimated(self, rows: np.ndarray) -> EffectEstimates:
+        assert self._work is not None and self._sizes is not None
+        scores, selected, outcome, coverage = self._work
+        sizes = self._sizes
+        levels = coverage.levels(len(selected))[rows]
+        if len(rows) < len(selected) and scores.effects is not None:
+            sizes = scores.effects(selected[rows])
+            outcome = Outcome(
+                outcome.log_pvalues[rows],
+                None if outcome.truncation is None else tuple(outcome.truncation[row] for row in rows),
+            )
+        found = effect_estimates(scores, selected[rows], sizes, outcome, levels)
+        return found if found.intervals is None else found._replace(intervals=coverage.agreeing(found.intervals, rows))
+
+    @cached_property
+    def _sizes(self) -> EffectSizes | EffectsWithLaws | None:
+        if self._work is None or self._work[0].effects is None:
+            return None
+        scores, selected, *_ = self._work
+        if len(selected) == 0:
+            return EffectSizes(np.empty(0), np.empty(0), lambda means: means)
+        return scores.effects(selected) if scores.effects is not None else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels between processes: the numbers, without the data they come from."""
+        return {
+            "raw_effects": self.raw_effects,
+            "effects": self.effects,
+            "intervals": self.intervals,
+            "_work": None,
+        }

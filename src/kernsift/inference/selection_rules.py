@@ -1,0 +1,251 @@
+"""Which features are kept, and along a line: for which t is feature i still kept.
+
+A rule answers these questions. `select`: which features does it keep? `keeps`: for many resampled score vectors, which
+of the named features would it keep? `truncation`: when all scores move along a line `intercept + slope * t` and feature
+i's own score is t, for which t is i kept? That is the conditioning event of the exact test. `own_truncation`: the same
+where the scores of other features do not matter, so that no covariance has to be computed.
+
+Ties go to the feature that comes first in the table. A feature whose score cannot vary (a constant column) ranks behind
+every feature whose score can, whatever the scores: its score of 0 is no evidence, and scores may be negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from kernsift.distributions.truncated_normal import EVERYWHERE
+
+# Slopes closer than this to 1, and then intercepts closer than this to 0, are the same line (duplicate columns).
+_PARALLEL = 1e-10
+
+
+class Lines(NamedTuple):
+    """Straight lines `intercept + slope * t`."""
+
+    intercept: np.ndarray
+    slope: np.ndarray
+
+
+class SelectionRule(Protocol):
+    """What the tests ask of a way to select features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rule: SelectionRule = TopK(1)
+    >>> rule.select(np.array([0.5, 2.0]))
+    array([1])
+    """
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        """Indices of the kept features, best first."""
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Whether each of `features` is kept in each row of `samples`: (rows, len(features)), boolean.
+
+        `samples` may come back with its rows in disorder: it is large, and a copy costs as much as the answer.
+        """
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        """The values t of `feature`'s own score for which it is kept, as a union of intervals."""
+
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        """`truncation` of the named features where it depends on no other score; None where it does."""
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        """Lines that stay above and lines that stay below exactly while `selected` is the kept set."""
+
+
+def by_score(estimate: np.ndarray, varies: np.ndarray | None = None) -> np.ndarray:
+    """All features, best first; ties in table order, and those that cannot vary last."""
+    return np.argsort(-estimate if varies is None else np.where(varies, -estimate, np.inf), kind="stable")
+
+
+def _standardised_order(estimate: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    return by_score(estimate / np.where(sd > 0, sd, 1.0), sd > 0)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """Keep all features: nothing is selected, so there is nothing to condition on.
+
+    Best first means the smallest p-value first: scores are ranked in their standard deviations `sd`, where given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Everything().select(np.array([0.5, 2.0, 1.0]))
+    array([1, 2, 0])
+    """
+
+    sd: np.ndarray | None = None
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        return by_score(estimate) if self.sd is None else _standardised_order(estimate, self.sd)
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return np.ones((len(samples), len(features)), dtype=bool)
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        return EVERYWHERE
+
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        return [EVERYWHERE] * len(features)
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        none = Lines(np.empty(0), np.empty(0))
+        return none, none
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Keep every feature whose score reaches `level` of its standard deviations `sd`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Threshold(2.0, np.ones(3)).select(np.array([2.5, 0.3, 3.1]))
+    array([2, 0])
+    """
+
+    level: float
+    sd: np.ndarray
+
+    @property
+    def cuts(self) -> np.ndarray:
+        return self.level * self.sd
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        order = _standardised_order(estimate, self.sd)
+        return order[(estimate[order] >= self.cuts[order]) & (self.sd[order] > 0)]
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return (samples[:, features] >= self.cuts[features]) & (self.sd[features] > 0)
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        return np.array([[self.cuts[feature], np.inf]])
+
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        return list(np.stack([self.cuts[features], np.full(len(features), np.inf)], axis=1)[:, None, :])
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        # Each score against its own level, which is the line through zero after subtracting it.
+        kept = _mask(len(slope), selected)
+        left = ~kept & (self.sd > 0)
+        height = intercept - self.cuts
+        above = Lines(np.append(height[kept], 0.0), np.append(slope[kept], 0.0))
+        below = Lines(np.append(height[left], 0.0), np.append(slope[left], 0.0))
+        return above, below
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Keep the k highest scores; of features that cannot vary, where `varies` says so, only if no others are left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> TopK(2).select(np.array([0.5, 2.0, 1.0]))
+    array([1, 2])
+
+    While the others stay where they are, the second score is among the best two from 0.5 upwards.
+
+    >>> TopK(2).truncation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 1.0, 0.0]), 1)
+    array([[0.5, inf]])
+    """
+
+    k: int
+    varies: np.ndarray | None = None
+
+    def select(self, estimate: np.ndarray) -> np.ndarray:
+        return by_score(estimate, self.varies)[: self.k]
+
+    def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
+        d = samples.shape[1]
+        if self.k >= d:
+            return np.ones((len(samples), len(features)), dtype=bool)
+        if self.varies is not None and not self.varies.all():
+            moving = int(self.varies.sum())
+            if self.k >= moving:
+                # Which constants fill the list does not change from one sample to the next.
+                kept = np.isin(features, by_score(np.zeros(d), self.varies)[: self.k])
+                return np.broadcast_to(kept, (len(samples), len(features)))
+            samples[:, ~self.varies] = -np.inf
+        chosen = samples.take(features, axis=1)
+        samples.partition(d - self.k, axis=1)
+        return chosen >= samples[:, d - self.k, None]
+
+    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
+        if self.varies is not None and not self.varies.all():
+            if not self.varies[feature]:
+                return EVERYWHERE
+            # Features that cannot vary never overtake one that can.
+            feature = int(np.count_nonzero(self.varies[:feature]))
+            intercept, slope = intercept[self.varies], slope[self.varies]
+        gap = 1.0 - slope
+        gap[feature] = 1.0
+        if gap.min() > _PARALLEL and self.k < len(gap):
+            # Nearly always: every other line falls behind, so the feature is kept from the k-th crossing on.
+            crossing = intercept / gap
+            crossing[feature] = -np.inf
+            crossing.partition(len(gap) - self.k)
+            return np.array([[crossing[len(gap) - self.k], np.inf]])
+        scale = np.max(np.abs(intercept), initial=0.0)
+        parallel = np.abs(gap) < _PARALLEL
+        tied = parallel & (np.abs(intercept) <= _PARALLEL * scale)
+        earlier = np.arange(len(slope)) < feature
+        always_above = parallel & np.where(tied, earlier, intercept > 0)
+        # Feature i is kept where at most `room` of the remaining lines lie above the diagonal.
+        room = self.k - 1 - int(always_above.sum())
+        moving = ~parallel
+        moving[feature] = False
+        crossing = intercept[moving] / gap[moving]
+        falling = gap[moving] > 0  # above the diagonal left of its crossing; the others are above right of it
+        if falling.all():
+            return _right_of_kth_largest(crossing, room)
+        return _where_few_above(crossing, falling, room)
+
+    def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
+        # As many as can vary are kept: those are kept whatever their scores.
+        return None if self.varies is None or self.k < self.varies.sum() else [EVERYWHERE] * len(features)
+
+    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
+        kept = _mask(len(slope), selected)
+        left = ~kept
+        if self.varies is not None:
+            kept, left = kept & self.varies, left & self.varies
+        return Lines(intercept[kept], slope[kept]), Lines(intercept[left], slope[left])
+
+
+def _mask(size: int, chosen: np.ndarray) -> np.ndarray:
+    mask = np.zeros(size, dtype=bool)
+    mask[chosen] = True
+    return mask
+
+
+def _right_of_kth_largest(crossing: np.ndarray, room: int) -> np.ndarray:
+    """No line overtakes from below (always so for equal variances): one half-line."""
+    if room < 0:
+        return np.empty((0, 2))
+    if len(crossing) <= room:
+        return EVERYWHERE
+    place = len(crossing) - 1 - room
+    return np.array([[np.partition(crossing, place)[place], np.inf]])
+
+
+def _where_few_above(crossing: np.ndarray, falling: np.ndarray, room: int) -> np.ndarray:
+    """Sweep the crossings from left to right, counting the lines above the diagonal."""
+    order = np.argsort(crossing, kind="stable")
+    edges = np.concatenate([[-np.inf], crossing[order], [np.inf]])
+    above = int(falling.sum()) + np.concatenate([[0], np.cumsum(np.where(falling[order], -1, 1))])
+    kept = (above <= room) & (edges[1:] > edges[:-1])
+    pieces = np.column_stack([edges[:-1][kept], edges[1:][kept]])
+    if len(pieces) < 2:
+        return pieces
+    joined = pieces[1:, 0] == pieces[:-1, 1]
+    starts = pieces[np.concatenate([[True], ~joined]), 0]
+    ends = pieces[np.concatenate([~joined, [True]]), 1]
+    return np.column_stack([starts, ends])

@@ -1,0 +1,175 @@
+"""Median distances, the usual choice of a kernel's bandwidth: pure functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import numpy as np
+
+from kernsift.data.table_parts import part_of, run_of
+from kernsift.data.tables import Table
+from kernsift.execution.arrays import (
+    Array,
+    accumulator_dtype,
+    asarray_like,
+    dtype_of,
+    namespace,
+    on_host,
+    sorted_columns,
+    take,
+    to_numpy,
+)
+from kernsift.execution.progress import report_progress
+from kernsift.execution.threads import parallel_map
+
+# Order statistics per column behind the median distance: 2016 differences, the same for any row order.
+_QUANTILES = 64
+# Numbers of one temporary array while medians are computed: small enough to stay in the cache; a device wants more.
+_CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
+# Numbers that one thread sorts.
+_FEW = 1 << 18
+# Rows beyond which the order statistics are those of a random part of the rows.
+_MOST_ROWS, _PART_OF_ROWS = 1 << 14, 1 << 13
+
+
+def median_rows(n: int, rng: np.random.Generator) -> np.ndarray | None:
+    """The rows behind median distances; None for all of them."""
+    return None if n <= _MOST_ROWS else np.sort(rng.choice(n, _PART_OF_ROWS, replace=False))
+
+
+def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The median distance and the median of each of those value columns, from `median_rows`.
+
+    The distances are those between at most 64 evenly spaced order statistics; where ties make their median 0, only
+    distances above 0 count, and a constant column gets 1. Up to 2^14 rows all of them count, so their order does not
+    matter; of a longer table a random part is sorted.
+    """
+    distances, middles = _in_blocks(table, columns, rows)
+    # The rows left out may be those that vary: columns that look constant are read in full.
+    flat = np.isnan(distances)
+    if rows is not None and table.span is not None:
+        low, high = table.span
+        flat &= low[columns] < high[columns]
+    if rows is not None and flat.any():
+        distances[flat], middles[flat] = _in_blocks(table, columns[flat], None)
+    return np.where(np.isnan(distances), 1.0, distances), middles
+
+
+def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    count = table.n if rows is None else len(rows)
+    if table.memory is None:
+        return _of_columns(lambda block: table.part(run_of(block), rows), columns, count, table.prototype)
+    # A file is read in as few goes as memory allows.
+    step = max(1, table.memory // (64 * count))
+    found = []
+    for start in range(0, len(columns), step):
+        values = part_of(table, columns[start : start + step], rows)
+        places = np.arange(values.shape[1])
+        found.append(_of_columns(partial(_columns_of, values), places, count, values))
+        report_progress("looking for bandwidths", min(start + step, len(columns)), len(columns))
+    distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
+    return distances, middles
+
+
+def _columns_of(values: Array, block: np.ndarray) -> Array:
+    return values[:, run_of(block)]
+
+
+def _of_columns(
+    read: Callable[[np.ndarray], Array], columns: np.ndarray, count: int, prototype: Array
+) -> tuple[np.ndarray, np.ndarray]:
+    """Medians of columns that are read a few at a time."""
+    size = max(count, _QUANTILES * (_QUANTILES - 1) // 2)
+    step = max(1, (_CHUNK if on_host(prototype) else _DEVICE_CHUNK) // size)
+    blocks = [columns[start : start + step] for start in range(0, len(columns), step)]
+    # Few numbers are sorted faster than threads start.
+    found = list(parallel_map(lambda block: _medians(read(block)), blocks, None if count * len(columns) > _FEW else 1))
+    distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
+    return distances, middles
+
+
+def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Median distance and median of each column of an array; NaN for the distance within a constant column."""
+    xp = namespace(values)
+    n = values.shape[0]
+    m = min(n, _QUANTILES)
+    ordered = sorted_columns(values)
+    middle = to_numpy(_halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
+    if m == 1:
+        return np.full(len(middle), np.nan), middle
+    places = ((np.arange(m) + 0.5) * n / m).astype(np.intp)
+    gaps = _gaps(take(ordered, places, 1))
+    count = gaps.shape[1]
+    if isinstance(gaps, np.ndarray):
+        gaps.partition(count // 2, axis=1)
+        # Of the two middle ones the lower is the largest below: cheaper than to ask for both.
+        below = gaps[:, : count // 2].max(axis=1) if count % 2 == 0 else gaps[:, count // 2]
+        medians = _halfway(below, gaps[:, count // 2]).astype(float)
+    else:
+        gaps = xp.sort(gaps, axis=1)
+        medians = to_numpy(_halfway(gaps[:, (count - 1) // 2], gaps[:, count // 2])).astype(float)
+    tied = np.flatnonzero(medians == 0)
+    if len(tied):
+        medians[tied] = to_numpy(_positive_median(take(gaps, tied, 0)))
+    tied = tied[medians[tied] == 0]
+    if len(tied):
+        # All order statistics are equal: then the rows off the median decide, or the column is constant.
+        off = xp.abs(take(ordered, tied, 0) - asarray_like(middle[tied, None], ordered))
+        medians[tied] = to_numpy(_positive_median(off))
+        medians[tied[medians[tied] == 0]] = np.nan
+    return medians, middle
+
+
+def _gaps(ordered: Array) -> Array:
+    """Row by row, the differences of all pairs of ordered values."""
+    low, high = _pairs(ordered.shape[1])
+    gaps = take(ordered, high, 1)
+    gaps -= take(ordered, low, 1)
+    return gaps
+
+
+@lru_cache(maxsize=8)
+def _pairs(count: int) -> tuple[np.ndarray, ...]:
+    return np.triu_indices(count, 1)
+
+
+def _halfway(low: Array, high: Array) -> Array:
+    """The mean of the two middle values, in a form that cannot overflow."""
+    return 0.5 * low + 0.5 * high
+
+
+def _positive_median(rows: Array) -> Array:
+    """Row by row, the median of the values above 0; 0 where there are none."""
+    xp = namespace(rows)
+    rows = xp.sort(rows, axis=1)
+    zeros = xp.sum(xp.astype(rows == 0, xp.int64), axis=1, keepdims=True)
+    count = rows.shape[1] - zeros
+    last = rows.shape[1] - 1
+    low, high = (xp.clip(zeros + rank // 2, 0, last) for rank in (count - 1, count))
+    return _halfway(xp.take_along_axis(rows, low, axis=1), xp.take_along_axis(rows, high, axis=1))[:, 0]
+
+
+def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int, rng: np.random.Generator) -> float:
+    """Median Euclidean distance between rows over those columns, each divided by its scale; `most` rows at most."""
+    n = table.n
+    rows = np.arange(n) if n <= most else rng.choice(n, most, replace=False)
+    points = table.part(run_of(columns), rows)
+    xp = namespace(points)
+    points = xp.astype(points, accumulator_dtype(points)) / asarray_like(scale, points)
+    ordered = xp.sort(points, axis=0)
+    points -= _halfway(ordered[(len(rows) - 1) // 2, :], ordered[len(rows) // 2, :])
+    size = float(xp.max(xp.abs(points)))
+    if size == 0 or len(rows) < 2:
+        return 1.0
+    points /= size
+    gram = to_numpy(points @ xp.matrix_transpose(points)).astype(float)
+    norms = np.diagonal(gram)
+    low, high = np.triu_indices(len(rows), 1)
+    total = norms[low] + norms[high]
+    squares = total - 2.0 * gram[low, high]
+    # Equal rows come out as rounding error instead of 0.
+    squares[squares <= (1e-13 if dtype_of(points) == np.float64 else 1e-6) * total] = 0.0
+    distances = np.sqrt(squares, out=squares)
+    median = float(np.median(distances)) or float(_positive_median(distances[None])[0])
+    return size * median if median > 0 else 1.0

@@ -1,0 +1,131 @@
+"""One pass over the rows of a table: how often each point of each feature meets each cell of a response.
+
+Counts add up, whatever the size of a chunk and whoever counts it: in memory, from a file piece by piece, or on many
+machines, the answer is the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.data.tables import Piece, Table
+from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, bincount, namespace, on_host
+from kernsift.execution.progress import report_progress
+from kernsift.execution.threads import parallel_map
+from kernsift.kernels.fitted import columns_of
+from kernsift.kernels.quantisation import Grid
+
+# Values that are looked up in one go: 2^22 codes are 32 MB.
+_NUMBERS, _DEVICE_NUMBERS = 2**22, 2**29
+
+
+class Tabulation(NamedTuple):
+    """What all rows of a block of features amount to.
+
+    Attributes
+    ----------
+    counts : (b, G) how many rows each point stands for.
+    joint : (b, G, cells) how many of them fall into each cell; None where there are no cells, or no points but rows.
+    codes : (b, rows) the points of the rows that were asked for, in the least type that holds them; None for a group.
+    """
+
+    counts: Array
+    joint: Array | None
+    codes: Array | None
+
+    def part(self, features: slice) -> Tabulation:
+        """Some of the features."""
+        joint, codes = (None if part is None else part[features, ...] for part in (self.joint, self.codes))
+        return Tabulation(self.counts[features, :], joint, codes)
+
+
+def joined(parts: Sequence[Tabulation]) -> Tabulation:
+    """What runs of rows, in their order, amount to together."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    xp = namespace(first.counts)
+    counts, joint = first.counts, first.joint
+    for part in parts[1:]:
+        counts = counts + part.counts
+        joint = None if joint is None else joint + part.joint
+    return Tabulation(counts, joint, xp.concat([part.codes for part in parts], axis=1))
+
+
+def tabulate(
+    table: Table, features: np.ndarray, grid: Grid, cells: Array | None, count: int, rows: np.ndarray | None
+) -> Tabulation:
+    """Count the rows of a block of features, by the `cells` (n,) of a response with `count` of them.
+
+    `rows` are those whose codes are kept, in increasing order; None for all.
+    """
+    xp, n = namespace(grid.points), table.n
+    if grid.edges is None:
+        return Tabulation(xp.ones((1, n), dtype=accumulator_dtype(grid.points), device=grid.points.device), None, None)
+    columns = columns_of(table.offsets, features)
+    counting = _Counting(grid, cells, 1 if cells is None else count, rows)
+    numbers = _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS
+    if table.memory is None:
+        found = [counting(piece) for piece in table.pieces(columns, numbers)]
+        joint = found[0].joint if len(found) == 1 else sum(one.joint for one in found)
+        codes = found[0].codes if len(found) == 1 else xp.concat([one.codes for one in found], axis=1)
+    else:
+        joint, codes = _from_file(counting, table, columns, n if rows is None else len(rows))
+    joint = xp.astype(joint, accumulator_dtype(grid.points))
+    return Tabulation(xp.sum(joint, axis=2), None if cells is None else joint, codes)
+
+
+class _Counted(NamedTuple):
+    """What there is in a piece: its columns, joint counts (b, G, cells), and codes of the rows that were asked for."""
+
+    columns: slice
+    joint: Array
+    first: int
+    codes: Array
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """Counts the rows of pieces of a table."""
+
+    grid: Grid
+    cells: Array | None
+    count: int
+    rows: np.ndarray | None
+
+    def __call__(self, piece: Piece) -> _Counted:
+        start, stop = piece.rows.start, piece.rows.stop
+        grid = self.grid.part(piece.columns)
+        xp, (points, b) = namespace(grid.points), grid.points.shape
+        codes = grid.codes(piece.values)
+        place = codes + xp.arange(b, device=grid.points.device)[:, None] * points
+        if self.cells is not None:
+            place = place * self.count + self.cells[start:stop]
+        joint = xp.reshape(bincount(place, b * points * self.count), (b, points, self.count))
+        first = start
+        if self.rows is not None:
+            first, last = np.searchsorted(self.rows, [start, stop])
+            codes = xp.take(codes, asarray_like(self.rows[first:last] - start, codes), axis=1)
+        small = xp.uint8 if points <= 256 else xp.int16 if points <= 2**15 else xp.int32
+        return _Counted(piece.columns, joint, int(first), xp.astype(codes, small))
+
+
+def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts and codes of a table that is read piece by piece, in the order in which the file has them."""
+    points = counting.grid.points.shape[0]
+    joint = np.zeros((len(columns), points, counting.count), dtype=np.int64)
+    codes = np.empty(
+        (len(columns), kept), dtype=np.uint8 if points <= 256 else np.int16 if points <= 2**15 else np.int32
+    )
+    done, total = 0, table.n * len(columns)
+    # The pieces are read here, one after the other, while threads count those that are there.
+    for found in parallel_map(counting, table.pieces(columns, _NUMBERS), most=2):
+        joint[found.columns] += found.joint
+        codes[found.columns, found.first : found.first + found.codes.shape[1]] = found.codes
+        done += int(found.joint.sum())
+        report_progress("counting cells", done, total)
+    return joint, codes

@@ -1,0 +1,446 @@
+"""Kernels fitted to the features of a table, one per feature.
+
+`fit_kernels` chooses bandwidths, and the `FeatureKernels` it returns evaluates all features at once on matched rows. No
+Gram matrix is formed here: callers say which rows meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.table_parts import must_be_sent
+from kernsift.data.tables import Table, stack
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import (
+    Array,
+    asarray_like,
+    bounded,
+    dtype_of,
+    in_place,
+    keep_freed_memory,
+    namespace,
+    take,
+    to_numpy,
+)
+from kernsift.execution.dask_workers import current_workers
+from kernsift.kernels.bandwidths import column_medians, joint_median, median_rows
+from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFunction, as_kernel
+
+Columns = slice | np.ndarray
+
+# Rows behind a median of joint distances, where no order statistics exist: for a group, and for all columns together.
+_GROUP_ROWS = 500
+_JOINT_ROWS = 1000
+# Points on which a user's function is tested for being a kernel, and features that are tested.
+_TESTED_ROWS, _TESTED_FEATURES = 64, 8
+# Columns of a feature up to which they are added one after the other.
+_NARROW = 8
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Features that are evaluated in one go: `columns` of the values, `width` of them for each."""
+
+    kernel: Kernel
+    features: np.ndarray
+    columns: Columns
+    width: int
+
+
+@dataclass(frozen=True)
+class FeatureKernels:
+    """One fitted kernel per feature of a table.
+
+    Attributes
+    ----------
+    kernel : the kernel of the numeric features; categorical ones compare for equality.
+    offsets, categorical : the layout of the table's value columns, as in `Table`.
+    inverse : (p,) what each value column is multiplied with before distances or products are taken. It lies with the
+        values: in the same library, on the same device.
+    centre : (p,) what is subtracted from each column before products are taken; None for nothing.
+    bandwidth : (d,) the bandwidths, NaN for features whose kernel has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.data.tables import as_table
+    >>> kernels = fit_kernels(as_table([[0.0], [1.0], [3.0]]), "laplace", rng=np.random.default_rng(0))
+    >>> kernels.bandwidth
+    array([2.])
+    >>> kernels.matched(np.array([0.0]), np.array([2.0])).round(3)
+    array([0.368])
+    """
+
+    kernel: Kernel
+    offsets: np.ndarray
+    categorical: np.ndarray
+    inverse: Array
+    centre: Array | None
+    bandwidth: np.ndarray
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return len(self.categorical)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether values next to each other may be taken for one: not where the kernel only knows equality."""
+        return self.kernel.kind != "equality"
+
+    @cached_property
+    def _parts(self) -> tuple[_Part, ...]:
+        """Features of one kernel and one width each; nearly always that is one part."""
+        widths = np.where(self.categorical, 0, np.diff(self.offsets))
+        parts = []
+        for width in np.unique(widths).tolist():
+            features = np.flatnonzero(widths == width)
+            kernel = self.kernel if width else Delta()
+            parts.append(_Part(kernel, features, _span(columns_of(self.offsets, features)), max(width, 1)))
+        return tuple(parts)
+
+    @cached_property
+    def _order(self) -> np.ndarray | None:
+        """Where each feature is when the parts lie side by side; None where that is their own order."""
+        places = np.argsort(np.concatenate([part.features for part in self._parts]))
+        return None if np.array_equal(places, np.arange(self.d)) else places
+
+    @cached_property
+    def _squarable(self) -> bool:
+        """Whether squares of the reciprocal bandwidths are ordinary numbers."""
+        limit = 1e15 if dtype_of(self.inverse) == np.float32 else 1e100
+        inverse = to_numpy(self.inverse)
+        return bool((inverse > 1 / limit).all() and (inverse < limit).all())
+
+    @cached_property
+    def exponents(self) -> Array | None:
+        """(d,) the c of exp(c (x - y)^2), where all features are single columns under the Gaussian kernel; or None."""
+        [part, *others] = self._parts
+        plain = isinstance(part.kernel, Gaussian) and part.width == 1 and not others and self._squarable
+        return -(self.inverse * self.inverse) if plain else None
+
+    def matched(self, A: Array, B: Array, *, spend: bool = False) -> Array:
+        """Kernel values (..., d), feature by feature, of value rows A and B (..., p) that broadcast together.
+
+        With `spend` the memory of A, which then has the shape of the result, may be used for it.
+        """
+        # Scaled distances may overflow to infinity, where every distance kernel is 0, as it should be.
+        with np.errstate(over="ignore"):
+            if len(self._parts) == 1:
+                return self._evaluate(self._parts[0], A, B, spend)
+            pieces = [
+                self._evaluate(part, take(A, part.columns, -1), take(B, part.columns, -1)) for part in self._parts
+            ]
+            joined = namespace(A).concat(pieces, axis=-1)
+            return joined if self._order is None else take(joined, self._order, -1)
+
+    def _evaluate(self, part: _Part, A: Array, B: Array, spend: bool = False) -> Array:
+        kind, width = part.kernel.kind, part.width
+        if kind == "distance":
+            if spend:
+                A -= B
+            t = A if spend else A - B
+            inverse = take(self.inverse, part.columns, 0)
+            if width == 1 and self._squarable:
+                return part.kernel.of_differences(t, inverse)
+            t *= inverse
+            if width > 1:
+                t *= t
+                t = in_place("sqrt", _sums(t, width))
+            return part.kernel.profile(t)
+        if kind == "product":
+            t = self._standardised(A, part.columns) * self._standardised(B, part.columns)
+            return part.kernel.profile(_sums(t, width))
+        if kind == "equality":
+            xp = namespace(A)
+            same = xp.astype(A == B, xp.result_type(A.dtype, B.dtype))
+            # As many equal columns as there are.
+            return same if width == 1 else xp.astype(_sums(same, width) == width, same.dtype)
+        return _function_values(part, A, B)
+
+    def _standardised(self, A: Array, columns: Columns) -> Array:
+        t = A if self.centre is None else A - take(self.centre, columns, 0)
+        t = t * take(self.inverse, columns, 0)
+        # Bounds that only keep the product of two values finite.
+        bound = 1e15 if dtype_of(t) == np.float32 else 1e150
+        return bounded(t, -bound, bound)
+
+    def rescaled(self, factor: float) -> FeatureKernels:
+        """The same kernels with every bandwidth multiplied; kernels without one stay as they are."""
+        if not self.kernel.scaled:
+            return self
+        numeric = np.repeat(~self.categorical, np.diff(self.offsets))
+        inverse = namespace(self.inverse).where(
+            asarray_like(numeric, self.inverse), self.inverse / factor, self.inverse
+        )
+        return replace(self, inverse=inverse, bandwidth=self.bandwidth * factor)
+
+    def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
+        """The kernels of those features, for tables that have nothing else."""
+        return self.select(features)
+
+    def sent(self, features: np.ndarray) -> FeatureKernels:
+        """The kernels of those features, for whoever reads them elsewhere."""
+        return self.select(features)
+
+    def select(self, features: np.ndarray) -> FeatureKernels:
+        """The kernels of those features, in that order."""
+        features = np.asarray(features, dtype=np.intp)
+        columns = columns_of(self.offsets, features)
+        return replace(
+            self,
+            offsets=np.concatenate([[0], np.cumsum(np.diff(self.offsets)[features])]),
+            categorical=self.categorical[features],
+            inverse=take(self.inverse, columns, 0),
+            centre=None if self.centre is None else take(self.centre, columns, 0),
+            bandwidth=self.bandwidth[features],
+        )
+
+
+def _sums(t: Array, width: int) -> Array:
+    """Sums over each `width` neighbours of the last axis."""
+    if width == 1:
+        return t
+    if width > _NARROW:
+        return namespace(t).sum(namespace(t).reshape(t, (*t.shape[:-1], -1, width)), axis=-1)
+    # A sum over a short last axis is slow; over every width-th column it is not.
+    total = t[..., ::width] + t[..., 1::width]
+    for place in range(2, width):
+        total += t[..., place::width]
+    return total
+
+
+def _function_values(part: _Part, A: Array, B: Array) -> Array:
+    assert isinstance(part.kernel, Custom)
+    xp, width = namespace(A), part.width
+    dtype = xp.result_type(A.dtype, B.dtype)
+    pieces = [
+        xp.astype(part.kernel(A[..., start : start + width], B[..., start : start + width]), dtype)
+        for start in range(0, A.shape[-1], width)
+    ]
+    return xp.stack(pieces, axis=-1)
+
+
+def columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """The value columns of those features, one feature after the other."""
+    widths = np.diff(offsets)[features]
+    inside = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
+    return np.repeat(offsets[:-1][features], widths) + inside
+
+
+def _span(index: np.ndarray) -> Columns:
+    """The same index as a slice where it is a run, because slices are views and arrays are copies."""
+    if len(index) == index[-1] - index[0] + 1 and (np.diff(index) == 1).all():
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index
+
+
+def fit_kernels(
+    pooled: Table,
+    kernel: str | Kernel | KernelFunction = "gaussian",
+    bandwidth: str | float | np.ndarray = "median",
+    *,
+    rng: np.random.Generator,
+    late: bool = False,
+) -> FeatureKernels:
+    """Tie a kernel to every feature of a table.
+
+    Parameters
+    ----------
+    pooled : the rows of all samples.
+    kernel : a name in `KERNELS`, a `Kernel` such as `Polynomial(degree=2)`, or a function f(A, B) of two arrays
+        (..., columns of one feature) with values (...). Categorical features always compare for equality.
+    bandwidth : "median", the median distance of each feature by itself; "joint", one number for all features, the
+        median distance of whole rows (the authors' choice); a positive number; or one number per feature. The numbers
+        are used as they are, in the units of the feature.
+    late : whether kernels of a table on disk may be fitted when its columns are read.
+
+    Notes
+    -----
+    With "median" a group's columns are first divided by their own median distances, so no kernel but the linear one
+    depends on units; and for kernels of inner products every column is centred at its median, which leaves MMD and
+    HSIC with the linear kernel as they are and keeps the polynomial kernel from being dominated by the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.kernels.fitted import fit_kernels
+    >>> from kernsift.data.tables import as_table
+    >>> rng = np.random.default_rng(0)
+    >>> table = as_table(rng.normal(size=(50, 3)))
+    >>> fit_kernels(table, "gaussian", 1.0, rng=rng).matched(table.values[0], table.values[0])
+    array([1., 1., 1.])
+    """
+    keep_freed_memory()
+    chosen = as_kernel(kernel)
+    widths = np.diff(pooled.offsets)
+    if not chosen.joint and (widths > 1).any():
+        group = pooled.names[int(np.argmax(widths > 1))]
+        raise InputError(
+            f"kernel: the {kernel!r} kernel is for single columns, but feature {group!r} has several; use 'laplace'."
+        )
+    given = _checked_bandwidth(bandwidth, pooled.d)
+    numeric = ~pooled.categorical
+    if isinstance(chosen, Custom):
+        _check_function(chosen, pooled, np.flatnonzero(numeric))
+    columns = np.flatnonzero(np.repeat(numeric, widths))
+    scale, centre = np.ones(int(pooled.offsets[-1])), None
+    bandwidths = np.full(pooled.d, np.nan)
+    if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
+        rows = median_rows(pooled.n, rng)
+        # Workers of a cluster that are sent their columns are told the bandwidths beforehand.
+        here = current_workers() is None or not must_be_sent(pooled)
+        if late and pooled.memory is not None and here and (widths == 1).all():
+            return LateKernels.of(pooled, chosen, rows)
+        distances, middle = column_medians(pooled, columns, rows)
+        if chosen.kind == "product":
+            centre = np.zeros(len(scale), dtype=dtype_of(pooled.prototype))
+            centre[columns] = middle
+            centre = asarray_like(centre, pooled.prototype)
+        if chosen.scaled:
+            scale[columns] = distances
+            bandwidths[numeric] = scale[pooled.offsets[:-1][numeric]]
+            _fit_groups(pooled, scale, bandwidths, rng)
+    elif chosen.scaled and numeric.any():
+        if isinstance(given, str):
+            given = np.full(pooled.d, joint_median(pooled, columns, np.ones(len(columns)), _JOINT_ROWS, rng))
+        bandwidths[numeric] = given[numeric]
+        scale[columns] = np.repeat(given, widths)[columns]
+    inverse = asarray_like(_reciprocal(scale, dtype_of(pooled.prototype)), pooled.prototype)
+    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths)
+
+
+def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None:
+    """Refuse a function that is no kernel, whose matrix on distinct rows is not symmetric or has negative eigenvalues.
+
+    Some rows of some features are tested, evenly spaced. The tolerance is the root of the values' rounding error.
+    """
+    rows = np.unique(np.linspace(0, pooled.n - 1, _TESTED_ROWS).astype(int))
+    tested = (
+        features[np.unique(np.linspace(0, len(features) - 1, _TESTED_FEATURES).astype(int))] if len(features) else ()
+    )
+    tolerance = float(np.sqrt(np.finfo(dtype_of(pooled.prototype)).eps))
+    for feature in tested:
+        points = pooled.part(np.arange(pooled.offsets[feature], pooled.offsets[feature + 1]), rows)
+        distinct = np.unique(to_numpy(points), axis=0)
+        one, two = (asarray_like(distinct[place.ravel()], points) for place in np.indices((len(distinct),) * 2))
+        gram = to_numpy(kernel(one, two)).astype(float).reshape(len(distinct), -1)
+        limit = tolerance * np.abs(gram).max()
+        asymmetry = float(np.abs(gram - gram.T).max())
+        if asymmetry > limit:
+            raise InputError(
+                f"kernel: the function must be symmetric, but f(a, b) and f(b, a) differ by up to {asymmetry:.3g} on "
+                f"feature {pooled.names[feature]!r}; use their sum."
+            )
+        least = float(np.linalg.eigvalsh(gram)[0])
+        if least < -limit:
+            raise InputError(
+                "kernel: the function must be positive semi-definite, but its matrix on rows of feature "
+                f"{pooled.names[feature]!r} has the eigenvalue {least:.3g}; for a distance D use "
+                "f(a, b) = D(a, 0) + D(0, b) - D(a, b)."
+            )
+
+
+def _reciprocal(scale: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Reciprocals; of the very smallest numbers they would not be finite."""
+    limit = 1e37 if dtype == np.float32 else 1e300
+    return np.asarray((1.0 / np.clip(scale, 1.0 / limit, limit)).astype(dtype))
+
+
+@dataclass(frozen=True)
+class LateKernels(FeatureKernels):
+    """Kernels of a table on disk with a column for each feature, fitted when a feature is first asked for.
+
+    Whoever reads a block of columns anyway has them fitted to it, which saves reading the whole table once before.
+
+    Attributes
+    ----------
+    pooled : the table.
+    rows : the rows behind median distances.
+    found : (d,) bool: the features whose kernels are fitted.
+    """
+
+    pooled: Table
+    rows: np.ndarray | None
+    found: np.ndarray
+
+    @classmethod
+    def of(cls, pooled: Table, kernel: Kernel, rows: np.ndarray | None) -> LateKernels:
+        """The kernels, none of them fitted; categories need no fitting."""
+        dtype = dtype_of(pooled.prototype)
+        centre = np.zeros(pooled.d, dtype=dtype) if kernel.kind == "product" else None
+        inverse, bandwidth = np.ones(pooled.d, dtype=dtype), np.full(pooled.d, np.nan)
+        found = pooled.categorical.copy()
+        return cls(kernel, pooled.offsets, pooled.categorical, inverse, centre, bandwidth, pooled, rows, found)
+
+    def select(self, features: np.ndarray) -> FeatureKernels:
+        features = np.asarray(features, dtype=np.intp)
+        return self._fitted(features, self.pooled, features).select(features)
+
+    def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
+        return self._fitted(features, stack(tables), np.arange(len(features))).select(features)
+
+    def sent(self, features: np.ndarray) -> FeatureKernels:
+        nothing: Any = None
+        own = ("categorical", "inverse", "centre", "bandwidth", "found")
+        some = {name: value[features] for name in own if (value := getattr(self, name)) is not None}
+        return replace(self, pooled=nothing, offsets=np.arange(len(features) + 1), **some)
+
+    def rescaled(self, factor: float) -> FeatureKernels:
+        every = np.arange(self.d)
+        return self._fitted(every, self.pooled, every).rescaled(factor)
+
+    def _fitted(self, features: np.ndarray, table: Table, places: np.ndarray) -> FeatureKernels:
+        """These kernels, of which those of some features, at these places of a table, are fitted now."""
+        new = ~self.found[features]
+        if new.any():
+            distances, middle = column_medians(table, places[new], self.rows)
+            some = features[new]
+            if self.centre is not None:
+                self.centre[some] = middle
+            if self.kernel.scaled:
+                self.bandwidth[some] = distances
+                self.inverse[some] = _reciprocal(distances, self.inverse.dtype)
+            self.found[some] = True
+        return FeatureKernels(self.kernel, self.offsets, self.categorical, self.inverse, self.centre, self.bandwidth)
+
+
+def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:
+    if isinstance(bandwidth, str):
+        if bandwidth in ("median", "joint"):
+            return bandwidth
+        raise InputError(
+            f"bandwidth: 'median', 'joint', a positive number or {d} of them were needed, got {bandwidth!r}."
+        )
+    try:
+        given = np.asarray(bandwidth, dtype=float)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    if (
+        isinstance(bandwidth, bool)
+        or given.size == 0
+        or (given.ndim == 0 and not isinstance(bandwidth, Real | np.ndarray))
+    ):
+        raise InputError(
+            f"bandwidth: 'median', 'joint', a positive number or {d} of them were needed, got {bandwidth!r}."
+        )
+    if given.ndim > 1 or (given.ndim == 1 and len(given) != d):
+        raise InputError(f"bandwidth: one number per feature was needed, shape ({d},), got shape {given.shape}.")
+    if not (np.isfinite(given) & (given > 0)).all():
+        bad = given.ravel()[np.argmin(np.isfinite(given) & (given > 0))]
+        raise InputError(f"bandwidth: positive finite numbers were needed, got {bad}; use 'median' to have it chosen.")
+    return np.broadcast_to(given, (d,))
+
+
+def _fit_groups(pooled: Table, scale: np.ndarray, bandwidths: np.ndarray, rng: np.random.Generator) -> None:
+    """Replace the scales of columns in groups: own median distance times the group's median of joint distances."""
+    for j in np.flatnonzero(np.diff(pooled.offsets) > 1):
+        columns = np.arange(pooled.offsets[j], pooled.offsets[j + 1])
+        bandwidths[j] = joint_median(pooled, columns, scale[columns], _GROUP_ROWS, rng)
+        scale[columns] *= bandwidths[j]

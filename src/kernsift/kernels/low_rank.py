@@ -1,0 +1,189 @@
+"""Low-rank factors of centred Gram matrices on the points of a grid: no n x n matrix, and no cost in n.
+
+A pivoted Cholesky factorisation of the kernel on a feature's points, heaviest error first, gives k(x, y) = F(x) . F(y)
+to a thousandth: some 5 to 20 directions for a smooth kernel of one column. Whatever rougher kernels, groups
+and the limit on the rank leave out makes it a slightly different kernel, which is as good: the factors depend on the
+pooled feature values alone, so every permutation test stays valid.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, namespace, to_numpy
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.quantisation import Grid
+
+# The largest rank of a column, and of a group; rows among which a group's landmarks are chosen.
+_RANK, _GROUP_RANK, GROUP_ROWS = 32, 256, 256
+# Directions are added until no point is missed by more than this share of the heaviest one.
+_TOLERANCE = 1e-3
+# Points that are equally badly missed: the first one is taken, and rounding errors have no say in it.
+_TILT = 1e-9
+# Directions of a factor below this share of the largest are rounding error.
+_NEGLIGIBLE = 1e-9
+WIDE = 4.0
+"""Bandwidth of the wide kernel, in median distances."""
+_NARROW = 0.7
+
+
+class View(NamedTuple):
+    """What one kernel sees of b features.
+
+    Attributes
+    ----------
+    factor : (b, m, G), centred over the rows and with orthogonal directions, leading first: `F.T @ F` is the centred
+        Gram matrix on the points.
+    sizes : (b, m) squared lengths of the directions over all rows, the eigenvalues of the Gram matrix of the rows.
+    """
+
+    factor: Array
+    sizes: Array
+
+    def raised(self, power: float) -> View:
+        """The same directions with their eigenvalues raised to a power; below 1, finer shapes count for more."""
+        xp = namespace(self.factor)
+        if power == 1.0:
+            return View(xp.where((self.sizes > 0)[:, :, None], self.factor, 0.0), self.sizes)
+        some = self.sizes > 0
+        values = xp.where(some, self.sizes, 1.0)
+        weight = xp.where(some, values ** ((power - 1.0) / 2.0), 0.0)
+        return View(self.factor * weight[:, :, None], xp.where(some, values**power, 0.0))
+
+    def leading(self, count: int) -> View:
+        """The first directions alone, all with eigenvalue 1."""
+        return View(self.factor[:, :count, :], self.sizes[:, :count]).raised(0.0)
+
+    def take(self, features: np.ndarray) -> View:
+        """The views of some of the features, or of repeated ones."""
+        xp = namespace(self.factor)
+        index = asarray_like(features, self.factor)
+        return View(xp.take(self.factor, index, axis=0), xp.take(self.sizes, index, axis=0))
+
+
+class KernelView(NamedTuple):
+    """A way to look at every feature: its kernels, and whether the square root of the Gram matrix is taken.
+
+    The root flattens the spectrum, so that finer shapes count for more.
+    """
+
+    kernels: FeatureKernels
+    flat: bool = False
+
+    def view(self, grid: Grid, counts: Array, features: np.ndarray, landmark_rows: np.ndarray) -> View:
+        """These features through this lens, from their points and how many rows (b, G) each stands for.
+
+        `landmark_rows` are rows that represent a group.
+        """
+        own = self.kernels.select(features)
+        if grid.edges is None:
+            factor = _group_factor(grid.points, own, landmark_rows)
+        elif own.categorical.all() or not own.rounds:
+            factor = _indicators(counts)
+        else:
+            factor, _ = pivoted(grid.points, own, counts, _RANK)
+        return centred(factor, counts, 0.5 if self.flat else 1.0)
+
+
+def kernel_views(kernels: FeatureKernels, adaptive: bool) -> tuple[KernelView, ...]:
+    """One look at each feature with its own kernel; or, adaptive, two looks that between them miss few shapes.
+
+    The wide kernel sees shifts of mean and spread, the narrow one, its spectrum flattened, finer shapes too. The two
+    bandwidths did best over shifts, spreads, tails, modes and skews (docs/power.md).
+    """
+    if not adaptive:
+        return (KernelView(kernels),)
+    return KernelView(kernels.rescaled(WIDE)), KernelView(kernels.rescaled(_NARROW), flat=True)
+
+
+def pivoted(points: Array, kernels: FeatureKernels, weights: Array, limit: int) -> tuple[Array, Array]:
+    """Pivoted Cholesky of each feature's kernel on its points (G, columns): factors (b, m, G) and pivots (b, m).
+
+    The next pivot is the point with the largest weight times what is missed of k(x, x) there. A feature that has enough
+    directions gets zeros from then on.
+    """
+    xp, (b, size) = namespace(points), weights.shape
+    residual = xp.matrix_transpose(kernels.matched(points, points))
+    residual = xp.astype(residual, weights.dtype)
+    index = xp.arange(size, device=points.device)
+    preference = weights * (1.0 - _TILT * xp.astype(index, weights.dtype))
+    enough = _TOLERANCE * xp.max(residual * weights, axis=1)
+    limit = min(limit, size)
+    rows = xp.zeros((b, limit, size), dtype=weights.dtype, device=points.device)
+    feature = xp.arange(b, device=points.device)
+    above = feature[:, None] * (limit * size) + xp.arange(limit, device=points.device)[None, :] * size
+    pivots = []
+    for step in range(limit):
+        gain = residual * preference
+        pivot = xp.argmax(gain, axis=1)
+        place = feature * size + pivot
+        open_ = xp.take(xp.reshape(gain, (-1,)), place) > enough
+        if not bool(xp.any(open_)):
+            break
+        if points.shape[1] == b:
+            at = xp.take(xp.reshape(points, (-1,)), pivot * b + feature)[None, :]
+        else:
+            at = xp.take(points, pivot, axis=0)
+        column = xp.matrix_transpose(kernels.matched(points, at))
+        if step:
+            there = xp.take(xp.reshape(rows, (-1,)), xp.reshape(above[:, :step] + pivot[:, None], (-1,)))
+            column = column - (xp.reshape(there, (b, 1, step)) @ rows[:, :step, :])[:, 0, :]
+        largest = xp.take(xp.reshape(residual, (-1,)), place)
+        column = column * xp.where(open_, 1.0 / xp.sqrt(xp.where(open_, largest, 1.0)), 0.0)[:, None]
+        rows[:, step, :] = column
+        residual = xp.where(index == pivot[:, None], 0.0, residual - column * column)
+        pivots.append(pivot[:, None])
+    found = xp.concat(pivots, axis=1) if pivots else xp.zeros((b, 1), dtype=index.dtype, device=points.device)
+    return rows[:, : max(len(pivots), 1), :], found
+
+
+def _indicators(counts: Array) -> Array:
+    """(b, m, G): the factor of a kernel that compares for equality, a direction for each of the commonest values.
+
+    A value that only one row has equals no other, so that it has no direction. A column whose values are all different
+    has none at all, and its statistic is constant.
+    """
+    known = to_numpy(counts)
+    order = np.argsort(-known, axis=1, kind="stable")
+    repeated = np.take_along_axis(known, order, axis=1) > 1
+    size = min(max(int(repeated.sum(axis=1).max()), 1), _GROUP_RANK)
+    factor = np.zeros((known.shape[0], size, known.shape[1]))
+    feature, place = np.nonzero(repeated[:, :size])
+    factor[feature, place, order[feature, place]] = 1.0
+    return asarray_like(factor, counts)
+
+
+def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> Array:
+    """(1, m, n): landmarks among some rows, and the kernel between them and all rows turned into a factor."""
+    xp = namespace(values)
+    sample = xp.take(values, asarray_like(rows, values), axis=0)
+    ones = xp.ones((1, len(rows)), dtype=accumulator_dtype(values), device=values.device)
+    triangle, pivots = pivoted(sample, kernels, ones, _GROUP_RANK)
+    landmarks = xp.take(sample, pivots[0, :], axis=0)
+    # Rows at the pivots are the transposed Cholesky triangle: K(landmarks) = L L', and F = L^-1 K(landmarks, rows).
+    lower = xp.matrix_transpose(xp.take(triangle[0, ...], pivots[0, :], axis=1))
+    between = [xp.matrix_transpose(kernels.matched(values, landmarks[t, :])) for t in range(landmarks.shape[0])]
+    gram = xp.astype(xp.concat(between, axis=0), ones.dtype)
+    if not bool(xp.any(lower != 0)):
+        return gram[None, ...] * 0.0
+    return xp.linalg.solve(lower, gram)[None, ...]
+
+
+def centred(factor: Array, counts: Array, power: float = 1.0) -> View:
+    """The factor centred over the rows, its directions made orthogonal; the eigenvalues are raised to `power`."""
+    xp = namespace(factor)
+    n = xp.sum(counts, axis=1)[:, None, None]
+    mean = factor @ counts[:, :, None] / n
+    factor = factor - mean
+    gram = (factor * counts[:, None, :]) @ xp.matrix_transpose(factor)
+    # What centring leaves of a constant feature is rounding error, which must not be scaled up later.
+    varies = xp.linalg.trace(gram) > 1e-24 * xp.sum(n * mean**2, axis=(1, 2))
+    gram = xp.where(varies[:, None, None], gram, 0.0)
+    values, vectors = xp.linalg.eigh(gram)
+    values, vectors = xp.flip(values, axis=1), xp.flip(vectors, axis=2)
+    keep = (values > _NEGLIGIBLE * values[:, :1]) & (values > 0)
+    deepest = max(int(xp.max(xp.sum(xp.astype(keep, xp.int64), axis=1))), 1)
+    sizes = xp.where(keep, values, 0.0)[:, :deepest]
+    return View(xp.matrix_transpose(vectors[:, :, :deepest]) @ factor, sizes).raised(power)

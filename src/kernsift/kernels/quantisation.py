@@ -1,0 +1,238 @@
+"""A column as few values: the points that stand for its rows, and how many rows each point stands for.
+
+What a kernel test knows about a feature by itself depends on its values and their counts alone. So each column is
+rounded to at most 96 of its own order statistics (192 in a long table), densest in the tails, and from then on costs
+the same for a thousand rows as for a billion. A column with fewer different values is left as it is. In a long table
+the points come from a sample of the rows. A value that is common there keeps a point to itself, and where such values
+are next to each other, another point between them takes what the sample missed: a rare value is never counted as a
+common one. The points depend on the pooled feature values and never on the response, so every permutation test stays
+valid: it is a test of the rounded feature.
+
+A group of columns has no order to round by: each of its rows stands for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.data.tables import Table
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import (
+    Array,
+    accumulator_dtype,
+    asarray_like,
+    most_at_once,
+    namespace,
+    on_host,
+    search,
+    sorted_columns,
+    to_numpy,
+)
+from kernsift.kernels.fitted import columns_of
+
+POINTS = 96
+"""Values that stand for a column of up to 2^13 rows; a longer one has twice as many."""
+_LONG = 2**13
+# Up to this many rows the points are order statistics of them all, so that the order of rows does not matter; of longer
+# tables a random part is sorted.
+_SORTED, _SORTED_PART = 2**14, 2**13
+# Features in one block: so few that their factors stay near the processor, and so many that calls are few; a device
+# wants as many as its memory holds, here counted in numbers.
+_BLOCK, _DEVICE_NUMBERS = 64, 2**29
+# What a feature takes while a table on disk is read: its rows that are sorted, its counts, its codes. Tables on disk
+# are read in as few passes as their memory allows.
+_BYTES = 2**16
+# What a row of a feature takes where rows stand for themselves: 256 directions, and some of them twice; and where a
+# number is looked up for each row.
+_ROW_BYTES, _LOOKED_UP = 2**12, 2**6
+
+
+class Grid(NamedTuple):
+    """The points of b features.
+
+    Attributes
+    ----------
+    points : (G, columns of the features) values; a single column's are increasing, the last one repeated to fill up.
+    edges : (b, G - 1) where one point ends and the next begins; None for a group, each of whose rows is a point.
+    """
+
+    points: Array
+    edges: Array | None
+
+    def part(self, features: slice) -> Grid:
+        """Some of the features, each of one column; a group is alone in its block."""
+        return self if self.edges is None else Grid(self.points[:, features], self.edges[features, :])
+
+    def codes(self, values: Array) -> Array | None:
+        """(b, rows) the point of each row of `values` (rows, b); None for a group."""
+        return None if self.edges is None else search(self.edges, namespace(values).matrix_transpose(values))
+
+
+def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) -> Iterator[np.ndarray]:
+    """The features cut into blocks that are worked on in one go: single columns together, the others one by one.
+
+    Columns are one by one, too, where they are not `rounded`. `every_row` tells that the codes of all rows are kept.
+    """
+    widths = np.diff(table.offsets)
+    many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
+    alone = (widths > 1) | many | (not rounded)
+    single = np.flatnonzero(~alone)
+    step = _BLOCK
+    if not on_host(table.prototype):
+        step = int(np.clip(_DEVICE_NUMBERS // table.n, _BLOCK, 8192))
+    elif table.memory is not None:
+        each = _BYTES + (table.n if every_row else 0)
+        step = int(np.clip(table.memory // (8 * each), 1, 64 * _BLOCK))
+        itself = bool((widths > 1).any()) or not rounded
+        if (itself and _ROW_BYTES * table.n > table.memory) or (every_row and 8 * each > table.memory):
+            _refuse(table, itself)
+    for kind in (single[~table.categorical[single]], single[table.categorical[single]]):
+        if len(kind):
+            yield from np.array_split(kind, -(-len(kind) // step))
+    for one in np.flatnonzero(alone):
+        yield np.array([one])
+
+
+def _refuse(table: Table, itself: bool) -> None:
+    what = "a feature whose rows stand for themselves, as those of groups do," if itself else "the codes of all rows"
+    needed = (_ROW_BYTES if itself else 8) * table.n
+    raise InputError(
+        f"memory: {what} of {table.n:,} rows need {needed / 1e6:,.0f} MB, but {(table.memory or 0) / 1e6:,.0f} MB may "
+        f"be used; allow more, or use estimator={'incomplete' if itself else 'complete'!r}."
+    )
+
+
+def blocks_at_once(table: Table) -> int | None:
+    """How many blocks may be worked on at the same time; from a file one, whose pieces are then spread over threads."""
+    return most_at_once(table.prototype) if table.memory is None else 1
+
+
+def parts_of(features: np.ndarray, prototype: Array, rows: int = 0, memory: int | None = None) -> list[slice]:
+    """A block that was read in one go, cut into parts that are worked on in one go.
+
+    `rows` are those whose numbers are looked up for every feature, all at once.
+    """
+    step = _BLOCK if on_host(prototype) else len(features)
+    if memory is not None and rows:
+        step = int(np.clip(memory // (4 * _LOOKED_UP * rows), 1, step))
+    return [slice(start, min(start + step, len(features))) for start in range(0, len(features), step)]
+
+
+def rows_to_sort(n: int, rng: np.random.Generator) -> np.ndarray | None:
+    """The rows whose order statistics become points; None for all of them."""
+    return None if n <= _SORTED else np.sort(rng.choice(n, _SORTED_PART, replace=False))
+
+
+def fit_grid(
+    table: Table, features: np.ndarray, rows: np.ndarray | None, points: int | None = None, rounded: bool = True
+) -> Grid:
+    """Points for a block of features; `rows` as from `rows_to_sort`.
+
+    Not `rounded`, every value is a point: a kernel that only knows equality must not see neighbours as equal.
+    """
+    columns = columns_of(table.offsets, features)
+    if len(columns) > len(features):
+        return Grid(table.part(columns), None)
+    points = points or (POINTS if table.n <= _LONG and rows is None else 2 * POINTS)
+    levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
+    if levels > points:
+        # Codes of categories are no order: rounding would make one level of two.
+        chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
+    elif rows is None or not rounded:
+        chosen = _representatives(sorted_columns(table.part(columns)), points if rounded else table.n)
+    else:
+        ordered = sorted_columns(table.part(columns, rows))
+        found, edges = _with_gaps(to_numpy(_representatives(ordered, points)), to_numpy(ordered), points)
+        return Grid(asarray_like(np.ascontiguousarray(found.T), table.prototype), asarray_like(edges, table.prototype))
+    return Grid(namespace(chosen).matrix_transpose(chosen), (chosen[:, 1:] + chosen[:, :-1]) / 2)
+
+
+def _with_gaps(chosen: np.ndarray, ordered: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points (b, P) and edges (b, P - 1) of long columns, from points (b, G) chosen from a sorted sample (b, rows).
+
+    A common value has no row but its own at its point. Between two common values next to each other, below the first
+    and above the last value if these are common, a point takes the rows whose values the sample does not have.
+    """
+    b, size = chosen.shape
+    # Repeated values to the end, where they are copies of the largest.
+    first = np.concatenate([np.ones((b, 1), dtype=bool), chosen[:, 1:] > chosen[:, :-1]], axis=1)
+    chosen = np.take_along_axis(chosen, np.argsort(~first, axis=1, kind="stable"), axis=1)
+    first = np.arange(size) < first.sum(axis=1)[:, None]
+    chosen = np.where(first, chosen, ordered[:, -1:])
+    copies = np.stack(
+        [np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in zip(ordered, chosen, strict=True)]
+    )
+    # All points of a column with few values are common; otherwise those that half a point's rows have.
+    few = (ordered[:, 1:] > ordered[:, :-1]).sum(axis=1) < most
+    common = first & (few[:, None] | (copies >= ordered.shape[1] / (2 * most)))
+    last = np.concatenate([first[:, 1:] == 0, np.ones((b, 1), dtype=bool)], axis=1) & first
+    following = np.concatenate([common[:, 1:], np.zeros((b, 1), dtype=bool)], axis=1)
+    gap = common & (following | last)  # a point after this one
+    before = common[:, 0]  # and one before the first
+    step = np.maximum(np.abs(chosen).max(axis=1), 1.0) * 0.5
+    spacing = np.where(last, step[:, None], np.concatenate([np.diff(chosen, axis=1), np.zeros((b, 1))], axis=1))
+    lowest = np.where(first.sum(axis=1) > 1, chosen[:, min(1, size - 1)] - chosen[:, 0], step)
+    # Interleaved: the point before the first, and each point with the gap after it; unused places move to the end.
+    points = np.empty((b, 2 * size + 1))
+    points[:, 0], points[:, 1::2], points[:, 2::2] = chosen[:, 0] - lowest, chosen, chosen + spacing / 2
+    upper = np.empty((b, 2 * size + 1))  # the largest value that a point takes
+    below = np.nextafter(chosen, -np.inf)
+    upper[:, 0] = below[:, 0]
+    middle = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
+    ends = np.where(common[:, :-1], chosen[:, :-1], np.where(common[:, 1:], below[:, 1:], middle))
+    upper[:, 1:-2:2], upper[:, 2:-1:2] = ends, below[:, 1:]
+    upper[:, -2], upper[:, -1] = chosen[:, -1], np.inf
+    used = np.empty((b, 2 * size + 1), dtype=bool)
+    used[:, 0], used[:, 1::2], used[:, 2::2] = before, first, gap
+    order = np.argsort(~used, axis=1, kind="stable")[:, : int(used.sum(axis=1).max())]
+    points, upper, used = (np.take_along_axis(part, order, axis=1) for part in (points, upper, used))
+    final = used.sum(axis=1) - 1
+    place = np.arange(points.shape[1])
+    points = np.where(place <= final[:, None], points, np.take_along_axis(points, final[:, None], axis=1))
+    edges = np.where(place < final[:, None], upper, np.inf)[:, :-1]
+    return points, edges
+
+
+def _representatives(ordered: Array, most: int) -> Array:
+    """(b, G) increasing values of sorted columns (b, rows): all that differ, or `most` order statistics."""
+    xp = namespace(ordered)
+    n = ordered.shape[1]
+    first = ordered[:, 1:] != ordered[:, :-1]
+    different = xp.sum(xp.astype(first, xp.int64), axis=1) + 1
+    few = different <= most
+    points = ordered if n <= most else xp.take(ordered, asarray_like(_places(n, most), ordered), axis=1)
+    if n > most:
+        tied = to_numpy(xp.any(points[:, 1:] == points[:, :-1], axis=1) & ~few)
+        for feature in np.flatnonzero(tied):
+            points[int(feature), :] = asarray_like(_spread_out(to_numpy(ordered[int(feature), :]), most), points)
+    if bool(xp.any(few)):
+        # The values that differ, in order, and then the largest again and again.
+        which = xp.nonzero(few)[0]
+        part = xp.take(ordered, which, axis=0)
+        repeated = ~xp.take(first, which, axis=0)
+        tail = xp.where(repeated, xp.broadcast_to(part[:, -1:], repeated.shape), part[:, 1:])
+        distinct = xp.sort(xp.concat([part[:, :1], tail], axis=1), axis=1)[:, : min(most, n)]
+        position = xp.astype(xp.cumulative_sum(xp.astype(few, xp.int64)), xp.int64) - 1
+        points = xp.where(few[:, None], xp.take(distinct, xp.where(few, position, 0 * position), axis=0), points)
+        points = points[:, : min(most, int(xp.max(different)))]
+    return xp.astype(points, accumulator_dtype(ordered))
+
+
+def _spread_out(ordered: np.ndarray, most: int) -> np.ndarray:
+    """(most,) values of one sorted column, some of which have more rows than a point should: these count for less."""
+    values, copies = np.unique(ordered, return_counts=True)
+    reach = np.cumsum(np.minimum(copies, max(len(ordered) // most, 1)))
+    places = np.searchsorted(reach, _places(int(reach[-1]), most), "right")
+    return np.asarray(values[np.minimum(places, len(values) - 1)])
+
+
+@lru_cache(maxsize=64)
+def _places(n: int, most: int) -> np.ndarray:
+    """Ranks of the order statistics that are kept: ever denser towards the ends, evenly spaced in between."""
+    tail = np.unique(np.geomspace(1, max(n / most, 2), most // 8).round().astype(int)) - 1
+    inner = np.linspace(tail[-1], n - 1 - tail[-1], most - 2 * len(tail) + 2)[1:-1].round().astype(int)
+    return np.concatenate([tail, inner, n - 1 - tail[::-1]])

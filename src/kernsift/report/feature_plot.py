@@ -1,0 +1,87 @@
+"""The picture of one listed feature, drawn with matplotlib from the counts and quantiles that a result keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernsift.exceptions import InputError
+from kernsift.report.plots import SELECTED, SIGNIFICANT, _axes, _tidy
+from kernsift.report.summaries import Bars, Boxes, Cloud, Histogram
+from kernsift.report.text import clean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from kernsift.result import Result
+
+_COLOURS = (SELECTED, "#d97706", "#0f766e", "#7c3aed")
+
+
+def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
+    """One listed feature in the samples, or against the response."""
+    if not result.pictures:
+        raise InputError("plot_feature: this result holds no picture, as no feature is listed.")
+    known = result.names[: len(result.pictures)]
+    if name is not None and name not in known:
+        listed = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
+        raise InputError(f"name: needs one of the listed features ({listed}), got {name!r}.")
+    row = 0 if name is None else known.index(name)
+    picture = result.pictures[row]
+    ax = _axes(ax, 4.8, 3.4)
+    if isinstance(picture, Histogram):
+        _histogram(picture, ax)
+    elif isinstance(picture, Bars):
+        _bars(picture, ax)
+    elif isinstance(picture, Boxes):
+        _boxes(picture, ax)
+    else:
+        _cloud(picture, ax)
+    state = "significant" if result.rejected[row] else "not significant"
+    ax.set_title(f"{_short(result.names[row])}: {state}", loc="left", fontsize=10)
+    _tidy(ax)
+    return ax
+
+
+def _histogram(picture: Histogram, ax: Axes) -> None:
+    for shares, series, colour in zip(picture.shares, picture.series, _COLOURS, strict=False):
+        ax.stairs(shares, picture.edges, fill=True, alpha=0.3, color=colour)
+        ax.stairs(shares, picture.edges, color=colour, linewidth=1.4, label=_short(series))
+    ax.set(xlabel=_short(picture.label, 60), ylabel="share")
+    ax.legend(frameon=False, fontsize=8)
+
+
+def _bars(picture: Bars, ax: Axes) -> None:
+    places, height = np.arange(len(picture.levels)), 0.8 / len(picture.shares)
+    for i, (shares, series, colour) in enumerate(zip(picture.shares, picture.series, _COLOURS, strict=False)):
+        ax.barh(places + (i + 0.5) * height - 0.4, shares, height=0.9 * height, color=colour, label=_short(series))
+    ax.set_yticks(places, [_short(level) for level in picture.levels])
+    ax.set_ylim(len(places) - 0.5, -0.5)
+    ax.set(xlabel="share", ylabel=_short(picture.label, 60))
+    ax.legend(frameon=False, fontsize=8)
+
+
+def _boxes(picture: Boxes, ax: Axes) -> None:
+    keys = ("whislo", "q1", "med", "q3", "whishi")
+    stats = [dict(zip(keys, row, strict=True)) for row in picture.quantiles]
+    places = range(len(stats))
+    ax.bxp(stats, showfliers=False, positions=places, medianprops={"color": SIGNIFICANT})
+    ax.set_xticks(places, [_short(level) for level in picture.levels])
+    ax.set(xlabel=_short(picture.by, 60), ylabel=_short(picture.label, 60))
+
+
+def _cloud(picture: Cloud, ax: Axes) -> None:
+    x, y = np.array(picture.points).T
+    low, middle, high = np.array(picture.quartiles).T
+    ax.scatter(x, y, s=10, color=SELECTED, alpha=0.4, linewidths=0)
+    ax.fill_between(picture.middles, low, high, color=_COLOURS[1], alpha=0.25, linewidth=0)
+    ax.plot(picture.middles, middle, color=_COLOURS[1], linewidth=1.8)
+    ax.set(xlabel=_short(picture.label, 60), ylabel=_short(picture.against, 60))
+
+
+def _short(text: str, most: int = 24) -> str:
+    """A name that fits; a dollar sign would start a formula."""
+    text = clean(text)
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("$", r"\$")

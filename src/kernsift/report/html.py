@@ -1,0 +1,261 @@
+"""The report: one HTML file that needs nothing else, says the verdict first, and can be shown to anybody.
+
+The result is summarised into plain values, and a template renders them. Names and values are data: the template
+escapes them, and the page's content security policy lets only the script and the style sheet written here run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernsift.report import text as wording
+from kernsift.report.summaries import MOST_PICTURES, Bars, Boxes, Histogram, Picture
+from kernsift.report.svg import draw_effect, draw_picture, draw_pvalues, draw_scores
+
+if TYPE_CHECKING:
+    from kernsift.result import Result
+
+_TITLES = {
+    "compare": "What differs between the two samples",
+    "relate": "What the response depends on",
+    "screen": "Which data sets deviate from the reference",
+}
+# A page with more rows is slow to open; `to_frame` and --csv have all of them.
+_MOST_ROWS = 1000
+_CALLS = {"compare": "compare(X, Y", "relate": "relate(X, y", "screen": "screen(reference, candidates"}
+
+
+def report(result: Result, *, title: str | None = None, command: str | None = None) -> str:
+    """The whole page."""
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("The report needs Jinja2: pip install 'kernsift[report]'.") from error
+    style, script = _asset("report.css"), _asset("report.js")
+    rows = _rows(result)
+    for row in rows:
+        row["ruler"], row["picture"] = Markup(row["ruler"]), Markup(row["picture"])
+    return _template(jinja2).render(
+        title=title or _TITLES.get(result.question, "Result"),
+        policy=_policy(script, style),
+        style=Markup(style),
+        script=Markup(script),
+        verdict=_verdict(result),
+        notes=list(result.notes),
+        rows=rows,
+        has_effects=result.effects is not None,
+        p_name=wording.p_name(result),
+        left_out=f"{len(result.names) - len(rows):,}" if len(result.names) > len(rows) else "",
+        correction=result.correction.upper() if result.correction else "",
+        noun=wording.things(result.question, 1),
+        scores_pictures=[Markup(draw_scores(result, narrow=narrow)) for narrow in (False, True)],
+        pvalues_pictures=[Markup(draw_pvalues(result, narrow=narrow)) for narrow in (False, True) if result.names],
+        drawn=min(len(rows), MOST_PICTURES),
+        undrawn=max(0, len(rows) - MOST_PICTURES),
+        settings=_settings(result),
+        versions=_versions(),
+        line=command or line_of_code(result),
+        words=_glossary(result),
+    )
+
+
+@cache
+def _template(jinja2: Any) -> Any:
+    """Compiling it takes longer than filling it in."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("report.html.j2")
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("kernsift.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str, style: str) -> str:
+    """Nothing is loaded from anywhere; the one script and the one style sheet are known by their hashes."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+# What the page says --------------------------------------------------------------------------------------------------
+
+
+def _verdict(result: Result) -> dict[str, Any]:
+    return {
+        "found": f"{int(result.rejected.sum()):,}",
+        "selected": f"{len(result.selected):,}",
+        "all": f"{len(result.scores):,}",
+        "outside": f"{result.found_outside:,}" if result.correction and result.found_outside else "",
+        "sentence": wording.verdict(result),
+        "listed": result.listed,
+        "selective": wording.p_name(result) != "p",
+    }
+
+
+def _rows(result: Result) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    intervals = result.estimates.intervals_of(np.arange(min(len(result.names), _MOST_ROWS)))
+    for row, name in enumerate(result.names[:_MOST_ROWS]):
+        picture = result.pictures[row] if row < len(result.pictures) else None
+        effect = None if result.effects is None else float(result.effects[row])
+        ends = None if intervals is None else (float(intervals[row, 0]), float(intervals[row, 1]))
+        rows.append(
+            {
+                "rank": row + 1,
+                "name": name,
+                "significant": bool(result.rejected[row]),
+                "score": float(result.scores[result.selected[row]]),
+                "effect": effect,
+                "ends": ends,
+                "ruler": "" if effect is None else draw_effect(effect, ends),
+                "p": _p(result.pvalues[row]),
+                "adjusted": _p(result.adjusted_pvalues[row]),
+                "picture": "" if picture is None else draw_picture(picture),
+                "caption": "" if picture is None else _caption(picture, name),
+                "series": _series(picture),
+            }
+        )
+    return rows
+
+
+def _p(value: float) -> dict[str, Any]:
+    return {"value": float(value), "text": wording.p_text(float(value))}
+
+
+def _series(picture: Picture | None) -> tuple[str, ...]:
+    return picture.series if isinstance(picture, Histogram | Bars) else ()
+
+
+def _caption(picture: Picture, name: str) -> str:
+    """What is drawn; the card's heading has the name already."""
+    about = "" if picture.label == name else f"{picture.label}: "
+    if isinstance(picture, Histogram):
+        far = f" ({100 * picture.beyond:.2g} % of the values, far out, not drawn)" if picture.beyond else ""
+        return f"{about}shares in {len(picture.edges) - 1} bins{far}"
+    if isinstance(picture, Bars):
+        return f"{about}share of each value"
+    if isinstance(picture, Boxes):
+        return f"{picture.label} by {picture.by}: box from quartile to quartile, line from 5 to 95 %"
+    return f"{picture.against} (upright) against {picture.label}: points, median and quartiles"
+
+
+def _settings(result: Result) -> list[tuple[str, str]]:
+    shown = {name: _shown(value) for name, value in result.settings.items() if value is not None}
+    rows = {"rows": ", ".join(f"{count:,}" for count in result.rows)} if result.rows else {}
+    level = {"alpha": f"{result.alpha:g}", "correction": result.correction or "none"}
+    if result.listed and result.correction:
+        level["family"] = result.family
+    level["confidence level"] = f"{result.confidence_level:g}"
+    seed = {"seed": "a generator was passed in" if result.seed is None else str(result.seed)}
+    size = {wording.things(result.question, 2): f"{len(result.scores):,}"}
+    return list({"question": result.question, **rows, **size, **shown, **level, **seed}.items())
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+@cache
+def _versions() -> list[tuple[str, str]]:
+    found = [("Python", platform.python_version())]
+    for package in ("kernsift", "numpy", "scipy", "scikit-learn", "narwhals", "array-api-compat", "numba"):
+        try:
+            found.append((package, version(package)))
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def line_of_code(result: Result) -> str:
+    """The line of Python that gives the result again."""
+    arguments: dict[str, Any] = dict(result.settings)
+    arguments.pop("k" if arguments.get("threshold") is not None else "threshold", None)
+    arguments |= {"alpha": result.alpha, "correction": result.correction, "family": result.family}
+    arguments |= {"confidence_level": result.confidence_level, "random_state": result.seed}
+    listed = ", ".join(f"{name}={_literal(value)}" for name, value in arguments.items())
+    call = _CALLS.get(result.question, f"{result.question}(")
+    line = f"kernsift.{call}, {listed})"
+    return line if result.seed is not None else line + "  # random_state: the generator that was passed in"
+
+
+def _literal(value: Any) -> str:
+    text = repr(np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value)
+    return text if len(text) <= 200 else "..."
+
+
+def _glossary(result: Result) -> Mapping[str, str]:
+    """What the words mean, for somebody who is no statistician."""
+    noun = wording.things(result.question, 1)
+    words = {
+        "Score": f"How strongly a {noun} stands out in this data.",
+        "p-value": "If nothing were going on, how often would chance alone give evidence as strong as this? A small "
+        "value makes chance a poor explanation. It is not the probability that the finding is wrong.",
+    }
+    if result.listed:
+        words["Selected"] = (
+            f"On the list because the score was among the best. Even if no {noun} mattered, some would have the "
+            "largest scores."
+        )
+    if wording.p_name(result) != "p":
+        words["Selective p-value"] = (
+            f"A p-value for one {noun} by itself that takes into account that the same data put it on the list."
+        )
+    if result.correction:
+        count = wording.counted(result.question, wording.family_size(result))
+        words["Corrected p-value"] = f"The p-value made larger because {count} were tested. " + (
+            _CORRECTIONS.get(result.correction, "")
+        )
+    own = "corrected p-value" if result.correction else wording.p_name(result) + "-value"
+    words["Significant"] = f"The {own} is at most {result.alpha:g}, the error rate that was chosen beforehand."
+    if result.effects is not None:
+        words["Effect"] = (
+            "How large it is, from 0 (nothing) to 1 (as strong as can be), apart from how sure one is of it. "
+            + _coverage(result)
+        )
+    return words
+
+
+def _coverage(result: Result) -> str:
+    """What the intervals promise."""
+    level = f"{100 * result.confidence_level:g} %"
+    if result.listed:
+        return (
+            "The estimate is corrected for the selection: it is as often too large as too small. "
+            f"The interval covers the true value in {level} of such analyses, selection included."
+        )
+    if result.correction is None:
+        return f"Each interval covers the true value in {level} of such analyses."
+    return (
+        f"Of the intervals of what is significant, {level} cover the true value on average; the others reach down "
+        "to 0 and cover it at least as often."
+    )
+
+
+_CORRECTIONS = {
+    "bh": "Benjamini and Hochberg's procedure: of what is significant, the expected share of false findings is at most "
+    "the error rate.",
+    "by": "Benjamini and Yekutieli's procedure: of what is significant, the expected share of false findings is at "
+    "most the error rate, however the features depend on each other.",
+    "bky": "The two-stage procedure of Benjamini, Krieger and Yekutieli: of what is significant, the expected share of "
+    "false findings is at most the error rate.",
+    "holm": "Holm's procedure: the chance of even one false finding is at most the error rate.",
+}

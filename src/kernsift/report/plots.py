@@ -1,0 +1,179 @@
+"""Pictures of a result: matplotlib axes in, axes out, no global state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernsift.exceptions import InputError
+from kernsift.inference.multiple_testing import adjust
+from kernsift.report.text import clean, level, things
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from kernsift.result import Result
+
+# Told apart in print and by colour-blind readers: dark orange, dark blue, light grey.
+SIGNIFICANT, SELECTED, LEFT = "#c2410c", "#1d4ed8", "#c3c8d0"
+_INK = "#444444"
+# Bars drawn for features that were not selected, and the most bars in all.
+_BESIDE, _MOST_BARS = 10, 60
+# p-values below this are drawn at it.
+_FLOOR = 1e-12
+
+
+def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes given, or new ones on a figure of their own that pyplot does not know of."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("plots need matplotlib: pip install 'kernsift[plot]'.") from error
+    return Figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def _tidy(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=8)
+
+
+def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
+    """Scores best first as bars, coloured by whether they are significant; of a short list, then the best others."""
+    if result.listed:
+        others = np.setdiff1d(np.argsort(-result.scores, kind="stable"), result.selected, assume_unique=True)
+        kept = min(len(result.selected), _MOST_BARS)
+        order = np.concatenate([result.selected[:kept], others[:_BESIDE]])
+    else:
+        # The discoveries, and the best of the others.
+        kept = min(int(result.rejected.sum()) + _BESIDE, len(result.selected), _MOST_BARS)
+        order = result.selected[:kept]
+    ax = _axes(ax, 6.0, 0.21 * len(order) + 1.3)
+    state = np.concatenate([np.where(result.rejected[:kept], 2, 1), np.zeros(len(order) - kept, dtype=int)])
+    for value, colour, label in (
+        (2, SIGNIFICANT, "significant"),
+        (1, SELECTED, "selected, not significant" if result.listed else "not significant"),
+        (0, LEFT, "not selected"),
+    ):
+        rows = np.flatnonzero(state == value)
+        if len(rows):
+            ax.barh(rows, result.scores[order[rows]], height=0.72, color=colour, label=label)
+    if 0 < kept < len(order):
+        ax.axhline(kept - 0.5, color=_INK, linewidth=1, linestyle="--")
+    ax.axvline(0, color=_INK, linewidth=0.8)
+    ax.set_yticks(np.arange(len(order)), [_short(result.feature_names[i]) for i in order])
+    ax.set_ylim(len(order) - 0.4, -0.6)
+    ax.set_xlabel("score")
+    hidden = len(result.scores) - len(order)
+    ax.set_title(_title(result) + (f"; {hidden:,} more not shown" if hidden else ""), loc="left", fontsize=10)
+    ax.legend(frameon=False, fontsize=8, loc="lower right")
+    _tidy(ax)
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def _title(result: Result) -> str:
+    total, found = len(result.selected), int(result.rejected.sum())
+    if not total:
+        return f"no {things(result.question, 1)} was selected"
+    selected = "selected " if result.listed else ""
+    return f"{found:,} of {total:,} {selected}{things(result.question, total)} significant"
+
+
+def _short(name: str) -> str:
+    name = clean(name).replace("$", r"\$")  # a pair of dollar signs would be read as a formula
+    return name if len(name) <= 28 else name[:27] + "…"
+
+
+def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
+    """All p-values in their order beside what the correction asks of them; of a short list also the selective ones.
+
+    A feature is significant up to the last p-value on or below the dashed line (for "holm": up to the first above it).
+    With `family="selected"` the selective p-values of the list are the ones in their order.
+    """
+    ax = _axes(ax, 5.4, 4.2)
+    within = result.listed and (result.family == "selected" or result.correction is None)
+    order = result.selected if not within else np.arange(len(result.selected))
+    family = result.pvalues if within else result.all_pvalues
+    everyone = np.argsort(family, kind="stable")
+    found = np.zeros(len(family), dtype=bool)
+    found[order] = result.rejected
+    ranks = np.arange(1, len(family) + 1)
+    values = np.maximum(family[everyone], _FLOOR)
+    listed = np.isin(everyone, order)
+    for rows, colour, label in (
+        (found[everyone], SIGNIFICANT, "significant"),
+        (~found[everyone] & listed, SELECTED, "not significant"),
+        (~listed, LEFT, "not selected"),
+    ):
+        if rows.any():
+            ax.scatter(ranks[rows], values[rows], s=22, color=colour, linewidth=0, zorder=3, label=label)
+    if result.listed and not within:
+        rank_of = np.empty(len(family), dtype=int)
+        rank_of[everyone] = ranks
+        own = np.maximum(result.pvalues, _FLOOR)
+        ax.scatter(
+            rank_of[result.selected], own, s=26, facecolor="none", edgecolor=_INK, zorder=4, label="selective p-value"
+        )
+    limit = _limits(family, result)
+    ax.plot(ranks, np.maximum(limit, _FLOOR), color=_INK, linewidth=1, linestyle="--", label=level(result))
+    ax.set(yscale="log", xlabel="rank of the p-value", ylabel="p-value")
+    ax.set_title(_title(result), loc="left", fontsize=10)
+    if len(family):
+        ax.legend(frameon=False, fontsize=8, loc="lower right")
+    _tidy(ax)
+    return ax
+
+
+def _limits(family: np.ndarray, result: Result) -> np.ndarray:
+    """What the r-th smallest p-value has to reach."""
+    count, alpha = len(family), result.alpha
+    ranks = np.arange(1, count + 1)
+    if result.correction is None:
+        return np.full(count, alpha)
+    if result.correction == "holm":
+        return alpha / (count + 1 - ranks)
+    if result.correction == "bky":
+        first = alpha / (1.0 + alpha)
+        nulls = count - int((adjust(family, "bh") <= first).sum())
+        return np.minimum(ranks * first / max(nulls, 1), 1.0)
+    penalty = (1.0 / ranks).sum() if result.correction == "by" else 1.0
+    return alpha * ranks / (count * penalty)
+
+
+def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
+    """The normalised bootstrap z-value against gamma^2 with its fitted law, read at 0."""
+    fit = result.outcome.fit
+    if fit is None:
+        raise InputError(
+            'plot_scaling: needs a result of test="multiscale" with a short list (k or threshold); '
+            "this one has no scaling law."
+        )
+    if name is not None and name not in result.names:
+        raise InputError(f"name: must be one of the selected features, got {name!r}; see result.names.")
+    # A feature that was selected in every replicate has no law to show.
+    row = int(np.isfinite(fit.at_zero).argmax()) if name is None else result.names.index(name)
+    ax = _axes(ax, 5.0, 3.6)
+    seen = np.isfinite(fit.psi[row])
+    if seen.any():
+        ax.scatter(fit.gamma2[seen], fit.psi[row][seen], s=26, color=SELECTED, zorder=3, label="simulated")
+    if np.isfinite(fit.at_zero[row]):
+        order = np.argsort(fit.gamma2)
+        grid = np.concatenate([[0.0], fit.gamma2[order]])
+        curve = np.concatenate([[fit.at_zero[row]], fit.curve[row][order]])
+        ax.plot(grid, curve, color=_INK, linewidth=1.2, label=f"{fit.model[row]} fit")
+        ax.scatter([0.0], [fit.at_zero[row]], s=44, color=SIGNIFICANT, zorder=4, label="distance to the boundary")
+        ax.legend(frameon=False, fontsize=8)
+    else:
+        text = "selected in every replicate or in none:\nno law to fit"
+        ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=9, color=_INK)
+    ax.axvline(0, color=LEFT, linewidth=1, zorder=1)
+    ax.set_xlim(-0.06 * fit.gamma2.max(), 1.05 * fit.gamma2.max())
+    ax.set_xlabel(r"$\gamma^2 = n / n'$")
+    ax.set_ylabel(r"normalised z-value $\psi$")
+    ax.set_title(_short(result.names[row]), loc="left", fontsize=10)
+    _tidy(ax)
+    return ax

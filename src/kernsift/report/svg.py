@@ -1,0 +1,308 @@
+"""Pictures for the report, as SVG text that takes its colours from the page's style sheet.
+
+Written out here and not by matplotlib, because the page changes colours with the theme, because two hundred pictures
+have to stay small, and because the report then needs no plotting library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernsift.report.summaries import Bars, Boxes, Cloud, Histogram, Picture, usual_range
+from kernsift.report.text import p_name
+
+if TYPE_CHECKING:
+    from kernsift.result import Result
+
+_WIDTH, _HEIGHT = 340, 190
+_SMALLEST_P = 1e-10
+_MOST_ROWS = 40
+_MOST_TICKS = 1500
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A plotting area, and the two scales that lead into it."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+
+    def x(self, value: float) -> float:
+        """Pixels from the left."""
+        low, high = self.x_range
+        return self.left + (self.right - self.left) * ((value - low) / (high - low) if high > low else 0.5)
+
+    def y(self, value: float) -> float:
+        """Pixels from the top."""
+        low, high = self.y_range
+        return self.bottom - (self.bottom - self.top) * ((value - low) / (high - low) if high > low else 0.5)
+
+
+def draw_picture(picture: Picture) -> str:
+    """One feature in several samples or against the response."""
+    if isinstance(picture, Histogram):
+        return _histogram(picture)
+    if isinstance(picture, Bars):
+        return _bars(picture)
+    return _boxes(picture) if isinstance(picture, Boxes) else _cloud(picture)
+
+
+# Features ------------------------------------------------------------------------------------------------------------
+
+
+def _histogram(picture: Histogram) -> str:
+    top = max(max(shares) for shares in picture.shares) or 1.0
+    frame = Frame(34, 12, _WIDTH - 8, _HEIGHT - 26, (picture.edges[0], picture.edges[-1]), (0.0, top * 1.05))
+    parts = [_x_axis(frame), _y_axis(frame, _percent)]
+    for i, shares in enumerate(picture.shares):
+        steps = [f"M{_n(frame.x(picture.edges[0]))} {_n(frame.bottom)}"]
+        for edge, end, share in zip(picture.edges[:-1], picture.edges[1:], shares, strict=True):
+            steps.append(f"L{_n(frame.x(edge))} {_n(frame.y(share))}H{_n(frame.x(end))}")
+        steps.append(f"V{_n(frame.bottom)}")
+        parts.append(f'<path class="area c{i}" d="{"".join(steps)}"/>')
+    return _svg("Distributions of " + picture.label, parts)
+
+
+def _bars(picture: Bars) -> str:
+    """Lying bars, as category names are words."""
+    groups, rows = len(picture.shares), len(picture.levels)
+    step = max(16.0, 7.0 * groups + 6.0)
+    height = 14 + step * rows + 22
+    top = max(max(shares) for shares in picture.shares) or 1.0
+    frame = Frame(92, 8, _WIDTH - 12, height - 26, (0.0, top * 1.05), (float(rows), 0.0))
+    parts = [_x_axis(frame, _percent)]
+    each = (step - 5) / groups
+    for row, level in enumerate(picture.levels):
+        y = frame.top + (frame.bottom - frame.top) * row / rows
+        parts.append(_text(frame.left - 6, y + step / 2 + 1, _short(level, 14), "end"))
+        for i, shares in enumerate(picture.shares):
+            wide = frame.x(shares[row]) - frame.left
+            parts.append(
+                f'<rect class="bar c{i}" x="{_n(frame.left)}" y="{_n(y + 2 + i * each)}" width="{_n(wide)}" '
+                f'height="{_n(each - 1)}"/>'
+            )
+    return _svg("Shares of " + picture.label, parts, height=height)
+
+
+def _boxes(picture: Boxes) -> str:
+    rows = len(picture.levels)
+    height = 14 + 20 * rows + 24
+    low, high = min(q[0] for q in picture.quantiles), max(q[-1] for q in picture.quantiles)
+    pad = 0.04 * (high - low)
+    frame = Frame(92, 8, _WIDTH - 12, height - 26, (low - pad, high + pad), (float(rows), 0.0))
+    parts = [_x_axis(frame)]
+    for row, (level, quantiles) in enumerate(zip(picture.levels, picture.quantiles, strict=True)):
+        y = frame.top + (frame.bottom - frame.top) * (row + 0.5) / rows
+        a, b, c, _, e = (_n(frame.x(value)) for value in quantiles)
+        wide = max(1.0, frame.x(quantiles[3]) - frame.x(quantiles[1]))
+        parts += [
+            _text(frame.left - 6, y + 4, _short(level, 14), "end"),
+            f'<path class="whisker" d="M{a} {_n(y)}H{e}"/>',
+            f'<rect class="bar c0" x="{b}" y="{_n(y - 5)}" width="{_n(wide)}" height="10"/>',
+            f'<path class="median" d="M{c} {_n(y - 7)}v14"/>',
+        ]
+    return _svg(f"{picture.label} by {picture.by}", parts, height=height)
+
+
+def _cloud(picture: Cloud) -> str:
+    xs, ys = zip(*picture.points, strict=True)
+    x_range, y_range = _trimmed(xs), _trimmed([*ys, *(q for row in picture.quartiles for q in row)])
+    frame = Frame(44, 10, _WIDTH - 8, _HEIGHT - 26, x_range, y_range)
+    inside = [(x, y) for x, y in picture.points if x_range[0] <= x <= x_range[1] and y_range[0] <= y <= y_range[1]]
+    # A line of no length with round ends is a dot: one path for all points keeps two hundred pictures small.
+    dots = "".join(f"M{_n(frame.x(x))} {_n(frame.y(y))}h0" for x, y in inside)
+    places = [_n(frame.x(min(max(x, x_range[0]), x_range[1]))) for x in picture.middles]
+    upper = [f"{x} {_n(frame.y(row[2]))}" for x, row in zip(places, picture.quartiles, strict=True)]
+    lower = [f"{x} {_n(frame.y(row[0]))}" for x, row in zip(places, picture.quartiles, strict=True)]
+    middle = [f"{x} {_n(frame.y(row[1]))}" for x, row in zip(places, picture.quartiles, strict=True)]
+    parts = [
+        _x_axis(frame),
+        _y_axis(frame, _number),
+        f'<path class="dots" d="{dots}"/>',
+        f'<path class="band" d="M{"L".join([*upper, *reversed(lower)])}Z"/>',
+        f'<path class="line" d="M{"L".join(middle)}"/>',
+    ]
+    return _svg(f"{picture.against} against {picture.label}", parts)
+
+
+def _trimmed(values: Sequence[float]) -> tuple[float, float]:
+    low, high = usual_range(np.asarray(values))
+    pad = 0.03 * (high - low)
+    return float(low - pad), float(high + pad)
+
+
+# The whole result ----------------------------------------------------------------------------------------------------
+
+
+def draw_scores(result: Result, *, narrow: bool = False) -> str:
+    """All scores best first, a line for each, the cut behind the last one of a short list."""
+    chosen, found = set(result.selected.tolist()), set(result.selected[result.rejected].tolist())
+    order = _drawn(result)
+    values = result.scores[order]
+    low, high = min(0.0, float(values.min())), max(float(values.max()), 1e-12)
+    width, height = (360, 210) if narrow else (900, 260)
+    frame = Frame(44, 22, width - 10, height - 26, (-0.5, len(order) - 0.5), (low, high * 1.06))
+    stroke = min(14.0, max(0.6, 0.62 * (frame.right - frame.left) / len(order)))
+    paths = {"significant": "", "selected": "", "left": ""}
+    for place, i in enumerate(order.tolist()):
+        kind = "significant" if i in found else "selected" if i in chosen else "left"
+        paths[kind] += f"M{_n(frame.x(place))} {_n(frame.y(0.0))}V{_n(frame.y(float(result.scores[i])))}"
+    parts = [_y_axis(frame, _number)]
+    parts += [f'<path class="tick {kind}" stroke-width="{_n(stroke)}" d="{d}"/>' for kind, d in paths.items() if d]
+    parts.append(f'<path class="axis" d="M{_n(frame.left)} {_n(frame.y(0.0))}H{_n(frame.right)}"/>')
+    if 0 < len(chosen) < len(result.scores):
+        cut = frame.x(len(chosen) - 0.5)
+        beyond_middle = cut > (frame.left + frame.right) / 2
+        parts.append(f'<path class="cut" d="M{_n(cut)} {_n(frame.top - 12)}V{_n(frame.bottom + 6)}"/>')
+        words = f"cut behind the best {len(chosen)}"
+        parts.append(
+            _text(cut + (-5 if beyond_middle else 5), frame.top - 4, words, "end" if beyond_middle else "start")
+        )
+    parts.append(_text((frame.left + frame.right) / 2, height - 6, "all, best first", "middle"))
+    return _svg("All scores, best first", parts, width, height, narrow)
+
+
+def _drawn(result: Result) -> np.ndarray:
+    """The features in the order of drawing: first those of a short list, thinned where lines would lie on lines."""
+    if not result.listed:
+        return _thinned(result.selected, _MOST_TICKS)
+    order = np.argsort(-result.scores, kind="stable")
+    rest = order[~np.isin(order, result.selected)]
+    return np.concatenate([result.selected, _thinned(rest, max(2, _MOST_TICKS - len(result.selected)))]).astype(int)
+
+
+def _thinned(features: np.ndarray, most: int) -> np.ndarray:
+    return features if len(features) <= most else features[np.linspace(0, len(features) - 1, most).astype(int)]
+
+
+def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
+    """The p-values of each feature on a logarithmic scale: unconditional, selective in a short list, and corrected."""
+    rows = min(len(result.names), _MOST_ROWS)
+    width, left = (360, 112) if narrow else (900, 210)
+    height = 34 + 18 * rows + 26
+    kinds = {"hollow": result.unconditional_pvalues[:rows]}
+    if p_name(result) != "p":
+        kinds["dot"] = result.pvalues[:rows]
+    if result.correction is not None:
+        kinds["square"] = result.adjusted_pvalues[:rows]
+    every = np.stack(list(kinds.values()))
+    lowest = min(-2, math.floor(math.log10(max(float(every.min(initial=1.0)), _SMALLEST_P))))
+    frame = Frame(left, 22, width - 16, height - 30, (lowest, 0.0), (float(rows), 0.0))
+    powers = np.log10(np.maximum(every, 10.0**lowest))
+    parts = _decades(frame, 2 if lowest < -5 or (narrow and lowest < -3) else 1)
+    at = frame.x(math.log10(result.alpha))
+    parts.append(f'<path class="cut" d="M{_n(at)} {_n(frame.top - 6)}V{_n(frame.bottom)}"/>')
+    parts.append(_text(at, frame.top - 9, f"{result.alpha:g}", "middle"))
+    for row in range(rows):
+        y = frame.top + 18 * (row + 0.5)
+        places = dict(zip(kinds, (frame.x(float(power)) for power in powers[:, row]), strict=True))
+        found = "significant" if result.rejected[row] else "selected"
+        parts += [
+            _text(frame.left - 10, y + 4, _short(result.names[row], 14 if narrow else 30), "end"),
+            f'<path class="whisker" d="M{_n(min(places.values()))} {_n(y)}H{_n(max(places.values()))}"/>',
+        ]
+        parts += [_marker(kind, x, y, found, "square" in kinds) for kind, x in places.items()]
+    return _svg("p-values", parts, width, height, narrow)
+
+
+def _marker(kind: str, x: float, y: float, found: str, corrected: bool) -> str:
+    """A ring, a dot or a square; what decides about significance has its colour."""
+    if kind == "square":
+        return f'<rect class="square {found}" x="{_n(x - 3.5)}" y="{_n(y - 3.5)}" width="7" height="7"/>'
+    name = "hollow" if kind == "hollow" else f"dot {'plain' if corrected else found}"
+    return f'<circle class="{name}" cx="{_n(x)}" cy="{_n(y)}" r="{4 if kind == "hollow" else 3}"/>'
+
+
+def _decades(frame: Frame, every: int) -> list[str]:
+    parts = []
+    for power in range(0, int(frame.x_range[0]) - 1, -every):
+        x = frame.x(power)
+        parts.append(f'<path class="grid" d="M{_n(x)} {_n(frame.top)}V{_n(frame.bottom)}"/>')
+        parts.append(_text(x, frame.bottom + 16, "1" if power == 0 else f"1e{power}", "middle"))
+    return parts
+
+
+def draw_effect(point: float, ends: tuple[float, float] | None) -> str:
+    """A small ruler from 0 to 1 with the effect and its interval, for a cell of the table."""
+    frame = Frame(4, 2, 86, 12, (0.0, 1.0), (0.0, 1.0))
+    parts = [f'<path class="grid" d="M{_n(frame.left)} 7H{_n(frame.right)}"/>']
+    if ends is not None:
+        parts.append(f'<path class="interval" d="M{_n(frame.x(ends[0]))} 7H{_n(frame.x(ends[1]))}"/>')
+    parts.append(f'<circle class="dot significant" cx="{_n(frame.x(point))}" cy="7" r="3.5"/>')
+    return f'<svg class="ruler" viewBox="0 0 90 14" width="90" height="14" aria-hidden="true">{"".join(parts)}</svg>'
+
+
+# Pieces --------------------------------------------------------------------------------------------------------------
+
+
+def _svg(
+    label: str, parts: Sequence[str], width: float = _WIDTH, height: float = _HEIGHT, narrow: bool | None = None
+) -> str:
+    """The picture; of two versions, one for wide and one for narrow windows, the style sheet shows one."""
+    kind = "picture" if narrow is None else "picture for-phone" if narrow else "picture for-desk"
+    box = f'viewBox="0 0 {_n(width)} {_n(height)}" role="img" aria-label="{escape(label)}"'
+    return f'<svg class="{kind}" {box}>{"".join(parts)}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _x_axis(frame: Frame, words: Callable[[float], str] | None = None) -> str:
+    parts = [f'<path class="axis" d="M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"/>']
+    for value in _ticks(*frame.x_range):
+        parts.append(_text(frame.x(value), frame.bottom + 15, (words or _number)(value), "middle"))
+    return "".join(parts)
+
+
+def _y_axis(frame: Frame, words: Callable[[float], str]) -> str:
+    parts = []
+    for value in _ticks(*frame.y_range, most=4):
+        y = frame.y(value)
+        parts.append(f'<path class="grid" d="M{_n(frame.left)} {_n(y)}H{_n(frame.right)}"/>')
+        parts.append(_text(frame.left - 5, y + 4, words(value), "end"))
+    return "".join(parts)
+
+
+def _ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers between the two."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * (1 - 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    return [step * i for i in range(first, first + most + 2) if low - 1e-9 * step <= step * i <= high + 1e-9 * step]
+
+
+def _number(value: float) -> str:
+    size = abs(value)
+    if size < 1e-300:
+        return "0"
+    if size >= 1e5 or size < 1e-3:
+        return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e").replace(".0e", "e")
+    return f"{value:.4g}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g}%"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _n(value: float) -> str:
+    """A coordinate to a tenth of a pixel, without what it does not need."""
+    text = f"{value:.1f}"
+    return text[:-2] if text.endswith(".0") else text
