@@ -291,9 +291,9 @@ class Stages:
         kept = {name: getattr(*place) for name, place in steps.items()}
         begin = CallSettings.__init__
 
-        def opened(door: CallSettings, *args: Any, **options: Any) -> None:
-            begin(door, *args, **options)
-            door.statistic = self.timed("scores", door.statistic)
+        def opened(call: CallSettings, *args: Any, **options: Any) -> None:
+            begin(call, *args, **options)
+            call.statistic = self.timed("scores", call.statistic)
 
         try:
             CallSettings.__init__ = opened  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from kernsift import topk_pvalues
-from kernsift.multiplicity import adjust
+from kernsift.inference.multiple_testing import adjust
 
 images, labels = load_digits(return_X_y=True)
 images = images[:, images.std(axis=0) > 0.5]

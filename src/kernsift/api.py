@@ -100,7 +100,7 @@ def compare(
     >>> compare(X, Y, k=2, random_state=0).names[0]
     'x3'
     """
-    door = CallSettings(
+    call = CallSettings(
         "compare",
         MMD,
         k=k,
@@ -117,15 +117,15 @@ def compare(
         n_jobs=n_jobs,
         options=options,
     )
-    with door.execution_context(client, X, Y):
+    with call.execution_context(client, X, Y):
         one, two = _pair(*as_samples(X, Y, groupby, missing), groups, missing, memory)
         pooled = stack([one, two])
-        door.check_selection(pooled.d)
-        kernels = fit_kernels(pooled, kernel, door.bandwidth, rng=door.rng, late=door.from_draws)
-        scores = door.statistic(one, two, kernels, rng=door.rng, **door.estimator_options)
+        call.check_selection(pooled.d)
+        kernels = fit_kernels(pooled, kernel, call.bandwidth, rng=call.rng, late=call.from_draws)
+        scores = call.statistic(one, two, kernels, rng=call.rng, **call.estimator_options)
         draw = partial(picture_samples, (one, two), ("X", "Y"))
         few = partial(several_two_valued, pooled)
-        answer = door.to_result(scores, pooled.constant, rows=(one.n, two.n), two_valued=few, draw=draw)
+        answer = call.to_result(scores, pooled.constant, rows=(one.n, two.n), two_valued=few, draw=draw)
         return _settled(answer, pooled)
 
 
@@ -196,7 +196,7 @@ def relate(
     >>> [name for name, significant in zip(result.names, result.rejected) if significant]
     ['x2']
     """
-    door = CallSettings(
+    call = CallSettings(
         "relate",
         HSIC,
         k=k,
@@ -213,17 +213,17 @@ def relate(
         n_jobs=n_jobs,
         options=options,
     )
-    with door.execution_context(client, X, y):
+    with call.execution_context(client, X, y):
         table, target = _features_and_response(X, y, groups, missing, response, memory)
-        door.check_selection(table.d)
-        kernels = fit_kernels(table, kernel, door.bandwidth, rng=door.rng, late=door.from_draws)
+        call.check_selection(table.d)
+        kernels = fit_kernels(table, kernel, call.bandwidth, rng=call.rng, late=call.from_draws)
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
-        own = door.bandwidth if isinstance(door.bandwidth, str) else "median"
-        response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=door.rng)
-        scores = door.statistic(table, target, kernels, response_kernels, rng=door.rng, **door.estimator_options)
+        own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
+        response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=call.rng)
+        scores = call.statistic(table, target, kernels, response_kernels, rng=call.rng, **call.estimator_options)
         draw = partial(picture_response, table, target)
         few = partial(several_two_valued, table)
-        return _settled(door.to_result(scores, table.constant, rows=(table.n,), two_valued=few, draw=draw), table)
+        return _settled(call.to_result(scores, table.constant, rows=(table.n,), two_valued=few, draw=draw), table)
 
 
 def _features_and_response(
@@ -279,7 +279,7 @@ def screen(
     >>> result.names[0], bool(result.rejected[0])
     ('odd', True)
     """
-    door = CallSettings(
+    call = CallSettings(
         "screen",
         SCREEN,
         k=k,
@@ -296,14 +296,14 @@ def screen(
         n_jobs=n_jobs,
         options=options,
     )
-    with door.execution_context():
+    with call.execution_context():
         base, others = as_candidates(reference, candidates)
-        door.check_selection(len(others))
+        call.check_selection(len(others))
         # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
-        kernels = fit_kernels(stack([base, *others.values()]), kernel, door.bandwidth, rng=door.rng)
-        scores = door.statistic(base, others, kernels, rng=door.rng, **door.estimator_options)
+        kernels = fit_kernels(stack([base, *others.values()]), kernel, call.bandwidth, rng=call.rng)
+        scores = call.statistic(base, others, kernels, rng=call.rng, **call.estimator_options)
         draw = partial(picture_candidates, base, list(others.values()), list(others))
-        return door.to_result(scores, rows=(base.n, *(other.n for other in others.values())), draw=draw)
+        return call.to_result(scores, rows=(base.n, *(other.n for other in others.values())), draw=draw)
 
 
 def topk_pvalues(
