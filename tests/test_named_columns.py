@@ -1,0 +1,104 @@
+"""Columns that an argument names, out of every kind of table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from kernsift import InputError
+from kernsift.data.named_columns import take_columns
+
+DATA = {"size": [1.5, 2.5, 3.5, 4.5], "site": ["b", "a", "b", None], "age": [30, 40, 50, 60]}
+
+
+class AnnData(SimpleNamespace):
+    __module__ = "anndata._core.anndata"
+
+
+def anndata(data: dict[str, Any]) -> Any:
+    obs = pd.DataFrame({name: data[name] for name in ("site", "age")})
+    return AnnData(X=np.zeros((4, 2)), obs=obs, var_names=pd.Index(["g0", "g1"]), shape=(4, 2))
+
+
+def parquet(folder: Path) -> str:
+    pa.parquet.write_table(pa.table(DATA), folder / "t.parquet")
+    return str(folder / "t.parquet")
+
+
+def csv(folder: Path) -> str:
+    pd.DataFrame(DATA).to_csv(folder / "t.csv", index=False)
+    return str(folder / "t.csv")
+
+
+def dask_frame(folder: Path) -> Any:
+    frames = pytest.importorskip("dask.dataframe")
+    return frames.from_pandas(pd.DataFrame(DATA), npartitions=2)
+
+
+TABLES: dict[str, Callable[[Path], Any]] = {
+    "pandas": lambda folder: pd.DataFrame(DATA),
+    "polars": lambda folder: pl.DataFrame(DATA),
+    "pyarrow": lambda folder: pa.table(DATA),
+    "dictionary": lambda folder: DATA,
+    "anndata": lambda folder: anndata(DATA),
+    "parquet": parquet,
+    "csv": csv,
+    "dask": dask_frame,
+}
+
+
+def names_of(table: Any) -> list[str]:
+    found = getattr(table, "names", None) or getattr(table, "var_names", None)
+    found = found if found is not None else getattr(table, "column_names", None)
+    return list(table if isinstance(table, dict) else found if found is not None else table.columns)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_column_is_taken_out_of_every_kind_of_table(kind: str, tmp_path: Path) -> None:
+    rest, site = take_columns(TABLES[kind](tmp_path), "site", "strata")
+    assert site.names == ("site",) and site.levels == {0: ("a", "b")}
+    np.testing.assert_array_equal(site.values[:, 0], [1, 0, 1, np.nan])
+    if kind != "anndata":
+        assert names_of(rest) == ["size", "age"]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_several_columns_in_the_order_asked_for(kind: str, tmp_path: Path) -> None:
+    _, both = take_columns(TABLES[kind](tmp_path), ["age", "site"], "given")
+    assert both.names == ("age", "site") and list(both.levels) == [1]
+    np.testing.assert_array_equal(both.values[:, 0], DATA["age"])
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_values_may_come_in_place_of_a_name(kind: str, tmp_path: Path) -> None:
+    table = TABLES[kind](tmp_path)
+    for values in (["u", "v", "u", "u"], np.array(["u", "v", "u", "u"]), pl.Series(["u", "v", "u", "u"])):
+        rest, labels = take_columns(table, values, "unit")
+        assert len(names_of(rest)) == len(names_of(take_columns(table, values, "unit")[0]))
+        assert labels.levels == {0: ("u", "v")} and labels.values[:, 0].tolist() == [0, 1, 0, 0]
+    with pytest.raises(
+        InputError, match=r"^unit: one value for each row of X is needed, but X has 4 rows and unit has 3"
+    ):
+        take_columns(table, [1, 2, 3], "unit")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_name_that_is_not_there_is_one_sentence(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^by: X has no column 'sites' \(did you mean 'site'\?\); pass .*\.$"):
+        take_columns(TABLES[kind](tmp_path), "sites", "by")
+
+
+def test_arrays_have_no_names() -> None:
+    with pytest.raises(InputError, match=r"^strata: 'site' cannot name columns of Y, which has none; pass Y as"):
+        take_columns(np.zeros((4, 2)), "site", "strata", table="Y")
+    rest, values = take_columns(np.zeros((4, 2)), [1, 1, 2, 2], "strata")
+    assert rest.shape == (4, 2) and values.values[:, 0].tolist() == [1, 1, 2, 2]
