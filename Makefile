@@ -23,16 +23,19 @@ help:  ## show this list
 demo: $(VENV)/.installed-plot  ## see the package at work on data that comes with scikit-learn
 	@$(PY) -m kernsift demo
 
-# SCIPY_ARRAY_API lets scikit-learn run its array API checks on the selectors.
+# SCIPY_ARRAY_API lets scikit-learn run its array API checks on the selectors. KERNSIFT_REQUIRE names what the extra "test"
+# brings: a test that is skipped for want of one of them fails.
+test: export KERNSIFT_REQUIRE := $(KERNSIFT_REQUIRE),matplotlib,jinja2,pandas,pyarrow,zarr,h5py,dask,numba,selenium,strict
 test: lint types  ## lint, types, then all tests and doctests
 	@SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q -rs
 
 # PyPI's build for Linux brings gigabytes of CUDA along, so `make test` does without torch; for a build without it set
 # PIP_INDEX_URL to an index that has one. TORCH= leaves it out.
 TORCH ?= torch==2.13.0
+comma := ,
 test-all: $(VENV)/.installed-test  ## the same with torch, which it installs: every estimator on torch's arrays, too
 	@$(PY) -c 'import torch' 2>/dev/null || $(PY) -m pip install -qq '$(TORCH)'
-	@$(MAKE) -s test
+	@KERNSIFT_REQUIRE='$(KERNSIFT_REQUIRE)$(if $(TORCH),$(comma)torch)' $(MAKE) -s test
 
 lint: $(VENV)/.installed-test  ## ruff: rules and formatting
 	@$(PY) -m ruff check .

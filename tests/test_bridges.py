@@ -66,7 +66,7 @@ def test_spark(tmp_path: Path) -> None:
 def test_ray() -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed: pip install ray")
     pytest.importorskip("ray.data", reason="ray[data] is not installed: pip install 'ray[data]'")
-    pytest.importorskip("ray.util.dask", reason="Ray's bridge to Dask needs grpcio: pip install grpcio")
+    pytest.importorskip("ray.util.dask", reason="Ray's bridge needs grpcio: pip install grpcio")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
     try:
         january, february = (ray.data.from_pandas(frame) for frame in frames())

@@ -1,0 +1,36 @@
+"""Skips that count as failures: of tests whose package the machine is meant to have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+
+# Words of skip reasons, separated by commas: `make test` names the packages of the extra "test", .ci/run also those
+# that it installs itself. Elsewhere an optional package may be missing.
+REQUIRED = [word for word in os.environ.get("KERNSIFT_REQUIRE", "").lower().split(",") if word]
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def without_required_skip(report: Report, required: list[str] = REQUIRED) -> Report:
+    """The report, failed where a test or module was skipped for want of a required package."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        path, line, reason = report.longrepr
+        missing = [word for word in required if word in reason.lower()]
+        if missing:
+            report.outcome = "failed"
+            report.longrepr = f"{path}:{line}: {reason} (KERNSIFT_REQUIRE names {', '.join(missing)})"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return without_required_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return without_required_skip((yield))
