@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from distributed import Client, LocalCluster, get_task_stream
 
-from kernsift import Result, compare
+from kernsift import Incomplete, Result, compare
 from kernsift.data.tables import as_pair, stack
 from kernsift.estimators import complete_mmd
 from kernsift.kernels.fitted import fit_kernels
@@ -27,8 +27,8 @@ from kernsift.kernels.fitted import fit_kernels
 SETTINGS: dict[str, dict[str, Any]] = {
     "complete": {},
     "cross": {"estimator": "cross"},
-    "incomplete, r=10": {"estimator": "incomplete", "r": 10},
-    "incomplete, r=1": {"estimator": "incomplete", "r": 1},
+    "incomplete, r=10": {"estimator": Incomplete(r=10)},
+    "incomplete, r=1": {"estimator": Incomplete(r=1)},
 }
 
 

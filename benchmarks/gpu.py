@@ -54,6 +54,7 @@ from kernsift.arguments import CallSettings  # noqa: E402
 from kernsift.estimators import HSIC, MMD, SCREEN  # noqa: E402
 from kernsift.exceptions import InputError  # noqa: E402
 from kernsift.kernels.functions import KERNELS  # noqa: E402
+from kernsift.options import Incomplete  # noqa: E402
 
 
 def cupy_here() -> Any:
@@ -399,7 +400,7 @@ def calls(options: argparse.Namespace, rates: Mapping[str, float], out: Path | N
     full = (n, d) == (100_000, 30_000)
     todo = {
         "complete": ({}, 1.6 if full else None),
-        "incomplete": ({"estimator": "incomplete", "r": options.r}, 1.0 if full and options.r == 10 else None),
+        "incomplete": ({"estimator": Incomplete(r=options.r)}, 1.0 if full and options.r == 10 else None),
     }
     rows = []
     for name, (settings, most) in todo.items():

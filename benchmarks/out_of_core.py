@@ -112,8 +112,7 @@ def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
         if job.startswith("read"):
             read_alone(samples, int(job.split()[1]))
         else:
-            options = {"r": 1} if estimator == "incomplete" else {}
-            result = compare(*samples, estimator=estimator, memory=memory, random_state=0, client=client, **options)
+            result = compare(*samples, estimator=estimator, memory=memory, random_state=0, client=client)
             said = [len(result.names), float(result.pvalues.min())]
         seconds, after = time.perf_counter() - began, _spent(client)
     return {"seconds": seconds, "cpu": after[0] - before[0], "read": after[1] - before[1], "said": said}

@@ -105,9 +105,8 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
     from kernsift import compare
     from kernsift.execution.dask_workers import connected
 
-    options = {"r": 1} if task["estimator"] == "incomplete" else {}
     small = [np.random.default_rng(i).normal(size=(300, 5)) for i in range(2)]
-    given = {"estimator": task["estimator"], "random_state": 0, **options}
+    given = {"estimator": task["estimator"], "random_state": 0}
     with connected(workers=task["workers"] or None) as client:
         # Imports and machine code are no part of it; neither is the start of the workers.
         compare(*small, client=client, **given)

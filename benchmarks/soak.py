@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift import CalibrationWarning, InputError, SelectMMD, compare, relate, screen
+from kernsift import CalibrationWarning, InputError, Multiscale, SelectMMD, compare, relate, screen
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
 
@@ -58,8 +58,8 @@ def calls() -> list[Callable[[np.random.Generator], Any]]:
     """One of everything; each takes its data and its seed from the generator."""
 
     def options(rng: np.random.Generator, estimator: str, test: str) -> dict[str, Any]:
-        more = {"replicates": 200} if test == "multiscale" else {}
-        return {"estimator": estimator, "test": test, "k": 4, "random_state": int(rng.integers(2**31)), **more}
+        chosen = Multiscale(replicates=200) if test == "multiscale" else test
+        return {"estimator": estimator, "test": chosen, "k": 4, "random_state": int(rng.integers(2**31))}
 
     def two(estimator: str, test: str) -> Callable[[np.random.Generator], Any]:
         def ask(rng: np.random.Generator) -> Any:

@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 from scipy import sparse
 
-from kernsift import Result, SelectMMD, compare, relate, screen, topk_pvalues
+from kernsift import Block, Incomplete, Multiscale, Result, SelectMMD, compare, relate, screen, topk_pvalues
 
 Check = Callable[[Any], None]
 
@@ -576,20 +576,19 @@ ARGUMENTS = [
     Odd("seed of NumPy", given(random_state=np.uint8(3)), same),
     Odd("an old generator as seed", given(random_state=np.random.RandomState(0)), same),
     Odd("a generator as seed", given(random_state=np.random.default_rng(0)), same),
-    Odd("option that nobody knows", given(bandwith=3.0), "^bandwith: is no option of estimator"),
-    Odd("option of another estimator", given(block_size=5), "^block_size: is no option of estimator=\"complete\""),
-    Odd("block_size = 1", given(estimator="block", block_size=1), "^block_size: "),
-    Odd("block_size beyond the rows", given(estimator="block", block_size=1000), "^block_size: "),
-    Odd("block_size is text", given(estimator="block", block_size="wide"), "^block_size: "),
-    Odd("r = 0", given(estimator="incomplete", r=0), "^r: "),
-    Odd("r < 0", given(estimator="incomplete", r=-1.0), "^r: "),
-    Odd("r is NaN", given(estimator="incomplete", r=np.nan), "^r: "),
-    Odd("r is text", given(estimator="incomplete", r="many"), "^r: "),
-    Odd("replicates = 0", given(test="multiscale", replicates=0), "^replicates: needs a positive whole number.*10000"),
-    Odd("replicates is text", given(test="multiscale", replicates="all"), "^replicates: needs a positive whole number"),
-    Odd("two scales", given(test="multiscale", scales=[1, 2]), "^scales: needs at least three different positive"),
-    Odd("scales are text", given(test="multiscale", scales="log"), "^scales: needs at least three different positive"),
-    Odd("unknown model", given(test="multiscale", model="cubic"), "^model: needs one of.*got 'cubic'"),
+    Odd("a test for the estimator", given(estimator=Multiscale()), "^estimator: needs one of"),
+    Odd("block_size = 1", given(estimator=Block(block_size=1)), "^block_size: "),
+    Odd("block_size beyond the rows", given(estimator=Block(block_size=1000)), "^block_size: "),
+    Odd("block_size is text", given(estimator=Block(block_size="wide")), "^block_size: "),
+    Odd("r = 0", given(estimator=Incomplete(r=0)), "^r: "),
+    Odd("r < 0", given(estimator=Incomplete(r=-1.0)), "^r: "),
+    Odd("r is NaN", given(estimator=Incomplete(r=np.nan)), "^r: "),
+    Odd("r is text", given(estimator=Incomplete(r="many")), "^r: "),
+    Odd("replicates = 0", given(test=Multiscale(replicates=0)), "^replicates: needs a positive whole number.*10000"),
+    Odd("replicates is text", given(test=Multiscale(replicates="all")), "^replicates: needs a positive whole number"),
+    Odd("two scales", given(test=Multiscale(scales=[1, 2])), "^scales: needs at least three different positive"),
+    Odd("scales are text", given(test=Multiscale(scales="log")), "^scales: needs at least three different positive"),
+    Odd("unknown model", given(test=Multiscale(model="cubic")), "^model: needs one of.*got 'cubic'"),
     Odd("scores that are NaN", lambda: topk_pvalues(np.array([1.0, np.nan]), np.eye(2), 1), "^estimate: .*finite"),
     Odd("scores that are text", lambda: topk_pvalues(["a"], np.eye(1), 1), "^estimate: .*finite scores"),  # type: ignore[arg-type]
     Odd("no scores", lambda: topk_pvalues(np.array([]), np.eye(0), 1), r"^estimate: needs a 1-D.*shape \(0,\)"),

@@ -25,6 +25,7 @@ ORDER = [
     "inference",
     "report",
     "result",
+    "options",
     "arguments",
     "api",
     "selectors",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from kernsift import InputError, Result, compare, relate, screen
+from kernsift import InputError, Multiscale, Result, compare, relate, screen
 from kernsift.data.tables import as_pair, as_table, as_xy, stack
 from kernsift.estimators import scores as scores_module
 from kernsift.estimators.draws import MMDDraws
@@ -160,16 +160,15 @@ def test_many_draws(library: Library, options: dict[str, Any], monkeypatch: pyte
     monkeypatch.setattr(scores_module, "LEARNING", 20)
     monkeypatch.setattr(scores_module, "batch_numbers", lambda like: 100)
     X, Y = two_samples()
-    for test in ("exact", "multiscale"):
+    for test in ("exact", Multiscale(replicates=100)):
         settings: dict[str, Any] = {"k": 3, "random_state": 1, "test": test, **options}
-        settings |= {"replicates": 100} if test == "multiscale" else {}
         agree(compare(library.array(X), library.array(Y), **settings), compare(X, Y, **settings), np.float64)
 
 
 def test_resampled_rows(library: Library) -> None:
     X, Y = two_samples()
-    settings: dict[str, Any] = {"estimator": "incomplete", "test": "multiscale", "k": 3, "random_state": 1}
-    settings |= {"resampling": "rows", "replicates": 5}
+    test = Multiscale(resampling="rows", replicates=5)
+    settings: dict[str, Any] = {"estimator": "incomplete", "test": test, "k": 3, "random_state": 1}
     agree(compare(library.array(X), library.array(Y), **settings), compare(X, Y, **settings), np.float64)
 
 

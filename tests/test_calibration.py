@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import kernsift
-from kernsift import CalibrationWarning, compare, relate, screen, topk_pvalues
+from kernsift import Block, CalibrationWarning, Incomplete, Multiscale, compare, relate, screen, topk_pvalues
 from kernsift.cli import main as command_line
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.inference import TESTS
@@ -48,17 +48,17 @@ def several(n: int, **options: Any) -> Callable[[], Any]:
 
 
 OFF = {
-    "multiscale, one winner": (two(60, k=1, test="multiscale", replicates=50), "test='exact' keeps the level"),
-    "multiscale, one winner, response": (response(60, k=1, test="multiscale", replicates=50), "test='exact'"),
-    "many draws": (two(100, estimator="incomplete", r=11), "r=11 rejects too often on 100 rows.*take r up to 10"),
-    "many draws, response": (response(50, estimator="incomplete", r=6), "estimator='complete'.*r up to 5"),
+    "multiscale, one winner": (two(60, k=1, test=Multiscale(replicates=50)), "test='exact' keeps the level"),
+    "multiscale, one winner, response": (response(60, k=1, test=Multiscale(replicates=50)), "test='exact'"),
+    "many draws": (two(100, estimator=Incomplete(r=11)), "r=11 rejects too often on 100 rows.*take r up to 10"),
+    "many draws, response": (response(50, estimator=Incomplete(r=6)), "estimator='complete'.*r up to 5"),
     "a small sample, cut in half": (
         lambda: compare(normal(70), normal(20, seed=1), estimator="cross", random_state=0),
         "20 rows against 70 rejects too often.*use estimator='complete'",
     ),
-    "few blocks": (two(40, estimator="block", block_size=10), "4 blocks rejects too often.*block_size up to 8"),
+    "few blocks": (two(40, estimator=Block(block_size=10)), "4 blocks rejects too often.*block_size up to 8"),
     "few blocks by default": (two(9, estimator="block"), "3 blocks rejects too often"),
-    "few blocks, response": (response(40, estimator="block", block_size=20), "2 blocks rejects too often"),
+    "few blocks, response": (response(40, estimator=Block(block_size=20)), "2 blocks rejects too often"),
     "one winner of scores alone": (
         lambda: topk_pvalues(np.arange(4.0), np.eye(4), k=1, test="multiscale", random_state=0),
         "k=1 rejects only about half as often.*test='exact'",
@@ -71,7 +71,7 @@ OFF = {
         lambda: relate(1.0 * (normal(90) > 0), normal(90, 1, 2), test="polyhedral", random_state=0),
         "'polyhedral' with features of two values",
     ),
-    "large blocks": (response(400, estimator="block", block_size=20), "20 blocks of 20 rows.*block_size=5"),
+    "large blocks": (response(400, estimator=Block(block_size=20)), "20 blocks of 20 rows.*block_size=5"),
 }
 
 
@@ -90,17 +90,17 @@ RIGHT = {
     "defaults, response": response(10),
     "defaults, data sets": several(10),
     "one winner, exact": two(60, k=1),
-    "multiscale, two winners": two(60, k=2, test="multiscale", replicates=50),
+    "multiscale, two winners": two(60, k=2, test=Multiscale(replicates=50)),
     "multiscale, the only feature": lambda: compare(normal(60, 1), normal(60, 1, 1), k=1, test="multiscale"),
-    "multiscale, threshold": two(60, threshold=0.0, test="multiscale", replicates=50),
+    "multiscale, threshold": two(60, threshold=0.0, test=Multiscale(replicates=50)),
     "the paper's draws": two(30, estimator="incomplete"),
     "few draws": two(4, estimator="incomplete"),
     "few pairs": two(8, estimator="linear"),
     "few draws, data sets": several(20, estimator="incomplete"),
-    "a tenth of the rows": two(100, estimator="incomplete", r=10),
+    "a tenth of the rows": two(100, estimator=Incomplete(r=10)),
     "few draws, response": response(20, estimator="incomplete"),
-    "five blocks": two(40, estimator="block", block_size=8),
-    "small blocks": response(100, estimator="block", block_size=5),
+    "five blocks": two(40, estimator=Block(block_size=8)),
+    "small blocks": response(100, estimator=Block(block_size=5)),
     "cross": two(20, estimator="cross"),
     "polyhedral": two(60, test="polyhedral"),
     "two values, exact": lambda: compare(1.0 * (normal(60) > 0), 1.0 * (normal(60, seed=1) > 0), random_state=0),

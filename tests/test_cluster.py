@@ -24,7 +24,7 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-from kernsift import InputError, Result, compare, relate
+from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate
 from kernsift.data.stored import as_stored_pair
 from kernsift.data.table_parts import pack
 from kernsift.data.tables import as_table
@@ -116,7 +116,7 @@ def test_any_number_of_workers_gives_the_answer_of_one_process(
 @pytest.mark.parametrize("estimator", list(MMD))
 def test_every_estimator_of_samples(client: Client, estimator: str) -> None:
     X, Y = samples(120, 70)
-    given = {"k": 4, "estimator": estimator, "random_state": 3, "test": "multiscale", "replicates": 500}
+    given = {"k": 4, "estimator": estimator, "random_state": 3, "test": Multiscale(replicates=500)}
     same(compare(X, Y, **given), compare(X, Y, client=client, **given))
 
 
@@ -228,9 +228,9 @@ def test_workers_read_every_column_once_for_draws(client: Client, tmp_path: Path
         return sum(client.run(_bytes_read).values())
 
     before = read()
-    result = compare(tmp_path / "x", tmp_path / "y", client=client, estimator="incomplete", r=1, k=1, random_state=0)
+    result = compare(tmp_path / "x", tmp_path / "y", client=client, estimator=Incomplete(r=1), k=1, random_state=0)
     assert 0.9 * size < read() - before < 1.4 * size
-    same(compare(X, Y, estimator="incomplete", r=1, k=1, random_state=0), result, names=False)
+    same(compare(X, Y, estimator=Incomplete(r=1), k=1, random_state=0), result, names=False)
 
 
 def _bytes_read() -> int:
@@ -551,7 +551,7 @@ def test_progress_is_told_as_blocks_finish(client: Client) -> None:
     assert reported == [64, 128, 192, 256]
     reported.clear()
     with progress_callback(lambda stage, done, total: reported.append(done) if stage == "scoring features" else None):
-        compare(X, Y, client=client, estimator="incomplete", r=200, k=2)
+        compare(X, Y, client=client, estimator=Incomplete(r=200), k=2)
     assert reported == [64, 128, 192, 256] * 2  # the second time for correlations
 
 

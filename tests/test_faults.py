@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from kernsift import compare, relate, screen
+from kernsift import Multiscale, compare, relate, screen
 from kernsift.execution.threads import thread_limit
 from kernsift.experiments.records import FILE, Records
 from kernsift.experiments.whole import whole
@@ -447,7 +447,7 @@ def question(number: int) -> Any:
         lambda: relate(x, x[:, 0] + x[:, 1] ** 2, **options),
         lambda: screen(x, {"a": y, "b": x[:100] * 2, "c": rng.normal(size=(90, 9))}, **options),
         lambda: compare(x, y, estimator="cross", **options),
-        lambda: compare(x, y, estimator="incomplete", test="multiscale", replicates=300, **options),
+        lambda: compare(x, y, estimator="incomplete", test=Multiscale(replicates=300), **options),
         lambda: relate(x, x[:, 2] > 0, estimator="block", test="polyhedral", **options),
     ]
     result = kinds[number % len(kinds)]()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernsift import compare, relate
+from kernsift import Incomplete, compare, relate
 from kernsift.data.tables import as_pair, as_xy, stack
 from kernsift.estimators.designs import pairs, quadruples
 from kernsift.estimators.draws import HSICDraws, MMDDraws
@@ -116,7 +116,7 @@ def test_answers_do_not_depend_on_it(worth: Any, question: Any) -> None:
     second = y if question is compare else x[:, 1] + y[:, 0]
 
     def answer() -> Any:
-        return question(x, second, k=5, estimator="incomplete", r=5, random_state=12)
+        return question(x, second, k=5, estimator=Incomplete(r=5), random_state=12)
 
     worth(NEVER)
     array = answer()

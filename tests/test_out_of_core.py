@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernsift import InputError, Result, compare, relate
+from kernsift import InputError, Multiscale, Result, compare, relate
 from kernsift.cli import large, main
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats import arrow, parquet, text
@@ -408,7 +408,7 @@ def test_rows_cannot_be_resampled_from_a_table_that_does_not_fit(
     monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
     monkeypatch.setattr(rectangles, "CHUNK", 10_000)
     paths = [write_npy(numbers(4_000, i), tmp_path / f"{i}.npy") for i in range(2)]
-    given: dict[str, Any] = {"estimator": "incomplete", "test": "multiscale", "resampling": "rows", "replicates": 10}
+    given: dict[str, Any] = {"estimator": "incomplete", "test": Multiscale(resampling="rows", replicates=10)}
     with pytest.raises(InputError, match=r"^memory: .* are needed at a time, .*\.$"):
         compare(*paths, memory=440_000, **given)
 

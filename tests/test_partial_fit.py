@@ -46,6 +46,7 @@ def fed(selector: Any, X: Any, y: Any, cuts: tuple[int, ...] = (1, 50, 51, 180))
 
 
 def same(one: Any, other: Any) -> None:
+    one.finish(), other.finish()
     np.testing.assert_array_equal(one.support_, other.support_)
     np.testing.assert_array_equal(one.scores_, other.scores_)
     np.testing.assert_array_equal(one.pvalues_, other.pvalues_)
@@ -128,8 +129,9 @@ def test_the_answer_is_worked_out_when_it_is_looked_at_and_again_after_more_rows
     monkeypatch.setattr(SelectMMD, "_ask", lambda self, X, y: asked.append(len(y)) or ask(self, X, y))
     selector = SelectMMD(k=2, random_state=0).partial_fit(X[:100], label[:100])
     selector.partial_fit(X[100:200], label[100:200])
+    assert not hasattr(selector, "result_")
     assert asked == []
-    assert selector.support_.sum() == 2 and selector.result_.rows and len(selector.pvalues_) == D
+    assert selector.finish().support_.sum() == 2 and selector.result_.rows and len(selector.pvalues_) == D
     assert asked == [200]
     selector.partial_fit(X[200:], label[200:])
     assert len(selector.get_feature_names_out()) == 2
@@ -155,7 +157,7 @@ def test_one_label_so_far_is_an_error_that_the_next_piece_mends() -> None:
     order = np.argsort(label, kind="stable")
     selector = SelectMMD(random_state=0).partial_fit(X[order[:20]], label[order[:20]])
     with pytest.raises(InputError, match="two labels"):
-        _ = selector.support_
+        selector.finish()
     selector.partial_fit(X[order[20:]], label[order[20:]])
     same(selector, SelectMMD(random_state=0).fit(X[order], label[order]))
 
@@ -191,7 +193,7 @@ def test_frames_whose_columns_differ_are_refused() -> None:
     mixed = SelectMMD().partial_fit(many[:100], label[:100])
     mixed.partial_fit(many[100:].with_columns(a=pl.col("a").cast(pl.String)), label[100:])
     with pytest.raises(InputError, match=r"^X: .*same types"):
-        _ = mixed.support_
+        mixed.finish()
 
 
 def test_a_pickle_holds_the_answer_and_not_the_rows() -> None:
@@ -206,7 +208,7 @@ def test_a_pickle_holds_the_answer_and_not_the_rows() -> None:
         other.fit(X, label).partial_fit(X, label)  # which begins anew
     assert not hasattr(clone(selector), "result_")
     selector.partial_fit(X, label)  # the original goes on
-    assert selector.result_.rows == tuple(2 * n for n in SelectMMD(random_state=0).fit(X, label).result_.rows)
+    assert selector.finish().result_.rows == tuple(2 * n for n in SelectMMD(random_state=0).fit(X, label).result_.rows)
 
 
 @pytest.fixture

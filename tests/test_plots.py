@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from kernsift import InputError, Result, compare, relate, screen
+from kernsift import InputError, Multiscale, Result, compare, relate, screen
 from kernsift.report.plots import LEFT, SELECTED, SIGNIFICANT
 
 PLOTS = ["plot", "plot_pvalues"]
@@ -30,7 +30,7 @@ def result(d: int = 8, k: Any = 4, names: list[str] | None = None, **options: An
 
 
 def multiscale(**options: Any) -> Result:
-    return result(estimator="incomplete", test="multiscale", replicates=300, **options)
+    return result(estimator="incomplete", test=Multiscale(replicates=300), **options)
 
 
 def rendered(ax: Axes) -> Axes:
@@ -71,7 +71,7 @@ import numpy as np
 from kernsift import compare
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
-result = compare(X, Y, k=2, test="multiscale", replicates=20, random_state=0)
+result = compare(X, Y, k=2, test=Multiscale(replicates=20), random_state=0)
 for ax in (result.plot(), result.plot_pvalues(), result.plot_scaling()):
     ax.figure.savefig(sys.stdout.buffer, format="svg")
 assert "matplotlib" in sys.modules
@@ -199,7 +199,7 @@ def test_scaling_law_is_read_at_zero() -> None:
 
 
 def test_a_feature_selected_in_every_replicate_has_no_law() -> None:
-    drawn = result(d=8, k=7, estimator="incomplete", test="multiscale", replicates=5)
+    drawn = result(d=8, k=7, estimator="incomplete", test=Multiscale(replicates=5))
     fit = drawn.outcome.fit
     assert fit is not None
     always = next(name for name, there in zip(drawn.names, np.isfinite(fit.at_zero), strict=True) if not there)

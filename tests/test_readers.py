@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from kernsift import compare
+from kernsift import Incomplete, compare
 from kernsift.data.formats import open_files as readers
 from kernsift.data.formats import open_source
 from kernsift.data.formats.open_files import Readers
@@ -137,11 +137,11 @@ def test_blocks_of_columns_open_no_file_anew(samples: list[str], monkeypatch: py
     monkeypatch.setattr("kernsift.estimators.draws._BLOCK_BYTES", 8 * 8 * 24_000)
     monkeypatch.setattr("kernsift.estimators.draws._ROW", 1)
     opened.clear()
-    compare(*samples, estimator="incomplete", r=5, memory="40MB", n_jobs=2, random_state=0)
+    compare(*samples, estimator=Incomplete(r=5), memory="40MB", n_jobs=2, random_state=0)
     several = max(opened.values())
     opened.clear()
     monkeypatch.setattr("kernsift.estimators.draws._BLOCK_BYTES", 8 * 24_000)
-    compare(*samples, estimator="incomplete", r=5, memory="40MB", n_jobs=2, random_state=0)
+    compare(*samples, estimator=Incomplete(r=5), memory="40MB", n_jobs=2, random_state=0)
     assert max(opened.values()) <= several + 2  # 20 blocks: a second thread may want a reader of its own
 
 

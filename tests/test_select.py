@@ -19,11 +19,12 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from kernsift import InputError, Result, compare, relate, screen, topk_pvalues
+from kernsift import Block, Incomplete, InputError, Multiscale, Result, compare, relate, screen, topk_pvalues
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
 from kernsift.inference.multiple_testing import CORRECTIONS
 from kernsift.kernels.functions import KERNELS
+from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, with_options
 
 REGISTRY = {"compare": MMD, "relate": HSIC, "screen": SCREEN}
 ASKED = [(question, name) for question, registry in REGISTRY.items() for name in registry]
@@ -48,12 +49,18 @@ def normal(n: int, d: int, seed: int, shift: dict[int, float] | None = None) -> 
     return values
 
 
+EVERY_OPTION = [
+    field for record in (*ESTIMATOR_OPTIONS.values(), *TEST_OPTIONS.values()) for field in record().get_params()
+]
+
+
 def ask(question: str, estimator: str, X: Any = None, Y: Any = None, *, test: str = "exact", **options: Any) -> Result:
     """One of the three questions about the same kind of data: column, or candidate, 1 is the odd one."""
-    if test == "multiscale":
-        options.setdefault("replicates", 50)
     options.setdefault("random_state", 1)
-    options = {"estimator": estimator, "test": test, **options}
+    quick = {"replicates": 50} if test == "multiscale" else {}
+    named = {name: options.pop(name) for name in EVERY_OPTION if name in options}
+    chosen = with_options(estimator, test, quick | named)
+    options = {"estimator": chosen[0], "test": chosen[1], **options}
     if question == "compare":
         return compare(normal(70, 6, 0) if X is None else X, normal(50, 6, 1, {1: 2.0}) if Y is None else Y, **options)
     if question == "relate":
@@ -519,7 +526,13 @@ def options_of(function: Callable[..., Any]) -> set[str]:
     return {p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY} - {"rng"}
 
 
-EVERY_OPTION = sorted(set().union(*(options_of(f) for f in [*MMD.values(), *HSIC.values(), *TESTS.values()])))
+@pytest.mark.parametrize("name", ["incomplete", "block", "multiscale"])
+def test_the_records_of_options_have_the_keywords_of_the_functions(name: str) -> None:
+    """Every option of an estimator or test is a field of its record, and the other way round."""
+    registries = (MMD, HSIC, SCREEN, TESTS)
+    record = {**ESTIMATOR_OPTIONS, **TEST_OPTIONS}[name]()
+    for function in [registry[name] for registry in registries if name in registry]:
+        assert options_of(function) - {"adaptive"} == set(record.get_params())
 
 
 @pytest.mark.parametrize("option", [*EVERY_OPTION, "no_such_option"])
@@ -529,7 +542,7 @@ def test_options_that_do_not_apply_are_refused(question: str, estimator: str, op
         if option in options_of(REGISTRY[question][estimator]) | options_of(TESTS[test]):
             continue
         with pytest.raises(InputError, match=rf'^{option}: is no option of estimator="{estimator}".*{test}'):
-            ask(question, estimator, test=test, **{option: 1})
+            with_options(estimator, test, {option: 1})
 
 
 GOOD_OPTIONS = {
@@ -617,24 +630,24 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "words as numbers": (lambda: relate(X6, ["a", "b"] * 20, response="numeric"), r"^y: response='numeric' needs"),
     "group unknown": (lambda: compare(F6, G6, groups={"g": ["eastt"]}), r"^groups: .*'eastt'.*did you mean 'east'"),
     "group of a list": (lambda: compare(F6, G6, groups=["east"]), r"^groups: a mapping"),
-    "r=0": (lambda: compare(X6, Y6, estimator="incomplete", r=0), r"^r: a positive finite number.*got 0"),
-    "r negative": (lambda: relate(X6, X6[:, 0], estimator="incomplete", r=-1.0), r"^r: a positive finite.*got -1"),
-    "r infinite": (lambda: compare(X6, Y6, estimator="incomplete", r=float("inf")), r"^r: a positive finite.*got inf"),
-    "r text": (lambda: compare(X6, Y6, estimator="incomplete", r="1"), r"^r: a positive finite.*got '1'"),
-    "design": (lambda: compare(X6, Y6, estimator="incomplete", design="x"), r"^design: 'shared' or 'independent'"),
-    "block 1": (lambda: compare(X6, Y6, estimator="block", block_size=1), r"^block_size: .*2 to 15.*got 1"),
-    "block 16": (lambda: compare(X6, Y6, estimator="block", block_size=16), r"^block_size: .*2 to 15.*got 16"),
-    "block 3": (lambda: relate(X6, X6[:, 0], estimator="block", block_size=3), r"^block_size: .*4 to 20.*got 3"),
-    "block 2.5": (lambda: compare(X6, Y6, estimator="block", block_size=2.5), r"^block_size: a whole number.*got 2.5"),
-    "replicates": (lambda: compare(X6, Y6, test="multiscale", replicates=0), r"^replicates: needs a positive.*got 0"),
-    "model": (lambda: compare(X6, Y6, test="multiscale", model="cubic"), r"^model: needs one of 'linear'.*'cubic'"),
+    "r=0": (lambda: compare(X6, Y6, estimator=Incomplete(r=0)), r"^r: a positive finite number.*got 0"),
+    "r negative": (lambda: relate(X6, X6[:, 0], estimator=Incomplete(r=-1.0)), r"^r: a positive finite.*got -1"),
+    "r infinite": (lambda: compare(X6, Y6, estimator=Incomplete(r=float("inf"))), r"^r: a positive finite.*got inf"),
+    "r text": (lambda: compare(X6, Y6, estimator=Incomplete(r="1")), r"^r: a positive finite.*got '1'"),
+    "design": (lambda: compare(X6, Y6, estimator=Incomplete(design="x")), r"^design: 'shared' or 'independent'"),
+    "block 1": (lambda: compare(X6, Y6, estimator=Block(block_size=1)), r"^block_size: .*2 to 15.*got 1"),
+    "block 16": (lambda: compare(X6, Y6, estimator=Block(block_size=16)), r"^block_size: .*2 to 15.*got 16"),
+    "block 3": (lambda: relate(X6, X6[:, 0], estimator=Block(block_size=3)), r"^block_size: .*4 to 20.*got 3"),
+    "block 2.5": (lambda: compare(X6, Y6, estimator=Block(block_size=2.5)), r"^block_size: a whole number.*got 2.5"),
+    "replicates": (lambda: compare(X6, Y6, test=Multiscale(replicates=0)), r"^replicates: needs a positive.*got 0"),
+    "model": (lambda: compare(X6, Y6, test=Multiscale(model="cubic")), r"^model: needs one of 'linear'.*'cubic'"),
     "resampling": (
-        lambda: compare(X6, Y6, test="multiscale", resampling="x"),
+        lambda: compare(X6, Y6, test=Multiscale(resampling="x")),
         r"^resampling: needs 'normal' or 'rows'",
     ),
-    "scales": (lambda: compare(X6, Y6, test="multiscale", scales=[1, 2]), r"^scales: needs at least three"),
-    "scales 0": (lambda: compare(X6, Y6, test="multiscale", scales=[0, 1, 2]), r"^scales: needs .*positive"),
-    "scales text": (lambda: compare(X6, Y6, test="multiscale", scales="wide"), r"^scales: needs at least three"),
+    "scales": (lambda: compare(X6, Y6, test=Multiscale(scales=[1, 2])), r"^scales: needs at least three"),
+    "scales 0": (lambda: compare(X6, Y6, test=Multiscale(scales=[0, 1, 2])), r"^scales: needs .*positive"),
+    "scales text": (lambda: compare(X6, Y6, test=Multiscale(scales="wide")), r"^scales: needs at least three"),
     "no candidates": (lambda: screen(X6, {}), r"^candidates: at least one"),
     "a list of candidates": (lambda: screen(X6, [Y6]), r"^candidates: a mapping"),
     "a candidate too narrow": (lambda: screen(X6, {"a": Y6[:, :3]}), r"^candidates\['a'\]: as many columns"),
@@ -649,8 +662,8 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "topk k": (lambda: topk_pvalues([1.0, 2.0], np.eye(2), 3), r"^k: at most the number of features, 2"),
     "topk test": (lambda: topk_pvalues([1.0, 2.0], np.eye(2), 1, "bootstrap"), r"^test: needs one of"),
     "topk option": (
-        lambda: topk_pvalues([1.0, 2.0], np.eye(2), 1, replicates=9),
-        r"^replicates: is no option of test=",
+        lambda: topk_pvalues([1.0, 2.0], np.eye(2), 1, Multiscale(replicates=0)),
+        r"^replicates: needs a positive",
     ),
     "topk seed": (lambda: topk_pvalues([1.0, 2.0], np.eye(2), 1, random_state=-1), r"^random_state: .*got -1"),
     "backend": (lambda: compare(X6, Y6).to_frame("panda"), r"^backend: needs .*'pandas'.*got 'panda'"),
@@ -766,8 +779,8 @@ def test_huge_separation_gives_tiny_pvalues(question: str, estimator: str, test:
 @pytest.mark.parametrize("height", [5.0, 40.0, 1e3, 1e8, 1e150])
 def test_scores_of_any_height_give_tiny_pvalues(test: str, height: float) -> None:
     estimate = np.array([0.1, height, -0.3, 0.5])
-    options = {"replicates": 50} if test == "multiscale" else {}
-    selected, pvalues = topk_pvalues(estimate, np.eye(4), 1, test, random_state=0, **options)
+    given = Multiscale(replicates=50) if test == "multiscale" else test
+    selected, pvalues = topk_pvalues(estimate, np.eye(4), 1, given, random_state=0)
     assert selected.tolist() == [1]
     assert 0 < pvalues[0] < 1e-5
 
@@ -1015,13 +1028,13 @@ def test_a_result_is_frozen() -> None:
 @pytest.mark.parametrize("test", TESTS)
 def test_topk_pvalues(test: str) -> None:
     estimate, cov = np.array([0.3, 2.9, 1.1, 2.6]), np.eye(4)
-    options = {"replicates": 100} if test == "multiscale" else {}
+    given = Multiscale(replicates=100) if test == "multiscale" else test
     for k, kept in ((1, [1]), (2, [1, 3]), (0.5, [1, 3]), (None, [1, 3, 2, 0])):
-        selected, pvalues = topk_pvalues(estimate, cov, k, test, random_state=0, **options)
+        selected, pvalues = topk_pvalues(estimate, cov, k, given, random_state=0)
         assert selected.tolist() == kept
         assert pvalues.shape == (len(kept),)
         assert ((pvalues > 0) & (pvalues <= 1)).all()
-        variances = topk_pvalues(estimate, np.ones(4), k, test, random_state=0, **options)
+        variances = topk_pvalues(estimate, np.ones(4), k, given, random_state=0)
         np.testing.assert_allclose(variances.pvalues, pvalues, rtol=1e-12)
 
 

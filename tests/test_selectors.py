@@ -14,11 +14,11 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
+from kernsift import Block, Incomplete, InputError, Multiscale, SelectHSIC, SelectMMD, compare, relate
 from kernsift.estimators import HSIC, MMD
 from kernsift.inference import TESTS
 
@@ -66,8 +66,6 @@ def test_parameters_arrive(cls: type) -> None:
     X, y = labelled()
     given = {
         "k": 2,
-        "estimator": "block",
-        "test": "multiscale",
         "kernel": "laplace",
         "bandwidth": "joint",
         "alpha": 0.2,
@@ -76,7 +74,8 @@ def test_parameters_arrive(cls: type) -> None:
         "confidence_level": 0.8,
     }
     options = {"replicates": 60, "block_size": 8}
-    result = cls(**given, options=options, random_state=3).fit(X, y).result_
+    estimator, test = Block(block_size=8), Multiscale(replicates=60)
+    result = cls(**given, estimator=estimator, test=test, random_state=3).fit(X, y).result_
     recorded = result.to_dict()
     flat = recorded["settings"] | {
         name: recorded[name] for name in ("alpha", "correction", "family", "confidence_level", "seed")
@@ -129,9 +128,9 @@ def test_nothing_is_found_and_scikit_learn_says_so(cls: type) -> None:
 @pytest.mark.parametrize("test", TESTS)
 def test_every_estimator_and_test_in_a_pipeline(cls: type, test: str) -> None:
     X, y = labelled()
-    options = {"replicates": 50} if test == "multiscale" else None
+    given = Multiscale(replicates=50) if test == "multiscale" else test
     for estimator in REGISTRY[cls]:
-        selector = cls(k=2, estimator=estimator, test=test, options=options, random_state=0)
+        selector = cls(k=2, estimator=estimator, test=given, random_state=0)
         pipe = make_pipeline(StandardScaler(), selector, LogisticRegression()).fit(X, y)
         assert pipe[:-1].transform(X).shape == (len(X), 2)
         assert pipe.score(X, y) > 0.5
@@ -150,10 +149,24 @@ def test_grid_search_over_k_and_estimator(cls: type) -> None:
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_clone_and_set_params(cls: type) -> None:
-    selector = cls(k=3, groups={"g": ["a"]}, options={"r": 2}, random_state=1)
+    selector = cls(k=3, groups={"g": ["a"]}, estimator=Incomplete(r=2), random_state=1)
     copy = clone(selector)
     assert copy.get_params() == selector.get_params()
     assert copy.set_params(k=0.5, keep="rejected").k == 0.5
+    assert copy.estimator is not selector.estimator
+    assert copy.set_params(estimator__r=4).get_params()["estimator__r"] == 4 and selector.estimator.r == 2
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_grid_search_over_the_options_of_estimator_and_test(cls: type) -> None:
+    X, y = labelled()
+    selector = cls(k=2, estimator=Incomplete(), test=Multiscale(replicates=50), random_state=0)
+    grid = {"select__estimator__r": [1, 3], "select__test__model": ["linear", "aic"]}
+    pipe = Pipeline([("select", selector), ("classify", LogisticRegression())])
+    search = GridSearchCV(pipe, grid, cv=2, error_score="raise").fit(X, y)
+    best = search.best_estimator_.named_steps["select"].result_.settings
+    expected = {name.split("__")[-1]: value for name, value in search.best_params_.items()}
+    assert {"r": best["r"], "model": best["model"]} == expected
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -338,7 +351,7 @@ def test_several_responses() -> None:
     Y = np.column_stack([X[:, 1] + 0.1 * rng.normal(size=300), X[:, 3] + 0.1 * rng.normal(size=300)])
     for y in (Y, pd.DataFrame(Y, columns=["u", "v"]), pl.DataFrame(Y, schema=["u", "v"])):
         for data in (X, pd.DataFrame(X, columns=NAMES[:5])):
-            selector = SelectHSIC(k=2, options=None, random_state=0).fit(data, y)
+            selector = SelectHSIC(k=2, random_state=0).fit(data, y)
             np.testing.assert_array_equal(selector.get_support(indices=True), [1, 3])
     pipe = make_pipeline(SelectHSIC(k=2, random_state=0), Ridge()).fit(X, Y)
     assert pipe.score(X, Y) > 0.9
@@ -379,8 +392,7 @@ BAD: dict[str, tuple[Any, Any, Any, str]] = {
         Y40,
         r"^X: .*missing values, in columns 'c'",
     ),
-    "option twice": (SelectMMD(options={"k": 3}), X40, Y40, r"^options: 'k' is a parameter of SelectMMD"),
-    "option unknown": (SelectMMD(options={"rr": 3}), X40, Y40, r"^rr: is no option"),
+    "options of a test": (SelectMMD(estimator=Multiscale()), X40, Y40, r"^estimator: needs one of"),
     "k": (SelectHSIC(k=7), X40, Y40, r"^k: at most the number of features, 6"),
     "estimator": (SelectHSIC(estimator="incomplet"), X40, Y40, r"^estimator: .*did you mean 'incomplete'"),
     "random_state": (SelectHSIC(random_state=-1), X40, Y40, r"^random_state: .*non-negative"),

@@ -6,14 +6,18 @@ if TYPE_CHECKING:
     from kernsift.api import compare, relate, screen, topk_pvalues
     from kernsift.exceptions import CalibrationWarning, InputError
     from kernsift.inference import selective_bootstrap
+    from kernsift.options import Block, Incomplete, Multiscale
     from kernsift.result import Result
     from kernsift.selectors import SelectHSIC, SelectMMD
 
     __version__: str
 
 __all__ = [
+    "Block",
     "CalibrationWarning",
+    "Incomplete",
     "InputError",
+    "Multiscale",
     "Result",
     "SelectHSIC",
     "SelectMMD",
@@ -28,8 +32,11 @@ __all__ = [
 # Where each public name lives. They are loaded when first asked for: SciPy's statistics take most of a second, which
 # `kernsift --help` and a shell waiting for completions should not have to wait for.
 _HOMES = {
+    "Block": "options",
     "CalibrationWarning": "exceptions",
+    "Incomplete": "options",
     "InputError": "exceptions",
+    "Multiscale": "options",
     "Result": "result",
     "SelectHSIC": "selectors",
     "SelectMMD": "selectors",

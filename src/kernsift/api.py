@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from inspect import cleandoc
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +11,8 @@ import numpy as np
 from kernsift.arguments import (
     CallSettings,
     Seed,
-    accepted,
     check_test_options,
     generator,
-    pick,
-    refuse_unknown,
     selection_rule,
 )
 from kernsift.data.anndata import as_samples
@@ -29,6 +25,7 @@ from kernsift.inference import TESTS
 from kernsift.inference.advice import advise, several_two_valued
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
+from kernsift.options import TEST_OPTIONS, Options, resolve
 from kernsift.report.summaries import picture_candidates, picture_response, picture_samples
 from kernsift.result import Result
 
@@ -47,8 +44,8 @@ def compare(
     groupby: str | None = None,
     k: int | float | None = None,
     threshold: float | None = None,
-    estimator: str = "complete",
-    test: str = "exact",
+    estimator: str | Options = "complete",
+    test: str | Options = "exact",
     kernel: str | Kernel | KernelFunction = "gaussian",
     bandwidth: str | float | np.ndarray = "auto",
     alpha: float = 0.05,
@@ -61,7 +58,6 @@ def compare(
     n_jobs: int | None = None,
     client: Any = None,
     memory: int | str | None = None,
-    **options: Any,
 ) -> Result:
     """Which features are distributed differently in two samples?
 
@@ -71,14 +67,57 @@ def compare(
 
     Parameters
     ----------
-    X, Y : tables with the same columns: arrays, or data frames of pandas, polars, pyarrow and others. Row counts may
+    X, Y : table
+        Two samples with the same columns: arrays, or data frames of pandas, polars, pyarrow and others. Row counts may
         differ. Strings and categoricals are compared for equality. AnnData objects stand for the table of their
         variables. Tables that do not fit into memory may be given as paths (Parquet files or folders of them, Feather,
         .npy, HDF5, Zarr, CSV), or as Dask collections, Zarr arrays, HDF5 datasets and pyarrow data sets; they are read
         in pieces.
-    groupby : a column of `X.obs` with two values, where X is an AnnData object that holds both samples and Y is left
-        out.
-    {common}
+    groupby : str, optional
+        A column of `X.obs` with two values, where X is an AnnData object that holds both samples and Y is left out.
+    k : int or float, optional
+        None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
+        scores; p-values, effect sizes and intervals are then conditional on the selection.
+    threshold : float, optional
+        Instead of `k`: list every feature whose score is at least this many standard deviations.
+    estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
+        How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
+    test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
+        What p-values of a short list are conditional on: "exact", the selection of the feature; "multiscale", the same
+        by the bootstrap of the paper; "polyhedral", the whole selected set; "naive", nothing, which is not valid after
+        a selection. `Multiscale(replicates=20000)` sets options.
+    kernel : str or callable, default "gaussian"
+        "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
+    bandwidth : {"auto", "adaptive", "median", "joint"} or float or array, default "auto"
+        "adaptive" tests each feature with several kernels (see the explanation of the method) and needs the Gaussian
+        kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
+        for all features; "auto" is "adaptive" where that is possible, else "median".
+    alpha : float, default 0.05
+        The error rate that `correction` controls.
+    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
+        "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
+        Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
+        p-value that is at most `alpha`.
+    family : {"all", "selected"}, default "all"
+        The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
+        some are listed; "selected", the selective p-values of the short list.
+    confidence_level : float, default 0.95
+        Of the intervals.
+    groups : dict of str to list, optional
+        Columns that form one feature, as {name: columns}.
+    missing : {"error", "drop"}, default "error"
+        Whether missing values are an error, or rows that have some are left out.
+    random_state : int or Generator, optional
+        Seed or generator; the result keeps the seed.
+    n_jobs : int, optional
+        Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
+        threadpoolctl count), -1 for all cores. Results do not depend on it.
+    client : distributed.Client, optional
+        Scores the features on the workers of a Dask cluster; where X is a Dask collection, the current client is the
+        default. Results do not depend on it.
+    memory : int or str, optional
+        The memory that tables which are read in pieces may use: "1GB", "50%" of the machine's, or bytes; by default a
+        quarter of the machine's. NumPy memory maps are read in pieces only where it is given.
 
     Returns
     -------
@@ -115,7 +154,6 @@ def compare(
         confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
-        options=options,
     )
     with call.execution_context(client, X, Y):
         one, two = _pair(*as_samples(X, Y, groupby, missing), groups, missing, memory)
@@ -150,8 +188,8 @@ def relate(
     *,
     k: int | float | None = None,
     threshold: float | None = None,
-    estimator: str = "complete",
-    test: str = "exact",
+    estimator: str | Options = "complete",
+    test: str | Options = "exact",
     kernel: str | Kernel | KernelFunction = "gaussian",
     bandwidth: str | float | np.ndarray = "auto",
     response: str = "auto",
@@ -165,7 +203,6 @@ def relate(
     n_jobs: int | None = None,
     client: Any = None,
     memory: int | str | None = None,
-    **options: Any,
 ) -> Result:
     """Which features depend on a response?
 
@@ -175,11 +212,56 @@ def relate(
 
     Parameters
     ----------
-    X : table of features; see `compare`.
-    y : the response: numbers, categories, several columns, or the name (or names) of columns of X.
-    response : "auto" takes strings, categoricals and truth values as categories and numbers as numbers; "category" and
+    X : table
+        The features; see `compare`.
+    y : array, column, table or str
+        The response: numbers, categories, several columns, or the name (or names) of columns of X.
+    response : {"auto", "category", "numeric"}, default "auto"
+        "auto" takes strings, categoricals and truth values as categories and numbers as numbers; "category" and
         "numeric" insist. Integer class labels want "category".
-    {common}
+    k : int or float, optional
+        None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
+        scores; p-values, effect sizes and intervals are then conditional on the selection.
+    threshold : float, optional
+        Instead of `k`: list every feature whose score is at least this many standard deviations.
+    estimator : {"complete", "cross", "incomplete", "block"} or Incomplete or Block, default "complete"
+        How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
+    test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
+        What p-values of a short list are conditional on: "exact", the selection of the feature; "multiscale", the same
+        by the bootstrap of the paper; "polyhedral", the whole selected set; "naive", nothing, which is not valid after
+        a selection. `Multiscale(replicates=20000)` sets options.
+    kernel : str or callable, default "gaussian"
+        "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
+    bandwidth : {"auto", "adaptive", "median", "joint"} or float or array, default "auto"
+        "adaptive" tests each feature with several kernels (see the explanation of the method) and needs the Gaussian
+        kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
+        for all features; "auto" is "adaptive" where that is possible, else "median".
+    alpha : float, default 0.05
+        The error rate that `correction` controls.
+    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
+        "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
+        Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
+        p-value that is at most `alpha`.
+    family : {"all", "selected"}, default "all"
+        The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
+        some are listed; "selected", the selective p-values of the short list.
+    confidence_level : float, default 0.95
+        Of the intervals.
+    groups : dict of str to list, optional
+        Columns that form one feature, as {name: columns}.
+    missing : {"error", "drop"}, default "error"
+        Whether missing values are an error, or rows that have some are left out.
+    random_state : int or Generator, optional
+        Seed or generator; the result keeps the seed.
+    n_jobs : int, optional
+        Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
+        threadpoolctl count), -1 for all cores. Results do not depend on it.
+    client : distributed.Client, optional
+        Scores the features on the workers of a Dask cluster; where X is a Dask collection, the current client is the
+        default. Results do not depend on it.
+    memory : int or str, optional
+        The memory that tables which are read in pieces may use: "1GB", "50%" of the machine's, or bytes; by default a
+        quarter of the machine's. NumPy memory maps are read in pieces only where it is given.
 
     Returns
     -------
@@ -211,7 +293,6 @@ def relate(
         confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
-        options=options,
     )
     with call.execution_context(client, X, y):
         table, target = _features_and_response(X, y, groups, missing, response, memory)
@@ -241,8 +322,8 @@ def screen(
     *,
     k: int | float | None = None,
     threshold: float | None = None,
-    estimator: str = "complete",
-    test: str = "exact",
+    estimator: str | Options = "complete",
+    test: str | Options = "exact",
     kernel: str | Kernel | KernelFunction = "gaussian",
     bandwidth: str | float = "auto",
     alpha: float = 0.05,
@@ -251,7 +332,6 @@ def screen(
     confidence_level: float = 0.95,
     random_state: Seed = None,
     n_jobs: int | None = None,
-    **options: Any,
 ) -> Result:
     """Which whole data sets deviate from a reference (the paper, section 5.3)?
 
@@ -260,10 +340,44 @@ def screen(
 
     Parameters
     ----------
-    reference : the data set that counts as right.
-    candidates : data sets by name, with the same columns; row counts may differ. Estimators that average draws use the
-        same number of rows of each candidate, that of the smallest.
-    {common}
+    reference : table
+        The data set to compare with.
+    candidates : dict of str to table
+        Data sets by name, with the same columns; row counts may differ. Estimators that average draws use the same
+        number of rows of each candidate, that of the smallest.
+    k : int or float, optional
+        None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
+        scores; p-values, effect sizes and intervals are then conditional on the selection.
+    threshold : float, optional
+        Instead of `k`: list every feature whose score is at least this many standard deviations.
+    estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
+        How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
+    test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
+        What p-values of a short list are conditional on: "exact", the selection of the feature; "multiscale", the same
+        by the bootstrap of the paper; "polyhedral", the whole selected set; "naive", nothing, which is not valid after
+        a selection. `Multiscale(replicates=20000)` sets options.
+    kernel : str or callable, default "gaussian"
+        "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
+    bandwidth : {"auto", "adaptive", "median", "joint"} or float, default "auto"
+        "adaptive" tests each feature with several kernels (see the explanation of the method) and needs the Gaussian
+        kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
+        for all features; "auto" is "adaptive" where that is possible, else "median".
+    alpha : float, default 0.05
+        The error rate that `correction` controls.
+    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
+        "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
+        Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
+        p-value that is at most `alpha`.
+    family : {"all", "selected"}, default "all"
+        The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
+        some are listed; "selected", the selective p-values of the short list.
+    confidence_level : float, default 0.95
+        Of the intervals.
+    random_state : int or Generator, optional
+        Seed or generator; the result keeps the seed.
+    n_jobs : int, optional
+        Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
+        threadpoolctl count), -1 for all cores. Results do not depend on it.
 
     Returns
     -------
@@ -294,7 +408,6 @@ def screen(
         confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
-        options=options,
     )
     with call.execution_context():
         base, others = as_candidates(reference, candidates)
@@ -310,21 +423,24 @@ def topk_pvalues(
     estimate: np.ndarray,
     cov: np.ndarray,
     k: int | float | None,
-    test: str = "exact",
+    test: str | Options = "exact",
     *,
     random_state: Seed = None,
-    **options: Any,
 ) -> TopKPvalues:
     """Selective p-values for scores of your own: are the k largest of these really above zero?
 
     Parameters
     ----------
-    estimate : (d,) scores, normal with mean 0 under the null; large means a deviation.
-    cov : (d, d) covariance of the scores under the null, or (d,) variances of independent ones.
-    k : how many to select: a number, a fraction, or None for all. Scores without variance are selected last.
-    test : "exact", "multiscale", "polyhedral" or "naive".
-    random_state : seed or Generator, which only the multiscale test uses.
-    **options : of the multiscale test: `replicates`, `scales` and `model`.
+    estimate : array of shape (d,)
+        Scores, normal with mean 0 under the null; large means a deviation.
+    cov : array of shape (d, d) or (d,)
+        Covariance of the scores under the null, or variances of independent ones.
+    k : int or float or None
+        How many to select: a number, a fraction, or None for all. Scores without variance are selected last.
+    test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
+        What p-values are conditional on; see `compare`.
+    random_state : int or Generator, optional
+        Seed or generator, which only the multiscale test uses.
 
     Returns
     -------
@@ -353,12 +469,11 @@ def topk_pvalues(
     scores = Scores(tuple(str(i) for i in range(len(values))), values, DenseCovariance(spread))
     rule = selection_rule(k, None, scores)
     selected = rule.select(values)
-    run = pick("test", test, TESTS)
-    refuse_unknown(options, accepted(run), f'test="{test}"')
+    name, options = resolve("test", test, TESTS, TEST_OPTIONS)
     check_test_options(options)
-    advise("topk_pvalues", "", test, rule, scores, ())
+    advise("topk_pvalues", "", name, rule, scores, ())
     _, rng = generator(random_state)
-    return TopKPvalues(selected, run(scores, rule, selected, rng=rng, **options).pvalues)
+    return TopKPvalues(selected, TESTS[name](scores, rule, selected, rng=rng, **options).pvalues)
 
 
 def _numbers(given: Any) -> np.ndarray:
@@ -367,43 +482,3 @@ def _numbers(given: Any) -> np.ndarray:
         return np.asarray(given, dtype=float)
     except (TypeError, ValueError):
         return np.full(np.shape(given) if not isinstance(given, str) else (), np.nan)
-
-
-_COMMON = """k : None tests every feature. A number, or a fraction of all features, makes a short list of those with the
-        largest scores; p-values, effect sizes and intervals are then conditional on the selection.
-    threshold : instead of k: list every feature whose score reaches this many standard deviations.
-    estimator : ESTIMATORS.
-    test : what p-values of a short list condition on: "exact" (the feature's own selection), "multiscale" (the same, by
-        the paper's bootstrap), "polyhedral" (the whole selected set) or "naive" (nothing; not valid after a selection).
-    kernel : "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
-    bandwidth : "adaptive" (several kernels for each feature, see `docs/explanation/method.md`; for the Gaussian kernel
-        with "complete" and "cross"), "median" (per feature), "joint" (one for all, as in the paper's runs), a number,
-        or one per feature; "auto" is adaptive where that exists, else median.
-    alpha : the error rate that `correction` controls.
-    correction : "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of
-        Benjamini, Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None
-        rejects each p-value that is at most alpha.
-    family : what the correction runs over. "all": the unconditional p-values of all features, also where only some are
-        listed, so that being near the cut costs no discovery. "selected": the selective p-values of the short list.
-    confidence_level : of the intervals.
-    groups : columns that form one feature, as {name: [columns]}.
-    missing : "error", or "drop" to leave out rows with missing values.
-    random_state : seed or Generator; the seed in use is kept in the result.
-    n_jobs : threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
-        threadpoolctl count), -1 for all cores. Results do not depend on it.
-    client : a `distributed.Client`, on whose workers the features are scored; where X is a Dask collection the current
-        one is taken. Results do not depend on it.
-    memory : what may be used of it for tables that are read in pieces: "1GB", "50%" (of the machine's), or bytes; a
-        quarter of the machine's by default. NumPy's memory maps are read in pieces only where it is given.
-    **options : of the estimator (`r`, `design`; `block_size`) and of the multiscale test (`replicates`, `model`,
-        `scales`, `resampling`)."""
-for _function, _known in ((compare, MMD), (relate, HSIC), (screen, SCREEN)):
-    if _function.__doc__:  # absent under python -OO
-        _text = _COMMON.replace("ESTIMATORS", ", ".join(f'"{name}"' for name in _known))
-        if _function is screen:
-            _text = "\n".join(
-                line for line in _text.splitlines() if not line.lstrip().startswith(("groups :", "missing :"))
-            )
-            _text = _text[: _text.index("    client :")] + _text[_text.index("    **options") :]
-        # Python 3.13 takes the indentation off by itself, and older ones do not.
-        _function.__doc__ = cleandoc(_function.__doc__).replace("{common}", cleandoc(_text))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
-from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,12 +20,14 @@ from kernsift.inference.multiple_testing import CORRECTIONS, adjust
 from kernsift.inference.scaling_law import MODELS
 from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
 from kernsift.kernels.functions import Gaussian
+from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, Options, resolve
 from kernsift.report.summaries import Picture
 from kernsift.result import Result
 
 Seed = int | np.random.Generator | None
 
 FAMILIES = ("all", "selected")
+FROM_DRAWS = ("incomplete", "block", "linear")
 
 
 class CallSettings:
@@ -49,8 +48,8 @@ class CallSettings:
         *,
         k: int | float | None,
         threshold: float | None,
-        estimator: str,
-        test: str,
+        estimator: str | Options,
+        test: str | Options,
         kernel: Any,
         bandwidth: Any,
         alpha: float,
@@ -59,14 +58,16 @@ class CallSettings:
         confidence_level: float,
         random_state: Seed,
         n_jobs: int | None,
-        options: Mapping[str, Any],
     ) -> None:
         self.question = question
-        self.k, self.threshold, self.estimator, self.test = k, threshold, estimator, test
-        self.alpha, self.correction, self.family, self.options = alpha, correction, family, dict(options)
+        self.k, self.threshold = k, threshold
+        self.alpha, self.correction, self.family = alpha, correction, family
         self.confidence_level = confidence_level
-        self.statistic = pick("estimator", estimator, statistics)
-        self.run = pick("test", test, TESTS)
+        self.estimator, self.estimator_options = resolve("estimator", estimator, statistics, ESTIMATOR_OPTIONS)
+        self.test, self.test_options = resolve("test", test, TESTS, TEST_OPTIONS)
+        self.options = self.estimator_options | self.test_options
+        self.statistic, self.run = statistics[self.estimator], TESTS[self.test]
+        check_test_options(self.test_options)
         _check_share("alpha", alpha, 0.05)
         _check_share("confidence_level", confidence_level, 0.95)
         if correction is not None and correction not in CORRECTIONS:
@@ -78,8 +79,8 @@ class CallSettings:
             )
         self.kernel = kernel
         self.bandwidth, adaptive = self._bandwidth(bandwidth)
-        self.estimator_options, self.test_options = self._split_options()
-        self.estimator_options |= {"adaptive": True} if adaptive else {}
+        if adaptive:
+            self.estimator_options = {**self.estimator_options, "adaptive": True}
         self.seed, self.rng = generator(random_state)
         if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
             raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {n_jobs!r}.")
@@ -94,7 +95,7 @@ class CallSettings:
     @property
     def from_draws(self) -> bool:
         """Whether the scores are averages of draws, made of a block of features at a time."""
-        return "adaptive" not in _keywords(self.statistic)
+        return self.estimator in FROM_DRAWS
 
     def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
         """What to fit the kernels with, and whether the estimator uses more than one kernel."""
@@ -111,14 +112,6 @@ class CallSettings:
                 )
             return "median", gaussian and not self.from_draws
         return bandwidth, False
-
-    def _split_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        ours, theirs = accepted(self.statistic), accepted(self.run)
-        refuse_unknown(self.options, ours | theirs, f'estimator="{self.estimator}" with test="{self.test}"')
-        estimator = {name: value for name, value in self.options.items() if name in ours}
-        test = {name: value for name, value in self.options.items() if name in theirs}
-        check_test_options(test)
-        return estimator, test
 
     def check_selection(self, d: int) -> None:
         """Complain about k or the threshold before the scores of d features are computed."""
@@ -204,33 +197,6 @@ def _check_share(argument: str, value: Any, usual: float) -> None:
 def _constant_note(names: list[str]) -> str:
     listed = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"Constant, so without evidence (p = 1): {listed}."
-
-
-def pick(argument: str, name: Any, known: Mapping[str, Any]) -> Any:
-    """The entry of that name."""
-    if isinstance(name, str) and name in known:
-        return known[name]
-    near = get_close_matches(str(name), known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise InputError(f"{argument}: needs one of {', '.join(map(repr, known))}, got {name!r}{hint}")
-
-
-@lru_cache(maxsize=64)
-def _keywords(function: Callable[..., Any]) -> frozenset[str]:
-    parameters = inspect.signature(function).parameters.values()
-    return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
-
-
-def accepted(function: Callable[..., Any]) -> frozenset[str]:
-    """The options of a statistic or test: its keyword-only parameters, less those that other arguments decide."""
-    return _keywords(function) - {"rng", "adaptive"}
-
-
-def refuse_unknown(options: Mapping[str, Any], known: Set[str], where: str) -> None:
-    """An option that would be ignored is an error."""
-    for name in options:
-        if name not in known:
-            raise InputError(f"{name}: is no option of {where}, which takes: {', '.join(sorted(known)) or 'none'}.")
 
 
 def check_test_options(options: Mapping[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from inspect import cleandoc
 from typing import Any, Self
 
 import narwhals as nw
@@ -21,6 +20,7 @@ from kernsift.data.tables import as_table
 from kernsift.estimators import HSIC
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
+from kernsift.options import Options
 from kernsift.result import Result
 
 _ANSWER = ("result_", "support_", "scores_", "pvalues_")
@@ -35,8 +35,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         *,
         keep: str = "auto",
         threshold: float | None = None,
-        estimator: str = "complete",
-        test: str = "exact",
+        estimator: str | Options = "complete",
+        test: str | Options = "exact",
         kernel: Any = "gaussian",
         bandwidth: Any = "auto",
         alpha: float = 0.05,
@@ -45,7 +45,6 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
         missing: str = "error",
-        options: Mapping[str, Any] | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -62,7 +61,6 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.confidence_level = confidence_level
         self.groups = groups
         self.missing = missing
-        self.options = options
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -81,13 +79,12 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
-        """Take rows that arrive in pieces, one call for each.
+        """Collect rows that arrive in pieces, one call for each.
 
-        The answer is worked out when it is looked at first (`result_`, `support_`, `scores_`, `pvalues_`, `transform`),
-        and is that of `fit` on all rows so far, for every estimator. For that the rows are kept: the first few
-        megabytes in memory, the rest in a temporary file, which goes with the selector or with the process. A pickle
-        holds the answer and not the rows, so no more rows can be added to what is read from it. `fit` keeps no rows:
-        after it the first piece is the beginning.
+        `finish` tests the features, with the result of `fit` on all rows so far, for every estimator. The rows are
+        kept for it: the first few megabytes in memory, the rest in a temporary file, which is deleted with the selector
+        or at the end of the process. A pickle holds the result and not the rows, so no rows can be added to a selector
+        that was unpickled. After `fit` the first call begins a new collection.
 
         Parameters
         ----------
@@ -114,18 +111,23 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             self.__dict__.pop(name, None)
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        """Attributes that are not there: the answer, where rows arrived since it was last asked for."""
-        arrived: RowBuffer | None = self.__dict__.get("_arrived")
-        if name not in _ANSWER or arrived is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._answer(*arrived.joined())
-        return self.__dict__[name]
+    def finish(self) -> Self:
+        """Test the features on the rows that `partial_fit` collected.
+
+        `transform`, `get_support` and pickling call it. `result_`, `support_`, `scores_` and `pvalues_` exist from then
+        on, until `partial_fit` adds rows.
+        """
+        rows: RowBuffer | None = self.__dict__.get("_arrived")
+        if rows is None:
+            check_is_fitted(self)
+        elif "result_" not in self.__dict__:
+            self._answer(*rows.joined())
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle holds: the answer, and not the rows."""
         if "_arrived" in self.__dict__:
-            self._get_support_mask()
+            self.finish()
         state = dict(super().__getstate__())
         arrived: RowBuffer | None = state.pop("_arrived", None)
         if arrived is not None:
@@ -191,17 +193,13 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.pvalues_ = np.array([pvalue.get(name, np.nan) for name in feature_of_column])
 
     def _shared(self) -> dict[str, Any]:
-        """The parameters that go to `compare` or `relate`, with `options` among them."""
+        """The parameters that go to `compare` or `relate`."""
         given = self.get_params(deep=False)
-        own = {"keep", "options", "response"}
-        options = dict(self.options or {})
-        for name in options:
-            if name in given:
-                raise InputError(f"options: {name!r} is a parameter of {type(self).__name__} itself; set it there.")
-        return {name: value for name, value in given.items() if name not in own} | options
+        return {name: value for name, value in given.items() if name not in ("keep", "response")}
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
+        self.finish()
         return self.support_
 
     def __sklearn_tags__(self) -> Tags:
@@ -212,40 +210,45 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         return tags
 
 
-_PARAMETERS = """
-    Parameters
-    ----------
-    k : None keeps the discoveries among all features, as `SelectFdr` does; a number or a fraction keeps the features
-        with the largest scores, as `SelectKBest` does.
-    keep : "selected" keeps every feature that k or threshold selects; "rejected" only the significant ones of them;
-        "auto" is "selected" where k or threshold is given, else "rejected".
-    RESPONSEthreshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : as in
-        `kernsift.FUNCTION`.
-    groups : columns that form one feature, as {name: [columns]}; they are kept or left out together.
-    missing : "error", or "drop" to fit without the rows that have missing values. `transform` keeps every row.
-    options : further keywords of `kernsift.FUNCTION`, such as {"r": 5} for estimator="incomplete".
-    random_state : seed, Generator or RandomState.
-    n_jobs : threads; None for as many as BLAS may use here, -1 for all cores.
-
-    Attributes
-    ----------
-    result_ : the full `Result`.
-    support_ : mask of the kept columns.
-    scores_ : score of every column.
-    pvalues_ : p-values of the columns; where k or threshold is given, selective ones, and NaN for columns that were not
-        selected. `result_.all_pvalues` has the unconditional p-value of every feature.
-"""
-_RESPONSE = """response : "auto" takes strings, categoricals and truth values as categories and numbers as numbers;
-        "category" and "numeric" insist. Integer class labels want "category".
-    """
-
-
 class SelectMMD(_KernelSelector):
     """Select the features in which the samples labelled by y differ.
 
     With two labels this is `kernsift.compare` of the two samples; with more it asks whether any of the samples differ,
     which is `kernsift.relate` with the label as the response.
-    {parameters}
+
+    Parameters
+    ----------
+    k : int or float, optional
+        None keeps the discoveries among all features, as `SelectFdr` does; a number or a fraction keeps the features
+        with the largest scores, as `SelectKBest` does.
+    keep : {"auto", "selected", "rejected"}, default "auto"
+        "selected" keeps every feature that `k` or `threshold` selects, "rejected" only the significant ones of them;
+        "auto" is "selected" where `k` or `threshold` is given, else "rejected".
+    threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level
+        As in `kernsift.compare`. Options of an estimator or test are parameters too: with `estimator=Incomplete(r=5)`
+        there is a parameter `estimator__r`.
+    groups : dict of str to list, optional
+        Columns that form one feature; they are kept or left out together.
+    missing : {"error", "drop"}, default "error"
+        Whether missing values are an error, or rows that have some are left out of the fit. `transform` keeps every
+        row.
+    random_state : int, Generator or RandomState, optional
+        Seed or generator.
+    n_jobs : int, optional
+        Threads; None for as many as BLAS may use here, -1 for all cores.
+
+    Attributes
+    ----------
+    result_ : Result
+        The full result.
+    support_ : array of bool
+        Mask of the kept columns.
+    scores_ : array of float
+        Score of every column.
+    pvalues_ : array of float
+        P-values of the columns; where `k` or `threshold` is given, selective ones, and NaN for columns that were not
+        selected. `result_.all_pvalues` has the unconditional p-value of every feature.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -284,7 +287,42 @@ class SelectMMD(_KernelSelector):
 
 class SelectHSIC(_KernelSelector):
     """Select the features that y depends on.
-    {parameters}
+
+    Parameters
+    ----------
+    k : int or float, optional
+        None keeps the discoveries among all features, as `SelectFdr` does; a number or a fraction keeps the features
+        with the largest scores, as `SelectKBest` does.
+    keep : {"auto", "selected", "rejected"}, default "auto"
+        "selected" keeps every feature that `k` or `threshold` selects, "rejected" only the significant ones of them;
+        "auto" is "selected" where `k` or `threshold` is given, else "rejected".
+    response : {"auto", "category", "numeric"}, default "auto"
+        How y is read; see `kernsift.relate`.
+    threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level
+        As in `kernsift.relate`. Options of an estimator or test are parameters too: with `estimator=Incomplete(r=5)`
+        there is a parameter `estimator__r`.
+    groups : dict of str to list, optional
+        Columns that form one feature; they are kept or left out together.
+    missing : {"error", "drop"}, default "error"
+        Whether missing values are an error, or rows that have some are left out of the fit. `transform` keeps every
+        row.
+    random_state : int, Generator or RandomState, optional
+        Seed or generator.
+    n_jobs : int, optional
+        Threads; None for as many as BLAS may use here, -1 for all cores.
+
+    Attributes
+    ----------
+    result_ : Result
+        The full result.
+    support_ : array of bool
+        Mask of the kept columns.
+    scores_ : array of float
+        Score of every column.
+    pvalues_ : array of float
+        P-values of the columns; where `k` or `threshold` is given, selective ones, and NaN for columns that were not
+        selected. `result_.all_pvalues` has the unconditional p-value of every feature.
+
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -302,8 +340,8 @@ class SelectHSIC(_KernelSelector):
         keep: str = "auto",
         response: str = "auto",
         threshold: float | None = None,
-        estimator: str = "complete",
-        test: str = "exact",
+        estimator: str | Options = "complete",
+        test: str | Options = "exact",
         kernel: Any = "gaussian",
         bandwidth: Any = "auto",
         alpha: float = 0.05,
@@ -312,7 +350,6 @@ class SelectHSIC(_KernelSelector):
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
         missing: str = "error",
-        options: Mapping[str, Any] | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -330,7 +367,6 @@ class SelectHSIC(_KernelSelector):
             confidence_level=confidence_level,
             groups=groups,
             missing=missing,
-            options=options,
             random_state=random_state,
             n_jobs=n_jobs,
         )
@@ -384,10 +420,3 @@ def _labels(y: Any, missing: str) -> tuple[np.ndarray, np.ndarray]:
             f"y: labels of samples are needed, got numbers such as {example:g}; use SelectHSIC for numbers."
         )
     return codes, present
-
-
-for _class, _name in ((SelectMMD, "compare"), (SelectHSIC, "relate")):
-    if _class.__doc__:  # absent under python -OO
-        _text = _PARAMETERS.replace("FUNCTION", _name).replace("RESPONSE", _RESPONSE if _name == "relate" else "")
-        # Python 3.13 takes the indentation off by itself, and older ones do not.
-        _class.__doc__ = cleandoc(_class.__doc__).replace("{parameters}", f"\n{cleandoc(_text)}\n")

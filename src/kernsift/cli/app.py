@@ -310,12 +310,16 @@ def _about_target(frame: Any, target: Sequence[str], response: str) -> list[str]
 
 def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """What the library is called with."""
-    names = ("k", "threshold", "alpha", "family", "confidence_level", "estimator", "test", "kernel", "missing")
+    from kernsift.options import with_options
+
+    estimator, test = with_options(given["estimator"], given["test"], option_values(given["option"]))
+    names = ("k", "threshold", "alpha", "family", "confidence_level", "kernel", "missing")
     return {name: given[name] for name in names} | {
+        "estimator": estimator,
+        "test": test,
         "bandwidth": number_or_word(given["bandwidth"]),
         "correction": None if given["correction"] == "none" else given["correction"],
         "random_state": given["seed"],
-        **option_values(given["option"]),
     }
 
 
