@@ -603,7 +603,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "missing": (lambda: compare(HOLES, G6), r"^X: 3 of 40 rows have missing values, in columns 'east' \(3\).*'drop'"),
     "missing Y": (lambda: compare(G6, HOLES), r"^Y: 3 of 40 rows have missing values, in columns 'east' \(3\)"),
     "missing in y": (lambda: relate(X6, HOLES["east"].to_numpy()), r"^y: 3 of 40 rows have missing values"),
-    "missing choice": (lambda: compare(HOLES, G6, missing="ignore"), r"^missing: one of 'error', 'drop'"),
+    "missing choice": (lambda: compare(HOLES, G6, missing="ignore"), r"^missing: one of 'column', 'value', 'drop', 'error'"),
     "infinite": (lambda: compare(np.where(X6 > 2, np.inf, X6), Y6), r"^X: infinite values in 'x\d"),
     "names differ": (
         lambda: compare(F6, G6.rename(columns={"east": "eats"})),

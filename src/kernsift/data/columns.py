@@ -32,6 +32,11 @@ EXACT = 2**53
 LARGEST_DENSE = 50_000_000
 """A sparse matrix is made dense up to this many cells (0.4 GB of float64)."""
 
+CELLS_STAY = ("column", "value")
+"""Ways to treat missing values that leave no row out; they stay in the table as NaN."""
+MISSING = (*CELLS_STAY, "drop", "error")
+"""All ways to treat missing values."""
+
 _PLAIN_NUMBERS = (
     *(nw.Int8, nw.Int16, nw.Int32, nw.Int64, nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
     *(nw.Float32, nw.Float64),
@@ -77,6 +82,24 @@ class Columns:
         xp = namespace(self.values)
         with np.errstate(invalid="ignore"):
             return to_numpy(xp.min(self.values, axis=0)), to_numpy(xp.max(self.values, axis=0))
+
+    @property
+    def incomplete(self) -> np.ndarray:
+        """(p,) bool: the columns with a missing cell."""
+        return np.isnan(self.extremes[0]) if self.n else np.zeros(len(self.names), dtype=bool)
+
+    @cached_property
+    def span(self) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest and the largest value of each column that are there; infinity and its negative if none is."""
+        low, high = self.extremes
+        some = np.flatnonzero(self.incomplete)
+        if not some.size:
+            return low, high
+        values = to_numpy(take(self.values, some, 1))
+        low, high, there = low.copy(), high.copy(), ~np.isnan(values)
+        low[some] = np.min(values, axis=0, where=there, initial=np.inf)
+        high[some] = np.max(values, axis=0, where=there, initial=-np.inf)
+        return low, high
 
     def take(self, rows: np.ndarray) -> Columns:
         """The rows at these positions."""
@@ -439,7 +462,10 @@ def _refuse(argument: str, name: str, kind: str) -> NoReturn:
 
 
 def complete_rows(columns: Columns, argument: str, missing: str | None) -> np.ndarray:
-    """(n,) bool: the rows without a missing cell; None for `missing` refuses where dropping is no option."""
+    """(n,) bool: the rows that are kept: those without a missing cell, or all where missing cells may stay.
+
+    None for `missing` refuses where dropping is no option.
+    """
     if columns.n < 2:
         raise InputError(f"{argument}: at least 2 rows are needed, got {columns.n}; pass more data.")
     low, high = columns.extremes
@@ -450,7 +476,8 @@ def complete_rows(columns: Columns, argument: str, missing: str | None) -> np.nd
         return keep
     values = to_numpy(take(columns.values, suspect, 1))
     gaps = np.isnan(values)
-    keep &= ~gaps.any(axis=1)
+    if missing not in CELLS_STAY:
+        keep &= ~gaps.any(axis=1)
     names = [columns.names[i] for i in suspect]
     refuse_cells(argument, names, np.isinf(values).any(axis=0), gaps.sum(axis=0), keep, missing)
     return keep
@@ -467,7 +494,7 @@ def refuse_cells(
         )
     left, n = int(np.count_nonzero(keep)), len(keep)
     suspect = np.flatnonzero(gaps)
-    if not suspect.size or (missing == "drop" and left >= 2):
+    if not suspect.size or missing in CELLS_STAY or (missing == "drop" and left >= 2):
         return
     order = suspect[np.argsort(-gaps[suspect], kind="stable")] if missing == "drop" else suspect
     counts = [f"'{names[i]}' ({gaps[i]})" for i in order]
@@ -477,7 +504,7 @@ def refuse_cells(
             f"{argument}: missing='drop' leaves {left} of {n} rows, at least 2 are needed; leave out or fill the "
             f"columns with most missing values: {listed}."
         )
-    fix = "fill them in, or leave these rows out" + (" with missing='drop'" if missing == "error" else "")
+    fix = "fill them in, or " + ("use missing='drop' or 'column'" if missing == "error" else "leave these rows out")
     raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed}; {fix}.")
 
 
@@ -503,10 +530,12 @@ def _from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence
     rounded = set()
     for i in sorted({i for part in parts for i in part.integers}):
         # A part without such integers holds smaller ones, or numbers that are no integers.
-        columns = [part.integers.get(i, part.values[:, i]) for part in parts]
+        there = [~np.isnan(part.values[:, i]) for part in parts]
+        columns = [part.integers.get(i, part.values[:, i])[own] for part, own in zip(parts, there, strict=True)]
         if not all(np.array_equal(column, np.trunc(column)) for column in map(to_numpy, columns)):
             continue
-        low, high = min(int(c.min()) for c in columns), max(int(c.max()) for c in columns)
+        known = [c for c in columns if len(c)]
+        low, high = min(int(c.min()) for c in known), max(int(c.max()) for c in known)
         if max(-low, high) <= EXACT:
             continue
         if high - low > EXACT:
@@ -515,10 +544,10 @@ def _from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence
         # Modulo 2^64 the differences of signed and of unsigned integers are right.
         start = np.uint64(low % 2**64)
         moved = []
-        for part, column in zip(parts, columns, strict=True):
+        for part, own, column in zip(parts, there, columns, strict=True):
             values = part.values.copy()
             whole = column if column.dtype.kind in "iu" else column.astype(np.int64)
-            values[:, i] = (whole.astype(np.uint64) - start).astype(np.float64)
+            values[own, i] = (whole.astype(np.uint64) - start).astype(np.float64)
             moved.append(replace(part, values=values, origin=part.origin | {i: low}))
         parts = moved
     if rounded:
@@ -533,7 +562,7 @@ def _from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence
 def harmonise(parts: Sequence[Columns], arguments: Sequence[str]) -> list[Columns]:
     """Check the range of the numbers over all parts, and give all parts the same codes and the same float type."""
     parts = _from_origin(parts, arguments)
-    lows, highs = ([part.extremes[end].astype(np.float64) for part in parts] for end in (0, 1))
+    lows, highs = ([part.span[end].astype(np.float64) for part in parts] for end in (0, 1))
     for argument, part, low, high in zip(arguments, parts, lows, highs, strict=True):
         large = np.flatnonzero(np.maximum(-low, high) > _LARGEST[np.dtype(np.float64)])
         if large.size:
@@ -571,10 +600,11 @@ def _recode(parts: Sequence[Columns]) -> Sequence[Columns]:
     values = [part.values.copy() for part in parts]
     levels = {}
     for i in parts[0].levels:
-        codes = [part.values[:, i].astype(np.intp) for part in parts]
+        there = [~np.isnan(part.values[:, i]) for part in parts]
+        codes = [part.values[own, i].astype(np.intp) for part, own in zip(parts, there, strict=True)]
         used = {part.levels[i][code] for part, found in zip(parts, codes, strict=True) for code in np.unique(found)}
         levels[i] = tuple(sorted(used))
         new = {level: float(code) for code, level in enumerate(levels[i])}
-        for part, old, out in zip(parts, codes, values, strict=True):
-            out[:, i] = np.array([new.get(level, -1.0) for level in part.levels[i]])[old]
+        for part, own, old, out in zip(parts, there, codes, values, strict=True):
+            out[own, i] = np.array([new.get(level, -1.0) for level in part.levels[i]])[old]
     return [replace(part, values=out, levels=levels) for part, out in zip(parts, values, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns, refuse_cells
+from kernsift.data.columns import CELLS_STAY, Columns, refuse_cells
 from kernsift.data.formats.source import Source
 from kernsift.exceptions import InputError
 from kernsift.execution.dask_workers import current_workers, memory_here, parallel_map, shared_memory
@@ -41,7 +41,7 @@ class Scan:
     def judge(self, missing: str) -> np.ndarray:
         """The rows to keep, or the error that the same table would raise in memory."""
         refuse_cells(self.source.argument, self.source.names, self.infinite, self.gaps, self.keep, missing)
-        return self.keep
+        return np.ones_like(self.keep) if missing in CELLS_STAY else self.keep
 
     def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> Scan:
         """What was found of the columns at these positions, under other names where these are given."""

@@ -16,9 +16,10 @@ import numpy as np
 
 from kernsift.data import tables
 from kernsift.data.columns import (
+    CELLS_STAY,
     EXACT,
+    MISSING,
     Columns,
-    complete_rows,
     harmonise,
     keep_rows,
     quoted,
@@ -30,6 +31,7 @@ from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import NUMBERS, Cut, count_of, recode
 from kernsift.data.scan import Scan, scan
 from kernsift.data.tables import (
+    MISSING_LEVEL,
     Layout,
     Table,
     align,
@@ -66,6 +68,7 @@ class StoredTable(Table):
     dtype : float64, or float32 where all the input was.
     memory : bytes that may be used.
     kept : the rows of the source that are rows of this table; None for all.
+    gaps : (columns of the source,) bool: those that may have missing values; None where none may.
     """
 
     source: Source
@@ -75,6 +78,7 @@ class StoredTable(Table):
     high: np.ndarray
     dtype: np.dtype[Any]
     kept: Kept | None
+    gaps: np.ndarray | None
     _memory: int
 
     def __init__(
@@ -87,18 +91,20 @@ class StoredTable(Table):
         dtype: np.dtype[Any],
         memory: int,
         kept: Kept | None = None,
+        gaps: np.ndarray | None = None,
     ) -> None:
         given = {"source": source, "layout": layout, "coded": coded, "low": low, "high": high, "dtype": dtype}
         parts = {name: getattr(layout, name) for name in ("names", "offsets", "categorical", "levels")}
         # Frozen as tables are.
-        self.__dict__.update(given | parts | {"_memory": memory, "kept": kept})
+        parts["incomplete"] = None if gaps is None else tables.some_of(gaps[layout.columns])
+        self.__dict__.update(given | parts | {"_memory": memory, "kept": kept, "gaps": gaps})
 
     def __repr__(self) -> str:
         return f"StoredTable of {self.n} rows and {self.d} features, from {self.source.argument}"
 
     def changed(self, **given: Any) -> StoredTable:
         """The same table but for what is given."""
-        names = ("source", "layout", "coded", "low", "high", "dtype", "memory", "kept")
+        names = ("source", "layout", "coded", "low", "high", "dtype", "memory", "kept", "gaps")
         return StoredTable(**({name: getattr(self, name) for name in names} | given))
 
     @property
@@ -190,7 +196,8 @@ class StoredTable(Table):
 
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed, as a table in memory."""
-        return Table(self.names, self.part(None, rows), self.offsets, self.categorical, dict(self.levels))
+        values = self.part(None, rows)
+        return Table(self.names, values, self.offsets, self.categorical, dict(self.levels), self.incomplete)
 
     def select(self, features: np.ndarray) -> StoredTable:
         """The features at these positions, in this order."""
@@ -220,6 +227,7 @@ class StoredTable(Table):
             low=self.low[own],
             high=self.high[own],
             kept=None,
+            gaps=None if self.gaps is None else self.gaps[own],
         )
         return table, stub, values
 
@@ -227,7 +235,7 @@ class StoredTable(Table):
         """The features at these positions, in memory; in `space` if that is given."""
         some = self.select(np.arange(self.d)[features])
         values = some._part(None, None, space)
-        return Table(some.names, values, some.offsets, some.categorical, dict(some.levels))
+        return Table(some.names, values, some.offsets, some.categorical, dict(some.levels), some.incomplete)
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         """Runs of rows of which these value columns hold at most so many numbers; they end where the file's chunks do.
@@ -293,7 +301,16 @@ class StoredTable(Table):
             recode(values, i, np.array([code.get(level, -1.0) for level in levels]))
         low, high = values.min(axis=0), values.max(axis=0)
         # Written so that NaN, which hides from the statistics that files keep, fails it.
-        if not (np.all(low >= self.low[own]) and np.all(high <= self.high[own])):
+        right = (low >= self.low[own]) & (high <= self.high[own])
+        for i in np.flatnonzero(~right) if self.gaps is not None else ():
+            there = ~np.isnan(values[:, i])
+            if not there.all() and MISSING_LEVEL in self._codes.get(int(own[i]), ()):
+                values[~there, i] = self._codes[int(own[i])][MISSING_LEVEL]
+                right[i] = True
+            elif self.gaps[own[i]]:
+                some = values[there, i]
+                right[i] = not some.size or (some.min() >= self.low[own[i]] and some.max() <= self.high[own[i]])
+        if not right.all():
             self._complain()
         return values
 
@@ -425,15 +442,17 @@ def as_stored_pair(
 
     Each may be on disk or in memory. What is refused, and in which words, is the same as in `tables.as_pair`.
     """
-    check_choice("missing", missing, ("error", "drop"))
+    check_choice("missing", missing, MISSING)
     budget = parse_memory(memory)
     headers = align(_Header.of(_source(X, "X")), _Header.of(_source(Y, "Y")), "X", "Y")
     scans = []
     for header, data in zip(headers, (X, Y), strict=True):
         found = _looked(header, data, budget, missing)
-        scans.append(_kept(found, found.judge(missing), budget))
+        keep = found.judge(missing)
+        tables.note_dropped(found.source.argument, keep)
+        scans.append(_kept(found, keep, budget))
     check_kinds(headers[0].names, *(look.levels for look in scans))
-    first_table, second_table = _tables(scans, ["X", "Y"], groups, budget)
+    first_table, second_table = _tables(scans, ["X", "Y"], groups, budget, missing)
     return first_table, second_table
 
 
@@ -450,7 +469,7 @@ def as_stored_xy(
 
     What is refused, and in which words, is the same as in `tables.as_xy`.
     """
-    check_choice("missing", missing, ("error", "drop"))
+    check_choice("missing", missing, MISSING)
     check_choice("response", response, ("auto", "numeric", "category"))
     budget = parse_memory(memory)
     source = _source(X, "X")
@@ -464,9 +483,9 @@ def as_stored_xy(
         target = _whole(source.pick(target.chosen), budget)
     check_rows(features, target)
     found = _looked(features, X, budget, missing)
-    keep = found.judge(missing) & complete_rows(target, "y", missing)
+    keep = tables.note_kept(found.judge(missing), tables.answered_rows(target, missing))
     answer = response_table(keep_rows(target, keep, "y"), response)
-    (table,) = _tables([_kept(found, keep, budget)], ["X"], groups, budget)
+    (table,) = _tables([_kept(found, keep, budget)], ["X"], groups, budget, missing)
     return table, answer
 
 
@@ -500,13 +519,13 @@ def _looked(header: Columns, data: Any, memory: int, missing: str) -> Scan:
 def _kept(found: Scan, keep: np.ndarray, memory: int) -> Scan:
     """What there is in the rows that are kept, which takes a second look where some are not."""
     if keep.all():
-        return found
+        return replace(found, keep=keep)
     require_two(keep, found.source.argument)
     return replace(scan(found.source, memory, within=keep), keep=keep)
 
 
 def _tables(
-    scans: Sequence[Scan], arguments: Sequence[str], groups: Mapping[str, Any] | None, memory: int
+    scans: Sequence[Scan], arguments: Sequence[str], groups: Mapping[str, Any] | None, memory: int, missing: str
 ) -> list[StoredTable]:
     """Tables with the same codes and the same float type, after a check of the range of the numbers over all."""
     for look, argument in zip(scans, arguments, strict=True):
@@ -517,6 +536,10 @@ def _tables(
                 f"{argument}: integers beyond 2^53 in {quoted(look.source.names[i] for i in large)} lose their "
                 "differences where a table is read in pieces; subtract the smallest first, or leave these columns out."
             )
+    if missing == "value":
+        for look in scans:
+            for i in look.levels:
+                look.levels[i] |= {MISSING_LEVEL} if look.gaps[i] else set()
     dtype = harmonise([look.columns() for look in scans], arguments)[0].values.dtype
     levels = {i: tuple(sorted(set().union(*(look.levels[i] for look in scans)))) for i in sorted(scans[0].levels)}
     layout = layout_of(replace(scans[0].columns(), levels=levels), groups)
@@ -525,8 +548,12 @@ def _tables(
         low, high = look.low.copy(), look.high.copy()
         for i, known in levels.items():
             codes = [code for code, level in enumerate(known) if level in look.levels[i]]
-            low[i], high[i] = codes[0], codes[-1]
-        found.append(StoredTable(look.source, layout, levels, low, high, dtype, memory, Kept.of(look.keep)))
+            low[i], high[i] = (codes[0], codes[-1]) if codes else (np.inf, -np.inf)
+        gaps = None
+        if missing in CELLS_STAY:
+            coded = [i in levels and missing == "value" for i in range(len(low))]
+            gaps = (look.gaps > 0) & ~np.array(coded)
+        found.append(StoredTable(look.source, layout, levels, low, high, dtype, memory, Kept.of(look.keep), gaps))
     return found
 
 

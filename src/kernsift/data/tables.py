@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.columns import (
+    MISSING,
     Columns,
     complete_rows,
     harmonise,
@@ -26,6 +27,10 @@ from kernsift.data.columns import (
 )
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, take, to_numpy
+from kernsift.execution.notes import add_note
+
+MISSING_LEVEL = "(missing)"
+"""The level of a categorical column that stands for missing cells."""
 
 __all__ = ["InputError", "Table", "as_candidates", "as_pair", "as_table", "as_xy", "stack"]
 
@@ -50,6 +55,7 @@ class Table:
     offsets : (d+1,); feature j owns the columns `offsets[j]:offsets[j+1]`.
     categorical : (d,) bool; a categorical feature has exactly one column.
     levels : the level names of each categorical feature, in the order of its codes.
+    incomplete : (p,) bool: the value columns with missing values, which are NaN; None where no value is missing.
 
     Examples
     --------
@@ -64,6 +70,7 @@ class Table:
     offsets: np.ndarray
     categorical: np.ndarray
     levels: Mapping[str, tuple[str, ...]]
+    incomplete: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -116,7 +123,7 @@ class Table:
 
     @cached_property
     def constant(self) -> np.ndarray:
-        """(d,) bool: the features all of whose rows are equal."""
+        """(d,) bool: the features all of whose rows are equal; missing values are a value of their own."""
         if self.span is not None:
             low, high = self.span
             return np.logical_and.reduceat(low == high, self.offsets[:-1])
@@ -129,6 +136,9 @@ class Table:
             some = suspect[start : start + step]
             values = self.part(some)
             flat[some] = to_numpy(namespace(values).all(values == values[:1, :], axis=0))
+        if self.incomplete is not None:
+            some = np.flatnonzero(self.incomplete)
+            flat[some] = np.isnan(to_numpy(self.part(some))).all(axis=0)
         return np.logical_and.reduceat(flat, self.offsets[:-1])
 
     def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:
@@ -144,7 +154,7 @@ class Table:
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed."""
         values = self.part(slice(None), np.asarray(rows))
-        return Table(self.names, values, self.offsets, self.categorical, self.levels)
+        return Table(self.names, values, self.offsets, self.categorical, self.levels, self.incomplete)
 
     def select(self, features: np.ndarray) -> Table:
         """The features at these positions, in this order."""
@@ -157,6 +167,7 @@ class Table:
             offsets=offsets,
             categorical=self.categorical[chosen],
             levels={name: self.levels[name] for name in names if name in self.levels},
+            incomplete=None if self.incomplete is None else some_of(self.incomplete[columns]),
         )
 
 
@@ -167,6 +178,8 @@ class _Stacked(Table):
         first = tables[0]
         for name in ("names", "offsets", "categorical", "levels"):
             object.__setattr__(self, name, getattr(first, name))
+        found = [table.incomplete for table in tables if table.incomplete is not None]
+        object.__setattr__(self, "incomplete", np.any(found, axis=0) if found else None)
         object.__setattr__(self, "_tables", tuple(tables))
         object.__setattr__(self, "_ends", np.cumsum([table.n for table in tables]))
 
@@ -265,19 +278,56 @@ def as_table(X: Any, *, argument: str = "X", groups: Mapping[str, Any] | None = 
     >>> table.values[:, 1].tolist()
     [1.0, 0.0, 1.0]
     """
-    check_choice("missing", missing, ("error", "drop"))
+    check_choice("missing", missing, MISSING)
     columns = read_columns(X, argument)
-    columns = keep_rows(columns, complete_rows(columns, argument, missing), argument)
+    columns = _usable(columns, argument, missing)
     return _table(harmonise([columns], [argument])[0], groups)
+
+
+def _usable(columns: Columns, argument: str, missing: str) -> Columns:
+    """The rows that are used, with missing values treated as `missing` says."""
+    keep = complete_rows(columns, argument, missing)
+    note_dropped(argument, keep)
+    return keep_rows(with_missing_level(columns) if missing == "value" else columns, keep, argument)
+
+
+def note_dropped(argument: str, keep: np.ndarray) -> None:
+    """Note how many rows missing="drop" leaves."""
+    if not keep.all():
+        add_note(f"{argument}: {np.count_nonzero(keep):,} of {len(keep):,} rows have no missing value and are used.")
+
+
+def answered_rows(target: Columns, missing: str) -> np.ndarray:
+    """(n,) bool: the rows with a response; without one a row tells nothing."""
+    return complete_rows(target, "y", "error" if missing == "error" else "drop")
+
+
+def note_kept(complete: np.ndarray, answered: np.ndarray) -> np.ndarray:
+    """The rows with features and a response, with notes about the others."""
+    if not answered.all():
+        add_note(f"y: {np.count_nonzero(~answered):,} of {len(answered):,} rows have no response and are left out.")
+    note_dropped("X", complete)
+    return complete & answered
+
+
+def with_missing_level(columns: Columns) -> Columns:
+    """Missing cells of categorical columns as a level of their own."""
+    some = [i for i in columns.levels if columns.incomplete[i]]
+    if not some:
+        return columns
+    values, levels = columns.values.copy(), dict(columns.levels)
+    for i in some:
+        values[np.isnan(values[:, i]), i] = len(levels[i])
+        levels[i] = (*levels[i], MISSING_LEVEL)
+    return replace(columns, values=values, levels=levels)
 
 
 def as_pair(X: Any, Y: Any, *, groups: Mapping[str, Any] | None = None, missing: str = "error") -> tuple[Table, Table]:
     """Two samples with the same features in the same order (that of X) and with the same codes."""
-    check_choice("missing", missing, ("error", "drop"))
+    check_choice("missing", missing, MISSING)
     first, second = align(read_columns(X, "X"), read_columns(Y, "Y"), "X", "Y")
     require_together([first, second], ["X", "Y"])
-    first = keep_rows(first, complete_rows(first, "X", missing), "X")
-    second = keep_rows(second, complete_rows(second, "Y", missing), "Y")
+    first, second = _usable(first, "X", missing), _usable(second, "Y", missing)
     check_kinds(first.names, first.levels, second.levels)
     first, second = harmonise([first, second], ["X", "Y"])
     return _table(first, groups), _table(second, groups)
@@ -302,11 +352,12 @@ def as_xy(
     `y` may name columns of X, which then leave X. `response="auto"` takes strings, categoricals and truth values as
     categories and other numbers as numbers; "category" and "numeric" insist.
     """
-    check_choice("missing", missing, ("error", "drop"))
+    check_choice("missing", missing, MISSING)
     check_choice("response", response, ("auto", "numeric", "category"))
     features, target = split_response(read_columns(X, "X"), y)
     check_rows(features, target)
-    keep = complete_rows(features, "X", missing) & complete_rows(target, "y", missing)
+    keep = note_kept(complete_rows(features, "X", missing), answered_rows(target, missing))
+    features = with_missing_level(features) if missing == "value" else features
     features, target = keep_rows(features, keep, "X"), keep_rows(target, keep, "y")
     answer = response_table(target, response)
     return _table(harmonise([features], ["X"])[0], groups), answer
@@ -335,8 +386,14 @@ def response_table(target: Columns, response: str) -> Table:
     return answer
 
 
-def as_candidates(reference: Any, candidates: Mapping[str, Any]) -> tuple[Table, dict[str, Table]]:
-    """A reference data set and others to hold against it, each a Table with one feature that owns all its columns."""
+def as_candidates(
+    reference: Any, candidates: Mapping[str, Any], *, missing: str = "column"
+) -> tuple[Table, dict[str, Table]]:
+    """A reference data set and others to hold against it, each a Table with one feature that owns all its columns.
+
+    A feature is tested on the rows that have it, so that "column" and "drop" are the same here.
+    """
+    check_choice("missing", missing, MISSING)
     if not isinstance(candidates, Mapping):
         raise InputError(
             f"candidates: a mapping from names to data sets is needed, got {type(candidates).__name__}; pass a dict "
@@ -359,7 +416,15 @@ def as_candidates(reference: Any, candidates: Mapping[str, Any]) -> tuple[Table,
                 f"{argument}: whole data sets are compared on numbers, but "
                 f"{quoted(part.names[i] for i in part.levels)} hold categories; drop or encode these columns."
             )
-        complete_rows(part, argument, None)
+        if missing == "value" and part.incomplete.any():
+            raise InputError(
+                f"missing: 'value' is for features of one column, but {argument}, of whose columns "
+                f"{quoted(np.array(part.names)[part.incomplete])} have missing values, is one feature; use 'drop'."
+            )
+    parts = [
+        _usable(part, argument, "drop" if missing == "column" else missing)
+        for argument, part in zip(arguments, parts, strict=True)
+    ]
     everything = list(range(len(first.names)))
     harmonised = harmonise(parts, arguments)
     tables = [
@@ -571,8 +636,14 @@ def _laid_out(columns: Columns, layout: Layout) -> Table:
     if hot.any():
         xp = namespace(values)
         indicators = xp.astype(values == asarray_like(layout.codes.astype(float), values), values.dtype)
-        values = xp.where(asarray_like(hot, values), indicators, values)
-    return Table(layout.names, values, layout.offsets, layout.categorical, layout.levels)
+        values = xp.where(asarray_like(hot, values) & ~xp.isnan(values), indicators, values)
+    incomplete = some_of(columns.incomplete[layout.columns])
+    return Table(layout.names, values, layout.offsets, layout.categorical, layout.levels, incomplete)
+
+
+def some_of(flags: np.ndarray) -> np.ndarray | None:
+    """The flags, or None where none is set."""
+    return flags if flags.any() else None
 
 
 # Names ---------------------------------------------------------------------------------------------------------------
