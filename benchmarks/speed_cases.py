@@ -81,7 +81,7 @@ def _scores(question: str, one: np.ndarray, two: np.ndarray) -> Call:
     own = None if question == "mmd" else fit_kernels(second, rng=rng)
 
     def call() -> object:
-        with threads.using(-1):
+        with threads.thread_limit(-1):
             if own is None:
                 return incomplete_mmd(first, second, kernels, rng=np.random.default_rng(0))
             return incomplete_hsic(first, second, kernels, own, rng=np.random.default_rng(0))

@@ -426,7 +426,7 @@ def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subpro
         assert time.monotonic() - lost[0] < 15
         assert not used.futures
     # And afterwards this process works on by itself.
-    assert cluster.crew() is None
+    assert cluster.current_workers() is None
     assert len(compare(X[:, :3], Y[:, :3], random_state=0).names) == 3
 
 

@@ -53,7 +53,7 @@ def test_links_inside_the_project_lead_somewhere(page: str) -> None:
     assert [path for path in LINK.findall(text) if not (ROOT / path.partition("#")[0]).exists()] == []
 
 
-MODULES = ("statistics", "inference", "scores", "selection")
+MODULES = ("estimators", "inference")
 
 
 def public_objects() -> list[Any]:

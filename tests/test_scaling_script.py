@@ -119,7 +119,7 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
     reported = script.scaling_page.predicted(models, "incomplete", {"n": n, "d": 100, "k": 5, "workers": 2})["worker"]
 
     def fits(memory: int) -> int:
-        sample = SimpleNamespace(n=n // 2, memory=memory, like=np.empty((0, 9)), offsets=np.arange(10), by_column=True)
+        sample = SimpleNamespace(n=n // 2, memory=memory, prototype=np.empty((0, 9)), offsets=np.arange(10), by_column=True)
         return columns_that_fit([sample, sample], 16 * (n // 2), at_once=1)
 
     assert fits(int(reported) + 10) == 8 and fits(int(reported) - 10) == 7
@@ -146,7 +146,7 @@ def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch:
         n, d = size["n"], size["d"]
         memory = model.MEMORY // max(1, workers) - (model._PROCESS if workers else 0)
         empty = np.empty((0, d))
-        sample = SimpleNamespace(n=n // 2, d=d, memory=memory, like=empty, offsets=np.arange(d + 1), by_column=True)
+        sample = SimpleNamespace(n=n // 2, d=d, memory=memory, prototype=empty, offsets=np.arange(d + 1), by_column=True)
         kernels = fit_kernels(as_table(np.random.default_rng(0).normal(size=(5, 2))), rng=np.random.default_rng(0))
         rows = tuple(np.broadcast_to(np.int32(0), n // 2) for _ in range(4))
         draws: Any = MMDDraws(sample, kernels, sample, rows)

@@ -290,7 +290,7 @@ def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
     def fits(columns: float) -> int:
         offsets, n = np.arange(101), 10**4
         memory = int((columns * n * np.dtype(dtype).itemsize + 100) / draws_module._SHARE) + 1
-        table = SimpleNamespace(n=n, memory=memory, like=np.empty((0, 100), dtype), offsets=offsets, by_column=True)
+        table = SimpleNamespace(n=n, memory=memory, prototype=np.empty((0, 100), dtype), offsets=offsets, by_column=True)
         return draws_module.columns_that_fit([table], 0)  # type: ignore[list-item]
 
     assert [fits(k) for k in (1, in_line - 1, in_line, in_line + 1)] == [1, in_line - 1, in_line, in_line]

@@ -18,9 +18,9 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 def progress_callback(listener: Listener) -> Iterator[None]:
     """Call `listener(stage, done, total)` as the work inside goes on.
 
-    >>> from kernsift.execution.progress import listening, tell
-    >>> with listening(print):
-    ...     tell("features", 3, 10)
+    >>> from kernsift.execution.progress import progress_callback, report_progress
+    >>> with progress_callback(print):
+    ...     report_progress("features", 3, 10)
     features 3 10
     """
     token = _listener.set(listener)

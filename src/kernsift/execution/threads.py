@@ -104,7 +104,7 @@ def n_threads() -> int:
 def prefetch(function: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
     """`function` of each item, in order, the next one on a thread of its own while the caller works with one.
 
-    >>> list(ahead(abs, [-1, 2, -3]))
+    >>> list(prefetch(abs, [-1, 2, -3]))
     [1, 2, 3]
     """
     if _jobs.get() == 1:
@@ -128,12 +128,12 @@ def prefetch(function: Callable[[Item], Answer], items: Iterable[Item]) -> Itera
 def parallel_map(
     function: Callable[[Item], Answer], items: Iterable[Item], most: int | None = None
 ) -> Iterator[Answer]:
-    """`function` of each item, in order, on as many threads as `using` allows, or `most`; two items a thread wait.
+    """`function` of each item, in order, on as many threads as `thread_limit` allows, or `most`; two items a thread wait.
 
     Inside a worker thread the context variable has its default, so that nested calls do not multiply threads.
 
-    >>> with using(2):
-    ...     list(spread(abs, [-1, 2, -3]))
+    >>> with thread_limit(2):
+    ...     list(parallel_map(abs, [-1, 2, -3]))
     [1, 2, 3]
     """
     jobs = _jobs.get() if most is None else min(_jobs.get(), most)
