@@ -224,7 +224,7 @@ class SelectMMD(_KernelSelector):
     keep : {"auto", "selected", "rejected"}, default "auto"
         "selected" keeps every feature that `k` or `threshold` selects, "rejected" only the significant ones of them;
         "auto" is "selected" where `k` or `threshold` is given, else "rejected".
-    threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level
+    threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : optional
         As in `kernsift.compare`. Options of an estimator or test are parameters too: with `estimator=Incomplete(r=5)`
         there is a parameter `estimator__r`.
     groups : dict of str to list, optional
@@ -298,7 +298,7 @@ class SelectHSIC(_KernelSelector):
         "auto" is "selected" where `k` or `threshold` is given, else "rejected".
     response : {"auto", "category", "numeric"}, default "auto"
         How y is read; see `kernsift.relate`.
-    threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level
+    threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : optional
         As in `kernsift.relate`. Options of an estimator or test are parameters too: with `estimator=Incomplete(r=5)`
         there is a parameter `estimator__r`.
     groups : dict of str to list, optional
