@@ -16,6 +16,8 @@ fine
 narrow
     The Gaussian kernel on normal scores of the ranks, 0.7 median distances wide, its eigenvalues raised to the power
     1/2: several modes, and other shapes that change their sign often.
+location
+    The first direction of the smooth view: nearly the normal scores themselves.
 plain
     The kernel as it was fitted: the only view where the bandwidth is given.
 
@@ -174,8 +176,13 @@ def _fine(counts: np.ndarray) -> View:
     return centred(np.stack(values[1:], axis=1) * np.sqrt(weights)[:, None], counts)
 
 
+def _location(counts: np.ndarray) -> View:
+    return _on_normal_scores(counts, WIDE, _WIDE_RANK, 1.0).leading(1)
+
+
 _RANK_VIEWS: dict[str, Callable[[np.ndarray], View]] = {
     "smooth": partial(_on_normal_scores, bandwidth=WIDE, rank=_WIDE_RANK, power=_SMOOTH_POWER),
     "narrow": partial(_on_normal_scores, bandwidth=_NARROW, rank=_NARROW_RANK, power=_NARROW_POWER),
     "fine": _fine,
+    "location": _location,
 }

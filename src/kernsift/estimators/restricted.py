@@ -1,0 +1,405 @@
+"""The complete estimator for rows that are not exchangeable as they are: strata, pairs and units.
+
+Within strata: T = tr(K L) with Gram matrices centred within strata, and its law over permutations within strata
+(`kernsift.estimators.restricted_law`). Pairs are strata of two rows. Units, such as the donors of cells, are what is
+permuted where the response belongs to the unit: a unit's factor is the mean of its rows' factors, its mean embedding,
+and from then on a unit is a row.
+
+All that follows the factors works on units, of which there are N; a row is a unit of its own where no units are given.
+Few different relabellings are enumerated (`kernsift.estimators.relabellings`).
+
+Strata that differ in location would hide what happens within them, as a kernel that is wide enough for all strata does
+not see it. So numeric columns are aligned first (Hodges and Lehmann 1962): each stratum's median is subtracted
+(`kernsift.data.exchangeability.AlignedTable`). Permutations within strata do not change these medians, so the test
+stays valid. In strata of few rows, pairs above all, alignment takes away most of what a change of spread would show;
+there one view is of aligned ranks, and the others are of the values as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kernsift.data.exchangeability import AlignedTable, Exchangeability
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.alignment import AlignmentCovariance
+from kernsift.estimators.complete import FittedStatistic, NullMoments, scores_of
+from kernsift.estimators.effect_intervals import CombinedEffects
+from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
+from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.paths import ScoreLaws
+from kernsift.estimators.permutation_law import Invariants, union_score
+from kernsift.estimators.relabellings import Relabellings, few_values
+from kernsift.estimators.responses import Response, ResponseView, table_response
+from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments, covariance, third_moment
+from kernsift.estimators.scores import Scores
+from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, rows_to_align
+from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, fitted, fitted_views
+from kernsift.execution import threads
+from kernsift.execution.arrays import Array, asarray_like, lookup, to_numpy
+from kernsift.execution.dask_workers import parallel_map
+from kernsift.execution.progress import report_progress
+from kernsift.kernels.contingency import Tabulation, tabulate
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.low_rank import GROUP_ROWS, View
+from kernsift.kernels.quantisation import Grid, blocks_at_once, fit_grid, parts_of, rows_to_sort
+
+# Units are counted point by point where there are at least so many rows in each; else row by row.
+_ROWS_PER_UNIT = 4
+# The view of aligned ranks, in small strata.
+_ALIGNED = Pair("location", "plain", 0.4)
+
+
+def restricted_mmd(
+    X: Table,
+    Y: Table,
+    kernels: FeatureKernels,
+    *,
+    rows: Exchangeability,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores:
+    """Normal scores of the MMD between the samples, whose label is permuted as `rows` allow."""
+    label = np.repeat([0.0, 1.0], [X.n, Y.n])[rows.first_rows]
+    rows = rows.evened(label, rng)
+    return _restricted(stack([X, Y]), _label_response(label, rows, adaptive), kernels, rows, rng)
+
+
+def restricted_hsic(
+    X: Table,
+    y: Table,
+    kernels: FeatureKernels,
+    response_kernels: FeatureKernels,
+    *,
+    rows: Exchangeability,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores:
+    """Normal scores of the HSIC with the response, which is permuted as `rows` allow."""
+    own = y.take(rows.first_rows) if rows.unit is not None else y
+    known = table_response(own, response_kernels, rng, adaptive)
+    cells = None if known.cells is None else to_numpy(known.cells)
+    factors = {}
+    for name, view in known.views.items():
+        factor = to_numpy(view.factor)
+        factors[name] = factor if cells is None else factor[:, cells]
+    values = to_numpy(own.values)
+    kinds = np.unique(values, axis=0, return_inverse=True)[1].ravel()
+    rows = rows.evened(_quarters(kinds), rng)
+    symmetric = bool(own.categorical.all()) or len(np.unique(kinds)) == 2
+    return _restricted(X, _UnitResponse.of(factors, kinds, known.pairs, rows, symmetric), kernels, rows, rng)
+
+
+def _label_response(label: np.ndarray, rows: Exchangeability, adaptive: bool) -> _UnitResponse:
+    pairs = CLASSES if adaptive else PLAIN
+    return _UnitResponse.of({"plain": label[None, :]}, label.astype(int), pairs, rows, True)
+
+
+def _quarters(kinds: np.ndarray) -> np.ndarray:
+    """Classes of a response (N,): its values where these are few, else the quarters of their order."""
+    count = int(kinds.max()) + 1
+    return kinds if 4 * count <= len(kinds) else np.argsort(np.argsort(kinds, kind="stable")) * 4 // len(kinds)
+
+
+class _UnitResponse(NamedTuple):
+    """The response of the units that can be relabelled, sorted by stratum.
+
+    Attributes
+    ----------
+    strata : of the units; `strata.order` are the units in the order of everything here.
+    response : the response with a point for each unit.
+    moments : of pairs of its views.
+    thirds : of its views.
+    scale : (N,) how much a unit counts in the covariance of the cross-covariances, on average 1.
+    relabellings : all of them, where they are few.
+    """
+
+    strata: Strata
+    response: Response
+    moments: dict[tuple[str, str], ResponseMoments]
+    thirds: dict[str, ThirdMoments]
+    scale: np.ndarray
+    relabellings: Relabellings
+
+    @classmethod
+    def of(
+        cls,
+        factors: dict[str, np.ndarray],
+        kinds: np.ndarray,
+        pairs: tuple[Pair, ...],
+        rows: Exchangeability,
+        symmetric: bool,
+    ) -> _UnitResponse:
+        """From factors (p, units) and the value (units,) of the response of each unit."""
+        codes = rows.strata_of_units
+        used = rows.informative(kinds)
+        strata = Strata.of(codes[used])
+        strata = strata._replace(order=used[strata.order])
+        if rows.small_strata and pairs is CLASSES:
+            rest = 1.0 - _ALIGNED.weight
+            pairs = (_ALIGNED, *(pair._replace(weight=pair.weight * rest) for pair in pairs))
+        relabellings = Relabellings(kinds[strata.order], strata, symmetric)
+        centred = {name: _orthogonal(strata.centred(factor[:, strata.order])) for name, factor in factors.items()}
+        views = {name: _response_view(factor, strata) for name, factor in centred.items()}
+        moments = {(one, two): ResponseMoments.of(centred[one], centred[two], strata) for one in views for two in views}
+        thirds = {name: ThirdMoments.of_response(centred[name], strata, moments[name, name]) for name in views}
+        first = next(iter(centred.values()))
+        share = strata.sums((first * first).sum(axis=0)) / (strata.sizes - 1)
+        share = share / ((share * (strata.sizes - 1)).sum() / (strata.sizes - 1).sum())
+        n = len(strata.order)
+        response = Response(n, None, np.ones(n), views, pairs, relabellings.ceiling)
+        return cls(strata, response, moments, thirds, share[strata.of_row], relabellings)
+
+
+def _orthogonal(factor: np.ndarray) -> np.ndarray:
+    """A factor (p, N) with orthogonal directions, the leading ones first; directions that do not vary are left out."""
+    values, vectors = np.linalg.eigh(factor @ factor.T)
+    kept = values > 1e-9 * max(values[-1], 1e-300)
+    if not kept.any():
+        return factor[:1] * 0.0
+    return np.asarray(vectors[:, kept][:, ::-1].T @ factor)
+
+
+def _response_view(factor: np.ndarray, strata: Strata) -> ResponseView:
+    sizes = (factor * factor).sum(axis=1)
+    n = factor.shape[1]
+    plain = fitted(View(factor[None], sizes[None]), np.ones((1, n)), n)
+    own = _invariants(factor[None], sizes[None], strata)
+    return ResponseView(plain, factor, sizes, Invariants(*(part[0] for part in own)))
+
+
+def _invariants(factor: np.ndarray, sizes: np.ndarray, strata: Strata) -> Invariants:
+    """Traces, and tr K^2 less what chance adds to T if the response is the feature; nothing of third order."""
+    traces = strata.sums((factor * factor).sum(axis=1))
+    chance = (traces**2 / (strata.sizes - 1)).sum(axis=1)
+    scatter = factor @ factor.transpose(0, 2, 1)
+    second = np.column_stack([(scatter**2).sum(axis=(1, 2)) - chance, np.zeros(len(factor))])
+    return Invariants(traces.sum(axis=1), second, np.zeros((len(factor), 5)))
+
+
+class _Measured(NamedTuple):
+    """All that is kept of a block of features."""
+
+    features: np.ndarray
+    score: np.ndarray
+    laws: np.ndarray
+    effect: np.ndarray
+    factors: list[SelectedFactor]
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """Measures blocks of features; `cells` are units where these are counted point by point."""
+
+    target: _UnitResponse
+    rows: Exchangeability
+    landmarks: np.ndarray
+    dtype: Any
+    seed: int
+    to_align: np.ndarray | None
+    final: np.ndarray | None = None
+
+    def __call__(self, block: Block) -> list[Any]:
+        tables = [block.table]
+        if any(pair is _ALIGNED for pair in self.target.response.pairs):
+            tables.append(AlignedTable(block.table, self.rows, discrete=True))
+        grids = [fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds) for table in tables]
+        units = self.rows.units + (self.rows.left_out > 0) if block.cells is not None else 1
+        counted = [
+            tabulate(table, block.own, grid, block.cells, units, None)
+            for table, grid in zip(tables, grids, strict=True)
+        ]
+
+        def measure(part: slice) -> Any:
+            own = block.own[part]
+            some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, counted, strict=True)]
+            statistics = self._statistics(some, own, block.kernels)
+            if self.final is None:
+                return self._scores(block.features[part], statistics, *some[0])
+            return self._effects(block.features[part], statistics)
+
+        rows = len(self.target.strata.order)
+        return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, 2**28)))
+
+    def _statistics(
+        self, tables: Sequence[tuple[Grid, Tabulation]], own: np.ndarray, kernels: FeatureKernels
+    ) -> list[FittedStatistic]:
+        pairs = self.target.response.pairs
+        factors: dict[str, np.ndarray] = {}
+        for place, (grid, known) in enumerate(tables):
+            names = [pair.feature for pair in pairs if (pair is _ALIGNED) == (place == 1)]
+            counts = self._counts(known)
+            views = fitted_views(dict.fromkeys(names), grid, counts, self.rows.units, kernels, own, self.landmarks)
+            factors |= {name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
+        return [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
+
+    def _counts(self, known: Tabulation) -> Array:
+        """(b, G) shares of the units at each point, all units counting alike."""
+        if self.rows.unit is None:
+            return known.counts
+        weights = np.append(1.0 / self.rows.unit_sizes, np.zeros(self.rows.left_out > 0))
+        if known.joint is not None:
+            return known.joint @ asarray_like(weights, known.joint)
+        if known.codes is None:
+            return known.counts * asarray_like(weights[self.rows.unit], known.counts)
+        codes, each = to_numpy(known.codes), weights[self.rows.unit]
+        found = [np.bincount(own, each, known.counts.shape[1]) for own in codes]
+        return asarray_like(np.array(found), known.counts)
+
+    def _unit_factor(self, factor: Array, known: Tabulation) -> np.ndarray:
+        """(b, m, N) the mean of a factor over the rows of each unit, less the mean of its stratum."""
+        strata, rows = self.target.strata, self.rows
+        if known.joint is not None:
+            found = to_numpy(factor @ known.joint)[:, :, strata.order] / rows.unit_sizes[strata.order]
+        elif rows.unit is None:
+            values, codes = to_numpy(factor), known.codes
+            found = values[:, :, strata.order] if codes is None else lookup(values, to_numpy(codes)[:, strata.order])
+        else:
+            values, order = to_numpy(factor), np.argsort(rows.unit, kind="stable")
+            values = values[:, :, order] if known.codes is None else lookup(values, to_numpy(known.codes)[:, order])
+            starts = np.searchsorted(rows.unit[order], np.arange(rows.units))
+            values = values[:, :, : rows.n - rows.left_out]
+            found = np.add.reduceat(values, starts, axis=2)[:, :, strata.order] / rows.unit_sizes[strata.order]
+        return strata.centred(np.asarray(found, dtype=float))
+
+    def _statistic(self, factor: np.ndarray, name: str) -> FittedStatistic:
+        """T of features under one pair of views, and its law."""
+        strata, target = self.target.strata, self.target.response.views[name]
+        response = self.target.moments[name, name]
+        # Rotated so that the directions are those of the limit law.
+        values, vectors = np.linalg.eigh((factor * self.target.scale) @ factor.transpose(0, 2, 1))
+        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
+        sizes = np.maximum(np.flip(values, axis=1), 0.0)
+        cross = factor @ target.factor.T
+        traces = strata.sums((factor * factor).sum(axis=1))
+        shares = strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1)
+        sd = np.sqrt(covariance(factor, factor, strata, response))
+        third = third_moment(ThirdMoments.of_features(factor, strata, response), self.target.thirds[name], strata)
+        own = _invariants(factor, sizes, strata)
+        size = ((factor @ factor.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+        laws = NullMoments(
+            (cross**2).sum(axis=(1, 2)),
+            traces @ shares,
+            sd,
+            third / np.where(sd > 0, sd, 1.0) ** 3,
+            size,
+            np.full(len(sd), (target.sizes**2).sum()),
+        )
+        return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
+
+    def _best(self, statistics: Sequence[FittedStatistic], scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """One score from the scores (pairs, b) of each feature, and the pair of views that it comes from."""
+        pairs = self.target.response.pairs
+        weights = np.array([pair.weight for pair in pairs])
+        varies = np.array([statistic.laws.sd > 0 for statistic in statistics])
+        winner = np.where(varies, log_ndtr(-scores) - np.log(weights)[:, None], np.inf).argmin(axis=0)
+        if len(pairs) == 1:
+            return scores[0], winner
+        correlation = np.ones((len(pairs), len(pairs), scores.shape[1]))
+        for i, one in enumerate(statistics):
+            for j, other in enumerate(statistics[:i]):
+                moments = self.target.moments[pairs[i].response, pairs[j].response]
+                found = covariance(one.view.factor, other.view.factor, self.target.strata, moments)
+                scale = one.laws.sd * other.laws.sd
+                found = np.divide(found, scale, out=np.ones(len(found)), where=scale > 0)
+                correlation[i, j] = correlation[j, i] = np.clip(found, -1.0, 1.0)
+        return union_score(scores, weights, correlation), winner
+
+    def _scores(
+        self, features: np.ndarray, statistics: list[FittedStatistic], grid: Grid, known: Tabulation
+    ) -> _Measured:
+        target = self.target
+        scores = scores_of(statistics)
+        score, winner = self._best(statistics, scores)
+        differing = few_values(known, self.rows, target.strata)
+        weights = np.array([pair.weight for pair in target.response.pairs])
+        score = target.relabellings.scores(statistics, scores, score, weights, differing, self.seed)
+        laws = np.choose(winner, [np.array(statistic.laws) for statistic in statistics])
+        n = len(target.strata.order)
+        points = Tabulation(np.ones((len(features), n)), None, None)
+        factors = [
+            SelectedFactor.of(
+                features,
+                np.flatnonzero(winner == which),
+                points,
+                View(statistic.view.factor * np.sqrt(target.scale), statistic.view.sizes),
+                statistic.cross,
+                target.response.pairs[which].response,
+                target.response,
+                self.to_align,
+                self.dtype,
+            )
+            for which, statistic in enumerate(statistics)
+            if (winner == which).any()
+        ]
+        return _Measured(features, score, laws, point_effects(statistics), factors)
+
+    def _effects(self, features: np.ndarray, statistics: list[FittedStatistic]) -> tuple[np.ndarray, CombinedEffects]:
+        assert self.final is not None
+        scores = scores_of(statistics)
+        smooth, _ = self._best(statistics, scores)
+        n = len(self.target.strata.order)
+        points = Tabulation(np.ones((len(features), n)), None, None)
+        found = view_effects(statistics, scores, smooth, self.final[features], points, self.target.response)
+        return features, found
+
+
+def _restricted(
+    table: Table, target: _UnitResponse, kernels: FeatureKernels, rows: Exchangeability, rng: np.random.Generator
+) -> Scores:
+    to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(target.response.n, rng)
+    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    by_point = rows.unit is not None and table.n >= _ROWS_PER_UNIT * rows.units
+    cells = asarray_like(rows.unit, table.prototype) if by_point else None
+    measuring = _Measuring(target, rows, landmarks, table.prototype.dtype, int(rng.integers(2**32)), to_align)
+    score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
+    factors: list[SelectedFactor] = []
+    done = 0
+    for measured in parallel_map(measuring, blocks_of(table, kernels, cells, to_sort), blocks_at_once(table)):
+        for part in measured:
+            score[part.features], laws[:, part.features] = part.score, part.laws
+            effect[part.features] = part.effect
+            factors += part.factors
+            done += len(part.features)
+        report_progress("scoring features", done, table.d)
+    score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, target.response.ceiling), 0.0)
+
+    def effects(features: np.ndarray) -> MeasuredEffects:
+        def measure() -> CombinedEffects:
+            again = _Measuring(target, rows, landmarks, measuring.dtype, measuring.seed, to_align, score)
+            blocks = blocks_of(table, kernels, cells, to_sort, among=features)
+            found = parallel_map(again, blocks, blocks_at_once(table))
+            return combined([part for parts in found for part in parts], features)
+
+        return MeasuredEffects(effect[features], measure)
+
+    cov = RestrictedCovariance(tuple(factors), target.response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
+    return Scores(table.names, score, cov, effects=effects)
+
+
+@dataclass(frozen=True)
+class RestrictedCovariance(AlignmentCovariance):
+    """Correlation of the scores over permutations within strata: chance adds to tr(K_i K_j) within strata only."""
+
+    strata: Strata
+
+    def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
+        if len(self.strata.sizes) == 1 or self.rows is not None:
+            return super()._correlation(one, other)
+        (b, q, rows), (k, p, _) = one.factor.shape, other.factor.shape
+        inner = one.factor.reshape(b * q, rows) @ other.factor.reshape(k * p, rows).T
+        products = (inner * inner).reshape(b, q, k, p).sum(axis=(1, 3))
+        traces = [self.strata.sums((part.factor * part.factor).sum(axis=1)) for part in (one, other)]
+        free = self.strata.sizes - 1
+        covariance = products - (traces[0] / free) @ traces[1].T
+        variances = [part.square - (own**2 / free).sum(axis=1) for part, own in zip((one, other), traces, strict=True)]
+        first, names = str(one.targets[0]), other.targets.tolist()
+        main = np.array([self._weights[first, name][0] for name in names])
+        own = np.array([self._weights[name, name][0] for name in names]) * self._weights[first, first][0]
+        scale = np.outer(*variances) * own
+        some = scale > 0
+        return np.where(some, np.clip(covariance * main / np.sqrt(np.where(some, scale, 1.0)), -1.0, 1.0), 0.0)

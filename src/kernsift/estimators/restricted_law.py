@@ -1,0 +1,310 @@
+"""The permutation law of T = tr(K L) where rows are exchangeable only within strata, without running a permutation.
+
+K = F'F and L = G'G are Gram matrices of factors centred within strata. Permutations within strata make
+C = sum_b F_b P_b G_b' a sum of independent terms, one for each stratum b, with mean 0 and covariances
+V_b = S_b (x) R_b / (n_b - 1), where S_b and R_b are the scatter matrices of the two factors in the stratum and n_b is
+its number of rows. T = |C|^2 has the moments
+
+    E T   = tr V, with V = sum_b V_b
+    Var T = 2 (tr V^2 - sum_b tr V_b^2) + sum_b Var(T_b)
+    mu3 T = 8 (tr V^3 - 3 sum_b tr V_b^2 V + 2 sum_b tr V_b^3) + sum_b mu3(T_b)
+          + 12 sum_b Cov(T_b, x_b'(V - V_b) x_b)
+          + 6 (|sum_b w_b u_b h_b'|^2 - sum_b w_b^2 |u_b|^2 |h_b|^2)
+          + 4 (|sum_b w_b M_b (x) N_b|^2 - sum_b w_b^2 |M_b|^2 |N_b|^2)
+
+T_b is the statistic of one stratum, whose moments `kernsift.estimators.permutation_law` has, x_b its part of C, and
+w_b = n_b / ((n_b - 1)(n_b - 2)), 0 for pairs. u_b = sum_i |f_i|^2 f_i and M_b = sum_i f_i (x) f_i (x) f_i are third
+moments of the feature's factor, h_b and N_b those of the response's.
+
+The sums over strata that V stands for are folded into few matrices: the R_b / (n_b - 1) are combinations of matrices
+B_k, a single one where the response has one direction, so that V = sum_k A_k (x) B_k with weighted sums A_k of the S_b.
+For a response with many directions the third moment leaves out what the first few B_k do not explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.estimators.permutation_law import moment_matrix
+
+# Numbers of one array with a matrix for each feature and stratum.
+_NUMBERS = 2**20
+# Products of the response's scatter matrices below this share of the largest do not count.
+_NEGLIGIBLE = 1e-7
+# A variance below this share of its terms is rounding error: T is the same for every permutation.
+_ROUNDING = 1e-10
+# Leading directions whose third moments are summed over strata, for few and for many rows.
+_CUBES, _FEW_ROWS, _FEWER_CUBES = 12, 256, 5
+# The most matrices B_k, and the largest size of V, in third moments.
+_TERMS, _LARGEST = 8, 128
+
+
+class Strata(NamedTuple):
+    """Exchangeable rows, sorted by stratum, and the strata by size.
+
+    Attributes
+    ----------
+    order : (N,) the rows, stratum after stratum.
+    sizes : (S,) rows of the strata, increasing.
+    """
+
+    order: np.ndarray
+    sizes: np.ndarray
+
+    @classmethod
+    def of(cls, codes: np.ndarray) -> Strata:
+        """From the stratum (N,) of each row.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> strata = Strata.of(np.array([7, 3, 7, 3, 7]))
+        >>> strata.order.tolist(), strata.sizes.tolist()
+        ([1, 3, 0, 2, 4], [2, 3])
+        """
+        _, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        ranks = np.argsort(counts, kind="stable")
+        place = np.argsort(ranks)
+        return cls(np.argsort(place[inverse], kind="stable"), counts[ranks])
+
+    @property
+    def starts(self) -> np.ndarray:
+        return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def of_row(self) -> np.ndarray:
+        """(N,) the stratum of each sorted row."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def runs(self, numbers: int) -> Iterator[tuple[int, int]]:
+        """Strata of one size that follow each other, as many at a time as arrays of so many numbers allow."""
+        step = max(1, _NUMBERS // max(numbers, 1))
+        edges = np.flatnonzero(np.diff(self.sizes)) + 1
+        for run in np.split(np.arange(len(self.sizes)), edges):
+            for start in range(int(run[0]), int(run[-1]) + 1, step):
+                yield start, min(start + step, int(run[-1]) + 1)
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """(..., S) sums of values (..., N) over the rows of each stratum."""
+        return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
+
+    def centred(self, factor: np.ndarray) -> np.ndarray:
+        """A factor (..., N) of sorted rows less its mean in each stratum."""
+        return np.asarray(factor - np.repeat(self.sums(factor) / self.sizes, self.sizes, axis=-1))
+
+    def split(self, values: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """(..., s, n) values (..., N) of strata of one size."""
+        n, first = int(self.sizes[start]), int(self.starts[start])
+        part = values[..., first : first + n * (stop - start)]
+        return part.reshape(*values.shape[:-1], stop - start, n)
+
+    def moment_matrices(self, order: int) -> np.ndarray:
+        """(S, q, q) what `permutation_law.moment_matrix` is for each stratum."""
+        sizes, inverse = np.unique(self.sizes, return_inverse=True)
+        return np.stack([moment_matrix(order, int(n)) for n in sizes])[inverse]
+
+
+class ResponseMoments(NamedTuple):
+    """What the covariance of two statistics needs of their two views of a response, here G and H.
+
+    Attributes
+    ----------
+    coefficients : (k, S) and
+    basis : (k, p, q), orthogonal matrices of length 1: G_b H_b' / (n_b - 1) is the sum of these with the coefficients.
+    second : (S, 2) invariants of second order of each stratum.
+    squares : (S,) |G_b H_b'|^2 / (n_b - 1)^2.
+    """
+
+    coefficients: np.ndarray
+    basis: np.ndarray
+    second: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, one: np.ndarray, other: np.ndarray, strata: Strata) -> ResponseMoments:
+        """From factors (p, N) and (q, N) centred within strata."""
+        sizes = strata.sizes
+        scatter = np.concatenate(
+            [
+                np.einsum("psn,qsn->spq", strata.split(one, *run), strata.split(other, *run), optimize=True).reshape(
+                    run[1] - run[0], -1
+                )
+                for run in strata.runs(len(one) * len(other))
+            ]
+        )
+        scaled = scatter / (sizes - 1)[:, None]
+        left, values, right = np.linalg.svd(scaled, full_matrices=False)
+        kept = max(int((values > _NEGLIGIBLE * values[0]).sum()), 1)
+        first, last = ((part * part).sum(axis=0) for part in (one, other))
+        squares = (scatter * scatter).sum(axis=1)
+        basis = right[:kept].reshape(kept, len(one), len(other))
+        second = _second(squares, first, last, strata)
+        return cls((left[:, :kept] * values[:kept]).T, basis, second, squares / (sizes - 1) ** 2)
+
+
+def _second(squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Strata) -> np.ndarray:
+    """(..., S, 2) invariants of second order, from sums of K_ij L_ij (..., S) and diagonals (..., N)."""
+    traces = strata.sums(one) * strata.sums(other)
+    return np.stack([squares - traces / (strata.sizes - 1), strata.sums(one * other) - traces / strata.sizes], axis=-1)
+
+
+def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: ResponseMoments) -> np.ndarray:
+    """(b,) covariances of T under two views of b features, with factors (b, m, N) and (b, q, N) centred within strata.
+
+    `response` are the moments of the two views of the response that these are held against.
+    """
+    b = len(one)
+    between = np.zeros(b)
+    for coefficients in response.coefficients:
+        weighted = (one * coefficients[strata.of_row]) @ other.transpose(0, 2, 1)
+        between += (weighted * weighted).sum(axis=(1, 2))
+    squares = np.empty((b, len(strata.sizes)))
+    for run in strata.runs(b * one.shape[1] * other.shape[1]):
+        first, second = (strata.split(part, *run).transpose(0, 2, 1, 3) for part in (one, other))
+        squares[:, slice(*run)] = _gram_products(first, second)
+    diagonal, other_diagonal = ((part * part).sum(axis=1) for part in (one, other))
+    second = _second(squares, diagonal, other_diagonal, strata)
+    within = np.einsum("bsi,sij,sj->b", second, strata.moment_matrices(2), response.second, optimize=True)
+    total = 2.0 * (between - squares @ response.squares) + within
+    scale = 2.0 * (between + squares @ response.squares) + np.abs(within)
+    return np.where(total > _ROUNDING * scale, total, 0.0)
+
+
+def _gram_products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """(b, s) sums of K_ij L_ij of factors (b, s, m, n) and (b, s, q, n), by the smaller of two matrices."""
+    m, n = first.shape[2:]
+    if n * n <= m * second.shape[2]:
+        grams = [part.transpose(0, 1, 3, 2) @ part for part in (first, second)]
+        return np.asarray((grams[0] * grams[1]).sum(axis=(2, 3)))
+    scatter = first @ second.transpose(0, 1, 3, 2)
+    return np.asarray((scatter * scatter).sum(axis=(2, 3)))
+
+
+class ThirdMoments(NamedTuple):
+    """What the third moment of T needs of the factors of b features, or of a response.
+
+    Attributes
+    ----------
+    folded : (k, b, m, m) the matrices A_k, or B_k of a response.
+    cubes : (b, S) tr S_b^3.
+    third : (b, S, 5) invariants of third order of each stratum.
+    own, other : (b, S, 2) and (k, b, S, 2) mixed invariants of second order of S_b with itself and with A_k.
+    crossed : (k, b, S) tr(S_b^2 A_k).
+    vectors, tensors : (b, m, S) and (b, m', m', m', S) third moments.
+    """
+
+    folded: np.ndarray
+    cubes: np.ndarray
+    third: np.ndarray
+    own: np.ndarray
+    other: np.ndarray
+    crossed: np.ndarray
+    vectors: np.ndarray
+    tensors: np.ndarray
+
+    @classmethod
+    def of_features(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
+        """From factors (b, m, N) centred within strata, the leading directions first."""
+        weights = response.coefficients[:_TERMS, None, None, :][..., strata.of_row]
+        return cls.of(factor, (factor * weights) @ factor.transpose(0, 2, 1), strata)
+
+    @classmethod
+    def of_response(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
+        """From a factor (p, N) centred within strata."""
+        return cls.of(factor[None], response.basis[:_TERMS, None], strata)
+
+    @classmethod
+    def of(cls, factor: np.ndarray, folded: np.ndarray, strata: Strata) -> ThirdMoments:
+        b, m, rows = factor.shape
+        count, sizes = len(strata.sizes), strata.sizes
+        leading = min(m, _CUBES if rows <= _FEW_ROWS else _FEWER_CUBES)
+        cubes, squares, cubed = (np.zeros((b, count)) for _ in range(3))
+        crossed, inner, outer = (np.zeros((len(folded), b, count)) for _ in range(3))
+        vectors, tensors = np.zeros((b, m, count)), np.zeros((b, leading, leading, leading, count))
+        diagonal = (factor * factor).sum(axis=1)
+        twice = np.empty_like(diagonal)  # diagonal of K^2
+        for run in strata.runs(b * m * m):
+            part = strata.split(factor, *run).transpose(0, 2, 1, 3)
+            own = strata.split(diagonal, *run)
+            place, first = slice(*run), int(strata.starts[run[0]])
+            scatter = part @ part.transpose(0, 1, 3, 2)
+            second = scatter @ part
+            twice[:, first : first + own[0].size] = (part * second).sum(axis=2).reshape(b, -1)
+            squares[:, place] = (scatter * scatter).sum(axis=(2, 3))
+            cubes[:, place] = ((scatter @ scatter) * scatter).sum(axis=(2, 3))
+            for k, matrix in enumerate(folded):
+                turned = matrix[:, None] @ part
+                crossed[k, :, place] = (second * turned).sum(axis=(2, 3))
+                products = (part * turned).sum(axis=2)
+                inner[k, :, place] = products.sum(axis=2)
+                outer[k, :, place] = (products * own).sum(axis=2)
+            vectors[:, :, place] = (part @ own[..., None])[..., 0].transpose(0, 2, 1)
+            if sizes[run[0]] > 2:
+                lead = part[:, :, :leading]
+                found = np.einsum("bsin,bsjn,bskn->bijks", lead, lead, lead, optimize=True)
+                tensors[..., place] = found
+                lost = own**3 - (lead * lead).sum(axis=2) ** 3  # the diagonal is known in full
+                cubed[:, place] = (found * found).sum(axis=(1, 2, 3)) + lost.sum(axis=2)
+        trace = strata.sums(diagonal)
+        third = _third(strata, trace, squares, cubes, cubed, diagonal, twice, vectors)
+        twice = strata.sums(diagonal * twice)
+        own = np.stack([cubes - trace * squares / (sizes - 1), twice - trace * squares / sizes], axis=-1)
+        other = np.stack([crossed - trace * inner / (sizes - 1), outer - trace * inner / sizes], axis=-1)
+        return cls(folded, cubes, third, own, other, crossed, vectors, tensors)
+
+
+def _third(
+    strata: Strata,
+    trace: np.ndarray,
+    squares: np.ndarray,
+    cubes: np.ndarray,
+    cubed: np.ndarray,
+    diagonal: np.ndarray,
+    twice: np.ndarray,
+    vectors: np.ndarray,
+) -> np.ndarray:
+    """(b, S, 5) invariants of third order with the trace taken out, as in `permutation_law.invariants`."""
+    n = strata.sizes
+    shift = trace / (n - 1)
+    off = shift / n
+    rows = strata.of_row
+    rest = diagonal - (shift * (1 - 1 / n))[:, rows]
+    rest2, rest3 = strata.sums(rest**2), strata.sums(rest**3)
+    mixed = rest * (twice - 2 * shift[:, rows] * diagonal + (shift**2 * (1 - 1 / n))[:, rows])
+    entries = cubed + 3 * off * squares + n * n * off**3 - strata.sums((diagonal + off[:, rows]) ** 3) + rest3
+    between = (vectors * vectors).sum(axis=1) - shift * rest2
+    power = cubes - 3 * shift * squares + 3 * shift**2 * trace - shift**3 * (n - 1)
+    return np.stack([power, rest3, entries, strata.sums(mixed), between], axis=-1)
+
+
+def third_moment(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
+    """(b,) third central moments of T, from those of the features and of the response."""
+    n = strata.sizes
+    rho = 1.0 / (n - 1)
+    pairs = n == 2
+    w = np.where(pairs, 0.0, n / ((n - 1) * np.where(pairs, 1, n - 2)))
+    second = strata.moment_matrices(2)
+    total = np.einsum("bsi,sij,tsj->b", one.third, strata.moment_matrices(3), other.third, optimize=True)
+    total += 8.0 * _cube(one.folded, other.folded) + 16.0 * (one.cubes * other.cubes * rho**3).sum(axis=1)
+    total -= 12.0 * np.einsum("bsi,sij,tsj,s->b", one.own, second, other.own, rho, optimize=True)
+    for k in range(len(one.folded)):
+        total -= 24.0 * (one.crossed[k] * other.crossed[k] * rho**2).sum(axis=1)
+        total += 12.0 * np.einsum("bsi,sij,tsj->b", one.other[k], second, other.other[k], optimize=True)
+    for (ours, theirs), count in (((one.vectors, other.vectors), 6.0), ((one.tensors, other.tensors), 4.0)):
+        left, right = (ours * w).reshape(len(total), -1, len(n)), theirs.reshape(-1, len(n))
+        total += count * ((left @ right.T) ** 2).sum(axis=(1, 2))
+        total -= count * ((left**2).sum(axis=1) * (right**2).sum(axis=0)).sum(axis=1)
+    return np.asarray(total)
+
+
+def _cube(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """(b,) tr V^3 of V = sum_k A_k (x) B_k, from (k, b, m, m) and (k, 1, p, p); leading directions of a large V."""
+    p = other.shape[-1]
+    q = min(p, max(1, _LARGEST // 8))
+    m = min(one.shape[-1], max(1, _LARGEST // q))
+    first, second = one[..., :m, :m], other[:, 0, :q, :q]
+    whole = np.einsum("kbij,kpq->bipjq", first, second, optimize=True).reshape(-1, m * q, m * q)
+    return np.asarray(((whole @ whole) * whole.transpose(0, 2, 1)).sum(axis=(1, 2)))

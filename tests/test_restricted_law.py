@@ -1,0 +1,116 @@
+"""Permutations within strata: closed forms against full enumeration, and against values from R."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from kernsift.estimators.permutation_law import Invariants, invariants, moments
+from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments, covariance, third_moment
+from kernsift.kernels.low_rank import View
+
+SIZES = [[3, 4, 3, 2], [6], [2] * 7, [2, 2, 2, 5], [3, 4, 3], [4, 4, 3], [3, 1, 4]]
+
+
+def enumerated(strata: Strata, factor: np.ndarray, response: np.ndarray) -> np.ndarray:
+    """(outcomes, b) T for every permutation within strata."""
+    orders = [list(permutations(range(start, start + n))) for start, n in zip(strata.starts, strata.sizes, strict=True)]
+    rows = np.array([np.concatenate(order) for order in product(*orders)])
+    cross = np.einsum("bmn,pan->abmp", factor, response[:, rows], optimize=True)
+    return (cross**2).sum(axis=(2, 3))
+
+
+def problem(sizes: list[int], m: int, p: int, rng: np.random.Generator) -> tuple[Strata, np.ndarray, np.ndarray]:
+    sizes = [n for n in sizes if n > 1]
+    strata = Strata.of(np.repeat(np.arange(len(sizes)), sizes))
+    n = len(strata.order)
+    return strata, strata.centred(rng.exponential(size=(2, m, n))), strata.centred(rng.normal(size=(p, n)) ** 3)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_moments_are_those_of_all_permutations(sizes: list[int], p: int) -> None:
+    rng = np.random.default_rng([sum(sizes), p])
+    strata, factor, response = problem(sizes, 3, p, rng)
+    every = enumerated(strata, factor, response)
+    own = ResponseMoments.of(response, response, strata)
+    scatter = strata.sums((response**2).sum(axis=0)) / (strata.sizes - 1)
+    third = third_moment(
+        ThirdMoments.of_features(factor, strata, own), ThirdMoments.of_response(response, strata, own), strata
+    )
+    np.testing.assert_allclose(strata.sums((factor**2).sum(axis=1)) @ scatter, every.mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(covariance(factor, factor, strata, own), every.var(axis=0), rtol=1e-9)
+    expected = ((every - every.mean(axis=0)) ** 3).mean(axis=0)
+    np.testing.assert_allclose(third, expected, rtol=1e-8, atol=1e-9 * every.std() ** 3)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_covariances_of_two_views_are_those_of_all_permutations(sizes: list[int]) -> None:
+    rng = np.random.default_rng([sum(sizes), 9])
+    strata, factor, response = problem(sizes, 3, 2, rng)
+    _, other, target = problem(sizes, 2, 3, rng)
+    moments_of = ResponseMoments.of(response, target, strata)
+    one, two = enumerated(strata, factor, response), enumerated(strata, other, target)
+    expected = ((one - one.mean(axis=0)) * (two - two.mean(axis=0))).mean(axis=0)
+    found = covariance(factor, other, strata, moments_of)
+    np.testing.assert_allclose(found, np.maximum(expected, 0.0), rtol=1e-8, atol=1e-9 * one.std() * two.std())
+
+
+def test_sign_flips_of_pairs() -> None:
+    """With M_bc = <d_b, d_c> and M0 = M without its diagonal: mean tr M, variance 2 |M0|^2, third moment 8 tr M0^3."""
+    rng = np.random.default_rng(5)
+    differences = rng.normal(size=(40, 4))
+    gram = differences @ differences.T
+    off = gram - np.diag(np.diag(gram))
+    strata = Strata.of(np.repeat(np.arange(40), 2))
+    factor = strata.centred(np.stack([differences, 0 * differences], axis=1).reshape(80, 4).T[None])
+    label = strata.centred(np.tile([1.0, 0.0], 40)[None])
+    own = ResponseMoments.of(label, label, strata)
+    third = third_moment(
+        ThirdMoments.of_features(factor, strata, own), ThirdMoments.of_response(label, strata, own), strata
+    )
+    # T is |sum of +-d_b / 2|^2.
+    assert covariance(factor, factor, strata, own)[0] == pytest.approx(2 * (off**2).sum() / 16)
+    assert third[0] == pytest.approx(8 * np.trace(off @ off @ off) / 64)
+
+
+def test_a_single_stratum_has_the_law_of_all_permutations() -> None:
+    rng = np.random.default_rng(6)
+    strata = Strata.of(np.zeros(30, dtype=int))
+    factors = []
+    for directions in (4, 3):
+        values = strata.centred(rng.normal(size=(directions, 30)) ** 2)
+        _, vectors = np.linalg.eigh(values @ values.T)
+        factors.append(vectors[:, ::-1].T @ values)
+    factor, response = factors
+    plain = [invariants(View(f[None], (f**2).sum(axis=1)[None]), np.ones((1, 30)), 30)[0] for f in factors]
+    _, sd, skewness = moments(30, plain[0], Invariants(*(part[0] for part in plain[1])))
+    own = ResponseMoments.of(response, response, strata)
+    assert np.sqrt(covariance(factor[None], factor[None], strata, own)) == pytest.approx(sd)
+    third = third_moment(
+        ThirdMoments.of_features(factor[None], strata, own), ThirdMoments.of_response(response, strata, own), strata
+    )
+    assert third / sd**3 == pytest.approx(skewness)
+
+
+def test_covariance_of_the_linear_statistic_from_coin() -> None:
+    """R: coin's covariance of the linear statistic of (x, x^2) with y within four strata.
+
+    x <- c(2.1,-0.3,1.7,0.4,3.2,-1.1,0.9,2.6,-0.8,1.3,0.2,4.1,-2.0,0.7)
+    y <- c(0.5,1.9,-0.7,2.2,3.1,0.1,-1.4,0.8,1.1,2.7,-0.2,1.6,0.3,-0.9)
+    b <- factor(c(1,1,1,1,1,2,2,2,2,3,3,3,4,4))
+    it <- independence_test(x + I(x^2) ~ y | b, teststat = "quadratic")
+    statistic(it, "linear"); expectation(it); covariance(it)
+    """
+    x = np.array([2.1, -0.3, 1.7, 0.4, 3.2, -1.1, 0.9, 2.6, -0.8, 1.3, 0.2, 4.1, -2.0, 0.7])
+    y = np.array([0.5, 1.9, -0.7, 2.2, 3.1, 0.1, -1.4, 0.8, 1.1, 2.7, -0.2, 1.6, 0.3, -0.9])
+    strata = Strata.of(np.array([1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4]))
+    factor = strata.centred(np.stack([x, x**2])[:, strata.order])
+    response = strata.centred(y[strata.order][None])
+    own = ResponseMoments.of(response, response, strata)
+    folded = ThirdMoments.of_features(factor[None], strata, own).folded[0, 0] * own.basis[0, 0, 0]
+    reference = [[48.2162888889, 139.505100], [139.505100, 559.156415]]
+    np.testing.assert_allclose(folded, reference, rtol=1e-10)
+    np.testing.assert_allclose(factor @ response[0], [18.72 - 18.2233333333, 69.758 - 50.31], rtol=1e-9)
