@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
-from kernsift.experiments import problems, reasons
+from kernsift.experiments import problems, published
 from kernsift.experiments.configurations import ARTEFACTS, FIG1, FIG3, LAWS, TABLE2, Artefact, Setting, smaller
 from kernsift.experiments.methods import PUBLISHED, Decisions, Recipe, run_test, score
 from kernsift.experiments.problems import PROBLEMS, DataSets, TwoSamples
 from kernsift.experiments.published_rows import published_quadruples
-from kernsift.experiments.records import Records, fingerprint, key_of
-from kernsift.experiments.summary import Row, summarise, write_csv
-from kernsift.experiments.trials import MEASURES, Task, generator, run_trial
+from kernsift.experiments.studies import read_rows, run_tasks, table, write_rows
+from kernsift.experiments.summary import COLUMNS, Row, summarise
+from kernsift.experiments.trials import MEASURES, Records, Task, fingerprint, generator, key_of, run_trial
 
 TINY = smaller(FIG1, most_rows=60, replicates=50, samples=5)
 
@@ -54,7 +55,7 @@ def test_every_artefact_shows_the_librarys_own_methods() -> None:
 def test_every_problem_and_reason_has_its_place() -> None:
     for artefact in ARTEFACTS.values():
         assert all(setting.problem in PROBLEMS for setting in artefact.settings)
-    for artefact_name, setting_label, method, measure in reasons.REASONS:
+    for artefact_name, setting_label, method, measure in published.REASONS:
         assert (method, setting_label, measure) in ARTEFACTS[artefact_name].paper
 
 
@@ -165,52 +166,71 @@ def test_statistics_are_scaled_by_the_root_of_their_draws() -> None:
 VALUES = {"m": {"TPR": 0.1 + 0.2, "statistics": [1 / 3, 5e-324], "seconds": 0.1}}
 
 
+def stored(folder: Path, *trials: int) -> Records:
+    records = Records(folder)
+    for trial in trials:
+        records.add(key_of(task(trial=trial)), VALUES)
+    return records
+
+
 def test_records_read_back_bit_for_bit(tmp_path: Path) -> None:
-    with Records(tmp_path) as records:
-        records.add(key_of(task()), VALUES)
-    with Records(tmp_path) as again:
-        assert again.values == {key_of(task()): VALUES}
-        assert again.damaged == []
+    stored(tmp_path, 0)
+    again = Records(tmp_path)
+    assert again.values == {key_of(task()): VALUES}
+    assert again.log.damaged == []
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])
 def test_a_half_written_record_is_noticed_and_the_next_one_is_whole(tmp_path: Path, cut: int) -> None:
-    with Records(tmp_path) as records:
-        records.add(key_of(task(trial=0)), VALUES)
-        records.add(key_of(task(trial=1)), VALUES)
+    stored(tmp_path, 0, 1)
     path = tmp_path / "trials.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
-    with Records(tmp_path) as records:
-        lost = key_of(task(trial=1))
-        # Without its newline alone the record is still whole.
-        assert (lost in records.values) == (cut == 1)
-        assert records.damaged == ([] if cut == 1 else [2])
-        records.add(lost, VALUES)
-    with Records(tmp_path) as records:
-        assert set(records.values) == {key_of(task(trial=0)), lost}
+    records, lost = Records(tmp_path), key_of(task(trial=1))
+    # Without its newline alone the record is still whole.
+    assert (lost in records.values) == (cut == 1)
+    assert records.log.damaged == ([] if cut == 1 else [2])
+    records.add(lost, VALUES)
+    assert set(Records(tmp_path).values) == {key_of(task(trial=0)), lost}
 
 
 def test_a_damaged_record_is_noticed(tmp_path: Path) -> None:
-    with Records(tmp_path) as records:
-        for trial in range(3):
-            records.add(key_of(task(trial=trial)), VALUES)
+    stored(tmp_path, 0, 1, 2)
     path = tmp_path / "trials.jsonl"
     lines = path.read_bytes().split(b"\n")
     lines[1] = lines[1].replace(b'"seconds":0.1', b'"seconds":0.2')
     path.write_bytes(b"\n".join(lines))
-    with Records(tmp_path) as records:
-        assert records.damaged == [2]
-        assert {key.trial for key in records.values} == {0, 2}
+    records = Records(tmp_path)
+    assert records.log.damaged == [2]
+    assert {key.trial for key in records.values} == {0, 2}
 
 
 def test_results_of_another_configuration_are_not_mixed_in(tmp_path: Path) -> None:
     other = dataclasses.replace(TINY, k=29)
     prints = [fingerprint(a, a.settings[0], s) for a, s in ((TINY, 0), (other, 0), (TINY, 1), (FIG1, 0))]
     assert len(set(prints)) == 4
-    with Records(tmp_path) as records:
-        records.add(key_of(task()), VALUES)
-        assert list(records.of(TINY, TINY.settings[0], 0, 5)) == [(0, VALUES)]
-        assert list(records.of(other, other.settings[0], 0, 5)) == []
+    records = stored(tmp_path, 0)
+    assert list(records.of(TINY, TINY.settings[0], 0, 5)) == [(0, VALUES)]
+    assert list(records.of(other, other.settings[0], 0, 5)) == []
+
+
+def test_a_table_of_records_reads_back(tmp_path: Path) -> None:
+    rows = [Row("a", "s, 1", "m", "TPR", 1 / 3, 0.0, 2, 0.5), Row("b", "s", "m", "FPR", math.inf, 0.1, 3, 1e-9)]
+    columns = ("artefact", "setting", "method", "measure", "mean", "standard_error", "trials", "seconds")
+    write_rows(tmp_path / "rows.csv", Row, rows, columns=columns, number="")
+    assert read_rows(tmp_path / "rows.csv", Row) == rows
+    assert read_rows(tmp_path / "none.csv", Row) == []
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_tasks_run_once_each_on_one_thread(workers: int) -> None:
+    found = list(run_tasks(blas_threads, range(7), workers))
+    assert sorted(number for number, _ in found) == list(range(7))
+    assert {threads for _, threads in found} == {1}
+
+
+def blas_threads(number: int) -> tuple[int, int]:
+    return number, max(pool["num_threads"] for pool in threadpool_info())
 
 
 # --- summary --------------------------------------------------------------------------------------------------------
@@ -250,11 +270,11 @@ def test_means_and_standard_errors(tmp_path: Path) -> None:
     assert (first.trials, first.seconds, first.paper) == (3, 2.0, 0.675)
     # Ten true features in each of 100 trials.
     assert first.paper_error == pytest.approx(math.sqrt(0.675 * 0.325 / 1000))
-    write_csv(rows, tmp_path / "summary.csv")
+    write_rows(tmp_path / "summary.csv", Row, rows, columns=COLUMNS, number="")
     lines = (tmp_path / "summary.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * len(setting.methods)
     assert lines[0].startswith("artefact,setting,method,measure,mean,standard_error,trials,seconds")
-    assert lines[1].startswith(f"fig1,n=500,MultiMMD-Inc,TPR,{first.mean!r},{first.standard_error!r},3,2.0000,0.675")
+    assert lines[1].startswith(f"fig1,n=500,MultiMMD-Inc,TPR,{first.mean!r},{first.standard_error!r},3,2.0,0.675")
 
 
 # --- the folder of image features -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kernsift.experiments import datasets, workers
+from kernsift.experiments import datasets
 from kernsift.experiments.configurations import ARTEFACTS
 from kernsift.experiments.reproduce import main, reproduce
 
@@ -88,7 +88,9 @@ def test_killed_and_resumed_it_comes_to_the_same_to_the_last_bit(undisturbed: Pa
 def test_a_finished_run_is_not_run_again(
     undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "run_trial", lambda task: pytest.fail("a finished trial was run again"))
+    monkeypatch.setattr(
+        "kernsift.experiments.reproduce.run_trial", lambda task: pytest.fail("a finished trial was run again")
+    )
     shutil.copy(undisturbed / "trials.jsonl", tmp_path)
     options = ["--tiny", "--trials", str(TRIALS), "--workers", "1", "--out", str(tmp_path)]
     assert main([NAMES[0], *options]) == 0

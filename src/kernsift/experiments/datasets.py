@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernsift.experiments.whole import whole
+from kernsift.execution.atomic_files import atomic_path
 
 _TIMEOUT = 30.0
 # No file of the paper is near this; a page that is no data set may be.
@@ -94,8 +94,13 @@ def find_file(key: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
     wanted = FILES[key]
     for folder in (data_dir, os.environ.get("KERNSIFT_DATA")):
         if folder and (path := Path(folder) / wanted.name).is_file():
-            _refuse_other(path, wanted)
-            return path
+            if (found := _checksum(path.read_bytes())) == wanted.sha256:
+                return path
+            raise DataError(
+                f"{path}: is not the file the paper's tables were made from (SHA-256 {wanted.sha256[:12]}... was "
+                f"needed, got {found[:12]}...); it may be cut short or another version: fetch it again from "
+                f"{wanted.page}, or remove it to have it downloaded."
+            )
     cached = cache_folder() / wanted.name
     if cached.is_file() and _checksum(cached.read_bytes()) == wanted.sha256:
         return cached
@@ -116,16 +121,6 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _refuse_other(path: Path, wanted: DataFile) -> None:
-    found = _checksum(path.read_bytes())
-    if found != wanted.sha256:
-        raise DataError(
-            f"{path}: is not the file the paper's tables were made from (SHA-256 {wanted.sha256[:12]}... was needed, "
-            f"got {found[:12]}...); it may be cut short or another version: fetch it again from {wanted.page}, "
-            "or remove it to have it downloaded."
-        )
-
-
 def _download(wanted: DataFile, target: Path) -> Path:
     problems = []
     for origin in wanted.origins:
@@ -135,7 +130,10 @@ def _download(wanted: DataFile, target: Path) -> Path:
             problems.append(f"{origin.url}: {getattr(error, 'reason', None) or error}")
             continue
         if _checksum(content) == wanted.sha256:
-            return _keep(content, target)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(target) as part:
+                part.write_bytes(content)
+            return target
         problems.append(f"{origin.url}: holds another file (SHA-256 {_checksum(content)[:12]}...)")
     raise DataError(
         f"{wanted.name}: is in no folder that was named and could not be downloaded ({'; '.join(problems)}); "
@@ -154,13 +152,6 @@ def _fetch(origin: Origin) -> bytes:
         return content
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return archive.read(origin.member)
-
-
-def _keep(content: bytes, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with whole(target) as beside:
-        beside.write_bytes(content)
-    return target
 
 
 @dataclass(frozen=True)
@@ -191,9 +182,9 @@ def _read(path: Path, separator: str, target: str, positive: str) -> Labelled:
     with path.open(encoding="utf-8-sig", newline="") as file:
         header, *rows = csv.reader(file, delimiter=separator)
     column = header.index(target)
-    whole = [row for row in rows if len(row) == len(header) and all(cell.strip() for cell in row)]
-    label = np.array([int(row[column] == positive) for row in whole])
-    X = np.array([[float(cell) for i, cell in enumerate(row) if i != column] for row in whole])
+    rows = [row for row in rows if len(row) == len(header) and all(cell.strip() for cell in row)]
+    label = np.array([int(row[column] == positive) for row in rows])
+    X = np.array([[float(cell) for i, cell in enumerate(row) if i != column] for row in rows])
     names = tuple(name.strip() for i, name in enumerate(header) if i != column)
     return Labelled(X, label, names)
 

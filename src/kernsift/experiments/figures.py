@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import stats
 
+from kernsift.execution.atomic_files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.datasets import divorce_statements, load
-from kernsift.experiments.summary import Row
-from kernsift.experiments.trials import Values
-from kernsift.experiments.whole import whole
+from kernsift.experiments.summary import Reproduction, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Finished = Mapping[str, list[tuple[int, Values]]]
-
-_INK, _FAINT = "#1f2937", "#9ca3af"
+_INK = "#1f2937"
+_LEVEL: Any = {"color": _INK, "linewidth": 0.9, "linestyle": ":"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,8 @@ def style_of(method: str) -> Style:
     return Style(colour, "-", "o") if method.startswith("Multi") else Style(colour, "--", "s")
 
 
-def draw(artefact: Artefact, rows: list[Row], finished: Finished, folder: Path, data_dir: str | None) -> str:
-    """Write `NAME.png` and `NAME.svg`; returns NAME."""
+def draw(artefact: Artefact, result: Reproduction, folder: Path) -> None:
+    """Write `NAME.png` and `NAME.svg`."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -69,18 +66,16 @@ def draw(artefact: Artefact, rows: list[Row], finished: Finished, folder: Path, 
     }
     with matplotlib.rc_context(quiet):
         figure = Figure(layout="constrained")
-        drawing(figure, artefact, rows, finished, data_dir)
+        drawing(figure, artefact, result)
         figure.suptitle(artefact.title, x=0.01, ha="left", fontsize=11, fontweight="bold", color=_INK)
-        with whole(folder / f"{artefact.name}.png") as beside:
-            figure.savefig(beside, format="png", dpi=130, metadata={"Software": None})
-        with whole(folder / f"{artefact.name}.svg") as beside:
-            figure.savefig(beside, format="svg", metadata={"Date": None})
-    return artefact.name
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            with atomic_path(folder / f"{artefact.name}.{suffix}") as part:
+                figure.savefig(part, format=suffix, dpi=130, metadata=metadata)
 
 
-def _tidy(ax: Axes) -> None:
+def _tidy(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", color="#e5e7eb", linewidth=0.8)
+    ax.grid(axis=axis, color="#e5e7eb", linewidth=0.8)
     ax.set_axisbelow(True)
 
 
@@ -88,7 +83,8 @@ def _methods(rows: list[Row]) -> list[str]:
     return list(dict.fromkeys(row.method for row in rows))
 
 
-def _rates(figure: Figure, artefact: Artefact, rows: list[Row], finished: Finished, data_dir: str | None) -> None:
+def _rates(figure: Figure, artefact: Artefact, result: Reproduction) -> None:
+    rows = result.rows_of(artefact)
     if artefact.settings[0].x is None:
         _rate_table(figure, artefact, rows)
         return
@@ -104,7 +100,8 @@ def _rates(figure: Figure, artefact: Artefact, rows: list[Row], finished: Finish
         ax.set_title({"TPR": "true positive rate", "FPR": "false positive rate"}[measure], loc="left")
         ax.set_xticks(list(places.values()))
     axes[0].set_ylim(-0.02, 1.04)
-    _level(axes[1], artefact)
+    axes[1].axhline(artefact.alpha, **_LEVEL)
+    axes[1].set_ylim(0.0, max(0.12, axes[1].get_ylim()[1]))
     _legend(figure, axes[0], any(row.paper is not None for row in rows))
 
 
@@ -121,11 +118,6 @@ def _curve(ax: Axes, x: list[float], rows: list[Row], method: str) -> None:
             *zip(*printed, strict=True), linestyle="none", marker=style.marker, markersize=9, markerfacecolor="none",
             markeredgecolor=style.colour, markeredgewidth=1.1,
         )  # fmt: skip
-
-
-def _level(ax: Axes, artefact: Artefact) -> None:
-    ax.axhline(artefact.alpha, color=_INK, linewidth=0.9, linestyle=":")
-    ax.set_ylim(0.0, max(0.12, ax.get_ylim()[1]))
 
 
 def _legend(figure: Figure, ax: Axes, paper: bool) -> None:
@@ -160,33 +152,33 @@ def _rate_table(figure: Figure, artefact: Artefact, rows: list[Row]) -> None:
                                 row.paper, place, marker=style.marker, markersize=9.5, markerfacecolor="none",
                                 markeredgecolor=style.colour, markeredgewidth=1.1,
                             )  # fmt: skip
-            ax.spines[["top", "right"]].set_visible(False)
-            ax.grid(axis="x", color="#e5e7eb", linewidth=0.8)
-            ax.set_axisbelow(True)
+            _tidy(ax, "x")
             ax.set_xlabel(measure)
         axes[0, column].set_title(f"{setting.label}, n = {setting.size['n']:.0f}", loc="left")
         axes[0, column].set_xlim(0, 1.04)
-        axes[1, column].axvline(artefact.alpha, color=_INK, linewidth=0.9, linestyle=":")
+        axes[1, column].axvline(artefact.alpha, **_LEVEL)
         axes[1, column].set_xlim(0, 0.12)
     axes[0, 0].set_yticks(range(len(methods)), methods)
     axes[0, 0].set_ylim(len(methods) - 0.4, -0.6)
     figure.supxlabel("filled: this run, with standard errors; hollow: the paper", fontsize=8.5, color="#4b5563")
 
 
-def _screen(figure: Figure, artefact: Artefact, rows: list[Row], finished: Finished, data_dir: str | None) -> None:
+def _screen(figure: Figure, artefact: Artefact, result: Reproduction) -> None:
+    rows = result.rows_of(artefact)
     figure.set_size_inches(8.4, 3.8)
     ax = figure.subplots()
     for method in _methods(rows):
         own = [row for row in rows if row.method == method]
         _curve(ax, [float(row.measure.split("%")[0]) for row in own], own, method)
     _tidy(ax)
-    ax.axhline(artefact.alpha, color=_INK, linewidth=0.9, linestyle=":")
+    ax.axhline(artefact.alpha, **_LEVEL)
     ax.set(xlabel="share of fakes in the data set, %", ylim=(-0.03, 1.04))
     ax.set_title("share of trials in which the data set was selected and rejected", loc="left")
     _legend(figure, ax, paper=True)
 
 
-def _laws(figure: Figure, artefact: Artefact, rows: list[Row], finished: Finished, data_dir: str | None) -> None:
+def _laws(figure: Figure, artefact: Artefact, result: Reproduction) -> None:
+    finished = result.finished[artefact.name]
     across = len({setting.x for setting in artefact.settings})
     down = len(artefact.settings) // across
     figure.set_size_inches(8.6, 1.9 * down + 0.5)
@@ -210,9 +202,9 @@ def _laws(figure: Figure, artefact: Artefact, rows: list[Row], finished: Finishe
     figure.supxlabel("statistic times the root of its number of draws; curve: normal", fontsize=8.5, color="#4b5563")
 
 
-def _pvalues(figure: Figure, artefact: Artefact, rows: list[Row], finished: Finished, data_dir: str | None) -> None:
+def _pvalues(figure: Figure, artefact: Artefact, result: Reproduction) -> None:
     """The first trial: the statements MultiHSIC selected, and what every method on the same scores says of them."""
-    statements = statements_of(finished, artefact, data_dir)
+    statements = statements_of(artefact, result)
     figure.set_size_inches(9.6, 1.5 + 0.36 * len(statements))
     ax = figure.subplots()
     methods = [method.name for method in artefact.settings[0].methods if "shared" not in method.name]
@@ -222,39 +214,30 @@ def _pvalues(figure: Figure, artefact: Artefact, rows: list[Row], finished: Fini
         # One below the other, so that equal p-values do not hide each other.
         shift = 0.8 * (number - (len(methods) - 1) / 2) / len(methods)
         points = [(max(p[method], 1e-6), place + shift) for place, (_, p) in enumerate(statements) if method in p]
-        ax.plot(
-            *zip(*points, strict=True),
-            linestyle="none",
-            color=style.colour,
-            marker=style.marker,
-            markersize=4.5,
-            label=method,
-        )
-    ax.axvline(artefact.alpha, color=_INK, linewidth=0.9, linestyle=":")
+        x, y = zip(*points, strict=True)
+        ax.plot(x, y, linestyle="none", color=style.colour, marker=style.marker, markersize=4.5, label=method)
+    ax.axvline(artefact.alpha, **_LEVEL)
     labels = ["\n".join(textwrap.wrap(text, 62)) for text, _ in statements]
     ax.set_yticks(range(len(labels)), labels, fontsize=7.5)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.set(xscale="log", xlim=(7e-7, 1.5), xlabel="selective p-value, trial 0 (smaller ones at the left edge)")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", color="#e5e7eb", linewidth=0.8)
+    _tidy(ax)
     figure.legend(loc="outside lower center", ncols=len(methods), frameon=False, fontsize=8.5)
 
 
-def statements_of(finished: Finished, artefact: Artefact, data_dir: str | None) -> list[tuple[str, dict[str, float]]]:
+def statements_of(artefact: Artefact, result: Reproduction) -> list[tuple[str, dict[str, float]]]:
     """The statements selected in trial 0 and their p-values by method, the first method's smallest first."""
     [setting] = artefact.settings
-    names = load("divorce", data_dir).names
-    texts = divorce_statements(data_dir)
-    _, values = finished[setting.label][0]
+    names = load("divorce", result.data_dir).names
+    texts = divorce_statements(result.data_dir)
+    _, values = result.finished[artefact.name][setting.label][0]
     by_method: dict[str, dict[int, float]] = {
         method: dict(zip(found["selected"], found["pvalues"], strict=True)) for method, found in values.items()
     }
     first = by_method[setting.methods[0].name]
     order = sorted(first, key=lambda feature: (first[feature], feature))
-    return [
-        (
-            texts.get(names[feature], names[feature]),
-            {method: p[feature] for method, p in by_method.items() if feature in p},
-        )
-        for feature in order
-    ]
+
+    def pvalues(feature: int) -> dict[str, float]:
+        return {method: p[feature] for method, p in by_method.items() if feature in p}
+
+    return [(texts.get(names[feature], names[feature]), pvalues(feature)) for feature in order]

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.tables import Table, as_candidates, as_pair, as_xy, stack
+from kernsift.data.inputs import as_candidates, as_pair, as_xy
+from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.scores import FactorCovariance, Scores
 from kernsift.experiments.problems import DataSets, Sample, TwoSamples

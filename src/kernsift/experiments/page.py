@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kernsift.execution.atomic_files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.figures import statements_of
 from kernsift.experiments.published import DIVORCE_TABLE
-from kernsift.experiments.records import Records
-from kernsift.experiments.summary import DISTANCE, ERRORS, Row
-from kernsift.experiments.whole import whole
-
-if TYPE_CHECKING:
-    from kernsift.experiments.reproduce import Reproduction
+from kernsift.experiments.summary import DISTANCE, ERRORS, Reproduction, Row
 
 _TEMPLATE = "page.html.j2"
 
 
-def write_page(
-    result: Reproduction, records: Records, figures: Mapping[str, str], folder: Path, data_dir: str | None, seed: int
-) -> Path:
+def write_page(result: Reproduction, folder: Path) -> Path:
     """Write `index.html` into the folder."""
     try:
         import jinja2
@@ -34,37 +27,26 @@ def write_page(
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    judged = [row for row in result.rows if row.agrees is not None]
     text = environment.from_string(template).render(
         date=datetime.date.today().isoformat(),
         result=result,
-        seed=seed,
-        judged=judged,
-        agreed=sum(row.agrees is True for row in judged),
-        strays=[row for row in judged if row.agrees is False],
+        seed=result.seed,
+        judged=result.judged,
+        agreed=result.agreed,
+        strays=[row for row in result.judged if row.agrees is False],
         limit=ERRORS,
         distance=DISTANCE,
-        artefacts=[
-            _section(artefact, result, records, figures, folder, data_dir, seed) for artefact in result.artefacts
-        ],
+        artefacts=[_section(artefact, result, folder) for artefact in result.artefacts],
     )
     path = folder / "index.html"
-    with whole(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with atomic_path(path) as part:
+        part.write_text(text, encoding="utf-8")
     return path
 
 
-def _section(
-    artefact: Artefact,
-    result: Reproduction,
-    records: Records,
-    figures: Mapping[str, str],
-    folder: Path,
-    data_dir: str | None,
-    seed: int,
-) -> dict[str, Any]:
-    picture = (folder / f"{figures[artefact.name]}.svg").read_bytes()
-    rows = [row for row in result.rows if row.artefact == artefact.name]
+def _section(artefact: Artefact, result: Reproduction, folder: Path) -> dict[str, Any]:
+    picture = (folder / f"{artefact.name}.svg").read_bytes()
+    rows = result.rows_of(artefact)
     section: dict[str, Any] = {
         "name": artefact.name,
         "title": artefact.title,
@@ -76,18 +58,13 @@ def _section(
         "ours": {method.name for setting in artefact.settings for method in setting.methods if method.ours},
     }
     if artefact.kind == "pvalues":
-        finished = {s.label: list(records.of(artefact, s, seed, result.trials)) for s in artefact.settings}
         section["statements"] = [
-            (text, {name: _short(p) for name, p in values.items()})
-            for text, values in statements_of(finished, artefact, data_dir)
+            (text, {name: "<0.01" if p < 0.01 else f"{p:.2f}" for name, p in values.items()})
+            for text, values in statements_of(artefact, result)
         ]
         section["methods"] = list(dict.fromkeys(row.method for row in rows))
         section["published"] = DIVORCE_TABLE
     return section
-
-
-def _short(p: float) -> str:
-    return "<0.01" if p < 0.01 else f"{p:.2f}"
 
 
 def _lines(rows: list[Row]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
     python -m kernsift.experiments.reproduce fig1 table1 --trials 100 --workers 2 --out results
 
-Every finished trial is kept at once, so the same command again goes on where the last one stopped.
+Every finished trial is stored at once, so the same command again continues a run that was stopped.
 """
 
 from __future__ import annotations
@@ -11,33 +11,21 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kernsift.experiments.configurations import ARTEFACTS, Artefact, smaller
 from kernsift.experiments.datasets import DataError, feature_folder, find_file
-from kernsift.experiments.progress import Progress
-from kernsift.experiments.records import FILE, Records, key_of
-from kernsift.experiments.summary import Row, summarise, write_csv
-from kernsift.experiments.trials import Task
-from kernsift.experiments.workers import run_all
+from kernsift.experiments.studies import Progress, run_tasks, single_threaded, write_rows
+from kernsift.experiments.summary import COLUMNS, Reproduction, Row, summarise
+from kernsift.experiments.trials import FILE, Records, Task, Values, key_of, run_trial
 
 _QUICK_TRIALS = 3
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """What a run gave: a row per number, the artefacts that were run, those left out and why, and its seconds."""
-
-    rows: list[Row]
-    artefacts: list[Artefact]
-    left_out: dict[str, str]
-    seconds: float
-    trials: int
 
 
 def reproduce(
@@ -56,15 +44,24 @@ def reproduce(
 
     Parameters
     ----------
-    names : artefacts, see `kernsift.experiments.configurations.ARTEFACTS`.
-    trials : of each setting.
-    workers : processes.
-    out : folder for results; finished trials are kept in it and not run again.
-    data_dir : folder with the data files; else KERNSIFT_DATA, else they are downloaded.
-    quick : a few trials with a smaller bootstrap, to see everything within about a minute.
-    cluster : address of a Dask scheduler to run the trials instead of processes here.
-    seed : of everything.
-    tiny : very small samples, for tests; the numbers mean nothing.
+    names : sequence of str
+        Artefacts, see `kernsift.experiments.configurations.ARTEFACTS`.
+    trials : int, default=100
+        Trials of each setting.
+    workers : int, default=1
+        Number of processes.
+    out : path, default="reproduction"
+        Folder for the results; finished trials are stored there and not run again.
+    data_dir : str, optional
+        Folder with the data files; else KERNSIFT_DATA, else they are downloaded.
+    quick : bool, default=False
+        A few trials with a smaller bootstrap, to see everything within about a minute.
+    cluster : str, optional
+        Address of a Dask scheduler that runs the trials instead of processes here.
+    seed : int, default=0
+        Seed of everything.
+    tiny : bool, default=False
+        Very small samples, for tests; the numbers mean nothing.
     """
     start = time.monotonic()
     folder = Path(out)
@@ -75,29 +72,27 @@ def reproduce(
         wanted = [smaller(artefact, most_rows=2000, replicates=1000, samples=50) for artefact in wanted]
     if tiny:
         wanted = [smaller(artefact, most_rows=60, replicates=50, samples=5) for artefact in wanted]
-    with Records(folder) as records:
-        _tell_damage(records)
-        tasks = [
-            Task(artefact, setting, trial, seed, data_dir)
-            for artefact in wanted
-            for setting in artefact.settings
-            for trial in range(trials)
-        ]
-        missing = [task for task in tasks if key_of(task) not in records.values]
-        if len(missing) < len(tasks):
-            print(f"{len(tasks) - len(missing)} of {len(tasks)} trials were finished before; going on.", flush=True)
-        with Progress(missing) as progress, closing(run_all(missing, workers, cluster)) as finished:
-            for task, values in finished:
-                records.add(key_of(task), values)
-                progress.advance(task)
-        rows = [
-            row
-            for artefact in wanted
-            for setting in artefact.settings
-            for row in summarise(artefact, setting, records.of(artefact, setting, seed, trials))
-        ]
-        result = Reproduction(rows, wanted, left_out, time.monotonic() - start, trials)
-        _write(result, records, folder, data_dir, seed)
+    records = Records(folder)
+    _report_damage(records.log.damaged)
+    tasks = [
+        Task(artefact, setting, trial, seed, data_dir)
+        for artefact in wanted
+        for setting in artefact.settings
+        for trial in range(trials)
+    ]
+    missing = [task for task in tasks if key_of(task) not in records.values]
+    if len(missing) < len(tasks):
+        print(f"{len(tasks) - len(missing)} of {len(tasks)} trials were finished before; going on.", flush=True)
+    progress = Progress([task.group for task in missing], "trial")
+    running = _on_cluster(missing, cluster) if cluster is not None else run_tasks(run_trial, missing, workers)
+    with closing(running) as results:
+        for task, values in results:
+            records.add(key_of(task), values)
+            progress.advance(task.group)
+    finished = {a.name: {s.label: list(records.of(a, s, seed, trials)) for s in a.settings} for a in wanted}
+    rows = [row for a in wanted for s in a.settings for row in summarise(a, s, finished[a.name][s.label])]
+    result = Reproduction(wanted, rows, finished, left_out, time.monotonic() - start, trials, seed, data_dir)
+    _write(result, folder)
     return result
 
 
@@ -109,70 +104,63 @@ def _available(names: Sequence[str], data_dir: str | None) -> tuple[list[Artefac
             hint = f"; did you mean {near[0]}?" if near else "; see --list."
             raise DataError(f"{name}: is no artefact{hint}")
     wanted, left_out = [], {}
-    for artefact in ARTEFACTS.values():
-        if names and artefact.name not in names:
-            continue
+    for artefact in (a for a in ARTEFACTS.values() if not names or a.name in names):
         try:
             for key in artefact.needs:
-                if key == "features":
-                    feature_folder(data_dir)
-                else:
-                    find_file(key, data_dir)
+                feature_folder(data_dir) if key == "features" else find_file(key, data_dir)
+            wanted.append(artefact)
         except DataError as error:
             if names:
                 raise
             left_out[artefact.name] = str(error)
             print(f"{artefact.name} is left out: {error}", flush=True)
-            continue
-        wanted.append(artefact)
     return wanted, left_out
 
 
-def _tell_damage(records: Records) -> None:
-    if records.damaged:
-        lines = ", ".join(map(str, records.damaged[:10])) + (" and more" if len(records.damaged) > 10 else "")
+def _report_damage(damaged: list[int]) -> None:
+    if damaged:
+        lines = ", ".join(map(str, damaged[:10])) + (" and more" if len(damaged) > 10 else "")
         print(
-            f"{len(records.damaged)} damaged or half-written record(s) in {FILE} (line {lines}): "
-            "these trials are run again.",
+            f"{len(damaged)} damaged or half-written record(s) in {FILE} (line {lines}): these trials are run again.",
             flush=True,
         )
 
 
-def _write(result: Reproduction, records: Records, folder: Path, data_dir: str | None, seed: int) -> None:
+def _on_cluster(tasks: Sequence[Task], address: str) -> Generator[tuple[Task, Values]]:
+    try:
+        import distributed
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("--cluster needs Dask: pip install 'kernsift[dask]'.") from error
+    dask: Any = distributed  # without types
+    with dask.Client(address, set_as_default=False) as client:
+        # Not pure: Dask would hash every task to find equal ones, and there are none.
+        futures = client.map(partial(single_threaded, run_trial), tasks, pure=False)
+        for _, result in dask.as_completed(futures, loop=client.loop, with_results=True):
+            yield result
+
+
+def _write(result: Reproduction, folder: Path) -> None:
     from kernsift.experiments.figures import draw
     from kernsift.experiments.page import write_page
 
-    write_csv(result.rows, folder / "summary.csv")
-    figures = {}
+    write_rows(folder / "summary.csv", Row, result.rows, columns=COLUMNS, number="")
     for artefact in result.artefacts:
-        finished = {s.label: list(records.of(artefact, s, seed, result.trials)) for s in artefact.settings}
-        rows = [row for row in result.rows if row.artefact == artefact.name]
-        figures[artefact.name] = draw(artefact, rows, finished, folder, data_dir)
-    write_page(result, records, figures, folder, data_dir, seed)
+        draw(artefact, result, folder)
+    write_page(result, folder)
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    arguments = _parser().parse_args(argv)
-    if arguments.list:
+    arguments = vars(_parser().parse_args(argv))
+    if arguments.pop("list"):
         for artefact in ARTEFACTS.values():
             print(f"{artefact.name:14} {artefact.title}")
         return 0
     start = time.monotonic()
     try:
-        result = reproduce(
-            arguments.names,
-            trials=arguments.trials,
-            workers=arguments.workers,
-            out=arguments.out,
-            data_dir=arguments.data_dir,
-            quick=arguments.quick,
-            cluster=arguments.cluster,
-            seed=arguments.seed,
-            tiny=arguments.tiny,
-        )
+        result = reproduce(**arguments)
     except BrokenPipeError:
-        # Python would complain once more when it closes standard output, so that leads nowhere from here on.
+        # Python would complain once more when it closes standard output, so redirect that to nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print("Stopped, as nobody reads the output any more; the same command goes on from here.", file=sys.stderr)
         return 1
@@ -187,11 +175,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped; the same command goes on from here.", file=sys.stderr)
         return 130
-    judged = [row for row in result.rows if row.agrees is not None]
-    if judged:
-        agreed = sum(row.agrees is True for row in judged)
-        print(f"{agreed} of {len(judged)} printed numbers agree with the paper's.")
-    print(f"{Path(arguments.out) / 'index.html'}: written after {time.monotonic() - start:.0f} s.")
+    if result.judged:
+        print(f"{result.agreed} of {len(result.judged)} printed numbers agree with the paper's.")
+    print(f"{Path(arguments['out']) / 'index.html'}: written after {time.monotonic() - start:.0f} s.")
     return 0
 
 
@@ -201,34 +187,27 @@ def _parser() -> argparse.ArgumentParser:
         description="Run the paper's experiments and put its numbers and ours side by side. A run that was stopped, "
         "or killed, goes on where it was when the same command is given again.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="figures and tables to run (default: all; see --list)")
-    parser.add_argument("--trials", type=_positive, default=100, metavar="N", help="trials of each setting (100)")
-    parser.add_argument(
-        "--workers", type=_positive, default=os.cpu_count() or 1, metavar="N", help="processes (one a core)"
-    )
-    parser.add_argument("--out", default="reproduction", metavar="DIR", help="folder for results (reproduction)")
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="folder with the data files (else KERNSIFT_DATA, else download)"
-    )
-    parser.add_argument("--list", action="store_true", help="list the figures and tables")
-    parser.add_argument("--quick", action="store_true", help="everything in about a minute, with few trials")
-    parser.add_argument("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of everything (0)")
-    parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
+    add, positive = parser.add_argument, _whole_number(1)
+    add("names", nargs="*", metavar="NAME", help="figures and tables to run (default: all; see --list)")
+    add("--trials", type=positive, default=100, metavar="N", help="trials of each setting (100)")
+    add("--workers", type=positive, default=os.cpu_count() or 1, metavar="N", help="processes (one a core)")
+    add("--out", default="reproduction", metavar="DIR", help="folder for results (reproduction)")
+    add("--data-dir", metavar="DIR", help="folder with the data files (else KERNSIFT_DATA, else download)")
+    add("--list", action="store_true", help="list the figures and tables")
+    add("--quick", action="store_true", help="everything in about a minute, with few trials")
+    add("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
+    add("--seed", type=_whole_number(0), default=0, metavar="N", help="seed of everything (0)")
+    add("--tiny", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"a whole number of at least 0 was needed, got {text!r}")
-    return int(text)
+def _whole_number(least: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        if text.isascii() and text.isdigit() and int(text) >= least:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"a whole number of at least {least} was needed, got {text!r}")
 
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 was needed, got {text!r}")
-    return number
+    return convert
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One trial: draw a sample, run every method on it, measure.
+"""One trial: draw a sample, run every method on it, measure; and the store of finished trials.
 
 All randomness of a trial comes from seeds made of the names of its artefact and setting and of its number, so a result
 depends neither on the order of the trials nor on which process, machine or backend runs them.
@@ -7,20 +7,22 @@ depends neither on the order of the trials nor on which process, machine or back
 from __future__ import annotations
 
 import time
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from kernsift.experiments import studies
 from kernsift.experiments.configurations import Artefact, Setting
 from kernsift.experiments.methods import Decisions, run_test, score
 from kernsift.experiments.problems import PROBLEMS, DataSets, Sample
 
 # method -> measure -> value, all of it JSON
 Values = dict[str, dict[str, Any]]
+FILE = "trials.jsonl"
 
 
 @dataclass(frozen=True)
@@ -33,22 +35,22 @@ class Task:
     seed: int
     data_dir: str | None
 
+    @property
+    def group(self) -> str:
+        return f"{self.artefact.name}, {self.setting.label}"
+
 
 def generator(task: Task, *parts: str) -> np.random.Generator:
     """The generator of one part of a trial."""
-    names = (task.artefact.name, task.setting.label, *parts)
-    key = [zlib.crc32(name.encode()) for name in names]
-    return np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=(*key, task.trial)))
+    return studies.generator(task.seed, (task.artefact.name, task.setting.label, *parts), task.trial)
 
 
 def run_trial(task: Task) -> tuple[Task, Values]:
     """One trial of one setting, for every method."""
-    # One thread each: sums over several threads depend on their number in the last bits.
-    with threadpool_limits(1):
-        if task.artefact.kind == "law":
-            return task, _law(task)
-        sample = PROBLEMS[task.setting.problem](task.setting.size, task.data_dir, generator(task, "data"))
-        return task, _all_methods(task, sample)
+    if task.artefact.kind == "law":
+        return task, _law(task)
+    sample = PROBLEMS[task.setting.problem](task.setting.size, task.data_dir, generator(task, "data"))
+    return task, _all_methods(task, sample)
 
 
 def _all_methods(task: Task, sample: Sample) -> Values:
@@ -111,3 +113,56 @@ def _law(task: Task) -> Values:
         sample = PROBLEMS[task.setting.problem](size, task.data_dir, rng)
         statistics.append(float(root * score(sample, method.recipe, rng).estimate[0]))
     return {method.name: {"statistics": statistics, "seconds": time.perf_counter() - start}}
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Key:
+    """Which trial of which configuration: `configuration` covers everything that decides the result but its number."""
+
+    artefact: str
+    setting: str
+    trial: int
+    configuration: str
+
+
+def key_of(task: Task) -> Key:
+    """The key of a task's trial."""
+    configuration = fingerprint(task.artefact, task.setting, task.seed)
+    return Key(task.artefact.name, task.setting.label, task.trial, configuration)
+
+
+def fingerprint(artefact: Artefact, setting: Setting, seed: int) -> str:
+    """Digest of what a trial's result depends on: results of an edited configuration are not mixed with others."""
+    size = sorted((name, float(value)) for name, value in setting.size.items())
+    limits = (artefact.kind, artefact.k, artefact.alpha, artefact.replicates)
+    try:
+        installed = version("kernsift")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        installed = "unknown"
+    return studies.digest(f"{installed} {(*limits, setting.problem, size, setting.methods, seed)!r}".encode())
+
+
+class Records:
+    """The finished trials of one output folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = studies.Log(folder / FILE)
+        self.values: dict[Key, Values] = {}
+        for record in self.log.records:
+            # The first one counts; a second of the same key could only differ in its seconds.
+            self.values.setdefault(Key(**record["key"]), record["values"])
+
+    def add(self, key: Key, values: Values) -> None:
+        """Store a finished trial."""
+        self.values[key] = self.log.append({"key": vars(key), "values": values})["values"]
+
+    def of(self, artefact: Artefact, setting: Setting, seed: int, trials: int) -> Iterator[tuple[int, Values]]:
+        """The finished trials of a setting, in order."""
+        configuration = fingerprint(artefact, setting, seed)
+        for trial in range(trials):
+            found = self.values.get(Key(artefact.name, setting.label, trial, configuration))
+            if found is not None:
+                yield trial, found

@@ -1,0 +1,44 @@
+"""Files that are complete or absent, whoever reads them and whenever the process is killed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; on exit it replaces `path` in one step, or is removed if the block fails.
+
+    A kill may leave a hidden `.part` file behind. An existing file keeps its permissions.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with atomic_path(Path(folder) / "answer.txt") as part:
+    ...         _ = part.write_text("42")
+    ...     (Path(folder) / "answer.txt").read_text()
+    '42'
+    """
+    # In the same folder: os.replace is atomic within one file system only.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.", suffix=".part")
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    # The mask can only be read by setting it.
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
