@@ -85,7 +85,9 @@ class AlignmentCovariance:
         # Features that are measured together share a view of the response.
         weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
         main, share = (asarray_like(part, one.factor) for part in np.array(weights).T)
-        covariance = (products - one.trace[:, None] * other.trace[None, :] / (rows - 1)) * main
+        # Of two features that miss different rows the trace is taken out of the rows that have both.
+        shared = (one.shared_rows(other) - 1.0) / ((_column(one.counts) - 1.0) * (other.counts - 1.0))
+        covariance = (products - one.trace[:, None] * other.trace[None, :] * shared) * main
         own = [self._variances(part) for part in (one, other)]
         if rows <= _FEW_ROWS:
             covariance += share * (one.rest() @ xp.matrix_transpose(other.rest()))
@@ -99,7 +101,7 @@ class AlignmentCovariance:
         xp, rows = namespace(part.factor), part.factor.shape[2]
         weights = [self._weights[name, name] for name in part.targets.tolist()]
         main, share = (asarray_like(weight, part.factor) for weight in np.array(weights).T)
-        variances = (part.square - part.trace**2 / (rows - 1)) * main
+        variances = (part.square - part.trace**2 / (part.counts - 1)) * main
         if rows <= _FEW_ROWS:
             rest = part.rest()
             variances = variances + share * xp.sum(rest * rest, axis=1)
@@ -146,3 +148,8 @@ class AlignmentCovariance:
         norm = np.sqrt((sketch**2).sum(axis=0))
         sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
         return FactorCovariance(sketch).sample(size, rng)
+
+
+def _column(counts: Array | int) -> Array | int:
+    """Numbers (b,) as a column; one number stays one."""
+    return counts if isinstance(counts, int) else counts[:, None]

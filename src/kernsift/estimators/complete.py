@@ -52,15 +52,21 @@ from kernsift.kernels.quantisation import Grid, blocks_at_once, fit_grid, parts_
 
 
 def complete_mmd(
-    X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
+    X: Table,
+    Y: Table,
+    kernels: FeatureKernels,
+    *,
+    adaptive: bool = False,
+    subset: RowSubset | None = None,
+    rng: np.random.Generator,
 ) -> Scores:
-    """Normal scores of the MMD between the samples, from all rows.
+    """Normal scores of the MMD between the samples, from all rows; `subset` says which of more rows these are.
 
     Examples
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
     >>> scores = complete_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
@@ -68,7 +74,7 @@ def complete_mmd(
     1
     """
     table = stack([X, Y])
-    return _complete(table, label_response(X.n, Y.n, table.prototype, adaptive), kernels, rng)
+    return _complete(table, label_response(X.n, Y.n, table.prototype, adaptive), kernels, subset, rng)
 
 
 def complete_hsic(
@@ -78,15 +84,16 @@ def complete_hsic(
     response_kernels: FeatureKernels,
     *,
     adaptive: bool = False,
+    subset: RowSubset | None = None,
     rng: np.random.Generator,
 ) -> Scores:
-    """Normal scores of the HSIC with the response, from all rows.
+    """Normal scores of the HSIC with the response, from all rows; `subset` says which of more rows these are.
 
     Examples
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X = as_table(rng.normal(size=(300, 3)))
     >>> y = as_table(np.abs(X.values[:, [1]]))
@@ -94,7 +101,30 @@ def complete_hsic(
     >>> int(scores.estimate.argmax())
     1
     """
-    return _complete(X, table_response(y, response_kernels, rng, adaptive), kernels, rng)
+    return _complete(X, table_response(y, response_kernels, rng, adaptive), kernels, subset, rng)
+
+
+class RowSubset(NamedTuple):
+    """The rows of a table among more rows, where features miss different rows.
+
+    Attributes
+    ----------
+    rows : (n,) their numbers, increasing.
+    of : how many rows there are.
+    to_align : (a,) the rows, of all, that correlations are estimated from, increasing; None for all.
+    """
+
+    rows: np.ndarray
+    of: int
+    to_align: np.ndarray | None
+
+    @property
+    def aligned(self) -> tuple[np.ndarray | None, np.ndarray, int]:
+        """Which rows of the table correlations are estimated from, their places among all such rows, and how many."""
+        if self.to_align is None:
+            return None, self.rows, self.of
+        _, own, places = np.intersect1d(self.rows, self.to_align, assume_unique=True, return_indices=True)
+        return own, places, len(self.to_align)
 
 
 class NullMoments(NamedTuple):
@@ -307,8 +337,12 @@ class EffectMeasuring(Measuring[tuple[np.ndarray, CombinedEffects]]):
         return features, view_effects(statistics, scores, smooth, self.score[features], known, response)
 
 
-def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np.random.Generator) -> Scores:
+def _complete(
+    table: Table, response: Response, kernels: FeatureKernels, subset: RowSubset | None, rng: np.random.Generator
+) -> Scores:
     to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(table.n, rng)
+    if subset is not None:
+        to_align, places, count = subset.aligned
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     shared = (response._replace(cells=None), to_align, landmarks)
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
@@ -334,6 +368,8 @@ def _complete(table: Table, response: Response, kernels: FeatureKernels, rng: np
 
         return MeasuredEffects(effect[features], measure)
 
+    if subset is not None:
+        factors = [factor.among(places, count) for factor in factors]
     known = ScoreLaws(score, *laws[:4])
     cov = AlignmentCovariance(tuple(factors), response, known, to_align)
     return Scores(table.names, score, cov, effects=effects)

@@ -127,7 +127,7 @@ class ScorePaths:
         return np.sort(found[highest])
 
     def _moves(self, features: np.ndarray) -> _Moves:
-        chosen, targets = (gathering := gathered(self.factors, features)).factor, gathering.targets.tolist()
+        chosen, targets = (found := gathered(self.factors, features)).factor, found.targets.tolist()
         xp, (k, q, rows) = namespace(chosen), chosen.shape
         cross = self._crosses(features, q)
         sizes = to_numpy(xp.sum(chosen * chosen, axis=2)).astype(float) * (self.response.n / rows)
@@ -148,7 +148,12 @@ class ScorePaths:
         target, chosen = target[: min(most, target.shape[0]), :], chosen[:, : min(most, q), :]
         inverse = np.linalg.pinv(_product(target, target), rcond=1e-6, hermitian=True)
         fitted = xp.astype(asarray_like(_product(chosen, target) @ inverse, chosen), chosen.dtype)
-        residual = chosen - fitted @ target
+        if found.present is None:
+            residual = chosen - fitted @ target
+        else:
+            # The scatter of the response over the rows that have a feature, taken as their share of that over all.
+            fitted = fitted * (rows / found.counts)[:, None, None]
+            residual = (chosen - fitted @ target) * found.present[:, None, :]
         # In the variance of a cross-covariance a row counts by the distance of its response from the mean.
         distance = xp.stack([xp.sum(views[name] * views[name], axis=0) for name in targets])
         weighted = residual * distance[:, None, :]

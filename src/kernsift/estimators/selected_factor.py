@@ -43,6 +43,7 @@ class SelectedFactor(NamedTuple):
     sizes : (b, q) squared lengths of the directions over those rows; None if only some of all rows are asked.
     cross : (b, q, p) cross-covariances of the directions with the leading ones of the response, over all rows.
     target : the name of the view of the response.
+    present : (rows,) bool: the rows that have these features, the factors of the others being 0; None for all.
     """
 
     features: np.ndarray
@@ -51,6 +52,7 @@ class SelectedFactor(NamedTuple):
     sizes: Array | None
     cross: Array
     target: str
+    present: np.ndarray | None = None
 
     @classmethod
     def of(
@@ -87,6 +89,25 @@ class SelectedFactor(NamedTuple):
             codes = xp.take(codes, asarray_like(rows, codes), axis=1)
         return cls(features[chosen], factor, codes, sizes, cross, target)
 
+    def among(self, places: np.ndarray, rows: int) -> SelectedFactor:
+        """The same features among more rows, of which those at `places` have them and the others are missing."""
+        xp, (b, q, points) = namespace(self.factor), self.factor.shape
+        index = np.full(rows, -1)
+        index[places] = np.arange(len(places))
+        present = index >= 0
+        zeros = xp.zeros((b, q, 1), dtype=self.factor.dtype, device=self.factor.device)
+        factor = xp.concat([self.factor, zeros], axis=2)
+        if self.codes is None:
+            index = np.where(present, index, points)
+            return self._replace(factor=xp.take(factor, asarray_like(index, factor), axis=2), present=present)
+        dtype = xp.uint8 if points < 256 else xp.int16 if points < 2**15 else xp.int32
+        codes = xp.astype(self.codes, dtype, copy=False)
+        missing = xp.full((b, 1), points, dtype=dtype, device=factor.device)
+        # Rows without the features have the code behind the last, whose factor is 0.
+        codes = xp.concat([codes, missing], axis=1)
+        index = asarray_like(np.where(present, index, len(places)), codes)
+        return self._replace(factor=factor, codes=xp.take(codes, index, axis=1), present=present)
+
     def rows(self, chosen: slice | np.ndarray) -> FactorRows:
         """Some of the features, row by row."""
         xp = namespace(self.factor)
@@ -97,10 +118,22 @@ class SelectedFactor(NamedTuple):
             factor = lookup(factor, xp.take(self.codes, which, axis=0))
         if self.sizes is not None:
             sizes = xp.take(self.sizes, which, axis=0)
-            return FactorRows(factor, xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1), targets)
-        factor = factor - xp.mean(factor, axis=2, keepdims=True)
+            trace, square = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)
+            return FactorRows(factor, trace, square, targets, self._present(factor))
+        if self.present is None:
+            factor = factor - xp.mean(factor, axis=2, keepdims=True)
+        else:
+            mean = xp.sum(factor, axis=2, keepdims=True) / max(int(self.present.sum()), 1)
+            factor = xp.where(asarray_like(self.present, factor), factor - mean, 0.0)
         gram = factor @ xp.matrix_transpose(factor)
-        return FactorRows(factor, xp.linalg.trace(gram), xp.sum(gram * gram, axis=(1, 2)), targets)
+        square = xp.sum(gram * gram, axis=(1, 2))
+        return FactorRows(factor, xp.linalg.trace(gram), square, targets, self._present(factor))
+
+    def _present(self, factor: Array) -> Array | None:
+        if self.present is None:
+            return None
+        xp, (b, _, rows) = namespace(factor), factor.shape
+        return xp.broadcast_to(xp.astype(asarray_like(self.present, factor), factor.dtype), (b, rows))
 
 
 class FactorRows(NamedTuple):
@@ -111,17 +144,38 @@ class FactorRows(NamedTuple):
     factor : (b, q, rows) the factors.
     trace, square : (b,) traces of the Gram matrices K and of their squares.
     targets : (b,) names of the views of the response.
+    present : (b, rows) 1 for the rows that have a feature and 0 for the others; None for all.
     """
 
     factor: Array
     trace: Array
     square: Array
     targets: np.ndarray
+    present: Array | None = None
+
+    @property
+    def counts(self) -> Array | int:
+        """(b,) how many rows have each feature, or one number for all."""
+        return self.factor.shape[2] if self.present is None else namespace(self.factor).sum(self.present, axis=1)
 
     def rest(self) -> Array:
         """(b, rows) diagonals of the Gram matrices, their trace taken out."""
         xp = namespace(self.factor)
-        return xp.sum(self.factor * self.factor, axis=1) - self.trace[:, None] / self.factor.shape[2]
+        mean = self.trace / self.counts
+        return xp.sum(self.factor * self.factor, axis=1) - self.all_present() * mean[:, None]
+
+    def all_present(self) -> Array:
+        """(b, rows) the same as `present`, ones where all rows have the features."""
+        if self.present is not None:
+            return self.present
+        xp, (b, _, rows) = namespace(self.factor), self.factor.shape
+        return xp.ones((b, rows), dtype=self.factor.dtype, device=self.factor.device)
+
+    def shared_rows(self, other: FactorRows) -> Array:
+        """(b, k) how many rows have both features of each pair."""
+        if self.present is None and other.present is None:
+            return self.factor.shape[2]
+        return self.all_present() @ namespace(self.factor).matrix_transpose(other.all_present())
 
 
 def _filled(factor: Array, directions: int) -> Array:
@@ -143,9 +197,13 @@ def gathered(factors: Sequence[SelectedFactor], features: np.ndarray) -> FactorR
     xp, most = namespace(parts[0].factor), max(part.factor.shape[1] for part in parts)
     places_of = np.argsort(found)[np.searchsorted(np.sort(found), features)]
     order = asarray_like(places_of, parts[0].factor)
+    present = None
+    if any(part.present is not None for part in parts):
+        present = xp.take(xp.concat([part.all_present() for part in parts], axis=0), order, axis=0)
     return FactorRows(
         xp.take(xp.concat([_filled(part.factor, most) for part in parts], axis=0), order, axis=0),
         xp.take(xp.concat([part.trace for part in parts]), order),
         xp.take(xp.concat([part.square for part in parts]), order),
         np.concatenate([part.targets for part in parts])[places_of],
+        present,
     )

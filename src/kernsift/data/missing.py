@@ -1,0 +1,111 @@
+"""Which rows have which features: features with the same missing rows form a pattern and are worked on together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.data.tables import Table, stack
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
+from kernsift.execution.memory import answer_of
+from kernsift.execution.notes import add_note
+
+
+class RowPattern(NamedTuple):
+    """Features that are there in the same rows.
+
+    Attributes
+    ----------
+    features : (b,) which features.
+    rows : (m,) the rows that have them, increasing; None for all.
+    """
+
+    features: np.ndarray
+    rows: np.ndarray | None
+
+
+class Patterns:
+    """The patterns of features in tables that lie one below the other.
+
+    Attributes
+    ----------
+    names : of all features.
+    rows : how many rows there are.
+    patterns : first the features that all rows have, of which there may be none, and then the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.data.inputs import as_table
+    >>> table = as_table(np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]), missing="column")
+    >>> [(own.features.tolist(), own.rows) for own in Patterns([table]).patterns]
+    [([0, 1], None), ([2], array([1, 2]))]
+    """
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        whole = stack(tables)
+        self._tables, self._ends = tables, np.cumsum([table.n for table in tables])
+        self.names, self.rows = whole.names, whole.n
+        flags = np.zeros(int(whole.offsets[-1]), dtype=bool) if whole.incomplete is None else whole.incomplete
+        incomplete = np.logical_or.reduceat(flags, whole.offsets[:-1])
+        self.patterns = [RowPattern(np.flatnonzero(~incomplete), None)]
+        self._loaded: Sequence[Table] = ()
+        self._place = np.cumsum(incomplete) - 1
+        if incomplete.any():
+            self._load(np.flatnonzero(incomplete))
+
+    def _load(self, features: np.ndarray) -> None:
+        """The features with missing values, in memory; which rows have them."""
+        for table in self._tables:
+            widths = int(np.diff(table.offsets)[features].sum())
+            if table.memory is not None and 8 * self.rows * widths > answer_of(table.memory):
+                raise InputError(
+                    f"memory: {len(features)} features have missing values and take "
+                    f"{8 * self.rows * widths / 1e6:,.0f} MB together, more than half of the "
+                    f"{table.memory / 1e6:,.0f} MB that may be used; allow more, or use missing='drop'."
+                )
+        self._loaded = [table.loaded(features) for table in self._tables]
+        starts = self._loaded[0].offsets[:-1]
+        found: dict[bytes, list[int]] = {}
+        gaps = np.concatenate([np.isnan(to_numpy(table.values)) for table in self._loaded])
+        packed = np.packbits(np.logical_or.reduceat(gaps, starts, axis=1), axis=0)
+        for place, feature in enumerate(features.tolist()):
+            found.setdefault(packed[:, place].tobytes(), []).append(feature)
+        for key, own in found.items():
+            missing = np.unpackbits(np.frombuffer(key, dtype=np.uint8), count=self.rows).astype(bool)
+            self.patterns.append(RowPattern(np.array(own), np.flatnonzero(~missing)))
+
+    @property
+    def n(self) -> np.ndarray:
+        """(d,) how many rows have each feature."""
+        out = np.full(len(self.names), self.rows)
+        for own in self.patterns[1:]:
+            assert own.rows is not None
+            out[own.features] = len(own.rows)
+        return out
+
+    def tables(self, pattern: RowPattern) -> list[Table]:
+        """The features of a pattern in the rows that have them, table by table."""
+        if pattern.rows is None:
+            return [table.select(pattern.features) for table in self._tables]
+        own = self._place[pattern.features]
+        out = []
+        for table, end in zip(self._loaded, self._ends.tolist(), strict=True):
+            first, last = np.searchsorted(pattern.rows, [end - table.n, end])
+            part = table.select(own).take(pattern.rows[first:last] - (end - table.n))
+            out.append(Table(part.names, part.values, part.offsets, part.categorical, part.levels))
+        return out
+
+    def note(self) -> None:
+        """Note how many features have missing values, and which of them has the fewest rows."""
+        some = sum(len(own.features) for own in self.patterns[1:])
+        if some:
+            least = int(self.n.argmin())
+            verb = "has" if some == 1 else "have"
+            add_note(
+                f"{some:,} of {len(self.names):,} features {verb} missing values; each feature is tested on the rows "
+                f"that have it, {self.names[least]!r} on the fewest: {self.n[least]:,} of {self.rows:,}."
+            )

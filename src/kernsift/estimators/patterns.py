@@ -1,0 +1,217 @@
+"""Features that miss different rows: each is scored on the rows that have it, and the scores are put together.
+
+The score of a feature, its null law and its effect size are those of its own rows. How two scores vary together follows
+from the rows that have both features: T = |sum_i f_i g_i'|^2 over a feature's rows, f and g the factors of feature and
+response, so that the covariance of two sums has the products of both features' factors in the rows that they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift.data.columns import quoted
+from kernsift.data.missing import Patterns
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.alignment import AlignmentCovariance
+from kernsift.estimators.complete import RowSubset
+from kernsift.estimators.paths import ScoreLaws
+from kernsift.estimators.responses import Response
+from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
+from kernsift.estimators.selected_factor import SelectedFactor, response_directions
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.notes import add_note
+
+Measure = Callable[[Sequence[Table], Any, RowSubset | None], Scores | None]
+"""`measure(tables, bandwidth, subset)`: scores of features; None where their rows are too few to be tested."""
+
+
+class FeatureScores(NamedTuple):
+    """Scores of all features, and what is known of each.
+
+    Attributes
+    ----------
+    scores : the scores.
+    constant : (d,) bool: the features that do not vary.
+    n : (d,) how many rows have each feature.
+    """
+
+    scores: Scores
+    constant: np.ndarray
+    n: np.ndarray
+
+
+def measure_features(
+    tables: Sequence[Table], measure: Measure, bandwidth: Any, missing: str, estimator: str, rng: np.random.Generator
+) -> FeatureScores:
+    """Scores of the features of tables that lie one below the other, each from the rows that have it.
+
+    Features that miss the same rows are measured together, as if there were no others, and with the same random
+    numbers: a score is the one of a call with these rows alone.
+    """
+    pooled = stack(tables)
+    if missing != "column" or pooled.incomplete is None:
+        scores = measure(tables, bandwidth, None)
+        assert scores is not None
+        return FeatureScores(scores, pooled.constant, np.full(pooled.d, pooled.n))
+    _check(bandwidth, estimator)
+    patterns = Patterns(tables)
+    patterns.note()
+    state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
+    merged: _Merged | None = None
+    for own in patterns.patterns:
+        rng.bit_generator.state = state
+        part = patterns.tables(own)
+        subset = None if merged is None or own.rows is None else RowSubset(own.rows, patterns.rows, merged.rows)
+        found = measure(part, _bandwidth_of(bandwidth, own.features, pooled.d), subset)
+        if merged is None:
+            assert found is not None and isinstance(found.cov, AlignmentCovariance)
+            merged = _Merged(pooled.d, found.cov)
+        if found is not None:
+            merged.add(own.features, found)
+            constant[own.features] = stack(part).constant if len(own.features) else False
+    assert merged is not None
+    if merged.untested.any():
+        names = [pooled.names[j] for j in np.flatnonzero(merged.untested)]
+        add_note(f"Too few rows with a value to be tested, so without evidence (p = 1): {quoted(names)}.")
+    return FeatureScores(merged.scores(pooled.names), constant, patterns.n)
+
+
+def _check(bandwidth: Any, estimator: str) -> None:
+    if estimator != "complete":
+        raise InputError(
+            f"missing: 'column' needs estimator='complete' where values are missing, got {estimator!r}; use "
+            "missing='drop' or 'value'."
+        )
+    if isinstance(bandwidth, str) and bandwidth == "joint":
+        raise InputError(
+            "bandwidth: 'joint' needs rows without missing values; use missing='drop', or bandwidth='median'."
+        )
+
+
+def _bandwidth_of(bandwidth: Any, features: np.ndarray, d: int) -> Any:
+    """The bandwidths of some features, where there is one for each; what does not fit is refused by whoever uses it."""
+    given = bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth)
+    if isinstance(given, str) or given.ndim == 0:
+        return bandwidth
+    if given.shape != (d,):
+        raise InputError(f"bandwidth: one number per feature was needed, shape ({d},), got shape {given.shape}.")
+    return given[features]
+
+
+class _Merged:
+    """Scores of patterns, put together one by one."""
+
+    def __init__(self, d: int, whole: AlignmentCovariance) -> None:
+        self._response, self.rows = whole.response, whole.rows
+        self._laws = ScoreLaws(*np.zeros((len(ScoreLaws._fields), d)))
+        self._factors: list[SelectedFactor] = []
+        self._parts: list[tuple[np.ndarray, Scores]] = []
+        self.untested = np.ones(d, dtype=bool)
+
+    def add(self, features: np.ndarray, scores: Scores) -> None:
+        """Scores of some features."""
+        assert isinstance(scores.cov, AlignmentCovariance)
+        for whole, own in zip(self._laws, scores.cov.laws, strict=True):
+            whole[features] = own
+        self._parts.append((features, scores))
+        self.untested[features] = False
+        for factor in scores.cov.factors:
+            if factor.present is not None:
+                factor = factor._replace(cross=self._cross(factor))
+            self._factors.append(factor._replace(features=features[factor.features]))
+
+    def _cross(self, factor: SelectedFactor) -> Array:
+        """Cross-covariances with the directions of the response over all rows, which may differ from those of some."""
+        xp, view = namespace(factor.factor), self._response.views[factor.target]
+        target = xp.astype(view.factor[: response_directions(view), :], factor.factor.dtype)
+        rows = _rows_of(self._response, self.rows)
+        target = target if rows is None else xp.take(target, asarray_like(rows, target), axis=1)
+        share = 1.0 if self.rows is None else self._response.n / len(self.rows)
+        found = [factor.rows(slice(j, j + 1)).factor @ xp.matrix_transpose(target) for j in range(len(factor.features))]
+        return xp.concat(found, axis=0) * share
+
+    def scores(self, names: tuple[str, ...]) -> Scores:
+        """All scores."""
+        nothing = np.flatnonzero(self.untested)
+        if len(nothing):
+            self._factors.append(_no_factor(nothing, self._response, self.rows, self._factors))
+        cov = AlignmentCovariance(tuple(self._factors), self._response, self._laws, self.rows)
+        return Scores(names, self._laws.score, cov, effects=self._effects)
+
+    def _effects(self, features: np.ndarray) -> PatternEffects:
+        found = []
+        for own, scores in self._parts:
+            order = np.argsort(own)
+            place = np.searchsorted(own, features, sorter=order)
+            place = order[np.minimum(place, len(own) - 1)] if len(own) else np.zeros(len(features), dtype=int)
+            here = np.flatnonzero(own[place] == features) if len(own) else np.empty(0, dtype=int)
+            if len(here):
+                assert scores.effects is not None
+                found.append((here, scores.effects(place[here])))
+        return PatternEffects(len(features), tuple(found))
+
+
+def _rows_of(response: Response, rows: np.ndarray | None) -> np.ndarray | None:
+    """The points of the response at the rows that correlations are estimated from; None where these are all points."""
+    if response.cells is None:
+        return rows
+    cells = to_numpy(response.cells)
+    return cells if rows is None else cells[rows]
+
+
+def _no_factor(
+    features: np.ndarray, response: Response, rows: np.ndarray | None, others: Sequence[SelectedFactor]
+) -> SelectedFactor:
+    """Factors of features that cannot be tested: nothing varies."""
+    count = response.n if rows is None else len(rows)
+    prototype = others[0].factor if others else response.factor
+    factor, codes = np.zeros((len(features), 1, 1)), np.zeros((len(features), count), dtype=np.uint8)
+    cross = np.zeros((len(features), 1, 1))
+    factor, codes, cross = (asarray_like(part, prototype) for part in (factor, codes, cross))
+    dtype = prototype.dtype
+    factor, cross = (namespace(prototype).astype(part, dtype) for part in (factor, cross))
+    return SelectedFactor(features, factor, codes, factor[:, :, 0], cross, next(iter(response.views)))
+
+
+@dataclass(frozen=True)
+class PatternEffects:
+    """Effects of features from several patterns; 0 for features that cannot be tested.
+
+    `parts` are places among the features and the effects there.
+    """
+
+    count: int
+    parts: tuple[tuple[np.ndarray, EffectSizes | EffectsWithLaws], ...]
+
+    @property
+    def point(self) -> np.ndarray:
+        out = np.zeros(self.count)
+        for places, effects in self.parts:
+            out[places] = effects.point
+        return out
+
+    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b, 2) confidence intervals."""
+        levels = np.broadcast_to(level, (self.count,))
+        out = np.tile([0.0, 1.0], (self.count, 1))
+        for places, effects in self.parts:
+            assert isinstance(effects, EffectsWithLaws)
+            out[places] = effects.intervals(levels[places], _at(unions, places))
+        return out
+
+    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b,) median-unbiased effects."""
+        out = np.zeros(self.count)
+        for places, effects in self.parts:
+            assert isinstance(effects, EffectsWithLaws)
+            out[places] = effects.medians(_at(unions, places))
+        return out
+
+
+def _at(unions: Sequence[np.ndarray] | None, places: np.ndarray) -> list[np.ndarray] | None:
+    return None if unions is None else [unions[place] for place in places]
