@@ -37,7 +37,8 @@ from threadpoolctl import threadpool_limits
 
 import kernsift
 from kernsift import InputError
-from kernsift.data.tables import as_candidates, as_pair, as_xy, stack
+from kernsift.data.inputs import as_candidates, as_pair, as_xy
+from kernsift.data.tables import stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.scores import Covariance, CurvedCovariance, DenseCovariance, Scores
 from kernsift.estimators.scores import Path as ScorePath

@@ -20,7 +20,8 @@ import numpy as np
 from distributed import Client, LocalCluster, get_task_stream
 
 from kernsift import Incomplete, Result, compare
-from kernsift.data.tables import as_pair, stack
+from kernsift.data.inputs import as_pair
+from kernsift.data.tables import stack
 from kernsift.estimators import complete_mmd
 from kernsift.kernels.fitted import fit_kernels
 

@@ -13,7 +13,8 @@ import numpy as np
 from measure import Call, clock, forget_peak, peak_memory, yardstick
 
 from kernsift import compare, relate
-from kernsift.data.tables import as_pair, as_xy, stack
+from kernsift.data.inputs import as_pair, as_xy
+from kernsift.data.tables import stack
 from kernsift.estimators import incomplete_hsic, incomplete_mmd
 from kernsift.execution import threads
 from kernsift.kernels.fitted import fit_kernels

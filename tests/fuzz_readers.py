@@ -39,7 +39,7 @@ from kernsift import InputError
 from kernsift.cli import files, guesses, textfiles
 from kernsift.data.formats import open_source
 from kernsift.data.formats.source import NUMBERS
-from kernsift.data.tables import as_pair
+from kernsift.data.inputs import as_pair
 
 LONGEST = 10.0
 """Seconds that one small file may take."""

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from kernsift import InputError, compare
-from kernsift.data.anndata import is_anndata
+from kernsift.data.formats.anndata import is_anndata
 
 # anndata 0.13 asks pandas for an option that it is about to lose.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from kernsift import InputError, Multiscale, Result, compare, relate, screen
-from kernsift.data.tables import as_pair, as_table, as_xy, stack
+from kernsift.data.inputs import as_pair, as_table, as_xy
+from kernsift.data.tables import stack
 from kernsift.estimators import scores as scores_module
 from kernsift.estimators.draws import MMDDraws
 from kernsift.execution.arrays import accumulator_dtype, dtype_of, namespace, to_numpy

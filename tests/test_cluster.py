@@ -25,9 +25,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate
-from kernsift.data.stored import as_stored_pair
+from kernsift.data.inputs import as_pair, as_table
 from kernsift.data.table_parts import pack
-from kernsift.data.tables import as_table
 from kernsift.estimators import HSIC, MMD
 from kernsift.estimators import feature_blocks as blocks
 from kernsift.execution import dask_workers as cluster
@@ -204,7 +203,7 @@ def test_files_on_any_number_of_workers(
 
 def test_workers_on_one_machine_share_its_memory(clients: Callable[[int], Client], files: Path) -> None:
     assert cluster.shared_memory(10**9) == 10**9
-    table = as_stored_pair(files / "X", files / "Y", memory="1GB")[0]
+    table = as_pair(files / "X", files / "Y", memory="1GB")[0]
     for workers in (1, 2, 4):
         with cluster.client_in_use(clients(workers)):
             share = 10**9 // workers - (150 << 20)  # less what a process takes for itself

@@ -6,7 +6,8 @@ from by_hand import table
 from scipy import stats
 
 from kernsift import compare, relate, screen
-from kernsift.data.tables import as_candidates, as_pair, as_xy, stack
+from kernsift.data.inputs import as_candidates, as_pair, as_xy
+from kernsift.data.tables import stack
 from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
 from kernsift.estimators.complete import best_of, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.cross import Drawn, Ratio, _witness_scores, side_by_side, witness_scores

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernsift.data.tables import as_table
+from kernsift.data.inputs import as_table
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import KERNELS

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from kernsift import Incomplete, compare, relate
-from kernsift.data.tables import as_pair, as_xy, stack
+from kernsift.data.inputs import as_pair, as_xy
+from kernsift.data.tables import stack
 from kernsift.estimators.designs import pairs, quadruples
 from kernsift.estimators.draws import HSICDraws, MMDDraws
 from kernsift.estimators.scores import moments_of

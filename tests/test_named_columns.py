@@ -101,4 +101,4 @@ def test_arrays_have_no_names() -> None:
     with pytest.raises(InputError, match=r"^strata: 'site' cannot name columns of Y, which has none; pass Y as"):
         take_columns(np.zeros((4, 2)), "site", "strata", table="Y")
     rest, values = take_columns(np.zeros((4, 2)), [1, 1, 2, 2], "strata")
-    assert rest.shape == (4, 2) and values.values[:, 0].tolist() == [1, 1, 2, 2]
+    assert rest.names == ("x0", "x1") and values.values[:, 0].tolist() == [1, 1, 2, 2]

@@ -196,7 +196,7 @@ def test_union_score_of_two_is_the_joint_law_of_squares(correlation, weights):
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "poisson", "three values"])
 def test_union_score_keeps_the_level_of_views(kind):
     """Against 400,000 draws of the views' joint limit law: p is at most 3% too small, and at most 20% too large."""
-    from kernsift.data.tables import as_table
+    from kernsift.data.inputs import as_table
     from kernsift.estimators.views import CLASSES, fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels
@@ -251,7 +251,7 @@ def test_union_score_in_the_far_tail_loses_at_most_the_smallest_weight():
 @pytest.mark.parametrize("kind", ["normal", "heavy", "counts"])
 def test_scores_match_brute_force_permutation(share, kind):
     """At n = 60 and true p near 0.05, 0.01 and 0.001 the closed form is near 60,000 permutations."""
-    from kernsift.data.tables import as_table
+    from kernsift.data.inputs import as_table
     from kernsift.estimators.views import CLASSES, NUMBERS, fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels

@@ -19,7 +19,7 @@ from kernsift.data.formats import open_files as readers
 from kernsift.data.formats import open_source
 from kernsift.data.formats.open_files import Readers
 from kernsift.data.formats.parquet import ParquetPart
-from kernsift.data.stored import as_stored_pair
+from kernsift.data.inputs import as_pair
 from kernsift.exceptions import InputError
 from kernsift.execution.threads import thread_limit
 
@@ -153,7 +153,7 @@ def test_two_threads_read_what_one_does(missing: str, samples: list[str], tmp_pa
         holes[:2500] = True  # pieces of which nothing is left
         table = table.set_column(3, "c3", pa.array(table["c3"].to_numpy(), mask=holes))
     path = parts(tmp_path / "holes", [table.slice(start, 1700) for start in range(0, len(table), 1700)])
-    X, _ = as_stored_pair(path, samples[1], missing=missing, memory="40MB")
+    X, _ = as_pair(path, samples[1], missing=missing, memory="40MB")
     rng = np.random.default_rng(1)
     for rows in (None, slice(100, 7000), rng.integers(X.n, size=500), np.sort(rng.integers(X.n, size=500))):
         columns = rng.permutation(20)[:11]
@@ -168,7 +168,7 @@ def test_two_threads_read_what_one_does(missing: str, samples: list[str], tmp_pa
 
 
 def test_an_error_in_one_of_the_threads_is_the_only_one(samples: list[str]) -> None:
-    X, _ = as_stored_pair(*samples, memory="40MB")
+    X, _ = as_pair(*samples, memory="40MB")
     Path(samples[0], "1.parquet").write_bytes(b"PAR1 nothing PAR1")
     with (
         thread_limit(2),

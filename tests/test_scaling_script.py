@@ -134,7 +134,7 @@ def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch:
     """The model counts blocks and parcels of columns; the package cuts them."""
     monkeypatch.setattr("kernsift.estimators.draws.must_be_sent", lambda table: False)
     monkeypatch.setattr("kernsift.estimators.draws.to_be_read", lambda table: table)
-    from kernsift.data.tables import as_table
+    from kernsift.data.inputs import as_table
     from kernsift.estimators.draws import MMDDraws
     from kernsift.execution.threads import thread_limit
     from kernsift.kernels.fitted import fit_kernels

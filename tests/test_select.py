@@ -1047,7 +1047,8 @@ def test_topk_pvalues_of_independent_scores_by_hand() -> None:
 @pytest.mark.parametrize("estimator", MMD)
 def test_topk_pvalues_agree_with_compare(estimator: str) -> None:
     """The waist: scores and covariance taken out of an estimator and put in by hand give the same answer."""
-    from kernsift.data.tables import as_pair, stack
+    from kernsift.data.inputs import as_pair
+    from kernsift.data.tables import stack
     from kernsift.kernels.fitted import fit_kernels
 
     one, two = as_pair(X6, Y6)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernsift.data import stored as stored_module
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats import arrow, parquet
-from kernsift.data.stored import Kept, StoredTable, as_stored_pair, as_stored_xy, is_stored
-from kernsift.data.tables import Table, as_pair, as_xy
+from kernsift.data.formats import source as source_module
+from kernsift.data.formats.source import KeptRows
+from kernsift.data.inputs import as_pair, as_xy
+from kernsift.data.stored import StoredTable
+from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution import memory as budget
 from kernsift.execution.memory import machine_memory, parse_memory
@@ -56,7 +59,7 @@ def outcome(function: Callable[..., Any], *arguments: Any, **options: Any) -> An
 
 def read_pair(*paths: str, missing: str) -> None:
     """Both tables, read: NaN in a column of fractions is seen only then."""
-    for table in as_stored_pair(*paths, missing=missing):
+    for table in as_pair(*paths, missing=missing):
         table.part(None)
 
 
@@ -129,9 +132,9 @@ def test_two_samples_are_what_they_are_in_memory(pair: Any, data: Any) -> None:
         # One of the two may be in memory.
         pair = [one, data.draw(st.sampled_from([other, second]))]
         if isinstance(expected, str):
-            assert outcome(as_stored_pair, *pair, missing=missing) == expected
+            assert outcome(as_pair, *pair, missing=missing) == expected
             return
-        for stored, table in zip(as_stored_pair(*pair, missing=missing), expected, strict=True):
+        for stored, table in zip(as_pair(*pair, missing=missing), expected, strict=True):
             assert_same(stored, table)
             rows = data.draw(st.lists(st.integers(0, table.n - 1), max_size=12))
             columns = data.draw(st.lists(st.integers(0, table.d - 1), min_size=1, unique=True))
@@ -182,9 +185,9 @@ def test_a_response_is_what_it_is_in_memory(name: str, missing: str, tmp_path: P
     path = parquet_file(TABLE, tmp_path, row_group_size=4)
     expected = outcome(as_xy, TABLE, y, missing=missing, response=response)
     if isinstance(expected, str):
-        assert outcome(as_stored_xy, path, y, missing=missing, response=response) == expected
+        assert outcome(as_xy, path, y, missing=missing, response=response) == expected
         return
-    X, answer = as_stored_xy(path, y, missing=missing, response=response)
+    X, answer = as_xy(path, y, missing=missing, response=response)
     assert_same(X, expected[0])
     assert answer.names == expected[1].names and answer.levels == expected[1].levels
     np.testing.assert_array_equal(answer.values, expected[1].values)
@@ -200,7 +203,7 @@ def test_a_response_may_be_on_disk(tmp_path: Path) -> None:
     X, y = np.random.default_rng(0).normal(size=(9, 2)), np.arange(9.0)
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
-    stored, answer = as_stored_xy(tmp_path / "X.npy", tmp_path / "y.npy")
+    stored, answer = as_xy(tmp_path / "X.npy", tmp_path / "y.npy")
     table, expected = as_xy(X, y)
     assert_same(stored, table)
     assert answer.names == expected.names
@@ -242,19 +245,19 @@ def test_complaints_are_those_of_tables_in_memory(name: str, missing: str, tmp_p
         assert outcome(read_pair, *paths, missing=missing) == expected
         return
     assert missing == "drop"
-    for stored, table in zip(as_stored_pair(*paths, missing=missing), expected, strict=True):
+    for stored, table in zip(as_pair(*paths, missing=missing), expected, strict=True):
         assert_same(stored, table)
 
 
 def test_tables_without_names_are_aligned_by_position(tmp_path: Path) -> None:
     array = np.random.default_rng(0).normal(size=(5, 2))
     np.save(tmp_path / "a.npy", array)
-    X, Y = as_stored_pair(tmp_path / "a.npy", pd.DataFrame(array, columns=["p", "q"]))
+    X, Y = as_pair(tmp_path / "a.npy", pd.DataFrame(array, columns=["p", "q"]))
     assert X.names == Y.names == ("p", "q")
     np.testing.assert_array_equal(X.part(None), Y.part(None))
     other = array[:, :1]
     expected = message(as_pair, array, other)
-    assert message(as_stored_pair, tmp_path / "a.npy", other) == expected
+    assert message(as_pair, tmp_path / "a.npy", other) == expected
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -262,12 +265,12 @@ def test_single_precision_stays_only_if_all_is_single(tmp_path: Path) -> None:
     single = np.random.default_rng(0).normal(size=(9, 2)).astype(np.float32)
     np.save(tmp_path / "s.npy", single)
     np.save(tmp_path / "d.npy", single.astype(np.float64))
-    assert [table.dtype for table in as_stored_pair(tmp_path / "s.npy", single)] == [np.float32] * 2
-    for stored in as_stored_pair(tmp_path / "s.npy", tmp_path / "d.npy"):
+    assert [table.dtype for table in as_pair(tmp_path / "s.npy", single)] == [np.float32] * 2
+    for stored in as_pair(tmp_path / "s.npy", tmp_path / "d.npy"):
         assert stored.dtype == stored.part(None).dtype == np.float64
     # Numbers near the limits of single precision are carried on in double, as they are in memory.
     np.save(tmp_path / "s.npy", single * np.float32(1e20))
-    X, _ = as_stored_pair(tmp_path / "s.npy", single)
+    X, _ = as_pair(tmp_path / "s.npy", single)
     assert X.dtype == as_pair(single * np.float32(1e20), single)[0].values.dtype == np.float64
 
 
@@ -283,12 +286,12 @@ def test_numbers_that_a_file_vouches_for_are_not_read_first(tmp_path: Path, monk
         return load(self, first, last, names, reader)
 
     monkeypatch.setattr(parquet.ParquetPart, "load", spy)
-    X, _ = as_stored_pair(path, table)
+    X, _ = as_pair(path, table)
     assert asked == [["s"]]
     assert X.constant.tolist() == [False, True, False]
     assert (X.low.tolist(), X.high.tolist()) == ([0, 1, 0], [(n - 1) / 2, 1, 1])
     asked.clear()
-    as_stored_pair(path, table, missing="drop")
+    as_pair(path, table, missing="drop")
     assert asked == [["f", "g", "s"]], "NaN may hide in fractions"
 
 
@@ -297,19 +300,19 @@ def test_nan_that_hides_from_what_a_file_says_is_found_when_it_is_read(tmp_path:
     values = np.arange(n, dtype=float)
     values[[5, 2900]] = np.nan
     table = pa.table({"f": values, "g": np.ones(n)})
-    X, _ = as_stored_pair(parquet_file(table, tmp_path), columns(f=[1.0, 2.0], g=[1.0, 1.0]))
+    X, _ = as_pair(parquet_file(table, tmp_path), columns(f=[1.0, 2.0], g=[1.0, 1.0]))
     assert X.part([1]).shape == (n, 1)
     expected = message(as_pair, table, columns(f=[1.0, 2.0], g=[1.0, 1.0]))
     assert message(X.part, [0]) == expected
     assert message(X.part, [1, 0], np.array([7, 5])) == expected
-    dropped, _ = as_stored_pair(parquet_file(table, tmp_path), columns(f=[1.0, 2.0], g=[1.0, 1.0]), missing="drop")
+    dropped, _ = as_pair(parquet_file(table, tmp_path), columns(f=[1.0, 2.0], g=[1.0, 1.0]), missing="drop")
     assert dropped.n == n - 2 and not np.isnan(dropped.part(None)).any()
 
 
 def test_values_outside_of_what_was_seen_are_a_change(tmp_path: Path) -> None:
     table = pa.table({"f": np.arange(10.0), "s": ["u", "v"] * 5})
-    X, _ = as_stored_pair(parquet_file(table, tmp_path), table)
-    for wrong in (X.changed(high=X.high - 1), X.changed(coded={1: ("u", "w")})):
+    X, _ = as_pair(parquet_file(table, tmp_path), table)
+    for wrong in (X.changed(high=X.high - 1), X.changed(encoding=replace(X.encoding, texts={1: {"u": 0.0, "w": 1.0}}))):
         with pytest.raises(InputError, match=r"^X: the data changed while it was being read; .*\.$"):
             wrong.part(None)
 
@@ -318,7 +321,7 @@ def test_values_outside_of_what_was_seen_are_a_change(tmp_path: Path) -> None:
 def test_a_file_that_changes_between_two_parts_is_named(fault: str, tmp_path: Path) -> None:
     table = pa.table({"f": np.arange(2000.0)})
     path = parquet_file(table, tmp_path)
-    X, _ = as_stored_pair(path, table)
+    X, _ = as_pair(path, table)
     X.part([0])
     if fault == "removed":
         os.remove(path)
@@ -333,7 +336,7 @@ def test_a_file_that_changes_between_two_parts_is_named(fault: str, tmp_path: Pa
 def test_a_part_may_be_asked_for_in_every_way(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(20, 4))
     np.save(tmp_path / "a.npy", values)
-    X, _ = as_stored_pair(tmp_path / "a.npy", values)
+    X, _ = as_pair(tmp_path / "a.npy", values)
     mask = values[:, 0] > 0
     np.testing.assert_array_equal(X.part([2, 0], mask), values[mask][:, [2, 0]])
     np.testing.assert_array_equal(X.part(slice(3, 0, -1), slice(None, None, 3)), values[::3, 3:0:-1])
@@ -347,25 +350,16 @@ def test_a_part_may_be_asked_for_in_every_way(tmp_path: Path) -> None:
 
 def test_tables_travel_to_other_processes(tmp_path: Path) -> None:
     path = parquet_file(TABLE, tmp_path)
-    X, _ = as_stored_pair(path, TABLE, missing="drop")
+    X, _ = as_pair(path, TABLE, missing="drop")
     copy = pickle.loads(pickle.dumps(X))
     np.testing.assert_array_equal(copy.part(None), X.part(None))
-
-
-def test_what_is_stored() -> None:
-    assert is_stored("x.csv") and is_stored(np.ones(3), Path("x"))
-    assert not is_stored(np.ones(3), [[1.0]], pd.DataFrame())
 
 
 @slowly
 @given(mask=st.lists(st.booleans(), min_size=1, max_size=40), block=st.sampled_from([1, 3, 8]), data=st.data())
 def test_rows_that_are_kept_are_found(mask: list[bool], block: int, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_module, "_BLOCK", block)
-    kept = Kept.of(np.array(mask))
-    if all(mask):
-        assert kept is None
-        return
-    assert kept is not None
+    monkeypatch.setattr(source_module, "_BLOCK", block)
+    kept = KeptRows.of(np.array(mask))
     there = np.flatnonzero(mask)
     assert kept.n == len(there)
     rows = np.arange(len(mask) + 1)
@@ -373,7 +367,6 @@ def test_rows_that_are_kept_are_found(mask: list[bool], block: int, data: Any, m
     if len(there):
         some = np.sort(np.array(data.draw(st.lists(st.integers(0, len(there) - 1))), dtype=np.int64))
         assert kept.locate(some).tolist() == there[some].tolist()
-        assert kept.span(slice(0, len(there))) == slice(there[0], there[-1] + 1)
 
 
 # Memory
@@ -408,26 +401,26 @@ def test_what_is_no_size_is_refused(given: Any) -> None:
 def test_memory_that_is_too_little_for_a_column_is_an_error(tmp_path: Path) -> None:
     path = parquet_file(pa.table({"f": np.zeros(1_500_000), "g": np.arange(1_500_000)}), tmp_path, row_group_size=10**7)
     with pytest.raises(InputError, match=r"^memory: 36 MB are needed to read one column of 1,500,000 rows of X"):
-        as_stored_xy(path, np.arange(1_500_000), memory="40MB", missing="drop")
+        as_xy(path, np.arange(1_500_000), memory="40MB", missing="drop")
 
 
 def test_a_response_that_is_too_large_is_an_error(tmp_path: Path) -> None:
     path = parquet_file(pa.table({"f": np.zeros(3_000_000)}), tmp_path)
     with pytest.raises(InputError, match=r"^memory: the response alone takes 24 MB, more than half of the 40 MB"):
-        as_stored_xy(np.zeros((3_000_000, 1)), Path(path), memory="40MB")
+        as_xy(np.zeros((3_000_000, 1)), Path(path), memory="40MB")
 
 
 def test_labels_of_rows_do_not_fill_the_memory(tmp_path: Path) -> None:
     table = pa.table({"id": [f"{i:040d}" for i in range(100_000)]})
     with pytest.raises(InputError, match=r"^memory: the different texts in column 'id' of X, .* leave out columns"):
-        as_stored_pair(parquet_file(table, tmp_path), table, memory="33MiB")
+        as_pair(parquet_file(table, tmp_path), table, memory="33MiB")
 
 
 def test_the_first_look_tells_how_far_it_is(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(2_000_000, 2)))
     heard: list[tuple[str, int, int]] = []
     with progress_callback(lambda *said: heard.append(said)):
-        as_stored_xy(tmp_path / "a.npy", np.arange(2_000_000))
+        as_xy(tmp_path / "a.npy", np.arange(2_000_000))
     assert {stage for stage, _, _ in heard} == {"cells of X"}
     done = [at for _, at, _ in heard]
     assert len(done) > 3 and done == sorted(done) and done[-1] == heard[-1][2] == 4_000_000
@@ -438,14 +431,14 @@ import sys
 import numpy as np
 import kernsift.data.tables, pyarrow.parquet
 from kernsift.data.scan import scan
-from kernsift.data.stored import as_stored_xy
+from kernsift.data.inputs import as_xy
 
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
 
 before = peak()
-X, y = as_stored_xy(sys.argv[1], "c0", memory="64MB")
+X, y = as_xy(sys.argv[1], "c0", memory="64MB")
 scan(X.source, X.memory, trust=False)
 every = np.arange(X.d)
 total = sum(X.part(block).sum() for block in np.array_split(every, X.d * X.n * 8 // (X.memory // 2) + 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -17,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from kernsift.data.tables import Table, as_candidates, as_pair, as_table, as_xy, stack
+from kernsift.data.inputs import as_candidates, as_pair, as_table, as_xy
+from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
 
 FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -338,7 +338,7 @@ def test_numbers_that_cannot_be_squared() -> None:
 
 
 def test_unknown_options() -> None:
-    with refused("missing", "'error', 'drop'", "'ignore'"):
+    with refused("missing", "'drop', 'error'", "'ignore'"):
         as_table([[1], [2]], missing="ignore")
     with refused("response", "'auto', 'numeric', 'category'", "'labels'"):
         as_xy([[1], [2]], [1, 2], response="labels")
@@ -347,31 +347,23 @@ def test_unknown_options() -> None:
 # What is turned away
 
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "dates": (pl.DataFrame({"when": [datetime.date(2020, 1, 1)] * 2}), ("column 'when'", "Date", "days since")),
-    "datetimes": (
-        pd.DataFrame({"when": pd.date_range("2020", periods=2)}),
-        ("column 'when'", "Datetime", "days since"),
-    ),
-    "times": (pl.DataFrame({"at": [datetime.time(1)] * 2}), ("column 'at'", "Time", "numbers first")),
-    "durations": (pa.table({"took": [datetime.timedelta(1)] * 2}), ("column 'took'", "Duration", "numbers first")),
-    "numpy dates": (np.array([["2020"], ["2021"]], dtype="M8[D]"), ("column 'x0'", "datetime64[D]", "days since")),
-    "lists": (pl.DataFrame({"l": [[1], [2]]}), ("column 'l'", "List", "columns of their own")),
-    "structs": (pa.table({"s": [{"a": 1}, {"a": 2}]}), ("column 's'", "Struct", "columns of their own")),
-    "arrays": (pl.DataFrame({"v": np.ones((2, 3))}), ("column 'v'", "Array", "columns of their own")),
-    "binary": (pa.table({"raw": [b"a", b"b"]}), ("column 'raw'", "Binary", "convert")),
-    "bytes": ([b"a", b"b"], ("column 'x0'", "row 0 holds b'a'", "bytes", "convert")),
-    "complex": (np.ones((2, 2)) * 1j, ("column 'x0'", "complex128", "two columns")),
-    "complex list": ([[1j], [2]], ("column 'x0'", "complex128", "two columns")),
-    "complex column": (pd.DataFrame({"z": [1j, 2j]}), ("column 'z'", "complex128", "two columns")),
-    "periods": (pd.DataFrame({"p": pd.period_range("2020", periods=2)}), ("column 'p'", "row 0", "Period", "convert")),
-    "objects": (pd.DataFrame({"o": [object, 1]}), ("column 'o'", "row 0", "convert")),
-    "mixed": (pd.DataFrame({"m": [None, 1, "two", 3]}), ("column 'm'", "row 2 holds 'two'", "str", "convert")),
-    "mixed strings": ([["u"], [None], [2.5]], ("column 'x0'", "row 2 holds 2.5", "float", "convert")),
-    "records": ([{"a": 1}, {"a": 2}], ("column 'x0'", "dict", "convert")),
+    "lists": (pl.DataFrame({"l": [[1], [2]]}), ("'l' holds values of type List", "'l': 'drop'")),
+    "structs": (pa.table({"s": [{"a": 1}, {"a": 2}]}), ("'s' holds values of type Struct", "'s': 'drop'")),
+    "arrays": (pl.DataFrame({"v": np.ones((2, 3))}), ("'v' holds values of type Array", "'v': 'drop'")),
+    "binary": (pa.table({"raw": [b"a", b"b"]}), ("'raw' holds values of type Binary", "'raw': 'drop'")),
+    "bytes": ([b"a", b"b"], ("'x0' holds values of type bytes", "'x0': 'drop'")),
+    "complex": (np.ones((2, 2)) * 1j, ("2 columns need", "'x0', 'x1' hold values of type complex128")),
+    "complex list": ([[1j], [2]], ("'x0' holds values of type complex128", "drop")),
+    "complex column": (pd.DataFrame({"z": [1j, 2j]}), ("'z' holds values of type complex128", "drop")),
+    "periods": (pd.DataFrame({"p": pd.period_range("2020", periods=2)}), ("'p' holds values of type Period", "drop")),
+    "objects": (pd.DataFrame({"o": [object, 1]}), ("'o' holds values of type type", "drop")),
+    "mixed": (pd.DataFrame({"m": [None, 1, "two", 3]}), ("'m' holds numbers and text such as 'two'", "category")),
+    "mixed strings": ([["u"], [None], [2.5]], ("'x0' holds numbers and text such as 'u'", "category")),
+    "records": ([{"a": 1}, {"a": 2}], ("'x0' holds values of type dict", "drop")),
     "ragged": ([[1, 2], [3]], ("rectangular", "list", "rows differ in length")),
     "scalar": (3.0, ("table with rows and columns", "float", "2-D")),
     "nothing": (None, ("table with rows and columns", "NoneType", "data frame")),
-    "mapping": ({"a": [1, 2]}, ("table with rows and columns", "dict", "data frame")),
+    "mapping": ({"a": [1, 2], "b": [1, 2, 3]}, ("columns of one length", "'b'")),
     "three axes": (np.ones((2, 2, 2)), ("shape (2, 2, 2)", "2-D")),
     "fields": (np.zeros(2, dtype=[("a", "f8")]), ("with fields", "data frame")),
     "lazy": (pl.LazyFrame({"a": [1, 2]}), ("lazy frame", ".collect()")),
@@ -624,10 +616,10 @@ def test_refused_candidates() -> None:
         as_candidates(array, {"a": array[:, :1]})
     with refused("candidates['b']: ", "candidates['b'] lacks 'q'", "reference lacks 'r'"):
         as_candidates(pd.DataFrame({"p": [1, 2], "q": [1, 2]}), {"b": pd.DataFrame({"p": [1, 2], "r": [1, 2]})})
-    with refused("candidates['a']: ", "'x1'", "categories", "drop or encode"):
+    with refused("candidates['a']: ", "'x1'", "categories", "'drop'", "encode"):
         as_candidates(array, {"a": [[1, "u"], [2, "v"]]})
-    with pytest.raises(InputError, match=r"reference: 1 of 3 rows.*leave these rows out\.$"):
-        as_candidates(np.where(array == 0, np.nan, array), {"a": array})
+    with pytest.raises(InputError, match=r"reference: 1 of 3 rows.*missing='drop' or 'column'\.$"):
+        as_candidates(np.where(array == 0, np.nan, array), {"a": array}, missing="error")
 
 
 # Properties
@@ -700,9 +692,7 @@ def test_large_integers_in_a_file_are_refused(tmp_path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from kernsift.data.stored import as_stored_pair
-
     path = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"a": np.arange(4) + LARGE, "b": np.arange(4.0)}), path)
     with pytest.raises(InputError, match=r"X: integers beyond 2\^53 in 'a' lose their differences"):
-        as_stored_pair(path, path)
+        as_pair(path, path)

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.special import eval_legendre
 
 from kernsift import compare
-from kernsift.data.tables import as_table
+from kernsift.data.inputs import as_table
 from kernsift.estimators.views import CLASSES, NUMBERS, fitted_views
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,10 +15,11 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.anndata import as_samples
-from kernsift.data.stored import as_stored_pair, as_stored_xy, is_stored
-from kernsift.data.tables import Table, as_candidates, as_pair, as_xy, stack
+from kernsift.data.inputs import as_candidates, as_pair, as_samples, as_xy
+from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
+from kernsift.estimators.complete import RowSubset
+from kernsift.estimators.patterns import measure_features
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
 from kernsift.inference import TESTS
@@ -41,7 +42,9 @@ def compare(
     X: Any,
     Y: Any = None,
     *,
-    groupby: str | None = None,
+    by: Any = None,
+    group: Any = None,
+    reference: Any = None,
     k: int | float | None = None,
     threshold: float | None = None,
     estimator: str | Options = "complete",
@@ -53,7 +56,9 @@ def compare(
     family: str = "all",
     confidence_level: float = 0.95,
     groups: Mapping[str, Any] | None = None,
-    missing: str = "error",
+    kinds: Mapping[str, str] | None = None,
+    layer: str | None = None,
+    missing: str = "column",
     random_state: Seed = None,
     n_jobs: int | None = None,
     client: Any = None,
@@ -73,8 +78,14 @@ def compare(
         variables. Tables that do not fit into memory may be given as paths (Parquet files or folders of them, Feather,
         .npy, HDF5, Zarr, CSV), or as Dask collections, Zarr arrays, HDF5 datasets and pyarrow data sets; they are read
         in pieces.
-    groupby : str, optional
-        A column of `X.obs` with two values, where X is an AnnData object that holds both samples and Y is left out.
+    by : str or array, optional
+        The column of X that tells the samples apart, where X holds both and Y is left out: a name (for AnnData one of
+        `obs`), or one value for each row. It is no feature.
+    group : optional
+        The value of `by` whose rows are compared with the others, or with `reference`; needed where there are more
+        than two.
+    reference : optional
+        The value of `by` whose rows `group` is compared with.
     k : int or float, optional
         None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
         scores; p-values, effect sizes and intervals are then conditional on the selection.
@@ -105,8 +116,16 @@ def compare(
         Of the intervals.
     groups : dict of str to list, optional
         Columns that form one feature, as {name: columns}.
-    missing : {"error", "drop"}, default "error"
-        Whether missing values are an error, or rows that have some are left out.
+    kinds : dict of str to {"number", "category", "drop"}, optional
+        What columns are, by name or with * and ?, where it is not plain: "number" reads text such as "$1,037.72", "37%"
+        or "2020-12-31", and takes other text as missing; "category" compares for equality; "drop" leaves out. A column
+        that is named here is not left out as an identifier.
+    layer : str, optional
+        The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
+    missing : {"column", "value", "drop", "error"}, default "column"
+        What is done with missing values: "column" tests each feature on the rows that have it; "value" takes a missing
+        value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
+        with a missing value in any feature; "error" refuses them. Rows without a response are left out.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -156,22 +175,24 @@ def compare(
         n_jobs=n_jobs,
     )
     with call.execution_context(client, X, Y):
-        one, two = _pair(*as_samples(X, Y, groupby, missing), groups, missing, memory)
+        samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
+        one, two = as_pair(samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory)
         pooled = stack([one, two])
         call.check_selection(pooled.d)
-        kernels = fit_kernels(pooled, kernel, call.bandwidth, rng=call.rng, late=call.from_draws)
-        scores = call.statistic(one, two, kernels, rng=call.rng, **call.estimator_options)
-        draw = partial(picture_samples, (one, two), ("X", "Y"))
+
+        def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
+            if min(sample.n for sample in samples) < 2:
+                return None
+            kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.from_draws)
+            return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset))
+
+        found = measure_features((one, two), measure, call.bandwidth, missing, call.estimator, call.rng)
+        draw = partial(picture_samples, (one, two), samples.labels)
         few = partial(several_two_valued, pooled)
-        answer = call.to_result(scores, pooled.constant, rows=(one.n, two.n), two_valued=few, draw=draw)
+        answer = call.to_result(
+            found.scores, found.constant, n=found.n, rows=(one.n, two.n), two_valued=few, draw=draw
+        )
         return _settled(answer, pooled)
-
-
-def _pair(X: Any, Y: Any, groups: Any, missing: str, memory: int | str | None) -> tuple[Table, Table]:
-    """Two samples, which may be in memory or on disk."""
-    if is_stored(X, Y, memory=memory):
-        return as_stored_pair(X, Y, groups=groups, missing=missing, memory=memory)
-    return as_pair(X, Y, groups=groups, missing=missing)
 
 
 def _settled(result: Result, table: Table) -> Result:
@@ -198,7 +219,9 @@ def relate(
     family: str = "all",
     confidence_level: float = 0.95,
     groups: Mapping[str, Any] | None = None,
-    missing: str = "error",
+    kinds: Mapping[str, str] | None = None,
+    layer: str | None = None,
+    missing: str = "column",
     random_state: Seed = None,
     n_jobs: int | None = None,
     client: Any = None,
@@ -249,8 +272,16 @@ def relate(
         Of the intervals.
     groups : dict of str to list, optional
         Columns that form one feature, as {name: columns}.
-    missing : {"error", "drop"}, default "error"
-        Whether missing values are an error, or rows that have some are left out.
+    kinds : dict of str to {"number", "category", "drop"}, optional
+        What columns are, by name or with * and ?, where it is not plain: "number" reads text such as "$1,037.72", "37%"
+        or "2020-12-31", and takes other text as missing; "category" compares for equality; "drop" leaves out. A column
+        that is named here is not left out as an identifier.
+    layer : str, optional
+        The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
+    missing : {"column", "value", "drop", "error"}, default "column"
+        What is done with missing values: "column" tests each feature on the rows that have it; "value" takes a missing
+        value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
+        with a missing value in any feature; "error" refuses them. Rows without a response are left out.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -295,25 +326,27 @@ def relate(
         n_jobs=n_jobs,
     )
     with call.execution_context(client, X, y):
-        table, target = _features_and_response(X, y, groups, missing, response, memory)
+        table, target = as_xy(
+            X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory
+        )
         call.check_selection(table.d)
-        kernels = fit_kernels(table, kernel, call.bandwidth, rng=call.rng, late=call.from_draws)
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
-        response_kernels = fit_kernels(target, kernel if isinstance(kernel, str) else "gaussian", own, rng=call.rng)
-        scores = call.statistic(table, target, kernels, response_kernels, rng=call.rng, **call.estimator_options)
+
+        def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
+            [some], answers = samples, target if subset is None else target.take(subset.rows)
+            if some.n < 2 or answers.constant[0]:
+                return None
+            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=call.from_draws)
+            named = kernel if isinstance(kernel, str) else "gaussian"
+            response_kernels = fit_kernels(answers, named, own, rng=call.rng)
+            return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **call.options_for(subset))
+
+        found = measure_features((table,), measure, call.bandwidth, missing, call.estimator, call.rng)
         draw = partial(picture_response, table, target)
         few = partial(several_two_valued, table)
-        return _settled(call.to_result(scores, table.constant, rows=(table.n,), two_valued=few, draw=draw), table)
-
-
-def _features_and_response(
-    X: Any, y: Any, groups: Any, missing: str, response: str, memory: int | str | None
-) -> tuple[Table, Table]:
-    """Features and a response, which may be in memory or on disk; text for the response is the name of a column."""
-    if is_stored(X, memory=memory) or (not isinstance(y, str) and is_stored(y, memory=memory)):
-        return as_stored_xy(X, y, groups=groups, missing=missing, response=response, memory=memory)
-    return as_xy(X, y, groups=groups, missing=missing, response=response)
+        answer = call.to_result(found.scores, found.constant, n=found.n, rows=(table.n,), two_valued=few, draw=draw)
+        return _settled(answer, table)
 
 
 def screen(
@@ -330,6 +363,9 @@ def screen(
     correction: str | None = "bh",
     family: str = "all",
     confidence_level: float = 0.95,
+    missing: str = "column",
+    kinds: Mapping[str, str] | None = None,
+    layer: str | None = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
 ) -> Result:
@@ -373,6 +409,14 @@ def screen(
         some are listed; "selected", the selective p-values of the short list.
     confidence_level : float, default 0.95
         Of the intervals.
+    missing : {"column", "drop", "error"}, default "column"
+        "column" and "drop" leave out rows with a missing value, as a data set is one feature; "error" refuses them.
+    kinds : dict of str to {"number", "category", "drop"}, optional
+        What columns are, by name or with * and ?, where it is not plain: "number" reads text such as "$1,037.72", "37%"
+        or "2020-12-31", and takes other text as missing; "category" compares for equality; "drop" leaves out. A column
+        that is named here is not left out as an identifier.
+    layer : str, optional
+        The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -410,13 +454,14 @@ def screen(
         n_jobs=n_jobs,
     )
     with call.execution_context():
-        base, others = as_candidates(reference, candidates)
+        base, others = as_candidates(reference, candidates, missing=missing, kinds=kinds, layer=layer)
         call.check_selection(len(others))
         # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
         kernels = fit_kernels(stack([base, *others.values()]), kernel, call.bandwidth, rng=call.rng)
         scores = call.statistic(base, others, kernels, rng=call.rng, **call.estimator_options)
         draw = partial(picture_candidates, base, list(others.values()), list(others))
-        return call.to_result(scores, rows=(base.n, *(other.n for other in others.values())), draw=draw)
+        sizes = [other.n for other in others.values()]
+        return call.to_result(scores, n=base.n + np.array(sizes), rows=(base.n, *sizes), draw=draw)
 
 
 def topk_pvalues(

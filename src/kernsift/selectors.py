@@ -14,9 +14,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernsift.api import compare, relate
-from kernsift.data.columns import complete_rows, read_columns
+from kernsift.data.columns import read_columns
+from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.inputs import as_table, prepare
 from kernsift.data.row_buffer import RowBuffer
-from kernsift.data.tables import as_table
 from kernsift.estimators import HSIC
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
@@ -44,7 +45,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         family: str = "all",
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
-        missing: str = "error",
+        missing: str = "column",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -169,7 +170,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             y,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan" if self.missing == "drop" else True,
+            ensure_all_finite=True if self.missing == "error" else "allow-nan",
             ensure_min_samples=least,
             multi_output=True,
             reset=first,
@@ -189,7 +190,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         rows = range(len(result.names)) if keep == "selected" else np.flatnonzero(result.rejected)
         kept = {result.names[row] for row in rows}
         self.support_ = np.array([name in kept for name in feature_of_column])
-        self.scores_ = np.array([score[name] for name in feature_of_column])
+        # Columns that are left out, such as identifiers, have no score.
+        self.scores_ = np.array([score.get(name, np.nan) for name in feature_of_column])
         self.pvalues_ = np.array([pvalue.get(name, np.nan) for name in feature_of_column])
 
     def _shared(self) -> dict[str, Any]:
@@ -206,7 +208,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "drop"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
 
@@ -229,9 +231,8 @@ class SelectMMD(_KernelSelector):
         there is a parameter `estimator__r`.
     groups : dict of str to list, optional
         Columns that form one feature; they are kept or left out together.
-    missing : {"error", "drop"}, default "error"
-        Whether missing values are an error, or rows that have some are left out of the fit. `transform` keeps every
-        row.
+    missing : {"column", "value", "drop", "error"}, default "column"
+        What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
     random_state : int, Generator or RandomState, optional
         Seed or generator.
     n_jobs : int, optional
@@ -262,10 +263,13 @@ class SelectMMD(_KernelSelector):
 
     def _ask(self, X: Any, y: Any) -> Result:
         shared = self._shared()
-        # Read once as a whole, so that complaints speak of X and of its rows, not of one of the samples.
-        rows = as_table(X, groups=self.groups, missing=self.missing).n if self.missing == "error" else len(y)
-        labels, labelled = _labels(y, self.missing)
-        if self.missing == "error" and len(labels) != rows:
+        if self.missing == "error":
+            # Read once as a whole, so that complaints speak of X and of its rows, not of one of the samples.
+            as_table(X, groups=self.groups, missing=self.missing)
+        rows = X.shape[0] if (frame := _frame(X)) is None else len(frame)
+        # Without a label a row is in no sample.
+        labels, labelled = _labels(y, "error" if self.missing == "error" else "drop")
+        if len(labels) != rows:
             raise InputError(
                 f"y: one label for each row of X is needed, but X has {rows} rows and y has {len(labels)}."
             )
@@ -303,9 +307,8 @@ class SelectHSIC(_KernelSelector):
         there is a parameter `estimator__r`.
     groups : dict of str to list, optional
         Columns that form one feature; they are kept or left out together.
-    missing : {"error", "drop"}, default "error"
-        Whether missing values are an error, or rows that have some are left out of the fit. `transform` keeps every
-        row.
+    missing : {"column", "value", "drop", "error"}, default "column"
+        What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
     random_state : int, Generator or RandomState, optional
         Seed or generator.
     n_jobs : int, optional
@@ -349,7 +352,7 @@ class SelectHSIC(_KernelSelector):
         family: str = "all",
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
-        missing: str = "error",
+        missing: str = "column",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -412,7 +415,7 @@ def _labels(y: Any, missing: str) -> tuple[np.ndarray, np.ndarray]:
     columns = read_columns(y, "y", prefix="y")
     if len(columns.names) > 1:
         raise InputError(f"y: one column of labels is needed, got {len(columns.names)}; use SelectHSIC for several.")
-    present = complete_rows(columns, "y", missing)
+    present = prepare([MemorySource(columns, "y")], ["y"], missing=missing, labels=True).keep[0]
     codes = to_numpy(columns.values)[:, 0]
     if not columns.levels and (codes[present] % 1 != 0).any():
         example = codes[present][codes[present] % 1 != 0][0]

@@ -16,9 +16,8 @@ from kernsift.cli.guesses import Chosen
 from kernsift.data.columns import quoted, read_columns
 from kernsift.data.formats import Source, open_source
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import NUMBERS
-from kernsift.data.scan import Scan, scan
-from kernsift.execution.memory import machine_memory, parse_memory
+from kernsift.data.formats.source import NUMBERS, TEXTS
+from kernsift.execution.memory import machine_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +35,7 @@ def read_any(path: str, argument: str, *, encoding: str | None, memory: str | No
         return read_file(path, encoding=encoding)
     source = open_source(path, argument, encoding=encoding)
     assert source is not None
-    known = (*NUMBERS, "category", "empty", "unknown")
+    known = (*NUMBERS, *TEXTS, "empty", "unknown")
     places = [i for i, kind in enumerate(source.kinds) if kind in known]
     rows = min(source.n, _HEAD, max(_FEWEST, _CELLS // max(1, len(places))))
     notes = [*_dialect_notes(source, path), *_unusable(source, known)]
@@ -66,24 +65,7 @@ def harmonised(
     """
     if all(file.source is None for file in files):
         return list(chosen.frames), []
-    sources = [_picked(file, frame, name) for file, frame, name in zip(files, chosen.frames, "XY", strict=False)]
-    scans = [scan(source, parse_memory(memory), trust=missing == "error") for source in sources]
-    names = sources[0].names
-    flat = [name for i, name in enumerate(names) if name not in stay and _is_flat(scans, i)]
-    if not flat or len(flat) + len(stay) >= len(names):
-        return list(scans), []
-    rest = [i for i, name in enumerate(names) if name not in flat]
-    # Rows with gaps in what is left out are no rows with gaps.
-    gaps = any(look.gaps.any() for look in scans)
-    tables: list[Any] = [look.source.pick(rest) if gaps else look.pick(rest) for look in scans]
-    return tables, [f"Constant, so left out: {quoted(flat)}."]
-
-
-def _is_flat(scans: Sequence[Scan], column: int) -> bool:
-    levels = [look.levels.get(column) for look in scans]
-    if any(known is not None for known in levels):
-        return len(set().union(*(known or set() for known in levels))) <= 1
-    return min(look.low[column] for look in scans) >= max(look.high[column] for look in scans)
+    return [_picked(file, frame, name) for file, frame, name in zip(files, chosen.frames, "XY", strict=False)], []
 
 
 def _picked(file: Loaded, frame: pd.DataFrame, argument: str) -> Source:

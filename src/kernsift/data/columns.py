@@ -7,13 +7,15 @@ and what a usable cell is. Arrays of other libraries stay there, on their device
 
 from __future__ import annotations
 
+import datetime
 import math
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import cached_property
 from numbers import Real
 from typing import Any, NoReturn
@@ -24,7 +26,10 @@ from array_api_compat import device, is_torch_array
 from scipy import sparse
 
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, accumulator_dtype, dtype_of, is_array, namespace, take, to_numpy
+from kernsift.execution.arrays import Array, accumulator_dtype, is_array, namespace, take, to_numpy
+
+MICROSECONDS = 86400e6
+"""Microseconds of a day: dates and durations are numbers of days."""
 
 # Beyond this, float64 does not tell neighbouring integers apart.
 EXACT = 2**53
@@ -42,9 +47,6 @@ _PLAIN_NUMBERS = (
     *(nw.Float32, nw.Float64),
 )
 
-# Squared differences must neither overflow nor vanish; float32 data near its own limits is carried on in float64.
-_LARGEST = {np.dtype(np.float64): 1e70, np.dtype(np.float32): 1e15}
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -55,7 +57,8 @@ class Columns:
     names : the p column names; made up from the position where the input has none.
     values : (n, p) float32 or float64; NaN marks a missing cell.
     levels : for the position of each categorical column its level names, in the order of its codes.
-    boolean : (p,) whether a numeric column held truth values.
+    kinds : the p kinds of columns: "float32", "float64", "integer", "truth", "date", "duration" (both in days), "text",
+        "category" (declared as such), "mixed" (text and numbers) or "empty".
     named : whether the names are the user's own.
     flat : whether the input was one-dimensional.
     integers : the integers of each column with some beyond 2^53, as they came; any number in a missing cell.
@@ -65,7 +68,7 @@ class Columns:
     names: tuple[str, ...]
     values: Array
     levels: dict[int, tuple[str, ...]]
-    boolean: np.ndarray
+    kinds: tuple[str, ...]
     named: bool
     flat: bool
     integers: dict[int, np.ndarray] = field(default_factory=dict)
@@ -113,7 +116,7 @@ class Columns:
             names=tuple(self.names[i] for i in positions),
             values=take(self.values, np.asarray(positions, dtype=np.intp), 1),
             levels={new: self.levels[old] for new, old in enumerate(positions) if old in self.levels},
-            boolean=self.boolean[np.asarray(positions, dtype=np.intp)],
+            kinds=tuple(self.kinds[i] for i in positions),
             integers={new: self.integers[old] for new, old in enumerate(positions) if old in self.integers},
             origin={new: self.origin[old] for new, old in enumerate(positions) if old in self.origin},
         )
@@ -174,6 +177,42 @@ def quoted(names: Iterable[Any], most: int = 5) -> str:
     return shown + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A parenthesis with the most similar name, or nothing where none is similar."""
+    lowered = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), lowered, n=1)
+    return f" (did you mean '{lowered[close[0]]}'?)" if close else ""
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Columns that describe the rows of a table and are no part of its features, such as `obs` of AnnData.
+
+    Attributes
+    ----------
+    table : a data frame or a mapping, from names to columns.
+    rows : positions of the rows that are left of it; None for all.
+    """
+
+    table: Any
+    rows: np.ndarray | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [str(name) for name in self.table]
+
+    def column(self, name: str, argument: str) -> Columns:
+        """One of the columns."""
+        found = replace(read_columns(self.table[name], argument), names=(name,), named=True)
+        return found if self.rows is None else found.take(self.rows)
+
+    def where(self, keep: np.ndarray) -> Annotations:
+        """The same for the rows that are marked."""
+        rows = np.flatnonzero(keep)
+        return Annotations(self.table, rows if self.rows is None else self.rows[rows])
+
+
 # Containers ----------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +223,9 @@ def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
         data = arrow.chunked_array([data])
     if arrow is not None and isinstance(data, arrow.RecordBatch):
         data = arrow.Table.from_batches([data])
+    if isinstance(data, Mapping):
+        parts = [read_columns(column, f"{argument}['{name}']") for name, column in data.items()]
+        return side_by_side(parts, list(map(str, data)), argument)
     if isinstance(data, type):  # a class of frames, which some releases of narwhals take for a frame
         return None
     try:
@@ -204,15 +246,26 @@ def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
     return _from_frame(native, argument) if isinstance(native, nw.DataFrame) else None
 
 
+def side_by_side(parts: Sequence[Columns], names: Sequence[str], argument: str) -> Columns:
+    """One table from several columns of one length."""
+    odd = [name for name, part in zip(names, parts, strict=True) if part.values.shape != (parts[0].n, 1)]
+    if odd:
+        raise InputError(
+            f"{argument}: columns of one length are needed, but {quoted(odd)} differ; pass one value a row."
+        )
+    read = [_Column(to_numpy(part.values)[:, 0], part.kinds[0], part.levels.get(0)) for part in parts]
+    return _assemble(read, tuple(names), True, False)
+
+
 def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
     """Plain numbers are copied in one go, however many columns they fill; the other columns are read one by one."""
     names = tuple(str(name) for name in frame.columns)
     types = list(frame.schema.values())
     plain = [i for i, kind in enumerate(types) if isinstance(kind, _PLAIN_NUMBERS)]
-    boolean = np.zeros(len(names), dtype=bool)
+    kinds = [_number_kind(kind) for kind in types]
     if plain and len(plain) == len(names):
         dtype = np.float32 if set(types) == {nw.Float32()} else np.float64
-        found = Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, boolean, True, False)
+        found = Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, tuple(kinds), True, False)
         return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
     values = np.empty((len(frame), len(names)))
     if plain:
@@ -220,11 +273,15 @@ def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
     levels = {}
     for i in sorted(set(range(len(names))) - set(plain)):
         column = _series_column(frame[:, i], names[i], argument)
-        values[:, i], boolean[i] = column.values, column.boolean
+        values[:, i], kinds[i] = column.values, column.kind
         if column.levels is not None:
             levels[i] = column.levels
-    found = Columns(names, values, levels, boolean, True, False)
+    found = Columns(names, values, levels, tuple(kinds), True, False)
     return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
+
+
+def _number_kind(kind: Any) -> str:
+    return "float32" if isinstance(kind, nw.Float32) else "integer" if kind.is_integer() else "float64"
 
 
 def _long_integers(types: Sequence[Any]) -> list[int]:
@@ -298,7 +355,7 @@ def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
         dtype = np.float32 if array.dtype == np.float32 else np.float64
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite and are refused as such
             values = np.ascontiguousarray(array, dtype=dtype)
-        found = Columns(names, values, {}, np.full(len(names), array.dtype.kind == "b"), False, flat)
+        found = Columns(names, values, {}, (number_kind(array.dtype),) * len(names), False, flat)
         long = array.dtype.kind in "iu" and array.dtype.itemsize == 8
         return found.with_integers(lambda i: np.array(array[:, i]), range(len(names))) if long else found
     read = [_array_column(array[:, i], name, argument) for i, name in enumerate(names)]
@@ -321,13 +378,14 @@ def _from_library(array: Array, argument: str, prefix: str) -> Columns:
     array = array[:, None] if flat else array
     names = tuple(f"{prefix}{i}" for i in range(array.shape[1]))
     if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
-        _refuse(argument, names[0] if names else prefix, str(array.dtype).rpartition(".")[2])
-    boolean = bool(xp.isdtype(array.dtype, "bool"))
+        refuse_kind(argument, names[0] if names else prefix, str(array.dtype).rpartition(".")[2])
+    kind = "truth" if xp.isdtype(array.dtype, "bool") else "integer" if xp.isdtype(array.dtype, "integral") else None
     if xp.isdtype(array.dtype, "real floating") and array.dtype != xp.float64:
         array = xp.astype(array, xp.float32, copy=False)
     else:
         array = xp.astype(array, accumulator_dtype(array), copy=False)
-    return Columns(names, array, {}, np.full(len(names), boolean), False, flat)
+    kind = kind or ("float32" if array.dtype == xp.float32 else "float64")
+    return Columns(names, array, {}, (kind,) * len(names), False, flat)
 
 
 # Columns -------------------------------------------------------------------------------------------------------------
@@ -336,8 +394,8 @@ def _from_library(array: Array, argument: str, prefix: str) -> Columns:
 @dataclass(frozen=True)
 class _Column:
     values: np.ndarray
+    kind: str
     levels: tuple[str, ...] | None = None
-    boolean: bool = False
 
 
 def _assemble(read: Sequence[_Column], names: tuple[str, ...], named: bool, flat: bool) -> Columns:
@@ -347,21 +405,29 @@ def _assemble(read: Sequence[_Column], names: tuple[str, ...], named: bool, flat
     for i, one in enumerate(read):
         values[:, i] = one.values
     levels = {i: one.levels for i, one in enumerate(read) if one.levels is not None}
-    return Columns(names, values, levels, np.array([one.boolean for one in read], dtype=bool), named, flat)
+    return Columns(names, values, levels, tuple(one.kind for one in read), named, flat)
 
 
 def _series_column(series: nw.Series[Any], name: str, argument: str) -> _Column:
     dtype = series.dtype
-    if dtype.is_temporal() or dtype.is_nested() or isinstance(dtype, nw.Binary):
-        _refuse(argument, name, str(dtype))
+    if dtype.is_nested() or isinstance(dtype, nw.Binary):
+        return _unusable(len(series), str(dtype))
+    if isinstance(dtype, (nw.Date, nw.Datetime)):
+        stamps = series.cast(nw.Datetime("us")) if isinstance(dtype, nw.Date) else series
+        return _Column(_days(stamps.dt.timestamp("us")), "date")
+    if isinstance(dtype, nw.Duration):
+        return _Column(_days(series.dt.total_microseconds()), "duration")
     if dtype.is_numeric():
         single = isinstance(dtype, nw.Float32)
         # Casting first takes nullable integers, decimals and 128-bit integers the same way.
-        return _Column(np.asarray((series if single else series.cast(nw.Float64)).to_numpy()))
+        values = np.asarray((series if single else series.cast(nw.Float64)).to_numpy())
+        return _Column(values, _number_kind(dtype))
     if isinstance(dtype, (nw.Categorical, nw.Enum)):
         # Through a list, because pyarrow's dictionary arrays lose their nulls on the way to NumPy.
         values = _objects(series.to_list())
-        return _categories(values, _missing(values))
+        return _categories(values, _missing(values), "category")
+    if isinstance(dtype, nw.Time):
+        return _array_column(_objects(series.to_list()), name, argument)
     try:
         values = np.asarray(series.to_numpy())
     except ArithmeticError:  # pandas 2 cannot ask a signalling NaN of decimals whether it is missing
@@ -369,18 +435,40 @@ def _series_column(series: nw.Series[Any], name: str, argument: str) -> _Column:
     return _array_column(values, name, argument)
 
 
+def _days(microseconds: nw.Series[Any]) -> np.ndarray:
+    return np.asarray(microseconds.cast(nw.Float64).to_numpy(), dtype=np.float64) / MICROSECONDS
+
+
+def _unusable(rows: int, kind: str) -> _Column:
+    """A column of neither numbers nor categories, which is left out or refused together with the others of its kind."""
+    return _Column(np.full(rows, np.nan), kind)
+
+
 def _array_column(values: np.ndarray, name: str, argument: str) -> _Column:
     kind = values.dtype.kind
     if kind in "biuf":
         dtype = np.float32 if values.dtype == np.float32 else np.float64
-        return _Column(values.astype(dtype), boolean=kind == "b")
+        return _Column(values.astype(dtype), number_kind(values.dtype))
+    if kind in "Mm":
+        unit = values.astype(f"{kind}8[us]")
+        days = np.where(np.isnat(unit), np.nan, unit.astype(np.int64) / MICROSECONDS)
+        return _Column(days, number_kind(values.dtype))
     if kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
-    elif kind in "cMmV":
-        _refuse(argument, name, str(values.dtype))
+    elif kind in "cV":
+        return _unusable(len(values), str(values.dtype))
     elif kind == "U" and not is_unicode(values):
         raise InputError(f"{argument}: column '{name}' holds text that is no Unicode; write its file again.")
     return _object_column(values.astype(object), name, argument)
+
+
+def number_kind(dtype: Any) -> str:
+    """The kind of a column of this NumPy type."""
+    if dtype.kind == "f":
+        return "float32" if dtype == np.float32 else "float64"
+    if dtype.kind in "SUT":
+        return "text"
+    return {"b": "truth", "i": "integer", "u": "integer", "M": "date", "m": "duration"}.get(dtype.kind, str(dtype))
 
 
 def is_unicode(texts: np.ndarray) -> bool:
@@ -391,37 +479,54 @@ def is_unicode(texts: np.ndarray) -> bool:
 
 
 def _object_column(values: np.ndarray, name: str, argument: str) -> _Column:
-    """A column of Python objects: all strings are categories, all real numbers are numbers, a mixture is refused."""
+    """A column of Python objects: strings, real numbers, dates, or a mixture of strings and numbers."""
     missing = _missing(values)
     present = values[~missing]
     kinds = {type(value) for value in present}
     if kinds and all(issubclass(kind, str) for kind in kinds):
-        return _categories(values, missing)
-    numeric = (Real, Decimal, np.bool_)
-    if all(issubclass(kind, numeric) for kind in kinds):
-        out = np.full(len(values), np.nan)
+        return _categories(values, missing, "text")
+    out = np.full(len(values), np.nan)
+    if all(issubclass(kind, _NUMERIC) for kind in kinds):
         try:
             out[~missing] = [float(value) for value in present]
         except OverflowError:
             raise InputError(
                 f"{argument}: column '{name}' holds a number beyond float64; rescale the column."
             ) from None
-        return _Column(out, boolean=bool(kinds) and kinds <= {bool, np.bool_})
-    expected: Any = str if isinstance(present[0], str) else numeric
-    row = next(i for i, value in enumerate(values) if not missing[i] and not isinstance(value, expected))
-    raise InputError(
-        f"{argument}: column '{name}' must hold only numbers or only strings, but row {row} holds {values[row]!r:.60} "
-        f"of type {type(values[row]).__name__}; convert the column to one of the two."
-    )
+        return _Column(out, "truth" if kinds and kinds <= {bool, np.bool_} else "float64")
+    for temporal, kind, days in _TEMPORAL:
+        if all(issubclass(one, temporal) for one in kinds):
+            out[~missing] = [days(value) for value in present]
+            return _Column(out, kind)
+    if all(issubclass(kind, (str, *_NUMERIC)) for kind in kinds):
+        return _categories(values, missing, "mixed")
+    odd = next(kind for kind in sorted(kinds, key=str) if not issubclass(kind, (str, *_NUMERIC)))
+    return _unusable(len(values), odd.__name__)
 
 
-def _categories(values: np.ndarray, missing: np.ndarray) -> _Column:
+def _days_since_1970(value: datetime.date) -> float:
+    if not isinstance(value, datetime.datetime):
+        return float(value.toordinal() - _EPOCH)
+    return (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).timestamp() / 86400
+
+
+_NUMERIC = (Real, Decimal, np.bool_)
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+# Python's own types of dates, times of day and durations, the kind of their columns, and their days.
+_TEMPORAL: tuple[tuple[type, str, Callable[[Any], float]], ...] = (
+    (datetime.date, "date", _days_since_1970),
+    (datetime.timedelta, "duration", lambda value: value.total_seconds() / 86400),
+    (datetime.time, "duration", lambda v: (v.hour * 3600 + v.minute * 60 + v.second + v.microsecond / 1e6) / 86400),
+)
+
+
+def _categories(values: np.ndarray, missing: np.ndarray, kind: str) -> _Column:
     texts = [str(value) for value in values[~missing]]
     levels = tuple(sorted(set(texts)))
     code = {level: i for i, level in enumerate(levels)}
     out = np.full(len(values), np.nan)
     out[~missing] = [code[text] for text in texts]
-    return _Column(out, levels)
+    return _Column(out, kind, levels)
 
 
 def _objects(values: list[Any]) -> np.ndarray:
@@ -445,42 +550,24 @@ def _is_missing(value: Any) -> bool:
     return value is np.ma.masked
 
 
-def _refuse(argument: str, name: str, kind: str) -> NoReturn:
+def refuse_kind(argument: str, name: str, kind: str) -> NoReturn:
+    """Complain about a column that holds neither numbers nor categories."""
+    raise InputError(
+        f"{argument}: column '{name}' has type {kind}, but numbers or categories are needed; {fix_kind(kind)}."
+    )
+
+
+def fix_kind(kind: str) -> str:
+    """What to do with a column of this type."""
     lower = kind.lower()
-    if lower.startswith(("date", "time", "duration")):
-        fix = "turn it into numbers first, such as days since a start date"
-    elif lower.startswith("complex"):
-        fix = "pass its real and imaginary parts as two columns"
-    elif lower.startswith(("list", "array", "struct")):
-        fix = "spread its entries over columns of their own"
-    else:
-        fix = "convert it to numbers or strings first"
-    raise InputError(f"{argument}: column '{name}' has type {kind}, but numbers or categories are needed; {fix}.")
+    if lower.startswith("complex"):
+        return "pass its real and imaginary parts as two columns"
+    if lower.startswith(("list", "array", "struct", "dict")):
+        return "spread its entries over columns of their own"
+    return "convert it to numbers or strings first"
 
 
 # Cells ---------------------------------------------------------------------------------------------------------------
-
-
-def complete_rows(columns: Columns, argument: str, missing: str | None) -> np.ndarray:
-    """(n,) bool: the rows that are kept: those without a missing cell, or all where missing cells may stay.
-
-    None for `missing` refuses where dropping is no option.
-    """
-    if columns.n < 2:
-        raise InputError(f"{argument}: at least 2 rows are needed, got {columns.n}; pass more data.")
-    low, high = columns.extremes
-    # Extremes of a column tell whether it is finite without a mask of the whole table.
-    suspect = np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))
-    keep = np.ones(columns.n, dtype=bool)
-    if not suspect.size:
-        return keep
-    values = to_numpy(take(columns.values, suspect, 1))
-    gaps = np.isnan(values)
-    if missing not in CELLS_STAY:
-        keep &= ~gaps.any(axis=1)
-    names = [columns.names[i] for i in suspect]
-    refuse_cells(argument, names, np.isinf(values).any(axis=0), gaps.sum(axis=0), keep, missing)
-    return keep
 
 
 def refuse_cells(
@@ -514,15 +601,7 @@ def require_two(keep: np.ndarray, argument: str) -> None:
         raise InputError(f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed.")
 
 
-def keep_rows(columns: Columns, keep: np.ndarray, argument: str) -> Columns:
-    """The rows marked in `keep`, of which there must be two."""
-    if keep.all():
-        return columns
-    require_two(keep, argument)
-    return columns.take(np.flatnonzero(keep))
-
-
-def _from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence[Columns]:
+def from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence[Columns]:
     """Integers beyond 2^53 counted from the least in all parts, which keeps their differences.
 
     Kernels of differences do not notice; integers whose differences are beyond 2^53 themselves are rounded.
@@ -557,54 +636,3 @@ def _from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence
             stacklevel=2,
         )
     return parts
-
-
-def harmonise(parts: Sequence[Columns], arguments: Sequence[str]) -> list[Columns]:
-    """Check the range of the numbers over all parts, and give all parts the same codes and the same float type."""
-    parts = _from_origin(parts, arguments)
-    lows, highs = ([part.span[end].astype(np.float64) for part in parts] for end in (0, 1))
-    for argument, part, low, high in zip(arguments, parts, lows, highs, strict=True):
-        large = np.flatnonzero(np.maximum(-low, high) > _LARGEST[np.dtype(np.float64)])
-        if large.size:
-            raise InputError(
-                f"{argument}: numbers beyond 1e70 in {quoted(part.names[i] for i in large)} are too large for "
-                "squares of squares; rescale these columns."
-            )
-    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-    spread = high - low
-    narrow = np.flatnonzero((spread > 0) & (spread < 1e-70))
-    if narrow.size:
-        raise InputError(
-            f"{arguments[0]}: the values in {quoted(parts[0].names[i] for i in narrow)} differ by less than 1e-70, "
-            "too little to be squared; rescale these columns."
-        )
-    dtype = np.result_type(*(dtype_of(part.values) for part in parts))
-    limit = _LARGEST[dtype]
-    if np.any(np.maximum(-low, high) > limit) or np.any((spread > 0) & (spread < 1 / limit)):
-        dtype = np.dtype(np.float64)
-    parts = _recode(parts)
-    return [replace(part, values=_as_type(part.values, dtype)) for part in parts]
-
-
-def _as_type(values: Array, dtype: np.dtype[Any]) -> Array:
-    if isinstance(values, np.ndarray):
-        return np.ascontiguousarray(values, dtype=dtype)
-    xp = namespace(values)
-    return xp.astype(values, accumulator_dtype(values) if dtype == np.float64 else xp.float32, copy=False)
-
-
-def _recode(parts: Sequence[Columns]) -> Sequence[Columns]:
-    """The same codes in all parts: the levels that occur in any of them, sorted by name."""
-    if not parts[0].levels:
-        return parts
-    values = [part.values.copy() for part in parts]
-    levels = {}
-    for i in parts[0].levels:
-        there = [~np.isnan(part.values[:, i]) for part in parts]
-        codes = [part.values[own, i].astype(np.intp) for part, own in zip(parts, there, strict=True)]
-        used = {part.levels[i][code] for part, found in zip(parts, codes, strict=True) for code in np.unique(found)}
-        levels[i] = tuple(sorted(used))
-        new = {level: float(code) for code, level in enumerate(levels[i])}
-        for part, own, old, out in zip(parts, there, codes, values, strict=True):
-            out[own, i] = np.array([new.get(level, -1.0) for level in part.levels[i]])[old]
-    return [replace(part, values=out, levels=levels) for part, out in zip(parts, values, strict=True)]

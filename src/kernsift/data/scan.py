@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import CELLS_STAY, Columns, refuse_cells
-from kernsift.data.formats.source import Source
+from kernsift.data.columns import Columns
+from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.source import TEXTS, Source
 from kernsift.exceptions import InputError
+from kernsift.execution.arrays import take, to_numpy
 from kernsift.execution.dask_workers import current_workers, memory_here, parallel_map, shared_memory
 from kernsift.execution.memory import scratch_of
 from kernsift.execution.progress import report_progress
@@ -23,14 +25,16 @@ class Scan:
 
     Attributes
     ----------
-    low, high : (p,) the smallest and the largest finite value; for categories the first and the last code.
+    kinds : the p kinds of columns, as in `Source`, with those that are known only after reading.
+    low, high : (p,) the smallest and the largest finite value; for text the first and the last code.
     gaps : (p,) missing cells.
     infinite : (p,) bool.
     keep : (n,) bool: the rows without a missing cell.
-    levels : the texts of each categorical column.
+    levels : the different texts of each column of text.
     """
 
     source: Source
+    kinds: list[str]
     low: np.ndarray
     high: np.ndarray
     gaps: np.ndarray
@@ -38,44 +42,31 @@ class Scan:
     keep: np.ndarray
     levels: dict[int, set[str]]
 
-    def judge(self, missing: str) -> np.ndarray:
-        """The rows to keep, or the error that the same table would raise in memory."""
-        refuse_cells(self.source.argument, self.source.names, self.infinite, self.gaps, self.keep, missing)
-        return np.ones_like(self.keep) if missing in CELLS_STAY else self.keep
-
-    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> Scan:
-        """What was found of the columns at these positions, under other names where these are given."""
+    def pick(self, positions: Sequence[int]) -> Scan:
+        """What was found of the columns at these positions; `keep` stays that of all columns."""
         own = np.asarray(positions, dtype=np.intp)
         levels = {new: self.levels[old] for new, old in enumerate(positions) if old in self.levels}
-        source = self.source.pick(positions, names)
-        return Scan(source, self.low[own], self.high[own], self.gaps[own], self.infinite[own], self.keep, levels)
-
-    def columns(self) -> Columns:
-        """Two rows with the extremes of each column: enough for everything that is checked about ranges."""
-        values = np.stack([self.low, self.high])
-        for i, levels in self.levels.items():
-            values[:, i] = 0.0, len(levels) - 1.0
-        single = all(kind == "float32" for kind in self.source.kinds)
-        boolean = np.array([kind == "truth" for kind in self.source.kinds])
-        values = values.astype(np.float32 if single else np.float64)
-        return Columns(self.source.names, values, {}, boolean, self.source.named, self.source.flat)
+        kinds = [self.kinds[i] for i in positions]
+        source = self.source.pick(positions)
+        return Scan(source, kinds, self.low[own], self.high[own], self.gaps[own], self.infinite[own], self.keep, levels)
 
 
 def _nothing_yet(source: Source) -> Scan:
     p = len(source.names)
     return Scan(
         source,
+        kinds=list(source.kinds),
         low=np.full(p, np.inf),
         high=np.full(p, -np.inf),
         gaps=np.zeros(p, dtype=np.int64),
         infinite=np.zeros(p, dtype=bool),
         keep=np.ones(source.n, dtype=bool),
-        levels={i: set() for i, kind in enumerate(source.kinds) if kind == "category"},
+        levels={i: set() for i, kind in enumerate(source.kinds) if kind in TEXTS},
     )
 
 
-def scan(source: Source, memory: int, *, trust: bool = True, within: np.ndarray | None = None) -> Scan:
-    """Look at every column, or at what the file says of it where that is enough; `within` leaves rows out.
+def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
+    """Look at every column, or at what the file says of it where that is enough.
 
     What a file says of fractions leaves NaN open. With `trust` that is enough for the time being, because whoever reads
     them sees it; where rows with missing cells are to be left out it is not.
@@ -84,8 +75,11 @@ def scan(source: Source, memory: int, *, trust: bool = True, within: np.ndarray 
     if source.n < 2:
         raise InputError(f"{source.argument}: at least 2 rows are needed, got {source.n}; pass more data.")
     found = _nothing_yet(source)
+    if isinstance(source, MemorySource):
+        _note(found, source.columns, np.arange(p), slice(0, source.n), _Texts(source, memory))
+        return found
     unread = np.ones(p, dtype=bool)
-    bounds = None if within is not None else source.bounds()
+    bounds = source.bounds()
     if bounds is not None:
         exact = np.array([kind in ("integer", "truth") for kind in source.kinds])
         known = bounds.known & (bounds.gaps == 0) & (exact | trust)
@@ -95,24 +89,26 @@ def scan(source: Source, memory: int, *, trust: bool = True, within: np.ndarray 
     columns = np.flatnonzero(unread)
     workers = current_workers()
     if workers is None or source.in_memory or not len(columns):
-        _look(found, columns, memory, within)
+        _look(found, columns, memory)
     else:
-        _look_from_afar(found, columns, memory, within, 2 * workers.threads())
+        _look_from_afar(found, columns, memory, 2 * workers.threads())
     return found
 
 
-def _look_from_afar(found: Scan, columns: np.ndarray, memory: int, within: np.ndarray | None, runs: int) -> None:
+def _look_from_afar(found: Scan, columns: np.ndarray, memory: int, runs: int) -> None:
     """Let the workers of a cluster look, at a run of rows each."""
     source = found.source
     texts = _Texts(source, memory)
     edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, runs + 1).astype(int)])
     spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
-    sent = [_Run(source, columns, span, None if within is None else within[span]) for span in spans]
+    sent = [_Run(source, columns, span) for span in spans]
     for span, part in zip(spans, parallel_map(_ScanRows(shared_memory(memory)), sent), strict=True):
         some = part.high >= part.low
         texts.check(part.levels, columns, some)
         for i, levels in part.levels.items():
             texts.add(found.levels.setdefault(int(columns[i]), set()), sorted(levels), int(columns[i]))
+        for i, column in enumerate(columns.tolist()):
+            _resolve(found, column, part.kinds[i])
         found.low[columns] = np.minimum(found.low[columns], part.low)
         found.high[columns] = np.maximum(found.high[columns], part.high)
         found.gaps[columns] += part.gaps
@@ -128,24 +124,22 @@ class _Run:
     source: Source
     columns: np.ndarray
     rows: slice
-    within: np.ndarray | None
 
     def pack(self) -> tuple[_PackedRun, list[Any]]:
         columns = self.columns.tolist()
         if self.source.must_be_sent:
             stub, values = self.source.handed(columns, self.rows)
-            return _PackedRun(stub, None, self.within), values
-        return _PackedRun(None, self.source.between(self.rows.start, self.rows.stop).pick(columns), self.within), []
+            return _PackedRun(stub, None), values
+        return _PackedRun(None, self.source.between(self.rows.start, self.rows.stop).pick(columns)), []
 
 
 @dataclass(frozen=True)
 class _PackedRun:
     stub: Any
     source: Source | None
-    within: np.ndarray | None
 
-    def unpack(self, values: list[Any]) -> tuple[Source, np.ndarray | None]:
-        return self.stub.unpack(values) if self.source is None else self.source, self.within
+    def unpack(self, values: list[Any]) -> Source:
+        return self.stub.unpack(values) if self.source is None else self.source
 
 
 @dataclass(frozen=True)
@@ -154,48 +148,50 @@ class _ScanRows:
 
     memory: int
 
-    def __call__(self, run: tuple[Source, np.ndarray | None]) -> Scan:
-        source, within = run
+    def __call__(self, source: Source) -> Scan:
         found = _nothing_yet(source)
-        _look(found, np.arange(len(source.names)), memory_here(self.memory), within)
+        _look(found, np.arange(len(source.names)), memory_here(self.memory))
         unread: Any = None
         return replace(found, source=unread)
 
 
-def _look(found: Scan, columns: np.ndarray, memory: int, within: np.ndarray | None) -> None:
+def _look(found: Scan, columns: np.ndarray, memory: int) -> None:
     source = found.source
     texts = _Texts(source, memory)
     done, total = 0, source.n * len(columns)
     for piece in source.pieces(columns.tolist(), slice(0, source.n), scratch_of(memory)):
-        cells, own = piece.cells, columns[piece.columns]
-        done += cells.values.size
-        rows = np.flatnonzero(within[piece.rows]) if within is not None else None
-        if rows is not None:
-            cells = cells.take(rows)
-        if len(cells.values):
-            _note(found, cells, own, piece.rows, texts)
+        done += piece.cells.values.size
+        if len(piece.cells.values):
+            _note(found, piece.cells, columns[piece.columns], piece.rows, texts)
         report_progress(f"cells of {source.argument}", done, total)
+
+
+def _resolve(found: Scan, column: int, kind: str) -> None:
+    """Learn what a column holds whose kind the source does not know."""
+    if found.source.kinds[column] == "unknown" and kind not in ("unknown", "empty"):
+        found.kinds[column] = "mixed" if "mixed" in (kind, found.kinds[column]) else kind
 
 
 def _note(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _Texts) -> None:
     """Add one piece to what was found."""
-    values = cells.values
-    with np.errstate(invalid="ignore"):
-        low, high = values.min(axis=0), values.max(axis=0)
+    low, high = (end.astype(np.float64) for end in cells.extremes)
+    # The extremes of a column tell whether it is finite without a mask of the whole piece.
     odd = np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))
     if odd.size:
-        gaps = np.isnan(values[:, odd])
+        values = to_numpy(take(cells.values, odd, 1))
+        gaps = np.isnan(values)
         found.gaps[own[odd]] += gaps.sum(axis=0)
-        found.infinite[own[odd]] |= np.isinf(values[:, odd]).any(axis=0)
-        if len(values) == rows.stop - rows.start:
-            found.keep[rows] &= ~gaps.any(axis=1)
-        low[odd] = np.min(values[:, odd], axis=0, where=~gaps, initial=np.inf)
-        high[odd] = np.max(values[:, odd], axis=0, where=~gaps, initial=-np.inf)
+        found.infinite[own[odd]] |= np.isinf(values).any(axis=0)
+        found.keep[rows] &= ~gaps.any(axis=1)
+        low[odd] = np.min(values, axis=0, where=~gaps, initial=np.inf)
+        high[odd] = np.max(values, axis=0, where=~gaps, initial=-np.inf)
     texts.check(cells.levels, own, high >= low)
     for i, levels in cells.levels.items():
-        codes = values[:, i]
+        codes = cells.values[:, i]
         used = np.unique(codes[~np.isnan(codes)]).astype(np.intp)
         texts.add(found.levels.setdefault(int(own[i]), set()), [levels[code] for code in used], int(own[i]))
+    for i, column in enumerate(own.tolist()) if "unknown" in found.source.kinds else ():
+        _resolve(found, column, cells.kinds[i] if high[i] >= low[i] else "empty")
     found.low[own] = np.minimum(found.low[own], low)
     found.high[own] = np.maximum(found.high[own], high)
 
@@ -209,6 +205,8 @@ class _Texts:
 
     def check(self, levels: Mapping[int, Any], own: np.ndarray, present: np.ndarray) -> None:
         """Refuse a column whose pieces are texts and numbers by turns; a piece without any value is either."""
+        if "unknown" not in self._source.kinds:
+            return
         for i, column in enumerate(own.tolist()):
             if self._source.kinds[column] != "unknown" or not present[i]:
                 continue

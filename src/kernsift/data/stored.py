@@ -1,4 +1,4 @@
-"""Tables that stay on disk: what `tables` checks and settles in memory, done here in passes over pieces.
+"""Tables that stay outside of memory, and are read in pieces.
 
 A `StoredTable` is to a file what a `Table` is to an array, and the same statistics can be asked of both. Reading takes
 a bounded amount of memory, whatever the size of the table.
@@ -9,102 +9,153 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from kernsift.data import tables
-from kernsift.data.columns import (
-    CELLS_STAY,
-    EXACT,
-    MISSING,
-    Columns,
-    harmonise,
-    keep_rows,
-    quoted,
-    read_columns,
-    require_two,
-)
-from kernsift.data.formats import Piece, Source, open_source, points_outside
-from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import NUMBERS, Cut, count_of, recode
+from kernsift.data.columns import Columns, refuse_cells
+from kernsift.data.formats import Piece, Source
+from kernsift.data.formats.source import Cut, count_of, recode
 from kernsift.data.scan import Scan, scan
-from kernsift.data.tables import (
-    MISSING_LEVEL,
-    Layout,
-    Table,
-    align,
-    check_choice,
-    check_kinds,
-    check_rows,
-    layout_of,
-    response_table,
-    split_response,
-)
+from kernsift.data.tables import Layout, Table, some_of
 from kernsift.exceptions import InputError
-from kernsift.execution.memory import answer_of, parse_memory, scratch_of
+from kernsift.execution.arrays import accumulator_dtype, namespace
+from kernsift.execution.memory import answer_of, scratch_of
 from kernsift.execution.threads import parallel_map
 
 Answer = TypeVar("Answer")
 
-_BLOCK = 1 << 16
 # Pieces of a table that are there at the same time when its rows are counted: one is read, others are worked on.
 _IN_FLIGHT = 6
 # Rows that are copied in one go from columns into rows: so few that they stay in the cache.
 _TILE = 1 << 10
-_USABLE = (*NUMBERS, "category", "empty", "unknown")
+
+Span = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the cells of tables with the same columns become numbers, in memory and piece by piece.
+
+    Attributes
+    ----------
+    dtype : float64, or float32 where all the input was.
+    texts : for each column of text the number of each text: a code, or the number that it is.
+    categories : for each column of numbers that are categories its different numbers, sorted, and their codes.
+    origin : for each column of dates the first, from which days are counted.
+    levels : the level names of each categorical column, in the order of its codes.
+    gaps : the code of missing cells, for each categorical column in which they are a level.
+    """
+
+    dtype: np.dtype[Any]
+    texts: Mapping[int, Mapping[str, float]]
+    categories: Mapping[int, tuple[np.ndarray, np.ndarray]]
+    origin: Mapping[int, float]
+    levels: Mapping[int, tuple[str, ...]]
+    gaps: Mapping[int, float] = field(default_factory=dict)
+
+    def values(self, cells: Columns, own: np.ndarray) -> np.ndarray:
+        """The numbers of cells of the columns `own`, which are overwritten where they have to change."""
+        values = cells.values.astype(self.dtype, copy=False)
+        for i, column in enumerate(own.tolist()) if self.texts or self.categories or self.origin else ():
+            if i in cells.levels:
+                known = self.texts[column]
+                # A text that was not there before is below all numbers, and found to be so.
+                recode(values, i, np.array([known.get(level, -np.inf) for level in cells.levels[i]]))
+            elif column in self.categories:
+                numbers, codes = self.categories[column]
+                there = ~np.isnan(values[:, i])
+                values[there, i] = codes[np.searchsorted(numbers, values[there, i]).clip(max=len(numbers) - 1)]
+            elif column in self.origin:
+                values[:, i] -= self.origin[column]
+            if column in self.gaps:
+                values[np.isnan(values[:, i]), i] = self.gaps[column]
+        return values
+
+    def columns(self, part: Columns) -> Columns:
+        """A whole table in memory, whose arrays stay as they are."""
+        if isinstance(part.values, np.ndarray):
+            changed = bool(part.levels or self.categories or self.origin)
+            copy = replace(part, values=part.values.copy()) if changed else part
+            values = np.ascontiguousarray(self.values(copy, np.arange(len(part.names))))
+        else:
+            xp = namespace(part.values)
+            kind = accumulator_dtype(part.values) if self.dtype == np.float64 else xp.float32
+            values = xp.astype(part.values, kind, copy=False)
+        return replace(part, values=values, levels=dict(self.levels))
+
+    def span(self, one: Scan) -> Span:
+        """The smallest and the largest number of each column of a table."""
+        low, high = one.low.copy(), one.high.copy()
+        for i, first in self.origin.items():
+            low[i], high[i] = low[i] - first, high[i] - first
+        for i in {*one.levels, *self.categories}:
+            if i in one.levels:
+                numbers = np.array([self.texts[i][text] for text in one.levels[i]])
+            else:
+                values, codes = self.categories[i]
+                numbers = codes[(values >= low[i]) & (values <= high[i])]
+            numbers = np.append(numbers[~np.isnan(numbers)], [self.gaps[i]] if i in self.gaps and one.gaps[i] else [])
+            low[i], high[i] = (numbers.min(), numbers.max()) if len(numbers) else (np.inf, -np.inf)
+        return low, high
+
+    def incomplete(self, one: Scan) -> np.ndarray:
+        """(p,) bool: the columns of a table in which values are missing."""
+        return np.array([count > 0 and i not in self.gaps for i, count in enumerate(one.gaps.tolist())], dtype=bool)
+
+    def pick(self, positions: Sequence[int]) -> Encoding:
+        """For the columns at these positions, in this order."""
+        parts: list[Any] = [
+            {new: part[old] for new, old in enumerate(positions) if old in part}
+            for part in (self.texts, self.categories, self.origin, self.levels, self.gaps)
+        ]
+        return Encoding(self.dtype, *parts)
 
 
 class StoredTable(Table):
-    """Rows of d features on disk.
+    """Rows of d features outside of memory.
 
     Attributes
     ----------
     source : the file behind it.
     layout : which of its columns make up which features.
-    coded : the level names of each column of the source that holds categories, in the order of its codes.
+    encoding : how the cells of the source become numbers.
     low, high : the smallest and the largest value of each column of the source; whatever is read lies between them.
-    dtype : float64, or float32 where all the input was.
     memory : bytes that may be used.
-    kept : the rows of the source that are rows of this table; None for all.
-    gaps : (columns of the source,) bool: those that may have missing values; None where none may.
+    gaps : (p,) bool: the columns of the source with missing values.
     """
 
     source: Source
     layout: Layout
-    coded: Mapping[int, tuple[str, ...]]
+    encoding: Encoding
     low: np.ndarray
     high: np.ndarray
-    dtype: np.dtype[Any]
-    kept: Kept | None
-    gaps: np.ndarray | None
+    gaps: np.ndarray
     _memory: int
 
     def __init__(
         self,
         source: Source,
         layout: Layout,
-        coded: Mapping[int, tuple[str, ...]],
+        encoding: Encoding,
         low: np.ndarray,
         high: np.ndarray,
-        dtype: np.dtype[Any],
         memory: int,
-        kept: Kept | None = None,
-        gaps: np.ndarray | None = None,
+        gaps: np.ndarray,
     ) -> None:
-        given = {"source": source, "layout": layout, "coded": coded, "low": low, "high": high, "dtype": dtype}
+        given = {"source": source, "layout": layout, "encoding": encoding, "low": low, "high": high, "gaps": gaps}
         parts = {name: getattr(layout, name) for name in ("names", "offsets", "categorical", "levels")}
+        incomplete = some_of(gaps[layout.columns])
         # Frozen as tables are.
-        parts["incomplete"] = None if gaps is None else tables.some_of(gaps[layout.columns])
-        self.__dict__.update(given | parts | {"_memory": memory, "kept": kept, "gaps": gaps})
+        self.__dict__.update(given | parts | {"_memory": memory, "incomplete": incomplete})
 
     def __repr__(self) -> str:
         return f"StoredTable of {self.n} rows and {self.d} features, from {self.source.argument}"
 
     def changed(self, **given: Any) -> StoredTable:
         """The same table but for what is given."""
-        names = ("source", "layout", "coded", "low", "high", "dtype", "memory", "kept", "gaps")
+        names = ("source", "layout", "encoding", "low", "high", "memory", "gaps")
         return StoredTable(**({name: getattr(self, name) for name in names} | given))
 
     @property
@@ -113,7 +164,12 @@ class StoredTable(Table):
 
     @property
     def n(self) -> int:
-        return self.source.n if self.kept is None else self.kept.n
+        return self.source.n
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return self.encoding.dtype
 
     @property
     def prototype(self) -> np.ndarray:
@@ -205,9 +261,7 @@ class StoredTable(Table):
 
     def between(self, rows: slice) -> StoredTable:
         """A run of rows."""
-        span = rows if self.kept is None else self.kept.span(rows)
-        kept = None if self.kept is None else Kept.of(self.kept.mask[span])
-        return self.changed(source=self.source.between(span.start, span.stop), kept=kept)
+        return self.changed(source=self.source.between(rows.start, rows.stop))
 
     def handed(self, rows: np.ndarray | None = None) -> tuple[StoredTable, Any, list[Any]]:
         """A table that travels: itself without its source, what makes the source, and the values for that.
@@ -215,19 +269,15 @@ class StoredTable(Table):
         `rows` are sorted; None for all.
         """
         own = np.unique(self.layout.columns)
-        places = slice(0, self.source.n) if rows is None else rows
-        if self.kept is not None:
-            places = np.flatnonzero(self.kept.mask) if rows is None else self.kept.locate(rows)
-        stub, values = self.source.handed(own.tolist(), places)
+        stub, values = self.source.handed(own.tolist(), slice(0, self.n) if rows is None else rows)
         nothing: Any = None
         table = self.changed(
             source=nothing,
             layout=self.layout._replace(columns=np.searchsorted(own, self.layout.columns)),
-            coded={new: self.coded[old] for new, old in enumerate(own.tolist()) if old in self.coded},
+            encoding=self.encoding.pick(own.tolist()),
             low=self.low[own],
             high=self.high[own],
-            kept=None,
-            gaps=None if self.gaps is None else self.gaps[own],
+            gaps=self.gaps[own],
         )
         return table, stub, values
 
@@ -243,7 +293,7 @@ class StoredTable(Table):
         A run is never empty, so one row may hold more.
         """
         most = max(1, numbers // max(1, len(columns)))
-        edges = self.source.edges if self.kept is None else self.kept.rank(self.source.edges)
+        edges = self.source.edges
         runs: list[tuple[int, int]] = []
         start = 0
         for stop, following in zip(edges[1:].tolist(), [*edges[2:].tolist(), None], strict=True):
@@ -272,56 +322,35 @@ class StoredTable(Table):
         """
         if not count_of(rows):
             return
-        columns, kept = own.tolist(), self.kept
-        first = rows.start if isinstance(rows, slice) else 0
-        if kept is not None:
-            rows = kept.span(rows) if isinstance(rows, slice) else kept.locate(rows)
+        columns = own.tolist()
 
-        def one(cut: Cut) -> list[Answer]:
+        def one(cut: Cut) -> Answer:
             piece = self.source.piece(columns, cut)
-            place = piece.rows
-            if kept is not None and isinstance(rows, slice):
-                begin = rows.start + place.start
-                there = np.flatnonzero(kept.mask[begin : rows.start + place.stop])
-                piece = replace(piece, cells=piece.cells.take(there))
-                start = int(kept.rank(np.array([begin]))[0]) - first
-                place = slice(start, start + len(there))
-            return [use(place, piece.columns, self._settled(piece, own))] if place.stop > place.start else []
+            return use(piece.rows, piece.columns, self._encoded(piece, own))
 
         with self.source.reading():
-            for found in parallel_map(one, self.source.cuts(columns, rows, *self._sizes(pieces)), most=at_once):
-                yield from found
+            yield from parallel_map(one, self.source.cuts(columns, rows, *self._sizes(pieces)), most=at_once)
 
-    def _settled(self, piece: Piece, wanted: np.ndarray) -> np.ndarray:
-        """The values of a piece with the codes of this table, after a look whether they are what was promised."""
-        values = piece.cells.values.astype(self.dtype, copy=False)
+    def _encoded(self, piece: Piece, wanted: np.ndarray) -> np.ndarray:
+        """The numbers of a piece, after a look whether they are what was promised."""
         own = wanted[piece.columns]
-        for i, levels in piece.cells.levels.items():
-            code = self._codes.get(int(own[i]), {})
-            recode(values, i, np.array([code.get(level, -1.0) for level in levels]))
+        values = self.encoding.values(piece.cells, own)
         low, high = values.min(axis=0), values.max(axis=0)
+        some = np.flatnonzero(self.gaps[own])
+        if some.size:
+            low[some], high[some] = np.fmin.reduce(values[:, some], axis=0), np.fmax.reduce(values[:, some], axis=0)
+            empty = some[np.isnan(low[some])]
+            low[empty], high[empty] = self.low[own[empty]], self.high[own[empty]]
         # Written so that NaN, which hides from the statistics that files keep, fails it.
-        right = (low >= self.low[own]) & (high <= self.high[own])
-        for i in np.flatnonzero(~right) if self.gaps is not None else ():
-            there = ~np.isnan(values[:, i])
-            if not there.all() and MISSING_LEVEL in self._codes.get(int(own[i]), ()):
-                values[~there, i] = self._codes[int(own[i])][MISSING_LEVEL]
-                right[i] = True
-            elif self.gaps[own[i]]:
-                some = values[there, i]
-                right[i] = not some.size or (some.min() >= self.low[own[i]] and some.max() <= self.high[own[i]])
-        if not right.all():
+        if not (np.all(low >= self.low[own]) and np.all(high <= self.high[own])):
             self._complain()
         return values
 
-    @cached_property
-    def _codes(self) -> dict[int, dict[str, float]]:
-        return {j: {level: float(code) for code, level in enumerate(levels)} for j, levels in self.coded.items()}
-
     def _complain(self) -> None:
         """Look at everything to tell what is wrong; what is right now has changed since it was looked at first."""
-        if self.kept is None:
-            scan(self.source, self.memory, trust=False).judge("error")
+        found = scan(self.source, self.memory, trust=False)
+        if not self.gaps.any():
+            refuse_cells(self.source.argument, self.source.names, found.infinite, found.gaps, found.keep, "error")
         raise InputError(
             f"{self.source.argument}: the data changed while it was being read; start again when it is complete."
         )
@@ -334,49 +363,6 @@ def _copy(out: np.ndarray, values: np.ndarray) -> None:
         return
     for start in range(0, len(out), _TILE):
         out[start : start + _TILE] = values[start : start + _TILE]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Which rows are kept, and how many there are before any other: one byte a row."""
-
-    mask: np.ndarray
-    before: np.ndarray = field(repr=False)
-
-    @classmethod
-    def of(cls, mask: np.ndarray) -> Kept | None:
-        """None where all rows are kept."""
-        if mask.all():
-            return None
-        counts = np.add.reduceat(mask, np.arange(0, len(mask), _BLOCK), dtype=np.int64)
-        return cls(mask, np.concatenate([[0], np.cumsum(counts)]))
-
-    @property
-    def n(self) -> int:
-        """Rows that are kept."""
-        return int(self.before[-1])
-
-    def rank(self, rows: np.ndarray) -> np.ndarray:
-        """How many rows are kept before each of these."""
-        blocks = rows // _BLOCK
-        inside = [np.count_nonzero(self.mask[b * _BLOCK : row]) for b, row in zip(blocks, rows, strict=True)]
-        return self.before[blocks] + np.asarray(inside, dtype=np.int64)
-
-    def locate(self, rows: np.ndarray) -> np.ndarray:
-        """Where the kept rows with these sorted numbers are."""
-        out = np.empty(len(rows), dtype=np.int64)
-        cuts = np.searchsorted(rows, self.before)
-        for block in np.flatnonzero(np.diff(cuts)):
-            begin = block * _BLOCK
-            there = np.flatnonzero(self.mask[begin : begin + _BLOCK])
-            part = slice(cuts[block], cuts[block + 1])
-            out[part] = begin + there[rows[part] - self.before[block]]
-        return out
-
-    def span(self, rows: slice) -> slice:
-        """The run of all rows that begins and ends with kept ones, those with these numbers."""
-        first, last = self.locate(np.array([rows.start, rows.stop - 1]))
-        return slice(int(first), int(last) + 1)
 
 
 def positions(asked: Any, count: int) -> slice | np.ndarray:
@@ -393,176 +379,3 @@ def positions(asked: Any, count: int) -> slice | np.ndarray:
     if found.size and (found.min() < -count or found.max() >= count):
         raise IndexError(f"positions must be below {count}, got {found.min()} to {found.max()}")
     return np.where(found < 0, found + count, found)
-
-
-# Tables --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Header(Columns):
-    """The names and the shape of a source: all that aligning tables and naming a response look at."""
-
-    chosen: tuple[int, ...] = ()
-    source: Source | None = None
-
-    @classmethod
-    def of(cls, source: Source) -> _Header:
-        p = len(source.names)
-        nothing = np.broadcast_to(np.zeros((), dtype=bool), (source.n, p))
-        flags = np.zeros(p, dtype=bool)
-        return cls(source.names, nothing, {}, flags, source.named, source.flat, chosen=tuple(range(p)), source=source)
-
-    def pick(self, positions: Sequence[int]) -> _Header:
-        names, chosen = tuple(self.names[i] for i in positions), tuple(self.chosen[i] for i in positions)
-        values = np.broadcast_to(np.zeros((), dtype=bool), (len(self.values), len(names)))
-        return replace(self, names=names, values=values, boolean=self.boolean[list(positions)], chosen=chosen)
-
-
-def is_stored(*data: Any, memory: int | float | str | None = None) -> bool:
-    """Whether any of these is to be read in pieces, because it is a path or another library keeps it out of memory.
-
-    NumPy's memory maps look like arrays to those who hold them: they are read in pieces only where `memory` is given.
-    """
-    if memory is not None:
-        parse_memory(memory)
-    if any(isinstance(one, Scan) for one in data):
-        return True
-    return any(points_outside(one) and not (isinstance(one, np.memmap) and memory is None) for one in data)
-
-
-def as_stored_pair(
-    X: Any,
-    Y: Any,
-    *,
-    groups: Mapping[str, Any] | None = None,
-    missing: str = "error",
-    memory: int | str | None = None,
-) -> tuple[StoredTable, StoredTable]:
-    """Two samples with the same features in the same order (that of X) and with the same codes.
-
-    Each may be on disk or in memory. What is refused, and in which words, is the same as in `tables.as_pair`.
-    """
-    check_choice("missing", missing, MISSING)
-    budget = parse_memory(memory)
-    headers = align(_Header.of(_source(X, "X")), _Header.of(_source(Y, "Y")), "X", "Y")
-    scans = []
-    for header, data in zip(headers, (X, Y), strict=True):
-        found = _looked(header, data, budget, missing)
-        keep = found.judge(missing)
-        tables.note_dropped(found.source.argument, keep)
-        scans.append(_kept(found, keep, budget))
-    check_kinds(headers[0].names, *(look.levels for look in scans))
-    first_table, second_table = _tables(scans, ["X", "Y"], groups, budget, missing)
-    return first_table, second_table
-
-
-def as_stored_xy(
-    X: Any,
-    y: Any,
-    *,
-    groups: Mapping[str, Any] | None = None,
-    missing: str = "error",
-    response: str = "auto",
-    memory: int | str | None = None,
-) -> tuple[StoredTable, Table]:
-    """Features on disk and a response in memory, row by row; `y` may name columns of X, which then leave X.
-
-    What is refused, and in which words, is the same as in `tables.as_xy`.
-    """
-    check_choice("missing", missing, MISSING)
-    check_choice("response", response, ("auto", "numeric", "category"))
-    budget = parse_memory(memory)
-    source = _source(X, "X")
-    stored = None if isinstance(y, str) else open_source(y, "y")
-    if stored is not None:
-        features: Columns = _Header.of(source)
-        target = _whole(stored, budget)
-    else:
-        features, target = split_response(_Header.of(source), y)
-    if isinstance(target, _Header):
-        target = _whole(source.pick(target.chosen), budget)
-    check_rows(features, target)
-    found = _looked(features, X, budget, missing)
-    keep = tables.note_kept(found.judge(missing), tables.answered_rows(target, missing))
-    answer = response_table(keep_rows(target, keep, "y"), response)
-    (table,) = _tables([_kept(found, keep, budget)], ["X"], groups, budget, missing)
-    return table, answer
-
-
-def _source(data: Any, argument: str) -> Source:
-    """Anything as a source; data in memory stays there."""
-    if isinstance(data, Scan):
-        return data.source
-    source = open_source(data, argument)
-    if source is None:
-        columns = read_columns(data, argument)
-        if not isinstance(columns.values, np.ndarray):
-            raise InputError(
-                f"{argument}: beside a table on disk NumPy arrays and data frames are taken, got "
-                f"{type(data).__name__}; convert it to NumPy."
-            )
-        return MemorySource(columns, argument)
-    for i, kind in enumerate(source.kinds):
-        if kind not in _USABLE:
-            source.refuse(i)
-    return source
-
-
-def _looked(header: Columns, data: Any, memory: int, missing: str) -> Scan:
-    """What there is in the columns that a header chose, under its names; `data` may have been looked at already."""
-    assert isinstance(header, _Header) and header.source is not None
-    if isinstance(data, Scan):
-        return data.pick(header.chosen, header.names)
-    return scan(header.source.pick(header.chosen, header.names), memory, trust=missing == "error")
-
-
-def _kept(found: Scan, keep: np.ndarray, memory: int) -> Scan:
-    """What there is in the rows that are kept, which takes a second look where some are not."""
-    if keep.all():
-        return replace(found, keep=keep)
-    require_two(keep, found.source.argument)
-    return replace(scan(found.source, memory, within=keep), keep=keep)
-
-
-def _tables(
-    scans: Sequence[Scan], arguments: Sequence[str], groups: Mapping[str, Any] | None, memory: int, missing: str
-) -> list[StoredTable]:
-    """Tables with the same codes and the same float type, after a check of the range of the numbers over all."""
-    for look, argument in zip(scans, arguments, strict=True):
-        whole = np.array([kind == "integer" for kind in look.source.kinds])
-        large = np.flatnonzero(whole & (np.maximum(-look.low, look.high) > EXACT))
-        if large.size:
-            raise InputError(
-                f"{argument}: integers beyond 2^53 in {quoted(look.source.names[i] for i in large)} lose their "
-                "differences where a table is read in pieces; subtract the smallest first, or leave these columns out."
-            )
-    if missing == "value":
-        for look in scans:
-            for i in look.levels:
-                look.levels[i] |= {MISSING_LEVEL} if look.gaps[i] else set()
-    dtype = harmonise([look.columns() for look in scans], arguments)[0].values.dtype
-    levels = {i: tuple(sorted(set().union(*(look.levels[i] for look in scans)))) for i in sorted(scans[0].levels)}
-    layout = layout_of(replace(scans[0].columns(), levels=levels), groups)
-    found = []
-    for look in scans:
-        low, high = look.low.copy(), look.high.copy()
-        for i, known in levels.items():
-            codes = [code for code, level in enumerate(known) if level in look.levels[i]]
-            low[i], high[i] = (codes[0], codes[-1]) if codes else (np.inf, -np.inf)
-        gaps = None
-        if missing in CELLS_STAY:
-            coded = [i in levels and missing == "value" for i in range(len(low))]
-            gaps = (look.gaps > 0) & ~np.array(coded)
-        found.append(StoredTable(look.source, layout, levels, low, high, dtype, memory, Kept.of(look.keep), gaps))
-    return found
-
-
-def _whole(source: Source, memory: int) -> Columns:
-    """All rows of a response, which has to be in memory."""
-    size = source.n * len(source.names) * 8
-    if size > answer_of(memory):
-        raise InputError(
-            f"memory: the response alone takes {size / 1e6:,.0f} MB, more than half of the {memory / 1e6:,.0f} MB that "
-            "may be used; allow more."
-        )
-    return source.read(range(len(source.names)), 0, source.n)

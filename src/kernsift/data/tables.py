@@ -8,31 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kernsift.data.columns import (
-    MISSING,
-    Columns,
-    complete_rows,
-    harmonise,
-    keep_rows,
-    quoted,
-    read_columns,
-    require_together,
-)
+from kernsift.data.columns import Columns, nearest, quoted
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, take, to_numpy
-from kernsift.execution.notes import add_note
 
 MISSING_LEVEL = "(missing)"
 """The level of a categorical column that stands for missing cells."""
 
-__all__ = ["InputError", "Table", "as_candidates", "as_pair", "as_table", "as_xy", "stack"]
+__all__ = ["Table", "stack"]
 
 
 class Piece(NamedTuple):
@@ -59,7 +48,7 @@ class Table:
 
     Examples
     --------
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> table = as_table([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], groups={"both": [0, 1]})
     >>> table.names, table.offsets.tolist()
     (('both', 'x2'), [0, 2, 3])
@@ -266,263 +255,6 @@ def stack(tables: Sequence[Table]) -> Table:
     return tables[0] if len(tables) == 1 else _Stacked(tables)
 
 
-def as_table(X: Any, *, argument: str = "X", groups: Mapping[str, Any] | None = None, missing: str = "error") -> Table:
-    """One sample as a Table; `argument` is what error messages call it.
-
-    Examples
-    --------
-    >>> from kernsift.data.tables import as_table
-    >>> table = as_table([[1, "red"], [2, "blue"], [4, "red"]])
-    >>> table.names, table.levels
-    (('x0', 'x1'), {'x1': ('blue', 'red')})
-    >>> table.values[:, 1].tolist()
-    [1.0, 0.0, 1.0]
-    """
-    check_choice("missing", missing, MISSING)
-    columns = read_columns(X, argument)
-    columns = _usable(columns, argument, missing)
-    return _table(harmonise([columns], [argument])[0], groups)
-
-
-def _usable(columns: Columns, argument: str, missing: str) -> Columns:
-    """The rows that are used, with missing values treated as `missing` says."""
-    keep = complete_rows(columns, argument, missing)
-    note_dropped(argument, keep)
-    return keep_rows(with_missing_level(columns) if missing == "value" else columns, keep, argument)
-
-
-def note_dropped(argument: str, keep: np.ndarray) -> None:
-    """Note how many rows missing="drop" leaves."""
-    if not keep.all():
-        add_note(f"{argument}: {np.count_nonzero(keep):,} of {len(keep):,} rows have no missing value and are used.")
-
-
-def answered_rows(target: Columns, missing: str) -> np.ndarray:
-    """(n,) bool: the rows with a response; without one a row tells nothing."""
-    return complete_rows(target, "y", "error" if missing == "error" else "drop")
-
-
-def note_kept(complete: np.ndarray, answered: np.ndarray) -> np.ndarray:
-    """The rows with features and a response, with notes about the others."""
-    if not answered.all():
-        add_note(f"y: {np.count_nonzero(~answered):,} of {len(answered):,} rows have no response and are left out.")
-    note_dropped("X", complete)
-    return complete & answered
-
-
-def with_missing_level(columns: Columns) -> Columns:
-    """Missing cells of categorical columns as a level of their own."""
-    some = [i for i in columns.levels if columns.incomplete[i]]
-    if not some:
-        return columns
-    values, levels = columns.values.copy(), dict(columns.levels)
-    for i in some:
-        values[np.isnan(values[:, i]), i] = len(levels[i])
-        levels[i] = (*levels[i], MISSING_LEVEL)
-    return replace(columns, values=values, levels=levels)
-
-
-def as_pair(X: Any, Y: Any, *, groups: Mapping[str, Any] | None = None, missing: str = "error") -> tuple[Table, Table]:
-    """Two samples with the same features in the same order (that of X) and with the same codes."""
-    check_choice("missing", missing, MISSING)
-    first, second = align(read_columns(X, "X"), read_columns(Y, "Y"), "X", "Y")
-    require_together([first, second], ["X", "Y"])
-    first, second = _usable(first, "X", missing), _usable(second, "Y", missing)
-    check_kinds(first.names, first.levels, second.levels)
-    first, second = harmonise([first, second], ["X", "Y"])
-    return _table(first, groups), _table(second, groups)
-
-
-def check_kinds(names: Sequence[str], first: Mapping[int, Any], second: Mapping[int, Any]) -> None:
-    """Refuse a column that holds categories in only one of two samples; `first` and `second` are their levels."""
-    differing = sorted(first.keys() ^ second.keys())
-    if differing:
-        numeric, strings = ("Y", "X") if differing[0] in first else ("X", "Y")
-        raise InputError(
-            f"Y: column '{names[differing[0]]}' must be of the same kind as in X, but it holds numbers in {numeric} "
-            f"and categories in {strings}; convert one of them."
-        )
-
-
-def as_xy(
-    X: Any, y: Any, *, groups: Mapping[str, Any] | None = None, missing: str = "error", response: str = "auto"
-) -> tuple[Table, Table]:
-    """Features and a response, row by row; the response is a Table with one feature, a group if it has several columns.
-
-    `y` may name columns of X, which then leave X. `response="auto"` takes strings, categoricals and truth values as
-    categories and other numbers as numbers; "category" and "numeric" insist.
-    """
-    check_choice("missing", missing, MISSING)
-    check_choice("response", response, ("auto", "numeric", "category"))
-    features, target = split_response(read_columns(X, "X"), y)
-    check_rows(features, target)
-    keep = note_kept(complete_rows(features, "X", missing), answered_rows(target, missing))
-    features = with_missing_level(features) if missing == "value" else features
-    features, target = keep_rows(features, keep, "X"), keep_rows(target, keep, "y")
-    answer = response_table(target, response)
-    return _table(harmonise([features], ["X"])[0], groups), answer
-
-
-def check_rows(features: Columns, target: Columns) -> None:
-    """Features and a response must be as long as each other, and on one device."""
-    require_together([features, target], ["X", "y"])
-    if features.n != target.n:
-        raise InputError(
-            f"y: one response for each row of X is needed, but X has {features.n} rows and y has "
-            f"{target.n}; check that both come from the same rows."
-        )
-
-
-def response_table(target: Columns, response: str) -> Table:
-    """The response as one feature, from columns without missing cells."""
-    target = _respond(harmonise([target], ["y"])[0], response)
-    name = target.names[0] if target.named and len(target.names) == 1 else "y"
-    if len(target.names) == 1:
-        answer = _table(replace(target, names=(name,)), None)
-    else:
-        answer = _laid_out(target, _grouped(target, {name: list(range(len(target.names)))}))
-    if answer.constant[0]:
-        raise InputError(f"y: the response must vary, but all {answer.n} rows are equal; choose another response.")
-    return answer
-
-
-def as_candidates(
-    reference: Any, candidates: Mapping[str, Any], *, missing: str = "column"
-) -> tuple[Table, dict[str, Table]]:
-    """A reference data set and others to hold against it, each a Table with one feature that owns all its columns.
-
-    A feature is tested on the rows that have it, so that "column" and "drop" are the same here.
-    """
-    check_choice("missing", missing, MISSING)
-    if not isinstance(candidates, Mapping):
-        raise InputError(
-            f"candidates: a mapping from names to data sets is needed, got {type(candidates).__name__}; pass a dict "
-            'such as {"a": A, "b": B}.'
-        )
-    if not candidates:
-        raise InputError("candidates: at least one data set is needed, got an empty mapping; add one.")
-    labels = [str(name) for name in candidates]
-    if len(set(labels)) < len(labels):
-        raise InputError(f"candidates: names must be unique as text, got {quoted(labels)}; rename them.")
-    arguments = ["reference", *(f"candidates['{label}']" for label in labels)]
-    first = read_columns(reference, "reference")
-    parts = [first]
-    for argument, data in zip(arguments[1:], candidates.values(), strict=True):
-        parts.append(align(first, read_columns(data, argument), "reference", argument)[1])
-    require_together(parts, arguments)
-    for argument, part in zip(arguments, parts, strict=True):
-        if part.levels:
-            raise InputError(
-                f"{argument}: whole data sets are compared on numbers, but "
-                f"{quoted(part.names[i] for i in part.levels)} hold categories; drop or encode these columns."
-            )
-        if missing == "value" and part.incomplete.any():
-            raise InputError(
-                f"missing: 'value' is for features of one column, but {argument}, of whose columns "
-                f"{quoted(np.array(part.names)[part.incomplete])} have missing values, is one feature; use 'drop'."
-            )
-    parts = [
-        _usable(part, argument, "drop" if missing == "column" else missing)
-        for argument, part in zip(arguments, parts, strict=True)
-    ]
-    everything = list(range(len(first.names)))
-    harmonised = harmonise(parts, arguments)
-    tables = [
-        _laid_out(part, _grouped(part, {name: everything}))
-        for part, name in zip(harmonised, ["reference", *labels], strict=True)
-    ]
-    return tables[0], dict(zip(labels, tables[1:], strict=True))
-
-
-# Columns -------------------------------------------------------------------------------------------------------------
-
-
-def align(first: Columns, second: Columns, one: str, other: str) -> tuple[Columns, Columns]:
-    """The second table with the columns of the first, by name where both have names and else by position."""
-    if not (first.named and second.named) or (first.flat and second.flat):
-        if len(first.names) != len(second.names):
-            raise InputError(
-                f"{other}: as many columns as in {one} are needed, but {one} has shape "
-                f"{tuple(first.values.shape)} and {other} has shape {tuple(second.values.shape)}; pass the same "
-                "columns in both."
-            )
-        names = first.names if first.named or not second.named else second.names
-        named = first.named or second.named
-        return replace(first, names=names, named=named), replace(second, names=names, named=named)
-    if first.names == second.names:
-        return first, second
-    where = {name: i for i, name in enumerate(second.names)}
-    known = set(first.names)
-    lacking = [name for name in first.names if name not in where]
-    extra = [name for name in second.names if name not in known]
-    if lacking or extra:
-        found = [f"{other} lacks {quoted(lacking)}{_nearest(lacking[0], extra or second.names)}"] if lacking else []
-        found += [f"{one} lacks {quoted(extra)}{'' if lacking else _nearest(extra[0], first.names)}"] if extra else []
-        raise InputError(
-            f"{other}: the same columns as in {one} are needed, but {' and '.join(found)}; rename or drop columns."
-        )
-    return first, second.pick([where[name] for name in first.names])
-
-
-def split_response(table: Columns, y: Any) -> tuple[Columns, Columns]:
-    """The features and the response, which is read on its own or taken out of the table by name."""
-    if isinstance(y, str):
-        wanted = [y]
-    elif isinstance(y, (list, tuple)) and y and all(isinstance(name, str) for name in y):
-        wanted = list(y)
-        # A list of strings is either names or one label for each row; labels repeat or are no column names.
-        distinct = len(set(wanted)) == len(wanted) and set(wanted) <= set(table.names)
-        if len(wanted) == table.n and not (table.named and distinct):
-            return table, read_columns(y, "y", prefix="y")
-    else:
-        return table, read_columns(y, "y", prefix="y")
-    if not table.named:
-        raise InputError(
-            f"y: {quoted(wanted)} cannot name columns of X, which has none; pass X as a data frame, or y as data."
-        )
-    where = {name: i for i, name in enumerate(table.names)}
-    for name in wanted:
-        if name not in where:
-            raise InputError(
-                f"y: X has no column '{name}'{_nearest(name, table.names)}; pass a column name of X, or data."
-            )
-    own = list(dict.fromkeys(where[name] for name in wanted))
-    rest = np.setdiff1d(np.arange(len(table.names)), own)
-    if not rest.size:
-        raise InputError(f"X: no column is left beside the response {quoted(wanted)}; pass more columns.")
-    return table.pick(rest.tolist()), table.pick(own)
-
-
-def _respond(columns: Columns, response: str) -> Columns:
-    """Turn response columns into codes, or insist on numbers, as `response` says."""
-    if response == "numeric":
-        if columns.levels:
-            names = quoted(columns.names[i] for i in columns.levels)
-            raise InputError(
-                f"y: response='numeric' needs numbers, but {names} holds categories; use response='category'."
-            )
-        return columns
-    coded = [i for i in range(len(columns.names)) if response == "category" or columns.boolean[i]]
-    if not set(coded) - columns.levels.keys():
-        return columns
-    levels, values = dict(columns.levels), to_numpy(columns.values).copy()
-    for i in coded:
-        if i not in levels:
-            found, values[:, i] = np.unique(values[:, i], return_inverse=True)
-            start = columns.origin.get(i)
-            if columns.boolean[i]:
-                levels[i] = tuple(str(bool(value)) for value in found)
-            elif start is not None:
-                levels[i] = tuple(str(int(value) + start) for value in found)
-            else:
-                levels[i] = tuple(_number_name(float(value)) for value in found)
-    return replace(columns, values=asarray_like(values, columns.values), levels=levels)
-
-
-def _number_name(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
-
-
 # Features ------------------------------------------------------------------------------------------------------------
 
 
@@ -551,19 +283,10 @@ class Layout(NamedTuple):
         return Layout(names, offsets, self.categorical[features], levels, self.columns[places], self.codes[places])
 
 
-def _table(columns: Columns, groups: Mapping[str, Any] | None) -> Table:
-    return _laid_out(columns, layout_of(columns, groups))
-
-
 def layout_of(columns: Columns, groups: Mapping[str, Any] | None) -> Layout:
     """The features of a table, of whose columns only the names and the levels are looked at."""
-    if groups is not None and not isinstance(groups, Mapping):
-        raise InputError(
-            f"groups: a mapping from group names to lists of columns is needed, got {type(groups).__name__}; pass a "
-            'dict such as {"size": ["height", "width"]}.'
-        )
     if groups:
-        return _grouped(columns, _members(columns, groups))
+        return grouped(columns, _members(columns, groups))
     d = len(columns.names)
     categorical = np.zeros(d, dtype=bool)
     categorical[list(columns.levels)] = True
@@ -571,7 +294,28 @@ def layout_of(columns: Columns, groups: Mapping[str, Any] | None) -> Layout:
     return Layout(columns.names, np.arange(d + 1), categorical, levels, np.arange(d), np.full(d, -1))
 
 
-def _members(columns: Columns, groups: Mapping[str, Any]) -> dict[str, list[int]]:
+def members_of(columns: Named, groups: Mapping[str, Any] | None) -> dict[str, list[str]]:
+    """The names of the columns of each group, which stay when columns are left out."""
+    if groups is not None and not isinstance(groups, Mapping):
+        raise InputError(
+            f"groups: a mapping from group names to lists of columns is needed, got {type(groups).__name__}; pass a "
+            'dict such as {"size": ["height", "width"]}.'
+        )
+    found = _members(columns, groups) if groups else {}
+    return {label: [columns.names[i] for i in members] for label, members in found.items()}
+
+
+class Named(Protocol):
+    """What has columns with names: columns in memory, or a source."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def named(self) -> bool: ...
+
+
+def _members(columns: Named, groups: Mapping[str, Any]) -> dict[str, list[int]]:
     """The column positions of each group; names are looked up, integers are positions where X has no names."""
     where: dict[Any, int] = {name: i for i, name in enumerate(columns.names)}
     owner: dict[int, str] = {}
@@ -587,7 +331,7 @@ def _members(columns: Columns, groups: Mapping[str, Any]) -> dict[str, list[int]
             if position is None:
                 raise InputError(
                     f"groups: group '{label}' asks for column '{column}', which X does not have"
-                    f"{_nearest(str(column), columns.names)}; name one of its {len(columns.names)} columns."
+                    f"{nearest(str(column), columns.names)}; name one of its {len(columns.names)} columns."
                 )
             if position in owner:
                 raise InputError(
@@ -605,7 +349,7 @@ def _members(columns: Columns, groups: Mapping[str, Any]) -> dict[str, list[int]
     return members
 
 
-def _grouped(columns: Columns, members: Mapping[str, Sequence[int]]) -> Layout:
+def grouped(columns: Columns, members: Mapping[str, Sequence[int]]) -> Layout:
     """Features in order of first appearance; categories inside a group become one indicator column per level."""
     owner: dict[int, str] = {}
     pieces: dict[str, list[tuple[int, int]]] = {label: [] for label in members}
@@ -627,7 +371,7 @@ def _grouped(columns: Columns, members: Mapping[str, Sequence[int]]) -> Layout:
     return Layout(names, offsets, categorical, levels, places[:, 0], places[:, 1])
 
 
-def _laid_out(columns: Columns, layout: Layout) -> Table:
+def laid_out(columns: Columns, layout: Layout) -> Table:
     """The features of columns in memory."""
     values = columns.values
     if not np.array_equal(layout.columns, np.arange(values.shape[1])):
@@ -653,13 +397,6 @@ def _ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Offsets of the ranges put end to end, and their members one after the other."""
     offsets = np.concatenate([[0], np.cumsum(stops - starts)])
     return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    """A parenthesis with the most similar name, or nothing where none is similar."""
-    lowered = {known.lower(): known for known in names}
-    close = get_close_matches(name.lower(), lowered, n=1)
-    return f" (did you mean '{lowered[close[0]]}'?)" if close else ""
 
 
 def check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -48,7 +48,7 @@ def cross_mmd(
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
     >>> scores = cross_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)
@@ -211,7 +211,7 @@ def cross_hsic(
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X = as_table(rng.normal(size=(300, 3)))
     >>> y = as_table(np.abs(X.values[:, [1]]))

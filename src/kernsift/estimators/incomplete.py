@@ -74,7 +74,7 @@ def incomplete_mmd(
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
     >>> scores = incomplete_mmd(X, Y, fit_kernels(X, rng=rng), r=10, rng=rng)
@@ -136,7 +136,7 @@ def incomplete_hsic(
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X = as_table(rng.normal(size=(300, 3)))
     >>> y = as_table(np.abs(X.values[:, [1]]))

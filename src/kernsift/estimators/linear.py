@@ -21,7 +21,7 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X, Y = as_table(rng.normal(size=(200, 3))), as_table(rng.normal([0, 1, 0], 1, size=(200, 3)))
     >>> scores = linear_mmd(X, Y, fit_kernels(X, rng=rng), rng=rng)

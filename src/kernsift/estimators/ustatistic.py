@@ -162,7 +162,7 @@ def mmd_ustat(X: Table, Y: Table, kernels: FeatureKernels) -> np.ndarray:
 
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> X, Y = as_table([[1.0], [3.0]]), as_table([[6.0], [6.0]])
     >>> mmd_ustat(X, Y, fit_kernels(X, "linear", 1.0, rng=np.random.default_rng(0)))
     array([15.])
@@ -193,7 +193,7 @@ def hsic_ustat(X: Table, y: Table, kernels: FeatureKernels, response_kernels: Fe
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> X = as_table(rng.normal(size=(300, 3)))
     >>> y = as_table(np.abs(X.values[:, [1]]))

@@ -69,7 +69,7 @@ class FeatureKernels:
     Examples
     --------
     >>> import numpy as np
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> kernels = fit_kernels(as_table([[0.0], [1.0], [3.0]]), "laplace", rng=np.random.default_rng(0))
     >>> kernels.bandwidth
     array([2.])
@@ -271,7 +271,7 @@ def fit_kernels(
     --------
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
-    >>> from kernsift.data.tables import as_table
+    >>> from kernsift.data.inputs import as_table
     >>> rng = np.random.default_rng(0)
     >>> table = as_table(rng.normal(size=(50, 3)))
     >>> fit_kernels(table, "gaussian", 1.0, rng=rng).matched(table.values[0], table.values[0])

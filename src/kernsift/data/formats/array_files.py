@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns, read_columns
+from kernsift.data.columns import Columns, number_kind, read_columns
 from kernsift.data.formats.source import Rows, Source
 from kernsift.exceptions import InputError
 
@@ -48,7 +48,7 @@ class ArraySource(Source):
         # Whole chunks of the file, several where they are small.
         rows = (chunk_rows or 1) * max(1, int(CHUNK // ((chunk_rows or 1) * sum(widths))))
         edges = np.append(np.arange(0, shape[0], rows), shape[0])
-        kinds = [kind_of(one, text) for one in types]
+        kinds = ["text" if text else number_kind(one) for one in types]
         super().__init__(
             argument, names, kinds, edges, np.asarray(widths), named=bool(self._fields), flat=self._flat and p == 1
         )
@@ -72,7 +72,7 @@ class ArraySource(Source):
             names,
             np.concatenate([field.values for field in fields], axis=1),
             {i: field.levels[0] for i, field in enumerate(fields) if field.levels},
-            np.concatenate([field.boolean for field in fields]),
+            tuple(field.kinds[0] for field in fields),
             True,
             self.flat,
         )
@@ -81,22 +81,6 @@ class ArraySource(Source):
         """The cells at sorted rows: the run that holds all of them is read and thinned out."""
         first = int(rows[0])
         return self.cells(columns, first, int(rows[-1]) + 1)[rows - first]
-
-    def refuse(self, column: int) -> None:
-        kind = self.kinds[column]
-        raise InputError(
-            f"{self.argument}: column '{self.names[column]}' of {self.name} has type {kind}, but numbers or categories "
-            "are needed; convert it to numbers or strings first."
-        )
-
-
-def kind_of(dtype: Any, text: bool) -> str:
-    """The kind of a column of this NumPy type."""
-    if text or dtype.kind in "SUT":
-        return "category"
-    if dtype.kind == "f":
-        return "float32" if dtype == np.float32 else "float64"
-    return {"b": "truth", "i": "integer", "u": "integer"}.get(dtype.kind, str(dtype))
 
 
 def runs(columns: Sequence[int]) -> Iterator[tuple[slice, slice]]:

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernsift.data.columns import Columns, quoted, read_columns
+from kernsift.data.columns import MICROSECONDS, Columns, quoted
 from kernsift.data.formats.file_stamps import guarded
 from kernsift.data.formats.open_files import Readers
-from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source
+from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source
 from kernsift.exceptions import InputError
 
 # Small groups of rows are read together up to this many bytes, so that each look at the file brings something.
@@ -71,7 +71,7 @@ class ArrowSource(Source):
             # Most have that of the first: a table of many files is kept and sent with one of them.
             part.schema = parts[0].schema if part.schema.equals(parts[0].schema, check_metadata=True) else part.schema
         names, kinds = _agree(parts, argument)
-        widths = np.array([_TEXT + 16 if kind == "category" else 24.0 for kind in kinds])
+        widths = np.array([_TEXT + 16 if kind in TEXTS else 24.0 for kind in kinds])
         self._chunks: list[tuple[int, int, int]] = []
         lengths: list[int] = []
         most = max(1, int(_TOGETHER // max(1.0, widths.sum())))
@@ -137,27 +137,11 @@ class ArrowSource(Source):
             np.sum([one.gaps for one in reported], axis=0),
         )
 
-    def refuse(self, column: int) -> None:
-        for part in self._parts:
-            field = part.schema.field(self.names[column])
-            read_columns(field_table(field), self.argument)
-        raise InputError(
-            f"{self.argument}: column '{self.names[column]}' has type {self.kinds[column]}, but numbers or categories "
-            "are needed; convert it to numbers or strings first."
-        )
-
 
 def _release() -> None:
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
-
-
-def field_table(field: Any) -> Any:
-    """A table without rows that has just this column."""
-    import pyarrow as pa
-
-    return pa.schema([field]).empty_table()
 
 
 # Columns of many parts -----------------------------------------------------------------------------------------------
@@ -216,8 +200,14 @@ def _kind(arrow_type: Any) -> str:
         return "truth"
     if types.is_null(arrow_type):
         return "empty"
+    if types.is_timestamp(arrow_type) or types.is_date(arrow_type):
+        return "date"
+    if types.is_duration(arrow_type) or types.is_time(arrow_type):
+        return "duration"
+    if types.is_dictionary(arrow_type):
+        return "category"
     texts = types.is_string(arrow_type) or types.is_large_string(arrow_type) or str(arrow_type) == "string_view"
-    return "category" if texts or types.is_dictionary(arrow_type) else str(arrow_type)
+    return "text" if texts else str(arrow_type)
 
 
 def _merged(one: str, other: str) -> str | None:
@@ -226,11 +216,16 @@ def _merged(one: str, other: str) -> str | None:
         return one
     if one == "empty":
         return other
-    return "float64" if one in NUMBERS and other in NUMBERS else None
+    if {one, other} <= {"text", "category"}:
+        return "text"
+    plain = {one, other} <= {"float32", "float64", "integer", "truth"}
+    return "float64" if plain else None
 
 
 def _word(kind: str) -> str:
-    return "numbers" if kind in NUMBERS else "text" if kind == "category" else kind
+    if kind in ("date", "duration"):
+        return f"{kind}s"
+    return "numbers" if kind in NUMBERS else "text" if kind in TEXTS else kind
 
 
 # Cells ---------------------------------------------------------------------------------------------------------------
@@ -251,9 +246,9 @@ def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: 
     levels: dict[int, tuple[str, ...]] = {}
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         column = table.column(name)
-        if kind == "category" and column.null_count < len(column):
+        if kind in TEXTS and column.null_count < len(column):
             values[:, i], levels[i] = _codes(column, scattered)
-        elif kind in ("empty", "category"):
+        elif kind not in NUMBERS:
             values[:, i] = np.nan
         elif scattered is None:
             _numbers(column, values[:, i])
@@ -261,8 +256,7 @@ def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: 
             whole = np.empty(len(column), dtype=values.dtype)
             _numbers(column, whole)
             values[:, i] = whole[scattered]
-    boolean = np.array([kind == "truth" for kind in kinds], dtype=bool)
-    return Columns(tuple(names), values, levels, boolean, True, False)
+    return Columns(tuple(names), values, levels, tuple(kinds), True, False)
 
 
 def _numbers(column: Any, out: np.ndarray) -> None:
@@ -273,6 +267,9 @@ def _numbers(column: Any, out: np.ndarray) -> None:
         column = column.cast(pa.uint8())
     elif pa.types.is_decimal(column.type) or pa.types.is_float16(column.type):
         column = column.cast(pa.float64())
+    temporal = _kind(column.type) in ("date", "duration")
+    if temporal:
+        column = _microseconds(column)
     if column.null_count:
         whole = not pa.types.is_floating(column.type)
         column = (column.cast(pa.float64(), safe=False) if whole else column).fill_null(np.nan)
@@ -281,6 +278,23 @@ def _numbers(column: Any, out: np.ndarray) -> None:
         if len(chunk):
             out[start : start + len(chunk)] = np.from_dlpack(chunk)
         start += len(chunk)
+    if temporal:
+        out /= MICROSECONDS
+
+
+def _microseconds(column: Any) -> Any:
+    """Dates, times and durations as whole numbers."""
+    import pyarrow as pa
+
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("us"))
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    elif pa.types.is_duration(column.type):
+        column = column.cast(pa.duration("us"), safe=False)
+    else:
+        column = column.cast(pa.time64("us"), safe=False)
+    return column.cast(pa.int64())
 
 
 def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns, read_columns
-from kernsift.data.formats.array_files import kind_of
+from kernsift.data.columns import Columns, number_kind, read_columns
 from kernsift.data.formats.file_stamps import guarded
 from kernsift.data.formats.source import Rows, Source
 from kernsift.exceptions import InputError
@@ -30,10 +29,9 @@ class DaskArray(Source):
         self._array = array
         p = 1 if array.ndim == 1 else array.shape[1]
         edges = np.concatenate([[0], np.cumsum(array.chunks[0])])
-        kind = kind_of(array.dtype, array.dtype.kind == "O")
         names = [f"x{i}" for i in range(p)]
         widths = np.full(p, 2.0 * array.dtype.itemsize + 8)
-        kinds = ["unknown" if array.dtype.kind == "O" else kind] * p
+        kinds = ["unknown" if array.dtype.kind == "O" else number_kind(array.dtype)] * p
         super().__init__(argument, names, kinds, edges, widths, named=False, flat=array.ndim == 1)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
@@ -64,7 +62,7 @@ class DaskFrame(Source):
         with guarded(argument, "the Dask data frame", "a table"):
             lengths = frame.map_partitions(len).compute()
         kinds = [_frame_kind(dtype) for dtype in frame.dtypes]
-        widths = [96.0 if kind in ("category", "unknown") else 24.0 for kind in kinds]
+        widths = [96.0 if kind in ("category", "text", "unknown") else 24.0 for kind in kinds]
         edges = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
         names = [str(name) for name in frame.columns]
         super().__init__(argument, names, kinds, edges, np.asarray(widths), flat=flat)
@@ -148,12 +146,14 @@ class _Computed(Source):
 
 
 def _frame_kind(dtype: Any) -> str:
-    if str(dtype) in ("category", "string", "str") or str(dtype).startswith("string"):
+    if str(dtype) == "category":
         return "category"
+    if str(dtype).startswith("str"):
+        return "text"
     if getattr(dtype, "kind", "O") == "O":
         return "unknown"
     numpy_type = getattr(dtype, "numpy_dtype", dtype)  # of pandas' nullable numbers
-    return kind_of(numpy_type, False) if isinstance(numpy_type, np.dtype) else str(dtype)
+    return number_kind(numpy_type) if isinstance(numpy_type, np.dtype) else str(dtype)
 
 
 def dask_source(data: Any, argument: str) -> Source:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns import Annotations, Columns
 from kernsift.data.formats.source import Rows, Source
+from kernsift.execution.arrays import dtype_of
 
 _CHUNK = 4 << 20
 
@@ -19,20 +20,32 @@ class MemorySource(Source):
 
     def __init__(self, columns: Columns, argument: str) -> None:
         n, p = columns.values.shape
-        size = columns.values.dtype.itemsize
+        size = dtype_of(columns.values).itemsize
         rows = max(1, _CHUNK // max(1, p * size))
-        number = "float32" if columns.values.dtype == np.float32 else "float64"
-        kinds = ["category" if i in columns.levels else number for i in range(p)]
-        kinds = ["truth" if columns.boolean[i] else kind for i, kind in enumerate(kinds)]
         edges = np.append(np.arange(0, n, rows), n)
-        super().__init__(
-            argument, columns.names, kinds, edges, np.full(p, float(size)), named=columns.named, flat=columns.flat
-        )
-        self._columns = columns
+        widths = np.full(p, float(size))
+        super().__init__(argument, columns.names, columns.kinds, edges, widths, named=columns.named, flat=columns.flat)
+        self.columns = columns
+
+    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> MemorySource:
+        columns = self.columns if list(positions) == list(range(len(self.names))) else self.columns.pick(positions)
+        columns = columns if names is None else replace(columns, names=tuple(names), named=True)
+        return self._changed(columns, self.annotations)
+
+    def where(self, keep: np.ndarray) -> MemorySource:
+        if keep.all():
+            return self
+        annotations = None if self.annotations is None else self.annotations.where(keep)
+        return self._changed(self.columns.take(np.flatnonzero(keep)), annotations)
+
+    def _changed(self, columns: Columns, annotations: Annotations | None) -> MemorySource:
+        found = MemorySource(columns, self.argument)
+        found.notes, found.annotations = self.notes, annotations
+        return found
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         start, stop = self.edges[chunk : chunk + 2]
-        cells = replace(self._columns, values=self._columns.values[start:stop])
+        cells = replace(self.columns, values=self.columns.values[start:stop])
         cells = replace(cells, values=cells.values[rows]).pick(columns)
         return cells
 
@@ -45,7 +58,7 @@ class MemorySource(Source):
         return True
 
     def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        cells = replace(self._columns, values=self._columns.values[rows]).pick(columns)
+        cells = replace(self.columns, values=self.columns.values[rows]).pick(columns)
         return _Handed(replace(cells, values=np.empty((0, len(columns)))), self.argument), [cells.values]
 
 

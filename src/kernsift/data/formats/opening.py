@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from kernsift.data.columns import read_columns
+from kernsift.data.formats.anndata import anndata_source, is_anndata
 from kernsift.data.formats.arrow import ArrowSource, Part
 from kernsift.data.formats.dask_collections import dask_source
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import first_line, guarded, needed
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
+from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.numpy_files import MappedArray, NumpyFile
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.pyarrow_datasets import dataset_source
@@ -62,6 +65,30 @@ def open_source(data: Any, argument: str, *, encoding: str | None = None) -> Sou
             return _path(path, argument, encoding)
     maker = _maker(data)
     return None if maker is None else maker(data, argument)
+
+
+def open_table(
+    data: Any,
+    argument: str,
+    *,
+    memory: int | str | None = None,
+    layer: str | None = None,
+    encoding: str | None = None,
+) -> Source:
+    """Any table as a source: what is outside of memory stays there, all else is read into numbers and codes.
+
+    NumPy's memory maps look like arrays to those who hold them: they are read in pieces only where `memory` is given.
+    """
+    if is_anndata(data):
+        return anndata_source(data, argument, layer)
+    if points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
+        source = open_source(data, argument, encoding=encoding)
+        assert source is not None
+    else:
+        source = MemorySource(read_columns(data, argument), argument)
+    if layer is not None and source.annotations is None:
+        raise InputError(f"layer: is for AnnData objects and .h5ad files, got {type(data).__name__}; leave it out.")
+    return source
 
 
 def points_outside(data: Any) -> bool:

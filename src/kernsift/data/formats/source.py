@@ -9,20 +9,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns import Annotations, Columns
 from kernsift.exceptions import InputError
 
 Rows = slice | np.ndarray
 """Rows as a slice of step 1, or as a sorted index array in which rows may repeat."""
 
-NUMBERS = ("float32", "float64", "integer", "truth")
-"""The kinds of columns that are read as numbers. The others are "category", "empty" (nothing but missing cells),
-"unknown" (known only when it is read), and the name of any type that is neither numbers nor categories."""
+NUMBERS = ("float32", "float64", "integer", "truth", "date", "duration")
+"""The kinds of columns that are read as numbers; dates and durations are numbers of days. The others are "text",
+"category" (declared as such), "mixed" (text and numbers), "empty" (nothing but missing cells), "unknown" (known only
+when it is read), and the name of any type that is neither numbers nor categories."""
+
+TEXTS = ("text", "category", "mixed")
+"""The kinds of columns that are read as codes of their different texts."""
+
+_BLOCK = 1 << 16
 
 SCRATCH = 64 << 20
 """Bytes that reading may take beside the answer, where nobody says how many."""
@@ -95,11 +101,15 @@ class Source(ABC):
     at_once : how many cuts may be fetched at the same time, in threads.
     named : whether the names are the user's own.
     flat : whether the data is one-dimensional.
+    notes : what was guessed about the format, one sentence each.
+    annotations : columns that describe the rows and are no part of the features (`obs` of AnnData); None without any.
     """
 
     overhead: float = 0.0
     by_column: bool = True
     at_once: int = 1
+    notes: tuple[str, ...] = ()
+    annotations: Annotations | None = None
 
     def __init__(
         self,
@@ -128,35 +138,33 @@ class Source(ABC):
         """What is known of the columns without reading them; None where that is nothing."""
         return None
 
-    def refuse(self, column: int) -> None:
-        """Raise the error that says what to do with a column that holds neither numbers nor categories."""
-        self.fetch(0, [column], slice(0, 0))
-
     @property
     def n(self) -> int:
         """Rows."""
         return int(self.edges[-1])
 
-    @property
-    def preferred_rows(self) -> int:
-        """Rows of the largest chunk: whoever reads fewer at a time may decode the same rows twice."""
-        return int(np.diff(self.edges).max(initial=0))
-
-    @property
-    def bytes_per_row(self) -> int:
-        """Bytes that one row of all columns takes while it is read."""
-        return int(self.overhead + self.widths.sum())
-
     def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> Source:
         """The columns at these positions, in this order, under other names where these are given."""
         called = tuple(self.names[i] for i in positions) if names is None else tuple(names)
-        if list(positions) == list(range(len(self.names))) and called == self.names:
+        if list(positions) == list(range(len(self.names))) and called == self.names and names is None:
             return self
         return _Picked(self, positions, called)
+
+    def called(self, names: Sequence[str], named: bool) -> Source:
+        """The same columns under other names."""
+        if (tuple(names), named) == (self.names, self.named):
+            return self
+        found = self.pick(range(len(self.names)), names)
+        found.named = named
+        return found
 
     def between(self, start: int, stop: int) -> Source:
         """The rows from `start` to `stop`."""
         return self if (start, stop) == (0, self.n) else _Between(self, start, stop)
+
+    def where(self, keep: np.ndarray) -> Source:
+        """The rows that are marked."""
+        return self if keep.all() else _Where(self, KeptRows.of(keep))
 
     @property
     def in_memory(self) -> bool:
@@ -177,10 +185,6 @@ class Source(ABC):
     def read(self, columns: Sequence[int], start: int, stop: int) -> Columns:
         """The rows `start` to `stop` of some columns."""
         return self._join(columns, slice(start, stop))
-
-    def take(self, columns: Sequence[int], rows: np.ndarray) -> Columns:
-        """The rows of a sorted index array; chunks without any of them are not read."""
-        return self._join(columns, np.asarray(rows, dtype=np.int64))
 
     def pieces(
         self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
@@ -249,9 +253,11 @@ class Source(ABC):
         count = count_of(rows)
         single = bool(columns) and all(self.kinds[i] == "float32" for i in columns)
         values = np.full((count, len(columns)), np.nan, dtype=np.float32 if single else np.float64)
-        boolean = np.array([self.kinds[i] == "truth" for i in columns], dtype=bool)
+        kinds = [self.kinds[i] for i in columns]
         found: dict[int, dict[str, int]] = {}
         for piece in self.pieces(columns, rows):
+            for i, kind in enumerate(piece.cells.kinds, piece.columns.start):
+                kinds[i] = kind if kinds[i] == "unknown" and kind != "empty" else kinds[i]
             for i, levels in piece.cells.levels.items():
                 codes = found.setdefault(piece.columns.start + i, {})
                 numbers = np.array([codes.setdefault(level, len(codes)) for level in levels], dtype=np.float64)
@@ -261,38 +267,23 @@ class Source(ABC):
             order = {level: float(code) for code, level in enumerate(sorted(codes))}
             recode(values, i, np.array([order[level] for level in codes]))
         levels_found = {i: tuple(sorted(codes)) for i, codes in found.items()}
-        return Columns(tuple(self.names[i] for i in columns), values, levels_found, boolean, self.named, self.flat)
+        names = tuple(self.names[i] for i in columns)
+        return Columns(names, values, levels_found, tuple(kinds), self.named, self.flat)
 
 
-class _Picked(Source):
-    """Some columns of another source."""
+class _Part(Source):
+    """Some columns or rows of another source."""
 
-    def __init__(self, whole: Source, positions: Sequence[int], names: Sequence[str]) -> None:
-        self._whole, self._positions = whole, np.asarray(positions, dtype=np.intp)
-        super().__init__(
-            whole.argument,
-            names,
-            [whole.kinds[i] for i in positions],
-            whole.edges,
-            whole.widths[self._positions],
-            named=whole.named,
-            flat=whole.flat,
-        )
+    def __init__(
+        self, whole: Source, names: Sequence[str], kinds: Sequence[str], edges: np.ndarray, widths: np.ndarray
+    ) -> None:
+        super().__init__(whole.argument, names, kinds, edges, widths, named=whole.named, flat=whole.flat)
+        self._whole = whole
         self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
-
-    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()
-        return replace(self._whole.fetch(chunk, there, rows), names=tuple(self.names[i] for i in columns))
+        self.notes = whole.notes
 
     def reading(self) -> AbstractContextManager[None]:
         return self._whole.reading()
-
-    def bounds(self) -> Bounds | None:
-        bounds = self._whole.bounds()
-        return None if bounds is None else bounds.pick(self._positions)
-
-    def refuse(self, column: int) -> None:
-        self._whole.refuse(int(self._positions[column]))
 
     @property
     def in_memory(self) -> bool:
@@ -301,6 +292,23 @@ class _Picked(Source):
     @property
     def must_be_sent(self) -> bool:
         return self._whole.must_be_sent
+
+
+class _Picked(_Part):
+    """Some columns of another source."""
+
+    def __init__(self, whole: Source, positions: Sequence[int], names: Sequence[str]) -> None:
+        self._positions = np.asarray(positions, dtype=np.intp)
+        super().__init__(whole, names, [whole.kinds[i] for i in positions], whole.edges, whole.widths[self._positions])
+        self.annotations = whole.annotations
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        there = self._positions[np.asarray(columns, dtype=np.intp)].tolist()
+        return replace(self._whole.fetch(chunk, there, rows), names=tuple(self.names[i] for i in columns))
+
+    def bounds(self) -> Bounds | None:
+        bounds = self._whole.bounds()
+        return None if bounds is None else bounds.pick(self._positions)
 
     def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
         stub, values = self._whole.handed(self._positions[np.asarray(columns, dtype=np.intp)].tolist(), rows)
@@ -319,39 +327,79 @@ class _Renamed:
         return source.pick(range(len(self.names)), self.names)
 
 
-class _Between(Source):
+class _Between(_Part):
     """A run of rows of another source."""
 
     def __init__(self, whole: Source, start: int, stop: int) -> None:
         inner = whole.edges[(whole.edges > start) & (whole.edges < stop)]
         edges = np.concatenate([[start], inner, [stop]]) - start
-        super().__init__(
-            whole.argument, whole.names, whole.kinds, edges, whole.widths, named=whole.named, flat=whole.flat
-        )
-        self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
-        self._whole, self._start = whole, start
+        super().__init__(whole, whole.names, whole.kinds, edges, whole.widths)
+        self._start = start
         self._first = int(np.searchsorted(whole.edges, start, side="right")) - 1
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         begin = int(self.edges[chunk]) + self._start - int(self._whole.edges[chunk + self._first])
         return self._whole.fetch(chunk + self._first, columns, shifted(rows, begin))
 
-    def reading(self) -> AbstractContextManager[None]:
-        return self._whole.reading()
-
-    def refuse(self, column: int) -> None:
-        self._whole.refuse(column)
-
-    @property
-    def in_memory(self) -> bool:
-        return self._whole.in_memory
-
-    @property
-    def must_be_sent(self) -> bool:
-        return self._whole.must_be_sent
-
     def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
         return self._whole.handed(columns, shifted(rows, self._start))
+
+
+class _Where(_Part):
+    """Some rows of another source."""
+
+    def __init__(self, whole: Source, kept: KeptRows) -> None:
+        super().__init__(whole, whole.names, whole.kinds, kept.rank(whole.edges), whole.widths)
+        self._kept = kept
+        self.annotations = None if whole.annotations is None else whole.annotations.where(kept.mask)
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        begin, wide = int(self.edges[chunk]), self._whole.edges[chunk : chunk + 2]
+        if isinstance(rows, slice):
+            # A run is read as a run and thinned out: most formats read runs faster than scattered rows.
+            places = self._kept.locate(np.arange(begin + rows.start, begin + rows.stop)) - wide[0]
+            run = slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
+            return self._whole.fetch(chunk, columns, run).take(places - run.start)
+        return self._whole.fetch(chunk, columns, self._kept.locate(begin + rows) - wide[0])
+
+    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
+        wanted = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        return self._whole.handed(columns, self._kept.locate(wanted))
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Which rows are kept, and how many there are before any other: one byte a row."""
+
+    mask: np.ndarray
+    before: np.ndarray = field(repr=False)
+
+    @classmethod
+    def of(cls, mask: np.ndarray) -> KeptRows:
+        counts = np.add.reduceat(mask, np.arange(0, len(mask), _BLOCK), dtype=np.int64)
+        return cls(mask, np.concatenate([[0], np.cumsum(counts)]))
+
+    @property
+    def n(self) -> int:
+        """Rows that are kept."""
+        return int(self.before[-1])
+
+    def rank(self, rows: np.ndarray) -> np.ndarray:
+        """How many rows are kept before each of these."""
+        blocks = rows // _BLOCK
+        inside = [np.count_nonzero(self.mask[b * _BLOCK : row]) for b, row in zip(blocks, rows, strict=True)]
+        return self.before[blocks] + np.asarray(inside, dtype=np.int64)
+
+    def locate(self, rows: np.ndarray) -> np.ndarray:
+        """Where the kept rows with these sorted numbers are."""
+        out = np.empty(len(rows), dtype=np.int64)
+        cuts = np.searchsorted(rows, self.before)
+        for block in np.flatnonzero(np.diff(cuts)):
+            begin = block * _BLOCK
+            there = np.flatnonzero(self.mask[begin : begin + _BLOCK])
+            part = slice(cuts[block], cuts[block + 1])
+            out[part] = begin + there[rows[part] - self.before[block]]
+        return out
 
 
 def count_of(rows: Rows) -> int:

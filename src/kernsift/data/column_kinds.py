@@ -1,0 +1,349 @@
+"""What a column holds: numbers, categories, dates, an identifier, or text that has to be decided on.
+
+Text is judged by its different values, so that a column gets the same verdict in memory and from a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from kernsift.data.columns import quoted
+from kernsift.data.formats.source import NUMBERS, TEXTS
+from kernsift.data.scan import Scan
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
+
+KINDS = ("number", "category", "drop")
+"""What `kinds=` may say of a column."""
+
+# Below this many rows, values that are all different say nothing about what the column is.
+_FEW_ROWS = 12
+# Rows that are read to see whether whole numbers identify rows.
+_HEAD = 1_000_000
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|key|index|idx|row|rowid|rownr|nr|no|number)$)|[a-z]I[dD]$|^Unnamed: "
+    r"|^__index_level_"
+)
+_CURRENCY = "[$€£¥₹]?"
+_SPACES = " \u00a0\u202f"
+# The sign between thousands and the decimal sign, in the order in which they are tried.
+_FORMATS = ((",", "."), (".", ","), (_SPACES + "'’", "."), (_SPACES + "'’", ","))
+_LOCAL_DATE = re.compile(
+    r"\s*(\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})|\d{4}[./]\d{1,2}[./]\d{1,2})(\s+\d{1,2}:\d\d.*)?\s*"
+)
+_ISO_DATE = re.compile(r"\s*\d{4}-\d\d-\d\d([T ].*)?\s*")
+_TIME = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*")
+
+
+def parse_numbers(texts: Sequence[str]) -> np.ndarray:
+    """Numbers as people write them: with signs between thousands, a decimal comma, a currency or a per cent sign.
+
+    NaN where a text is no number. Which sign means what is decided for all texts together: the format that most of them
+    fit, and of equals the one with decimal points.
+
+    Examples
+    --------
+    >>> from kernsift.data.column_kinds import parse_numbers
+    >>> parse_numbers(["$1,037.72", "12", "unknown", "37.5%"]).tolist()
+    [1037.72, 12.0, nan, 0.375]
+    >>> parse_numbers(["1.037,72", "0,5"]).tolist()
+    [1037.72, 0.5]
+    """
+    best = np.full(len(texts), np.nan)
+    for thousands, decimal in _FORMATS:
+        found = _parsed(texts, thousands, decimal)
+        if np.count_nonzero(~np.isnan(found)) > np.count_nonzero(~np.isnan(best)):
+            best = found
+    return best
+
+
+def _parsed(texts: Sequence[str], thousands: str, decimal: str) -> np.ndarray:
+    point = re.escape(decimal)
+    number = re.compile(
+        rf"\s*(?P<sign>[+\-−]?)\s*{_CURRENCY}\s*(?P<minus>-?)"
+        rf"(?P<whole>\d{{1,3}}(?:[{re.escape(thousands)}]\d{{3}})+|\d*)(?P<part>{point}\d*)?(?P<power>[eE][+-]?\d+)?"
+        rf"\s*(?P<unit>%|{_CURRENCY})\s*"
+    )
+    out = np.full(len(texts), np.nan)
+    for i, text in enumerate(texts):
+        match = number.fullmatch(text)
+        if match is None or not any(sign.isdigit() for sign in text):
+            continue
+        whole = re.sub(r"\D", "", match["whole"])
+        value = float(f"{whole or '0'}.{(match['part'] or '')[1:] or '0'}{match['power'] or ''}")
+        value = -value if (match["sign"] + match["minus"]).strip() in ("-", "−") else value
+        out[i] = value / 100 if match["unit"] == "%" else value
+    return out
+
+
+def parse_dates(texts: Sequence[str]) -> np.ndarray:
+    """Days since 1970 of dates as ISO 8601 writes them, or days since midnight of times; NaN for all else."""
+    out = np.full(len(texts), np.nan)
+    for i, text in enumerate(texts):
+        try:
+            if _ISO_DATE.fullmatch(text):
+                found = datetime.fromisoformat(text.strip())
+                found = found if found.tzinfo else found.replace(tzinfo=UTC)
+                out[i] = found.timestamp() / 86400
+            elif _TIME.fullmatch(text):
+                clock = time.fromisoformat(text.strip().zfill(5))
+                out[i] = (clock.hour * 3600 + clock.minute * 60 + clock.second + clock.microsecond / 1e6) / 86400
+        except ValueError:
+            continue
+    return out
+
+
+@dataclass
+class Verdict:
+    """What is done with the columns of one or several tables.
+
+    Attributes
+    ----------
+    left_out : positions of the columns that are left out.
+    parsed : for the position of each text column that is read as numbers the number of each of its texts.
+    dates : positions of columns of dates, which are counted from the first.
+    categories : positions of columns of numbers that are to be categories.
+    notes : one sentence for each guess.
+    """
+
+    left_out: set[int] = field(default_factory=set)
+    parsed: dict[int, dict[str, float]] = field(default_factory=dict)
+    dates: set[int] = field(default_factory=set)
+    categories: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+
+def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument: str) -> dict[int, str]:
+    """The choice for each column that `kinds` names, exactly or with * and ?."""
+    if kinds is None:
+        return {}
+    if not isinstance(kinds, Mapping):
+        raise InputError(
+            f"kinds: a mapping from columns to 'number', 'category' or 'drop' is needed, got {type(kinds).__name__}; "
+            "pass a dict such as {'price': 'number'}."
+        )
+    found: dict[int, str] = {}
+    where = {name: i for i, name in enumerate(names)}
+    for pattern, kind in kinds.items():
+        if kind not in KINDS:
+            raise InputError(f"kinds: one of 'number', 'category', 'drop' is needed for '{pattern}', got {kind!r}.")
+        exact = where.get(str(pattern))
+        fits = [exact] if exact is not None else [i for i, name in enumerate(names) if fnmatchcase(name, str(pattern))]
+        if not fits:
+            near = get_close_matches(str(pattern), names, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else f"; it has {quoted(names)}."
+            raise InputError(f"kinds: {argument} has no column '{pattern}'{hint}")
+        found.update(dict.fromkeys(fits, kind))
+    return found
+
+
+def judge(scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int] = (), few: int = 2) -> Verdict:
+    """Decide on the columns of tables that have the same ones; `stay` are positions that are not left out by a guess.
+
+    Text with at most `few` different numbers is taken as categories; two differ as much as numbers as they do as text.
+
+    Text that is mostly numbers or dates, text mixed with numbers, and types that are neither numbers nor categories are
+    refused unless `chosen` says what they are, all columns in one sentence.
+    """
+    source, verdict = scans[0].source, Verdict()
+    problems = _Problems(source.argument)
+    told: dict[str, list[str]] = {}
+    odd = [i for i in range(len(source.names)) if i in chosen or not all(scan.kinds[i] in _CLEAN for scan in scans)]
+    for i in odd if any(not _CLEAN.issuperset(scan.kinds) for scan in scans) or chosen else ():
+        _decide(i, scans, chosen.get(i), few, verdict, told, problems)
+    problems.complain()
+    if source.named:
+        _leave_out(scans, {*stay, *chosen}, verdict, told)
+    verdict.notes += [_SAID[reason].format(", ".join(names[:5]) + _more(names)) for reason, names in told.items()]
+    return verdict
+
+
+_CLEAN = frozenset(["float32", "float64", "integer", "truth", "empty", "unknown"])
+_SAID = {
+    "identifier": "Different in (nearly) every row, so left out as identifiers: {}.",
+    "row number": "Row numbers, so left out: {}.",
+    "empty": "Empty, so left out: {}.",
+    "category": "Text, compared for equality: {}.",
+    "date": "Dates, in days since the first: {}.",
+    "duration": "Times and durations, in days: {}.",
+    "number": "Text, read as numbers: {}.",
+}
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 5} more" if len(names) > 5 else ""
+
+
+def _decide(
+    i: int,
+    scans: Sequence[Scan],
+    choice: str | None,
+    few: int,
+    verdict: Verdict,
+    told: dict[str, list[str]],
+    problems: _Problems,
+) -> None:
+    """What a column is that does not hold plain numbers everywhere, or that was decided on."""
+    name = scans[0].source.names[i]
+    kinds = {scan.kinds[i] for scan in scans} - {"empty", "unknown"}
+    unusable = kinds - {*NUMBERS, *TEXTS}
+    if unusable:
+        problems.add(f"values of type {min(unusable)}", name, "drop")
+        return
+    texts = sorted(set().union(*(scan.levels.get(i, ()) for scan in scans)))
+    if choice == "category":
+        verdict.categories |= {i} if kinds & set(NUMBERS) else set()
+    elif not kinds & set(TEXTS):
+        if kinds & {"date", "duration"}:
+            if len(kinds) > 1:
+                raise InputError(
+                    f"{scans[-1].source.argument}: column '{name}' must be of the same kind as in "
+                    f"{scans[0].source.argument}, but it holds {' and '.join(sorted(kinds))}; convert one of them."
+                )
+            told.setdefault("date" if "date" in kinds else "duration", []).append(f"'{name}'")
+            verdict.dates |= {i} if "date" in kinds else set()
+    elif choice == "number":
+        numbers = parse_numbers(texts)
+        numbers = numbers if _share(numbers) > 0.5 else parse_dates(texts)
+        if _share(numbers) <= 0.5:
+            raise InputError(
+                f"kinds: column '{name}' cannot be read as numbers, because few of its {len(texts)} different texts "
+                "are some; use 'category' or 'drop'."
+            )
+        verdict.parsed[i] = dict(zip(texts, numbers.tolist(), strict=True))
+        gaps = [text for text, number in verdict.parsed[i].items() if np.isnan(number)]
+        lost = f", with {quoted(gaps, 3)} as missing" if gaps else ""
+        example = next(text for text, number in verdict.parsed[i].items() if not np.isnan(number))
+        told.setdefault("number", []).append(f"'{name}' (such as {example!r:.40}{lost})")
+    elif "category" not in kinds:
+        _guess(i, name, texts, few, "mixed" in kinds, verdict, told, problems)
+
+
+def _guess(
+    i: int,
+    name: str,
+    texts: list[str],
+    few: int,
+    mixed: bool,
+    verdict: Verdict,
+    told: dict[str, list[str]],
+    problems: _Problems,
+) -> None:
+    """What a column of text is that nobody decided on."""
+    numbers, dates = parse_numbers(texts), parse_dates(texts)
+    if _share(numbers) > 0.5 and np.count_nonzero(~np.isnan(numbers)) > few:
+        written = next(
+            (text for text, number in zip(texts, numbers, strict=True) if number == number and not _plain(text)), ""
+        )
+        lost = next((text for text, number in zip(texts, numbers, strict=True) if number != number), "")
+        what = f"numbers written as {written!r:.40}" if written else "numbers as text"
+        problems.add(what + (f" and also text such as {lost!r:.40}" if lost else ""), name, "number")
+    elif texts and _share(dates) == 1:
+        verdict.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
+        day = _ISO_DATE.fullmatch(texts[0]) is not None
+        verdict.dates |= {i} if day else set()
+        told.setdefault("date" if day else "duration", []).append(f"'{name}'")
+    elif _share(dates) > 0.5:
+        lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]
+        problems.add(f"dates, but also text such as {lost!r:.40}", name, "number")
+    elif sum(_LOCAL_DATE.fullmatch(text) is not None for text in texts) > 0.5 * len(texts):
+        problems.add(f"dates written as {texts[0]!r:.40} and not as 2020-12-31", name, "category")
+    elif mixed:
+        problems.add(f"numbers and text such as {texts[-1]!r:.40}", name, "category")
+    else:
+        told.setdefault("category", []).append(f"'{name}' ({len(texts)} values)")
+
+
+def _share(numbers: np.ndarray) -> float:
+    return float(np.mean(~np.isnan(numbers))) if len(numbers) else 0.0
+
+
+def _plain(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class _Problems:
+    """Columns that somebody has to decide on, all in one sentence."""
+
+    def __init__(self, argument: str) -> None:
+        self._argument = argument
+        self._found: dict[str, list[str]] = {}
+        self._kinds: dict[str, str] = {}
+
+    def add(self, reason: str, name: str, kind: str) -> None:
+        self._found.setdefault(reason, []).append(name)
+        self._kinds[name] = kind
+
+    def complain(self) -> None:
+        if not self._found:
+            return
+        listed = [
+            f"{quoted(names, 8)} {'holds' if len(names) == 1 else 'hold'} {reason}"
+            for reason, names in self._found.items()
+        ]
+        number = len(self._kinds)
+        fix = ", ".join(f"{name!r}: {kind!r}" for name, kind in self._kinds.items())
+        raise InputError(
+            f"{self._argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
+            f"{'; '.join(listed)}; say for each whether it is a 'number', a 'category' or to 'drop', as in "
+            f"kinds={{{fix}}}."
+        )
+
+
+def _leave_out(scans: Sequence[Scan], stay: set[int], verdict: Verdict, told: dict[str, list[str]]) -> None:
+    """Columns that cannot be features: empty ones, and those that only tell the rows apart."""
+    names = scans[0].source.names
+    present = np.array([scan.source.n for scan in scans])[:, None] - [scan.gaps for scan in scans]
+    total = present.sum(axis=0)
+    found = dict.fromkeys(np.flatnonzero(total == 0).tolist(), "empty")
+    if sum(scan.source.n for scan in scans) >= _FEW_ROWS:
+        for i in {i for scan in scans for i in scan.levels} - verdict.parsed.keys() - found.keys():
+            texts = set().union(*(scan.levels.get(i, ()) for scan in scans))
+            if total[i] >= _FEW_ROWS and len(texts) > 0.5 * total[i]:
+                found[i] = "identifier"
+        for scan in scans:
+            found |= _numbered(scan)
+    found = {i: reason for i, reason in sorted(found.items()) if i not in stay}
+    if len(found) == len(names):  # whoever passes nothing else means it
+        return
+    for i, reason in found.items():
+        verdict.left_out.add(i)
+        if reason == "identifier":
+            told["category"] = [one for one in told.get("category", []) if not one.startswith(f"'{names[i]}' (")]
+        told.setdefault(reason, []).append(f"'{names[i]}'")
+    if not told.get("category", True):
+        del told["category"]
+
+
+def _numbered(scan: Scan) -> dict[int, str]:
+    """Columns of whole numbers that go up by one from row to row, or are all different and called identifiers."""
+    source = scan.source
+    if source.n < _FEW_ROWS:
+        return {}
+    # Whole numbers that are all different span as many numbers as there are rows.
+    with np.errstate(invalid="ignore"):
+        wide = (scan.high - scan.low >= source.n - 1) & (scan.gaps == 0) & (scan.low == np.floor(scan.low))
+    found: dict[int, str] = {}
+    for i in np.flatnonzero(wide).tolist():
+        called = _ID_NAME.search(source.names[i]) is not None
+        if scan.kinds[i] not in ("integer", "float64", "float32") or not (
+            called or scan.high[i] - scan.low[i] == source.n - 1
+        ):
+            continue
+        values = to_numpy(source.read([i], 0, min(source.n, _HEAD)).values)[:, 0]
+        if (values[1:] - values[:-1] == 1).all():
+            found[i] = "row number"
+        elif called and (values == np.floor(values)).all() and len(np.unique(values)) == len(values):
+            found[i] = "identifier"
+    return found
