@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import InputError
 from kernsift.execution import dask_workers
+from kernsift.execution.notes import collect_notes
 from kernsift.execution.threads import thread_limit
 from kernsift.inference import TESTS, Outcome, log_tail
 from kernsift.inference.advice import advise
@@ -19,9 +21,9 @@ from kernsift.inference.estimates import Coverage, Estimates
 from kernsift.inference.multiple_testing import CORRECTIONS, adjust
 from kernsift.inference.scaling_law import MODELS
 from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
-from kernsift.kernels.functions import Gaussian
+from kernsift.kernels.functions import Gaussian, Linear
 from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, Options, resolve
-from kernsift.report.summaries import Picture
+from kernsift.report.summaries import Summaries
 from kernsift.result import Result
 
 Seed = int | np.random.Generator | None
@@ -85,12 +87,17 @@ class CallSettings:
         if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
             raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {n_jobs!r}.")
         self.n_jobs = None if n_jobs is None else int(n_jobs)
+        self.notes: list[str] = []
 
     @contextmanager
     def execution_context(self, client: Any = None, *data: Any) -> Iterator[None]:
         """On as many threads as the caller allows, and on the workers of a Dask client."""
-        with thread_limit(self.n_jobs), dask_workers.client_in_use(client, *data):
+        with thread_limit(self.n_jobs), dask_workers.client_in_use(client, *data), collect_notes() as self.notes:
             yield
+
+    def options_for(self, subset: RowSubset | None) -> dict[str, Any]:
+        """The options of the estimator, for all rows or for some of them."""
+        return self.estimator_options if subset is None else {**self.estimator_options, "subset": subset}
 
     @property
     def from_draws(self) -> bool:
@@ -122,13 +129,15 @@ class CallSettings:
         scores: Scores,
         constant: np.ndarray | None = None,
         *,
+        n: np.ndarray,
         rows: tuple[int, ...] = (),
         two_valued: Callable[[], bool] = lambda: False,
-        draw: Callable[[np.ndarray], Sequence[Picture]] | None = None,
+        draw: Callable[..., Summaries] | None = None,
     ) -> Result:
         """Test, select where that is asked for, correct, and put it all on record.
 
-        `draw` makes the pictures of the listed features.
+        `n` are the rows behind each score.
+        `draw` makes the pictures and descriptions of the listed features.
         """
         rule = selection_rule(self.k, self.threshold, scores)
         advise(self.question, self.estimator, self.test, rule, scores, rows, two_valued)
@@ -147,6 +156,8 @@ class CallSettings:
         controls_coverage = not listed and self.correction is not None
         coverage = Coverage(float(self.confidence_level), rejected if controls_coverage else None, len(scores))
         flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
+        linear = self.kernel == "linear" or isinstance(self.kernel, Linear)
+        kept = draw(selected, means=linear) if draw is not None else Summaries()
         return Result(
             question=self.question,
             selected=selected,
@@ -168,10 +179,14 @@ class CallSettings:
             confidence_level=float(self.confidence_level),
             settings=self._settings(len(selected)),
             seed=self.seed,
-            notes=(_constant_note(flat),) if flat else (),
+            notes=(*self.notes, *([_constant_note(flat)] if flat else [])),
             outcome=outcome,
+            n=n,
             rows=rows,
-            pictures=draw(selected) if draw is not None else (),
+            pictures=kept.pictures,
+            descriptions=kept.descriptions,
+            labels=kept.labels,
+            used=kept.used,
         )
 
     def _settings(self, listed: int) -> dict[str, Any]:

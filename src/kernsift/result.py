@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -11,15 +12,38 @@ import numpy as np
 from kernsift.exceptions import InputError
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
-from kernsift.report.summaries import Picture
+from kernsift.report.descriptions import Description
+from kernsift.report.summaries import Picture, Summaries, renamed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BACKENDS = ("pandas", "polars", "pyarrow")
+SORTS = ("p", "effect", "name")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
+class FeatureRecord:
+    """One feature of a result: what `result["age"]` gives.
+
+    `effect`, `interval` and `description` are None or empty where the feature is not listed; `pvalue` is then the
+    unconditional one.
+    """
+
+    name: str
+    score: float
+    pvalue: float
+    adjusted_pvalue: float
+    rejected: bool
+    listed: bool
+    effect: float | None = None
+    interval: tuple[float, float] | None = None
+    n: int | None = None
+    missing: float | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """What was tested, what was found, and how large it is.
 
@@ -58,8 +82,12 @@ class Result:
     seed : the seed that gives this result again; None if a Generator was passed in.
     notes : what a reader should know about the data, one sentence each.
     outcome : the test's own record: truncation intervals, scaling law.
+    n : rows behind each score, in table order: those without a missing value where `missing="column"`.
     rows : how many rows there were: of X and Y; of X; of the reference and each candidate.
     pictures : counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
+    descriptions : what changed in each listed feature (in the best 2000), in words.
+    labels : names of the samples, or of the response.
+    used : (k, samples) rows without a missing value in each listed feature.
 
     Examples
     --------
@@ -105,8 +133,12 @@ class Result:
     seed: int | None
     notes: tuple[str, ...]
     outcome: Outcome
+    n: np.ndarray
     rows: tuple[int, ...] = ()
     pictures: Sequence[Picture] = ()
+    descriptions: Sequence[Description] = ()
+    labels: tuple[str, ...] = ()
+    used: np.ndarray | None = None
 
     @property
     def effects(self) -> np.ndarray | None:
@@ -129,10 +161,89 @@ class Result:
         """How many features that are not listed are significant when all are tested with the same correction."""
         return int(self.all_rejected.sum() - self.all_rejected[self.selected].sum())
 
-    def columns(self) -> dict[str, Any]:
+    @property
+    def n_used(self) -> np.ndarray | None:
+        """(k,) rows without a missing value, over all samples, in each listed feature."""
+        return None if self.used is None else self.used.sum(axis=1)
+
+    @property
+    def missing(self) -> np.ndarray | None:
+        """(k,) share of the rows in which each listed feature is missing."""
+        if self.used is None:
+            return None
+        rows = sum(self.rows) if self.question != "screen" else self.used.sum(axis=1)
+        return 1.0 - self.used.sum(axis=1) / np.maximum(rows, 1)
+
+    def describe(self, row: int) -> str:
+        """What changed in the listed feature at this place, in words.
+
+        Where it is not significant there is no direction to report, and only medians or shares are given.
+        """
+        if row >= len(self.descriptions):
+            return ""
+        found = self.descriptions[row]
+        return found.text if self.rejected[row] else found.typical
+
+    def feature(self, name: str) -> FeatureRecord:
+        """The record of one feature, by its name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernsift import compare
+        >>> rng = np.random.default_rng(0)
+        >>> X, Y = rng.normal(size=(100, 3)), rng.normal([0, 2, 0], 1, size=(100, 3))
+        >>> result = compare(X, Y, random_state=0)
+        >>> result["x1"].rejected, result["x1"].description
+        (True, 'higher in Y: median 2.05 v -0.0917')
+        """
+        if name not in self.feature_names:
+            near = get_close_matches(str(name), self.feature_names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; see result.feature_names."
+            raise InputError(f"name: needs one of the {len(self.feature_names)} features, got {name!r}{hint}")
+        if name not in self.names:
+            i = self.feature_names.index(name)
+            p, adjusted = float(self.all_pvalues[i]), float(self.all_adjusted_pvalues[i])
+            return FeatureRecord(name, float(self.scores[i]), p, adjusted, adjusted <= self.alpha, listed=False)
+        row = self.names.index(name)
+        ends = self.estimates.intervals_of(np.array([row]))
+        return FeatureRecord(
+            name,
+            float(self.scores[self.selected[row]]),
+            float(self.pvalues[row]),
+            float(self.adjusted_pvalues[row]),
+            bool(self.rejected[row]),
+            listed=True,
+            effect=None if self.effects is None else float(self.effects[row]),
+            interval=None if ends is None else (float(ends[0, 0]), float(ends[0, 1])),
+            n=None if self.n_used is None else int(self.n_used[row]),
+            missing=None if self.missing is None else float(self.missing[row]),
+            description=self.describe(row),
+        )
+
+    __getitem__ = feature
+
+    def renamed(self, labels: tuple[str, ...]) -> Result:
+        """The same result with other names for the samples in pictures and descriptions."""
+        kept = renamed(Summaries(self.pictures, self.descriptions, self.labels, self.used), labels)
+        return replace(self, pictures=kept.pictures, descriptions=kept.descriptions, labels=labels)
+
+    def order(self, sort: str = "p") -> np.ndarray:
+        """Places of the listed features sorted by "p" (strongest evidence first), "effect" (largest first) or "name"."""
+        if sort not in SORTS or (sort == "effect" and self.effects is None):
+            known = [name for name in SORTS if name != "effect" or self.effects is not None]
+            raise InputError(f"sort: needs one of {', '.join(map(repr, known))}, got {sort!r}.")
+        if sort == "name":
+            return np.array(sorted(range(len(self.names)), key=lambda row: self.names[row]), dtype=int)
+        if sort == "effect":
+            return np.argsort(-np.asarray(self.effects), kind="stable")
+        return np.arange(len(self.names))
+
+    def columns(self, sort: str = "p") -> dict[str, Any]:
         """The table as named columns, one row a listed feature."""
         table: dict[str, Any] = {
             "feature": list(self.names),
+            "n": self.n[self.selected],
             "score": self.scores[self.selected],
             "pvalue": self.pvalues,
             "unconditional_pvalue": self.unconditional_pvalues,
@@ -143,7 +254,19 @@ class Result:
             table["effect"], table["raw_effect"] = self.effects, self.raw_effects
         if self.intervals is not None:
             table["effect_lower"], table["effect_upper"] = self.intervals.T
-        return table
+        if self.used is not None:
+            table["n"], table["missing"] = self.n_used, self.missing
+        if self.question == "compare" and len(self.labels) == 2 and self.descriptions:
+            medians = [(found.medians or (np.nan, np.nan)) for found in self.descriptions]
+            medians += [(np.nan, np.nan)] * (len(self.names) - len(medians))
+            table["median_first"], table["median_second"] = np.array(medians).T
+        if self.descriptions:
+            table["description"] = [self.describe(row) for row in range(len(self.names))]
+        order = self.order(sort)
+        return {
+            name: [column[row] for row in order] if isinstance(column, list) else np.asarray(column)[order]
+            for name, column in table.items()
+        }
 
     def all_columns(self) -> dict[str, Any]:
         """All features that were scored as named columns, in table order, whatever is listed."""
@@ -151,6 +274,7 @@ class Result:
         listed[self.selected] = True
         return {
             "feature": list(self.feature_names),
+            "n": self.n,
             "score": self.scores,
             "pvalue": self.all_pvalues,
             "adjusted_pvalue": self.all_adjusted_pvalues,
@@ -158,11 +282,15 @@ class Result:
             "listed": listed,
         }
 
-    def to_frame(self, backend: str = "pandas", *, all_features: bool = False) -> Any:
+    def to_frame(self, backend: str = "pandas", *, sort: str = "p", all_features: bool = False) -> Any:
         """The table as a data frame of `backend`: "pandas", "polars" or "pyarrow".
 
-        It has a row for each listed feature, best first, which are all features unless `k` or `threshold` was given.
-        With `all_features` it has the scores and unconditional p-values of all features in table order in any case.
+        It has a row for each listed feature, which are all features unless `k` or `threshold` was given, sorted by "p"
+        (strongest evidence first), "effect" (largest first) or "name". With `all_features` it has the scores and
+        unconditional p-values of all features in table order in any case.
+
+        `n` are the rows used and `missing` the share of rows without a value; `median_first` and `median_second` are
+        medians of the two samples, and `description` says what changed.
         """
         import narwhals as nw
 
@@ -170,7 +298,7 @@ class Result:
             raise InputError(f"backend: needs one of {', '.join(map(repr, _BACKENDS))}, got {backend!r}.")
         try:
             return nw.from_dict(
-                self.all_columns() if all_features else self.columns(), backend=cast(Any, backend)
+                self.all_columns() if all_features else self.columns(sort), backend=cast(Any, backend)
             ).to_native()
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
@@ -234,10 +362,31 @@ class Result:
         return html_table(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
+        """All listed features by effect and evidence, the discoveries labelled. Needs matplotlib.
+
+        Like all plots it draws on `ax`, or on a new figure that notebooks and `plt.show()` display.
+        """
+        from kernsift.report.plots import plot_overview
+
+        return plot_overview(self, ax)
+
+    def plot_scores(self, ax: Axes | None = None) -> Axes:
         """Scores best first, the cut of a short list, and which features are significant. Needs matplotlib."""
         from kernsift.report.plots import plot_scores
 
         return plot_scores(self, ax)
+
+    def plot_intervals(self, ax: Axes | None = None) -> Axes:
+        """Effects of the best features with their confidence intervals (a forest plot). Needs matplotlib."""
+        from kernsift.report.plots import plot_intervals
+
+        return plot_intervals(self, ax)
+
+    def plot_best(self, count: int = 9) -> np.ndarray:
+        """Small multiples of the best features, as `plot_feature` draws them: an array of axes. Needs matplotlib."""
+        from kernsift.report.plots import plot_best
+
+        return plot_best(self, count)
 
     def plot_pvalues(self, ax: Axes | None = None) -> Axes:
         """The p-values behind the decision. Needs matplotlib.

@@ -188,8 +188,6 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
             categories=False,
         )
         arguments = _arguments(given)
-        if arguments.pop("missing") == "drop":
-            chosen = replace(chosen, frames=[frame.dropna() for frame in chosen.frames])
         others = dict(zip(names, chosen.frames[1:], strict=True))
         return _said(api.screen(chosen.frames[0], others, **arguments), chosen.notes)
 
@@ -325,10 +323,7 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _said(result: Result, notes: Sequence[str], series: tuple[str, ...] = ()) -> Result:
     """With the guesses among the notes, and the files' names in the pictures."""
-    from kernsift.report.summaries import renamed
-
-    pictures = renamed(result.pictures, series) if series else result.pictures
-    return replace(result, notes=(*notes, *result.notes), pictures=pictures)
+    return replace(result.renamed(series) if series else result, notes=(*notes, *result.notes))
 
 
 def _labels(first: str, second: str) -> tuple[str, str]:

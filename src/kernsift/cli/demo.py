@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernsift.api import compare
-from kernsift.report.summaries import renamed
 from kernsift.report.text import legend, said, table
 from kernsift.result import Result
 
@@ -87,9 +86,9 @@ def run(seed: int) -> Demo:
 
 def _named(result: Result, names: list[str]) -> Result:
     listed = tuple(names[i] for i in result.selected)
-    drawn = [replace(picture, label=name) for picture, name in zip(result.pictures, listed, strict=False)]
-    pictures = renamed(drawn, ("malignant", "benign"))
-    return replace(result, names=listed, feature_names=tuple(names), pictures=pictures)
+    drawn = tuple(replace(picture, label=name) for picture, name in zip(result.pictures, listed, strict=False))
+    named = replace(result, names=listed, feature_names=tuple(names), pictures=drawn)
+    return named.renamed(("malignant", "benign"))
 
 
 def _wrapped(text: str, width: int) -> str:

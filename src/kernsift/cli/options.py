@@ -206,10 +206,11 @@ _OPTIONS: list[Callable[..., Any]] = [
     ),
     click.option(
         "--missing",
-        type=click.Choice(["error", "drop"]),
-        default="error",
+        type=click.Choice(["column", "value", "drop", "error"]),
+        default="column",
         show_default=True,
-        help="Rows with missing values: complain, or leave them out.",
+        help="Missing values: test each feature on the rows that have it, take them for a value of their own, leave out "
+        "rows that have any, or complain.",
     ),
     click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1.  [default: utf-8]"),
     click.option(

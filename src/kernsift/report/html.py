@@ -188,6 +188,11 @@ def _versions() -> list[tuple[str, str]]:
 def line_of_code(result: Result) -> str:
     """The line of Python that gives the result again."""
     arguments: dict[str, Any] = dict(result.settings)
+    for argument, names in _OPTIONS.items():
+        given = {name: arguments.pop(name) for name in names if name in arguments}
+        if given and str(arguments[argument]) in _RECORDS:
+            fields = ", ".join(f"{name}={_literal(value)}" for name, value in given.items())
+            arguments[argument] = _Code(f"kernsift.{_RECORDS[arguments[argument]]}({fields})")
     arguments.pop("k" if arguments.get("threshold") is not None else "threshold", None)
     arguments |= {"alpha": result.alpha, "correction": result.correction, "family": result.family}
     arguments |= {"confidence_level": result.confidence_level, "random_state": result.seed}
@@ -195,6 +200,20 @@ def line_of_code(result: Result) -> str:
     call = _CALLS.get(result.question, f"{result.question}(")
     line = f"kernsift.{call}, {listed})"
     return line if result.seed is not None else line + "  # random_state: the generator that was passed in"
+
+
+class _Code(str):
+    """An expression rather than a text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+# The options of estimators and tests, and the records that they are fields of.
+_OPTIONS = {"estimator": ("r", "design", "block_size"), "test": ("replicates", "scales", "model", "resampling")}
+_RECORDS = {"incomplete": "Incomplete", "block": "Block", "multiscale": "Multiscale"}
 
 
 def _literal(value: Any) -> str:

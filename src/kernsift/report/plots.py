@@ -1,14 +1,14 @@
-"""Pictures of a result: matplotlib axes in, axes out, no global state."""
+"""Plots of a result with matplotlib: on the axes that are given, or on a new figure of pyplot."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernsift.exceptions import InputError
+from kernsift.exceptions import INSTALL, InputError
 from kernsift.inference.multiple_testing import adjust
-from kernsift.report.text import clean, level, things
+from kernsift.report.text import clean, interval_name, level, things
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,23 +22,128 @@ _INK = "#444444"
 _BESIDE, _MOST_BARS = 10, 60
 # p-values below this are drawn at it.
 _FLOOR = 1e-12
+# Discoveries that get a label, and the offsets of labels that are tried, in points.
+_MOST_LABELS = 25
+_OFFSETS = ((5, 2), (5, -8), (-5, 2), (-5, -8), (5, 10), (-5, 10), (5, -16), (-5, -16), (14, 16), (-14, 16))
+# Rows of a forest plot, and features of the small multiples.
+_MOST_INTERVALS, _MULTIPLES = 40, 9
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"plots need matplotlib: {INSTALL}.") from error
+    return plt
 
 
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """The axes given, or new ones on a figure of their own that pyplot does not know of."""
+    """The axes given, or those of a new figure of pyplot, which notebooks and `plt.show()` display."""
     if ax is not None:
         return ax
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("plots need matplotlib: pip install 'kernsift[plot]'.") from error
-    return Figure(figsize=(width, height), layout="constrained").subplots()
+    return _pyplot().subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def _tidy(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=8)
+
+
+def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
+    """All listed features by effect and evidence, the discoveries with their names as far as these fit."""
+    if result.effects is None:
+        return plot_scores(result, ax)
+    ax = _axes(ax, 6.4, 4.6)
+    evidence = -result.log_pvalues / np.log(10.0)
+    for rows, colour, label in (
+        (~result.rejected, SELECTED if result.listed else LEFT, "not significant"),
+        (result.rejected, SIGNIFICANT, "significant"),
+    ):
+        if rows.any():
+            ax.scatter(result.effects[rows], evidence[rows], s=20, color=colour, linewidth=0, label=label, alpha=0.85)
+    # The weakest evidence that is significant: a short list is decided by other p-values than those shown.
+    if result.rejected.any() and not result.listed:
+        ax.axhline(evidence[result.rejected].min(), color=_INK, linewidth=0.8, linestyle="--")
+    ax.set(xlabel="effect", ylabel=f"evidence, -log10({'selective ' if result.listed else ''}p)")
+    ax.set_xlim(-0.02, max(0.1, 1.12 * float(result.effects.max(initial=0.0))))
+    ax.set_ylim(bottom=-0.03 * max(1.0, float(evidence.max(initial=0.0))))
+    ax.set_title(_title(result), loc="left", fontsize=10)
+    _tidy(ax)
+    if len(result.names):
+        ax.legend(frameon=False, fontsize=8, loc="upper left")
+    found = np.flatnonzero(result.rejected)[:_MOST_LABELS]
+    _label(ax, [(result.effects[row], evidence[row], _short(result.names[row])) for row in found])
+    return ax
+
+
+def _label(ax: Axes, points: list[tuple[float, float, str]]) -> None:
+    """Names beside points, strongest first; a name that would overlap another, or leave the axes, is left out."""
+    figure = ax.figure
+    figure.canvas.draw() if not hasattr(figure, "draw_without_rendering") else figure.draw_without_rendering()
+    inside = ax.get_window_extent()
+    taken = [text.get_window_extent() for text in [ax.get_legend()] if text is not None]
+    for x, y, name in points:
+        for right, up in _OFFSETS:
+            side = "left" if right > 0 else "right"
+            text = ax.annotate(
+                name, (x, y), (right, up), textcoords="offset points", ha=side, fontsize=7.5, color=_INK
+            )
+            box = text.get_window_extent()
+            free = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+            if free and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            text.remove()
+
+
+def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
+    """Effects of the best features with their intervals."""
+    rows = np.arange(min(len(result.names), max(int(result.rejected.sum()) + _BESIDE, 1), _MOST_INTERVALS))
+    intervals = result.estimates.intervals_of(rows)
+    if result.effects is None or intervals is None:
+        raise InputError(
+            f"plot_intervals: estimator={result.settings.get('estimator')!r} has no intervals; use 'complete' or 'cross'."
+        )
+    ax = _axes(ax, 6.0, 0.21 * len(rows) + 1.3)
+    for found, colour, label in ((True, SIGNIFICANT, "significant"), (False, SELECTED, "not significant")):
+        own = rows[result.rejected[rows] == found]
+        if len(own):
+            ax.hlines(own, *intervals[own].T, color=colour, linewidth=2, alpha=0.6)
+            ax.scatter(result.effects[own], own, s=22, color=colour, linewidth=0, zorder=3, label=label)
+    ax.axvline(0, color=_INK, linewidth=0.8)
+    ax.set_yticks(rows, [_short(result.names[row]) for row in rows])
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlabel(f"effect, {interval_name(result)}")
+    hidden = len(result.names) - len(rows)
+    ax.set_title(_title(result) + (f"; {hidden:,} more not shown" if hidden else ""), loc="left", fontsize=10)
+    if len(rows):
+        ax.legend(frameon=False, fontsize=8, loc="lower right")
+    _tidy(ax)
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def plot_best(result: Result, count: int = _MULTIPLES) -> np.ndarray:
+    """Small multiples of the best features: an array of axes, three in a row."""
+    from kernsift.report.feature_plot import plot_feature
+
+    count = min(count, len(result.pictures))
+    if count < 1:
+        raise InputError("plot_best: this result holds no picture, as no feature is listed.")
+    across = min(count, 3)
+    down = -(-count // across)
+    _, axes = _pyplot().subplots(
+        down, across, figsize=(3.6 * across, 2.9 * down), layout="constrained", squeeze=False
+    )
+    for place, ax in enumerate(axes.ravel()):
+        if place >= count:
+            ax.set_axis_off()
+            continue
+        plot_feature(result, result.names[place], ax)
+        if place and ax.get_legend() is not None:
+            ax.get_legend().remove()
+    return np.asarray(axes)
 
 
 def plot_scores(result: Result, ax: Axes | None = None) -> Axes:

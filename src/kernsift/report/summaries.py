@@ -1,7 +1,7 @@
-"""What a picture of a selected feature needs, and no more: counts and quantiles instead of the data.
+"""What pictures and descriptions of listed features are made of: some rows instead of the whole data.
 
-A result carries these records, so that it can be drawn, kept and sent without the tables it came from. They are made
-of tuples of plain numbers and names, a few kilobytes for each feature, and only when somebody looks.
+A result carries these records, so that it can be drawn, described, kept and sent without the tables it came from.
+Pictures are tuples of plain numbers and names, a few kilobytes for each feature; they are made when first used.
 """
 
 from __future__ import annotations
@@ -9,18 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from kernsift.data.tables import Table
 from kernsift.execution.arrays import to_numpy
+from kernsift.report.descriptions import (
+    Description,
+    describe_by_level,
+    describe_cells,
+    describe_columns,
+    describe_curve,
+    describe_levels,
+    describe_numbers,
+)
 
-MOST_PICTURES = 200
-"""Only the best features are pictured when more are selected."""
+MOST_PICTURES, MOST_DESCRIBED = 200, 2000
+"""Listed features with a picture, and with a description; those with the largest scores come first."""
 
-# A picture shows no more than this many rows can tell.
-_ROWS, _POINTS = 5_000, 250
+# Rows kept of each table: evenly spaced ones where there are more, and in all at most so many numbers of a table.
+_ROWS, _FEWEST_ROWS, _NUMBERS = 5_000, 1_000, 2**21
+_POINTS = 250
 _BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
 _SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -71,100 +81,197 @@ class Cloud:
 Picture = Histogram | Bars | Boxes | Cloud
 
 
-class Album(Sequence[Picture]):
-    """Pictures made when somebody looks: most results are read as numbers, and drawing costs more than testing.
+Item = TypeVar("Item")
 
-    Until then it holds some rows of the features in question, afterwards only the pictures.
+
+class Records(Sequence[Item], Generic[Item]):
+    """Records that are made when first used, as most results are read as numbers.
+
+    Until all are made it holds some rows of the features in question; when it is pickled, only the records.
     """
 
-    def __init__(self, draw: Callable[[], tuple[Picture, ...]], count: int) -> None:
-        self._draw: Callable[[], tuple[Picture, ...]] | None = draw
+    def __init__(self, make: Callable[[int], Item] | None, count: int, known: Sequence[Item] = ()) -> None:
+        self._make = make
+        self._known: dict[int, Item] = dict(enumerate(known))
         self._count = count
-        self._pictures: tuple[Picture, ...] = ()
-
-    def _drawn(self) -> tuple[Picture, ...]:
-        if self._draw is not None:
-            self._pictures, self._draw = self._draw(), None
-        return self._pictures
 
     def __len__(self) -> int:
         return self._count
 
     @overload
-    def __getitem__(self, place: int) -> Picture: ...
+    def __getitem__(self, place: int) -> Item: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Picture, ...]: ...
-    def __getitem__(self, place: int | slice) -> Picture | tuple[Picture, ...]:
-        return self._drawn()[place]
+    def __getitem__(self, place: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, place: int | slice) -> Item | tuple[Item, ...]:
+        if isinstance(place, slice):
+            return tuple(self[i] for i in range(*place.indices(self._count)))
+        place = range(self._count)[place]
+        if place not in self._known:
+            assert self._make is not None
+            self._known[place] = self._make(place)
+            if len(self._known) == self._count:
+                self._make = None
+        return self._known[place]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Album | tuple) and tuple(self) == tuple(other)
+        return isinstance(other, Records | tuple) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self._drawn())
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (None, self._count, tuple(self))
 
 
-def picture_samples(tables: Sequence[Table], series: Sequence[str], features: np.ndarray) -> Album:
-    """Each feature in several samples that have the same features."""
-    chosen = features[:MOST_PICTURES]
-    parts = [_thinned(table.select(chosen)) for table in tables]
-    return Album(partial(_draw_samples, parts, tuple(series)), len(chosen))
+class Summaries(NamedTuple):
+    """What a result keeps of the data.
+
+    Attributes
+    ----------
+    pictures, descriptions : of the listed features, as far as they have some.
+    labels : names of the samples, or of the response.
+    used : (k, samples) rows without a missing value in each listed feature; None where they are not counted.
+    """
+
+    pictures: Sequence[Picture] = ()
+    descriptions: Sequence[Description] = ()
+    labels: tuple[str, ...] = ()
+    used: np.ndarray | None = None
 
 
-def _draw_samples(parts: Sequence[Table], series: tuple[str, ...]) -> tuple[Picture, ...]:
-    return tuple(_samples(parts, series, j) for j in range(parts[0].d))
+def picture_samples(
+    tables: Sequence[Table], series: Sequence[str], features: np.ndarray, *, means: bool = False
+) -> Summaries:
+    """Each feature in several samples that have the same features; with `means` only means count for descriptions."""
+    parts = _kept(tables, features)
+    draw = partial(_samples, parts, tuple(series))
+    describe = partial(_describe_samples, parts, tuple(series), means=means)
+    used = np.column_stack([_rows_used(table, features) for table in tables])
+    return _summaries(draw, describe, parts[0].d, series, used)
 
 
 def picture_candidates(
-    reference: Table, candidates: Sequence[Table], names: Sequence[str], features: np.ndarray
-) -> Album:
+    reference: Table, candidates: Sequence[Table], names: Sequence[str], features: np.ndarray, *, means: bool = False
+) -> Summaries:
     """Each chosen candidate data set beside the reference."""
     chosen = features[:MOST_PICTURES].tolist()
+    base = _thinned(reference)
     others = [(names[position], _thinned(candidates[position])) for position in chosen]
-    return Album(partial(_draw_candidates, _thinned(reference), others), len(others))
+
+    def pair(place: int) -> tuple[tuple[Table, Table], tuple[str, str]]:
+        name, table = others[place]
+        return (base, table), ("reference", name)
+
+    def draw(place: int) -> Picture:
+        tables, series = pair(place)
+        return _samples(tables, series, 0, series[1])
+
+    def describe(place: int) -> Description:
+        return _describe_samples(*pair(place), 0, means=means).renamed("")
+
+    used = np.array([[reference.n, candidates[position].n] for position in features.tolist()]).reshape(-1, 2)
+    return _summaries(draw, describe, len(others), ("reference",), used)
 
 
-def _draw_candidates(base: Table, others: Sequence[tuple[str, Table]]) -> tuple[Picture, ...]:
-    return tuple(_samples((base, table), ("reference", name), 0, name) for name, table in others)
-
-
-def picture_response(X: Table, y: Table, features: np.ndarray) -> Album:
+def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = False) -> Summaries:
     """Each feature against the response."""
-    chosen = features[:MOST_PICTURES]
-    return Album(partial(_draw_response, _thinned(X.select(chosen)), _thinned(y)), len(chosen))
+    (table,), (response,) = _kept([X], features), _kept([y], np.array([0]), len(features))
+    name = response.names[0]
+    target, label = _line(response.values, name)
+    levels = response.levels.get(name)
+    two_valued = np.unique(target) if levels is None else []
+    if len(two_valued) == 2:
+        levels = tuple(f"{value:.6g}" for value in two_valued)
+        target = (target == two_valued[1]).astype(float)
+    draw = partial(_against, table, target, label, levels)
+    describe = partial(_describe_against, table, target, name, levels, means)
+    return _summaries(draw, describe, table.d, (name,), _rows_used(X, features)[:, None])
 
 
-def _draw_response(table: Table, response: Table) -> tuple[Picture, ...]:
-    target, target_label = _line(response.values, response.names[0])
-    levels = response.levels.get(response.names[0])
-    return tuple(_against(table, j, target, target_label, levels) for j in range(table.d))
+def _summaries(
+    draw: Callable[[int], Picture],
+    describe: Callable[[int], Description],
+    count: int,
+    labels: Sequence[str],
+    used: np.ndarray,
+) -> Summaries:
+    return Summaries(Records(draw, min(count, MOST_PICTURES)), Records(describe, count), tuple(labels), used)
 
 
-def renamed(pictures: Sequence[Picture], series: tuple[str, ...]) -> Album:
-    """The pictures with other names for the samples."""
-    return Album(partial(_draw_renamed, pictures, series), len(pictures))
+def _rows_used(table: Table, features: np.ndarray) -> np.ndarray:
+    """(k,) how many rows of these features have no missing value."""
+    used = np.full(table.d, table.n)
+    if table.incomplete is not None:
+        columns = np.flatnonzero(table.incomplete)
+        owner = np.searchsorted(table.offsets, columns, side="right") - 1
+        missing = np.zeros(len(columns), dtype=int)
+        for piece in table.pieces(columns, _NUMBERS):
+            missing[piece.columns] += np.isnan(to_numpy(piece.values)).sum(axis=0)
+        used[owner] -= missing
+        for j in np.unique(owner[np.diff(table.offsets)[owner] > 1]):
+            used[j] = _present(to_numpy(table.part(np.arange(table.offsets[j], table.offsets[j + 1])))).sum()
+    return used[features]
 
 
-def _draw_renamed(pictures: Sequence[Picture], series: tuple[str, ...]) -> tuple[Picture, ...]:
-    return tuple(replace(one, series=series) if isinstance(one, Histogram | Bars) else one for one in pictures)
+def _kept(tables: Sequence[Table], features: np.ndarray, described: int | None = None) -> list[Table]:
+    """Some rows of the features that are described."""
+    chosen = features[:MOST_DESCRIBED]
+    count = min(described or len(chosen), MOST_DESCRIBED)
+    rows = int(np.clip(_NUMBERS // max(count, 1), _FEWEST_ROWS, _ROWS))
+    return [_thinned(table.select(chosen), rows) for table in tables]
 
 
-def _thinned(table: Table) -> Table:
-    """At most so many rows, evenly spread; nothing is drawn, so a picture changes no random number of the tests."""
-    if table.n > _ROWS:
-        table = table.take(np.linspace(0, table.n - 1, _ROWS).astype(np.intp))
-    values = to_numpy(table.part(slice(None)))
+def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
+    """The same with other names for the samples."""
+
+    def draw(place: int) -> Picture:
+        picture = summaries.pictures[place]
+        return replace(picture, series=labels) if isinstance(picture, Histogram | Bars) else picture
+
+    def describe(place: int) -> Description:
+        return summaries.descriptions[place].renamed(labels[-1])
+
+    pictures = Records(draw, len(summaries.pictures))
+    return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels, summaries.used)
+
+
+def _thinned(table: Table, most: int = _ROWS) -> Table:
+    """At most so many rows, evenly spaced; nothing is drawn, so a picture changes no random number of the tests."""
+    if table.n > most:
+        table = table.take(np.linspace(0, table.n - 1, most).astype(np.intp))
+    values = np.array(to_numpy(table.part(slice(None))))
     return Table(table.names, values, table.offsets, table.categorical, table.levels)
+
+
+def _present(values: np.ndarray) -> np.ndarray:
+    """The rows without a missing value."""
+    return ~np.isnan(values).any(axis=1)
 
 
 # Two samples ---------------------------------------------------------------------------------------------------------
 
 
+def _columns(table: Table, j: int) -> np.ndarray:
+    return np.asarray(table.values[:, table.offsets[j] : table.offsets[j + 1]], dtype=np.float64)
+
+
+def _describe_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, *, means: bool = False) -> Description:
+    first, name = tables[0], tables[0].names[j]
+    parts = [part[_present(part)] for part in (_columns(table, j) for table in tables)]
+    if len(parts) > 2:
+        codes = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return _describe_values(np.concatenate(parts), codes.astype(float), first.levels.get(name), series, means)
+    if first.categorical[j]:
+        return describe_levels(*(part[:, 0].astype(np.intp) for part in parts), first.levels[name], series[-1])
+    if parts[0].shape[1] > 1:
+        return describe_columns(*parts, series[-1], means=means)
+    return describe_numbers(*(part[:, 0] for part in parts), series[-1], means=means)
+
+
 def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:
     first = tables[0]
     name = first.names[j]
-    columns = slice(first.offsets[j], first.offsets[j + 1])
-    parts = [np.asarray(table.values[:, columns], dtype=np.float64) for table in tables]
+    parts = [part[_present(part)] for part in (_columns(table, j) for table in tables)]
     label = label or name
     if first.categorical[j]:
         return _bars([part[:, 0].astype(np.intp) for part in parts], label, series, first.levels[name])
@@ -177,6 +284,8 @@ def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: st
 def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) -> Picture:
     """Numbers as bars where few are different, as a histogram elsewhere."""
     distinct = np.unique(np.concatenate(values))
+    if not len(distinct):
+        return Bars(label, series, ("no values",), tuple((0.0,) for _ in series))
     if len(distinct) <= _FEW_VALUES:
         codes = [np.searchsorted(distinct, value) for value in values]
         return _bars(codes, label, series, tuple(f"{value:.6g}" for value in distinct))
@@ -208,7 +317,7 @@ def _gap(values: Sequence[np.ndarray]) -> float:
 
 def _bars(codes: Sequence[np.ndarray], label: str, series: tuple[str, ...], levels: Sequence[str]) -> Bars:
     counts = np.array([np.bincount(code, minlength=len(levels)) for code in codes], dtype=float)
-    shares = counts / counts.sum(axis=1, keepdims=True)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     names = list(levels)
     if len(levels) > _MOST_LEVELS:
         order = np.argsort(-shares.sum(axis=0), kind="stable")
@@ -224,7 +333,7 @@ def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]
     low, high = usual_range(pooled)
     fewest = min(len(value) for value in values)
     edges = np.linspace(low, high, 1 + int(np.clip(1.2 * fewest**0.5, 8, _BINS)))
-    counts = np.array([np.histogram(value, edges)[0] / len(value) for value in values])
+    counts = np.array([np.histogram(value, edges)[0] / max(len(value), 1) for value in values])
     beyond = float(((pooled < low) | (pooled > high)).mean())
     return Histogram(label, series, _plain(edges), _rounded(counts), _plain(np.array([beyond]))[0])
 
@@ -240,10 +349,10 @@ def usual_range(values: np.ndarray) -> tuple[float, float]:
 # Against a response --------------------------------------------------------------------------------------------------
 
 
-def _against(table: Table, j: int, target: np.ndarray, target_label: str, levels: Sequence[str] | None) -> Picture:
+def _against(table: Table, target: np.ndarray, target_label: str, levels: Sequence[str] | None, j: int) -> Picture:
     name = table.names[j]
     own = table.levels.get(name)
-    values, label = _line(table.values[:, table.offsets[j] : table.offsets[j + 1]], name)
+    values, target, label = _rows_of(table, target, j)
     if own is not None and levels is not None:
         named = [f"{target_label} = {level}" for level in levels]
         return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, named)
@@ -252,10 +361,62 @@ def _against(table: Table, j: int, target: np.ndarray, target_label: str, levels
         groups = [values[codes == level] for level in range(len(levels))]
         if len(levels) <= _FEW_GROUPS and min(len(group) for group in groups):
             return _numbers(groups, label, tuple(f"{target_label} = {level}" for level in levels))
-        return _boxes(values, target.astype(np.intp), label, target_label, levels)
+        return _boxes(values, codes, label, target_label, levels)
     if own is not None:
         return _boxes(target, values.astype(np.intp), target_label, name, own)
+    distinct = np.unique(values)
+    if len(distinct) <= _FEW_GROUPS:
+        return _boxes(
+            target, np.searchsorted(distinct, values), target_label, label, [f"{value:.6g}" for value in distinct]
+        )
     return _cloud(values, target, label, target_label)
+
+
+def _describe_against(
+    table: Table, target: np.ndarray, response: str, levels: Sequence[str] | None, means: bool, j: int
+) -> Description:
+    own = table.levels.get(table.names[j])
+    values, target, _ = _rows_of(table, target, j)
+    if levels is not None:
+        named = [f"{response} = {level}" for level in levels]
+        return _describe_values(values[:, None], target, own, named, means)
+    if own is None:
+        return describe_curve(values, target, response, means=means)
+    used = np.flatnonzero(np.bincount(values.astype(np.intp), minlength=len(own)))
+    if len(used) == 2:
+        first, second = (target[values == level] for level in used)
+        found = describe_numbers(first, second, f"'{own[used[1]]}'", means=means)
+        return replace(found, change=f"{response} {found.change}", medians=())
+    return describe_by_level(target, values.astype(np.intp), own, response)
+
+
+def _describe_values(
+    values: np.ndarray, target: np.ndarray, own: Sequence[str] | None, classes: Sequence[str], means: bool
+) -> Description:
+    """A feature in several classes, of which there are codes."""
+    codes = target.astype(np.intp)
+    used = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
+    if len(used) == 2:
+        first, second = (values[codes == level] for level in used)
+        where = classes[used[1]]
+        if own is not None:
+            found = describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
+        elif values.shape[1] > 1:
+            found = describe_columns(first, second, where, means=means)
+        else:
+            found = describe_numbers(first[:, 0], second[:, 0], where, means=means)
+        return replace(found, medians=())
+    if own is not None:
+        return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
+    return describe_by_level(_line(values, "")[0], codes, classes)
+
+
+def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """A feature as one number, and the response, in the rows where neither is missing; and what the number is."""
+    columns = _columns(table, j)
+    present = _present(columns) & ~np.isnan(target)
+    values, label = _line(columns[present], table.names[j])
+    return values, target[present], label
 
 
 def _line(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:

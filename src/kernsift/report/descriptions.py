@@ -1,0 +1,536 @@
+"""What changed, in words: the contrast in which the distributions of a feature differ most, with its numbers.
+
+The statistic of a feature is a weighted sum of squared contrasts: orthogonal polynomials of the ranks, such as a shift
+(degree 1) or a change of spread (degree 2), and bumps of the narrow kernel. A description names the contrast that is
+largest in standard errors. Contrasts in use: degrees 1 and 2, one value that is much more common than its neighbours
+(zeros, a code for missing values), and the interval of values whose share changed most, which covers every other
+shape. With a linear kernel the test sees means, and so the description is about means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+# Quantiles of the pooled values between which shares are compared.
+_CUTS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99])
+# The best of all intervals has to beat a contrast that was fixed beforehand by this much, and by this factor.
+_SEARCH, _PREFERENCE = 6.0, 0.75
+# An atom has at least this share of one sample, and this many times the share of a usual value.
+_ATOM_SHARE, _ATOM_RATIO = 0.05, 5.0
+# A simpler curve is taken where it explains this share of what a more complicated one does.
+_MONOTONE = 0.85
+
+
+@dataclass(frozen=True)
+class Description:
+    """What changed in one feature.
+
+    Attributes
+    ----------
+    change : str
+        Such as "higher", "wider", "more zeros", "rises"; empty where nothing can be said.
+    where : str
+        The sample the change is in; empty where there is none to name.
+    detail : str
+        The numbers behind it: those of the second sample come first, "median 3.1 v 2.4".
+    typical : str
+        Medians, or shares of the level that changed most, which say nothing about a direction.
+    medians : tuple of float
+        Medians of the samples; empty for categories and for a response.
+
+    Examples
+    --------
+    >>> Description("higher", "Y", "median 3.1 v 2.4").text
+    'higher in Y: median 3.1 v 2.4'
+    """
+
+    change: str = ""
+    where: str = ""
+    detail: str = ""
+    typical: str = ""
+    medians: tuple[float, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The whole phrase."""
+        start = f"{self.change} in {self.where}" if self.where and self.change else self.change
+        return ": ".join(filter(None, [start, self.detail]))
+
+    def renamed(self, where: str) -> Description:
+        """The same about a sample of another name."""
+        return replace(self, where=where) if self.where else self
+
+
+class _Contrast(NamedTuple):
+    """A difference in squared standard errors, and the phrase for it."""
+
+    size: float
+    change: str
+    detail: str
+
+
+# Two samples ---------------------------------------------------------------------------------------------------------
+
+
+def describe_numbers(first: np.ndarray, second: np.ndarray, where: str = "", *, means: bool = False) -> Description:
+    """How a number differs between two samples; with `means` only by its mean, which is what a linear kernel sees.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(0, 10, 101)
+    >>> describe_numbers(x, x + 3, "Y").text
+    'higher in Y: median 8 v 5'
+    """
+    if not len(first) or not len(second):
+        return Description()
+    medians = (float(np.median(first)), float(np.median(second)))
+    typical = f"median {_versus(medians[1], medians[0])}"
+    pooled = np.concatenate([first, second])
+    label = np.repeat([False, True], [len(first), len(second)])
+    if pooled.min() == pooled.max():
+        return Description(typical=typical, medians=medians)
+    if means:
+        averages = float(second.mean()), float(first.mean())
+        change = "higher" if averages[0] > averages[1] else "lower"
+        return Description(change, where, f"mean {_versus(*averages)}", typical, medians)
+    values, counts = np.unique(pooled, return_counts=True)
+    if len(values) == 2:
+        share = [float((sample == values[1]).mean()) for sample in (second, first)]
+        detail = _percent_versus(*share)
+        name = _number(values[1])
+        more = "more often" if share[0] > share[1] else "less often"
+        return Description(f"{more} {name}", where, detail, f"{name}: {detail}", medians)
+    found = _best(_location_and_spread(first, second, label), _atom(values, counts, first, second), first, second)
+    return Description(found.change, where, found.detail, typical, medians)
+
+
+def _best(shape: _Contrast, atom: _Contrast | None, first: np.ndarray, second: np.ndarray) -> _Contrast:
+    """A single value where that explains more than all others together; then shift and spread; then an interval."""
+    if atom is not None:
+        return atom
+    interval = _interval(first, second)
+    return shape if shape.change and shape.size >= _PREFERENCE * (interval.size - _SEARCH) else interval
+
+
+def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarray) -> _Contrast:
+    """The shift or the change of spread, or both where both are large."""
+    degrees = _degrees(np.concatenate([first, second]))
+    shift, spread = (_standardised(degree, label) for degree in degrees)
+    words, details = [], []
+    size = shift**2 + spread**2
+    if shift**2 >= size / 3:
+        words.append("higher" if shift > 0 else "lower")
+        details.append(_shifted(first, second, shift > 0))
+    if spread**2 >= size / 3:
+        measured = _spread(first, second, spread > 0)
+        if measured:
+            words.append("wider" if spread > 0 else "narrower")
+            details.append(measured)
+        elif not words:
+            return _Contrast(0.0, "", "")
+    return _Contrast(size, " and ".join(words), ", ".join(details))
+
+
+def _degrees(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orthogonal contrasts of degree 1 and 2 of the midranks, each with mean 0."""
+    ranks = 2.0 * (rankdata(values) - 0.5) / len(values) - 1.0
+    one = ranks - ranks.mean()
+    two = one**2 - (one**2).mean()
+    two = two - one * ((one * two).sum() / max(float((one**2).sum()), 1e-300))
+    return one, two
+
+
+def _standardised(contrast: np.ndarray, label: np.ndarray) -> float:
+    """The difference of the means of a contrast, label True less False, in standard errors under equality."""
+    spread = float(contrast.std())
+    if spread < 1e-9:
+        return 0.0
+    count = label.sum()
+    difference = float(contrast[label].mean() - contrast[~label].mean())
+    return difference / (spread * math.sqrt(1.0 / count + 1.0 / (len(label) - count)))
+
+
+def _shifted(first: np.ndarray, second: np.ndarray, up: bool) -> str:
+    """Medians; where these are equal, the share above the value where the distribution functions differ most."""
+    a, b = float(np.median(second)), float(np.median(first))
+    if (a > b) if up else (a < b):
+        return f"median {_versus(a, b)}"
+    grid = np.unique(np.concatenate([first, second]))[:-1]
+    above = [1.0 - np.searchsorted(np.sort(sample), grid, side="right") / len(sample) for sample in (second, first)]
+    difference = above[0] - above[1]
+    at = int(difference.argmax() if up else difference.argmin())
+    return f"{_percent_versus(float(above[0][at]), float(above[1][at]))} above {_number(grid[at])}"
+
+
+def _spread(first: np.ndarray, second: np.ndarray, wider: bool) -> str:
+    """The interquartile range, or the range of the middle 90%, whichever changes in the direction of the contrast."""
+    for low, high, name in ((25, 75, "IQR"), (5, 95, "5-95% range")):
+        a, b = (float(np.subtract(*np.percentile(sample, [high, low]))) for sample in (second, first))
+        if (a > b) if wider else (a < b):
+            return f"{name} {_versus(a, b)}"
+    return ""
+
+
+def _atom(values: np.ndarray, counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> _Contrast | None:
+    """The share of one value, such as zero, where it changed more than the rest of the distribution."""
+    if len(values) < 4:
+        return None
+    at = int(counts.argmax())
+    others = np.delete(counts, at)
+    shares = [float((sample == values[at]).mean()) for sample in (second, first)]
+    if max(shares) < _ATOM_SHARE or counts[at] < _ATOM_RATIO * np.median(others):
+        return None
+    label = np.repeat([False, True], [len(first), len(second)])
+    pooled = np.concatenate([first, second])
+    rest = pooled != values[at]
+    size = _standardised(np.asarray(~rest, dtype=float), label) ** 2
+    if len(np.unique(label[rest])) == 2:
+        remaining = max(_standardised(degree, label[rest]) ** 2 for degree in _degrees(pooled[rest]))
+        if size < remaining:
+            return None
+    if size < 4.0:
+        return None
+    name = "zeros" if values[at] == 0 else f"values of {_number(values[at])}"
+    return _Contrast(size, f"{'more' if shares[0] > shares[1] else 'fewer'} {name}", _percent_versus(*shares))
+
+
+def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
+    """The interval of values whose share changed most, in standard errors."""
+    pooled = np.concatenate([first, second])
+    values = np.unique(pooled)
+    if len(values) <= len(_CUTS):
+        edges = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2, [np.inf]])
+    else:
+        cuts = np.unique([_round(value) for value in np.quantile(pooled, _CUTS)])
+        edges = np.concatenate([[-np.inf], cuts, [np.inf]])
+    below = [np.searchsorted(np.sort(sample), edges, side="right") / len(sample) for sample in (second, first)]
+    shares = [cumulative[None, :] - cumulative[:, None] for cumulative in below]
+    pool = (len(second) * shares[0] + len(first) * shares[1]) / len(pooled)
+    variance = pool * (1.0 - pool) * (1.0 / len(first) + 1.0 / len(second))
+    inside = np.triu(np.ones_like(pool, dtype=bool), 1) & (variance > 1e-12)
+    sizes = np.where(inside, (shares[0] - shares[1]) ** 2 / np.where(inside, variance, 1.0), 0.0)
+    low, high = np.unravel_index(int(sizes.argmax()), sizes.shape)
+    a, b = float(shares[0][low, high]), float(shares[1][low, high])
+    # The smaller part of the distribution is the one to talk about.
+    outside = a + b > 1.0
+    if len(values) <= len(_CUTS):
+        ends, below = values[[low, high - 1]], values[max(low - 1, 0)]
+    else:
+        ends, below = edges[[low, high]], edges[low]
+    place = _place(ends, below, low == 0, high == len(edges) - 1)[outside]
+    if outside:
+        a, b = 1.0 - a, 1.0 - b
+    return _Contrast(float(sizes[low, high]), f"{'more' if a > b else 'fewer'} {place}", _percent_versus(a, b))
+
+
+def _place(ends: np.ndarray, below: float, lowest: bool, highest: bool) -> tuple[str, str]:
+    """An interval in words, and what is outside it; `below` is the largest value that is not in it on its left."""
+    a, b = (_number(end) for end in ends)
+    if a == b:
+        return f"values of {a}", f"values other than {a}"
+    if lowest:
+        return f"up to {b}", f"above {b}"
+    if highest:
+        return f"above {_number(below)}", f"up to {_number(below)}"
+    return f"between {a} and {b}", f"outside {a} to {b}"
+
+
+def describe_levels(first: np.ndarray, second: np.ndarray, levels: Sequence[str], where: str = "") -> Description:
+    """The level whose share changed most between two samples of codes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> describe_levels(np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1]), ["a", "other"], "Y").text
+    "new level 'other' in Y: 25%"
+    """
+    if not len(first) or not len(second):
+        return Description()
+    a, b = (np.bincount(codes, minlength=len(levels)) / len(codes) for codes in (second, first))
+    pool = (a * len(second) + b * len(first)) / (len(first) + len(second))
+    sizes = (a - b) ** 2 / np.maximum(pool * (1.0 - pool), 1e-12)
+    at = int(sizes.argmax())
+    new = np.flatnonzero((b == 0) & (a > 0) & (sizes >= sizes[at] / 2))
+    if len(new):
+        at = int(new[sizes[new].argmax()])
+    typical = f"{_quoted(levels[at])} {_percent_versus(float(a[at]), float(b[at]))}"
+    if a[at] == b[at]:
+        return Description(typical=typical)
+    if b[at] == 0:
+        return Description(f"new level {_quoted(levels[at])}", where, _percent(float(a[at])), typical)
+    if a[at] == 0:
+        return Description(f"no {_quoted(levels[at])}", where, f"0% v {_percent(float(b[at]))}", typical)
+    more = "more" if a[at] > b[at] else "fewer"
+    detail = _percent_versus(float(a[at]), float(b[at]))
+    return Description(f"{more} {_quoted(levels[at])}", where, detail, typical)
+
+
+def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, means: bool = False) -> Description:
+    """Several columns that are one feature: a shift of their centre, a change of spread, or of how they vary together.
+
+    With `means` only a shift counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> describe_columns(rng.normal(size=(500, 2)), 3 * rng.normal(size=(500, 2)), "Y").change
+    'wider'
+    """
+    if not len(first) or not len(second):
+        return Description()
+    pooled = np.concatenate([first, second])
+    label = np.repeat([False, True], [len(first), len(second)])
+    spread = pooled.std(axis=0)
+    standard = (pooled - pooled.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    shifts = np.array([_standardised(column, label) for column in standard.T])
+    distance = np.sqrt((standard**2).mean(axis=1))
+    wider = _standardised(_degrees(distance)[0], label)
+    columns = len(shifts)
+    # Squares of so many shifts have this mean under equality, and the largest correlation is one of many.
+    moved = float((shifts**2).sum()) - columns + 1.0
+    together, one, two = _correlations(standard, label)
+    if not means and together > max(moved, wider**2) + 2.0 * math.log(max(columns * (columns - 1) / 2, 1.0)):
+        return Description("other correlation", where, f"largest change {one:.2f} v {two:.2f}")
+    if not means and wider**2 > moved:
+        a, b = float(np.median(distance[label])), float(np.median(distance[~label]))
+        change = "wider" if wider > 0 else "narrower"
+        return Description(change, where, f"median distance from the centre {_versus(a, b)} SD")
+    means = standard[label].mean(axis=0) - standard[~label].mean(axis=0)
+    return Description("shifted", where, f"by {np.linalg.norm(means) / math.sqrt(columns):.2g} SD a column")
+
+
+def _correlations(standard: np.ndarray, label: np.ndarray) -> tuple[float, float, float]:
+    """The largest change of a correlation in squared standard errors (Fisher's z), and both correlations."""
+    if standard.shape[1] < 2 or min(label.sum(), (~label).sum()) < 5:
+        return 0.0, 0.0, 0.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        two, one = (np.nan_to_num(np.corrcoef(standard[rows].T)) for rows in (label, ~label))
+    size = 1.0 / (label.sum() - 3.0) + 1.0 / ((~label).sum() - 3.0)
+    change = (np.arctanh(np.clip(two, -0.999, 0.999)) - np.arctanh(np.clip(one, -0.999, 0.999))) ** 2 / size
+    np.fill_diagonal(change, 0.0)
+    place = np.unravel_index(int(change.argmax()), change.shape)
+    return float(change[place]), float(two[place]), float(one[place])
+
+
+# Against a response --------------------------------------------------------------------------------------------------
+
+
+def describe_by_level(values: np.ndarray, codes: np.ndarray, levels: Sequence[str], what: str = "") -> Description:
+    """How a number differs between three or more levels of a category; `what` names the number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> describe_by_level(np.arange(9.0), np.repeat([0, 1, 2], 3), ["a", "b", "c"]).text
+    'differs by class: highest in c (median 7), lowest in a (1)'
+    """
+    counts = np.bincount(codes, minlength=len(levels))
+    used = np.flatnonzero(counts >= min(5, counts.max()))
+    if len(used) < 2 or values.min() == values.max():
+        return Description()
+    start = f"{what} differs by class" if what else "differs by class"
+    sizes = []
+    for degree in _degrees(values):
+        means = np.array([degree[codes == level].mean() for level in used])
+        sizes.append(float((counts[used] * means**2).sum() / max(float(degree.var()), 1e-300)))
+    if sizes[0] >= sizes[1]:
+        found = _extremes(values, codes, levels, used, np.median, np.mean)
+        names = ("median", "mean")
+        words = ("highest", "lowest")
+    else:
+        found = _extremes(values, codes, levels, used, _iqr, np.std)
+        names, words = ("IQR", "SD"), ("widest", "narrowest")
+    name, (top, high), (bottom, low) = names[found[0]], found[1], found[2]
+    a, b = _pair(high, low)
+    return Description(start, "", f"{words[0]} in {top} ({name} {a}), {words[1]} in {bottom} ({b})")
+
+
+def _extremes(
+    values: np.ndarray,
+    codes: np.ndarray,
+    levels: Sequence[str],
+    used: np.ndarray,
+    *measures: Callable[[np.ndarray], float],
+) -> tuple[int, tuple[str, float], tuple[str, float]]:
+    """The levels with the largest and the smallest measure; the next measure where the first is the same everywhere."""
+    for place, measure in enumerate(measures):
+        found = np.array([float(measure(values[codes == level])) for level in used])
+        if found.max() > found.min() or place == len(measures) - 1:
+            break
+    top, bottom = int(found.argmax()), int(found.argmin())
+    return place, (levels[used[top]], float(found[top])), (levels[used[bottom]], float(found[bottom]))
+
+
+def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], levels: Sequence[str]) -> Description:
+    """The level of a category that is most over- or under-represented in one of several classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> describe_cells(np.array([0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 2]), ["a", "b"], ["x", "y", "z"]).text
+    "more 'a' in x: 100% v 0% elsewhere"
+    """
+    table = np.zeros((len(own), len(levels)))
+    np.add.at(table, (codes, target), 1.0)
+    rows, columns, n = table.sum(axis=1, keepdims=True), table.sum(axis=0, keepdims=True), table.sum()
+    expected = rows * columns / n
+    variance = expected * (1.0 - rows / n) * (1.0 - columns / n)
+    residual = np.where(variance > 0, (table - expected) / np.sqrt(np.where(variance > 0, variance, 1.0)), 0.0)
+    # Of cells with equal residuals the one that is over-represented.
+    level, group = np.unravel_index(int((np.abs(residual) + 1e-9 * residual).argmax()), table.shape)
+    if residual[level, group] == 0:
+        return Description()
+    inside = float(table[level, group] / columns[0, group])
+    outside = float((rows[level, 0] - table[level, group]) / max(n - columns[0, group], 1.0))
+    more = "more" if inside > outside else "fewer"
+    detail = f"{_percent_versus(inside, outside)} elsewhere"
+    return Description(f"{more} {_quoted(own[level])} in {levels[group]}", "", detail)
+
+
+def describe_curve(values: np.ndarray, target: np.ndarray, response: str = "y", *, means: bool = False) -> Description:
+    """How a numeric response goes with a number; with `means` only along a straight line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(-1, 1, 201)
+    >>> describe_curve(x, x**2).text
+    'U-shaped: median of y 0.449, 0.0289, 0.449 (low, middle, high)'
+    """
+    if not len(values) or values.min() == values.max() or target.min() == target.max():
+        return Description()
+    if means:
+        slope = float(np.corrcoef(values, target)[0, 1])
+        return Description("rises" if slope > 0 else "falls", "", f"correlation {slope:.2f}")
+    (x1, x2), (y1, y2) = _degrees(values), _degrees(target)
+    n, slices = len(values), _slices(values, 12 if len(values) >= 60 else 5)
+    means_of = np.array([y1[part].mean() for part in slices])
+    between = sum(len(part) * mean**2 for part, mean in zip(slices, means_of, strict=True)) / max(y1.var(), 1e-300)
+    location = max(between - len(slices) + 1, n * _correlation(x1, y1) ** 2, n * _correlation(x2, y1) ** 2)
+    spreads = _correlation(x1, y2), _correlation(x2, y2)
+    fifths, thirds = _slices(values, 5), _slices(values, 3)
+    if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location:
+        shape = _shape(means_of)
+        if shape in ("rises", "falls"):
+            return Description(shape, "", _ends(target, fifths, response, shape == "rises"))
+        parts, end = (_slices(values, 6), "") if shape == "goes up and down" else (thirds, "(low, middle, high)")
+        return Description(shape, "", _along(target, parts, np.median, f"median of {response}", end))
+    if abs(spreads[0]) >= abs(spreads[1]):
+        a, b = _pair(_iqr(target[fifths[0]]), _iqr(target[fifths[-1]]))
+        return Description(f"spread of {response} {'rises' if spreads[0] > 0 else 'falls'}", "", f"IQR {a} to {b}")
+    where = "at the ends" if spreads[1] > 0 else "in the middle"
+    detail = _along(target, thirds, _iqr, "IQR", "(low, middle, high)")
+    return Description(f"spread of {response} largest {where}", "", detail)
+
+
+def _shape(means: np.ndarray) -> str:
+    """The simplest shape that explains most of how these means vary: monotone, then one turn, then several."""
+    from sklearn.isotonic import isotonic_regression
+
+    def explained(part: np.ndarray, increasing: bool) -> np.ndarray:
+        fitted = isotonic_regression(part, increasing=increasing) if len(part) else part
+        return np.asarray((fitted - means.mean()) ** 2).sum()
+
+    turns = range(1, len(means))
+    sizes = {
+        "rises": explained(means, True),
+        "falls": explained(means, False),
+        "U-shaped": max(explained(means[:turn], False) + explained(means[turn:], True) for turn in turns),
+        "inverted U": max(explained(means[:turn], True) + explained(means[turn:], False) for turn in turns),
+    }
+    whole = ((means - means.mean()) ** 2).sum()
+    one_turn = max(("U-shaped", "inverted U"), key=lambda name: sizes[name])
+    monotone = max(("rises", "falls"), key=lambda name: sizes[name])
+    if sizes[monotone] >= _MONOTONE * sizes[one_turn]:
+        return monotone
+    return one_turn if sizes[one_turn] >= _MONOTONE * whole else "goes up and down"
+
+
+def _correlation(one: np.ndarray, two: np.ndarray) -> float:
+    size = float(np.sqrt((one**2).sum() * (two**2).sum()))
+    return float((one * two).sum()) / size if size > 1e-12 else 0.0
+
+
+def _slices(values: np.ndarray, count: int) -> list[np.ndarray]:
+    """Rows in slices of equal numbers along the values, as far as ties allow."""
+    order = np.argsort(values, kind="stable")
+    return [part for part in np.array_split(order, min(count, len(order))) if len(part)]
+
+
+def _ends(target: np.ndarray, slices: Sequence[np.ndarray], response: str, up: bool) -> str:
+    """Median of the response in the lowest and the highest fifth, or its mean where medians are tied."""
+    for name, measure in (("median", np.median), ("mean", np.mean)):
+        low, high = (float(measure(target[part])) for part in (slices[0], slices[-1]))
+        if (high > low) if up else (high < low):
+            a, b = _pair(low, high)
+            return f"{name} of {response} {a} to {b}"
+    return ""
+
+
+def _along(
+    target: np.ndarray, slices: Sequence[np.ndarray], measure: Callable[[np.ndarray], float], name: str, end: str = ""
+) -> str:
+    found = [_number(float(measure(target[part]))) for part in slices]
+    return f"{name} {', '.join(found)} {end}".rstrip()
+
+
+# Numbers for reading -------------------------------------------------------------------------------------------------
+
+
+def _iqr(values: np.ndarray) -> float:
+    return float(np.subtract(*np.percentile(values, [75, 25])))
+
+
+def _round(value: float, digits: int = 3) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """A number in so many significant digits; large ones are whole."""
+    value = float(value)
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if 1000 <= size < 1e7:
+        return f"{value:,.0f}" if digits <= 4 or value.is_integer() else f"{value:,.{min(digits, 9) - 4}f}"
+    return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+
+
+def _pair(one: float, two: float) -> tuple[str, str]:
+    """Two numbers in as many digits as it takes to tell them apart, at least three."""
+    for digits in (3, 4, 5, 6, 8):
+        a, b = _number(one, digits), _number(two, digits)
+        if a != b or one == two:
+            break
+    return a, b
+
+
+def _versus(one: float, two: float) -> str:
+    return " v ".join(_pair(one, two))
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    if 0 < share < 0.005 and digits == 0:
+        return f"{100 * share:.1g}%"
+    return f"{100 * share:.{digits}f}%"
+
+
+def _percent_versus(one: float, two: float) -> str:
+    for digits in (0, 1, 2, 3):
+        a, b = _percent(one, digits), _percent(two, digits)
+        if a != b or one == two:
+            break
+    return f"{a} v {b}"
+
+
+def _quoted(level: str) -> str:
+    shown = level if len(level) <= 24 else level[:23] + "…"
+    return f"'{shown}'"

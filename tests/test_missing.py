@@ -1,0 +1,199 @@
+"""Missing values: each feature on its own rows, a gap as a value, rows left out, or an error."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate, screen
+
+RNG = np.random.default_rng(20)
+
+
+def with_gaps(shape: tuple[int, int], share: float, rng: np.random.Generator, common: float = 0.5) -> np.ndarray:
+    """Normal columns that share a part, with gaps unrelated to the values; the first column has none."""
+    values = np.sqrt(common) * rng.normal(size=(shape[0], 1)) + np.sqrt(1 - common) * rng.normal(size=shape)
+    gaps = rng.random(shape) < share
+    gaps[:, 0] = False
+    return np.where(gaps, np.nan, values)
+
+
+X, Y = with_gaps((90, 5), 0.4, RNG), with_gaps((70, 5), 0.1, RNG)
+Y[:, 3] += 1.0
+RESPONSES: dict[str, Any] = {
+    "numbers": RNG.normal(size=160) + np.nan_to_num(np.vstack([X, Y])[:, 1]),
+    "classes": np.array(["a", "b", "c"])[RNG.integers(3, size=160)],
+    "columns": RNG.normal(size=(160, 2)),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "laplace"}, {"bandwidth": 0.7}, {"kernel": "delta"}])
+def test_a_feature_has_the_answer_of_its_own_rows_in_compare(options: dict[str, Any]) -> None:
+    found = compare(X, Y, random_state=3, **options)
+    for j in range(5):
+        one, two = (sample[~np.isnan(sample[:, j])][:, [j]] for sample in (X, Y))
+        alone = compare(one, two, random_state=3, **options)
+        assert found.all_pvalues[j] == alone.all_pvalues[0]
+        assert found.n[j] == len(one) + len(two)
+        place = int(np.flatnonzero(found.selected == j)[0])
+        assert found.raw_effects is not None and alone.raw_effects is not None
+        assert found.raw_effects[place] == alone.raw_effects[0]
+
+
+@pytest.mark.parametrize("kind", RESPONSES)
+def test_a_feature_has_the_answer_of_its_own_rows_in_relate(kind: str) -> None:
+    table, y = np.vstack([X, Y]), RESPONSES[kind]
+    found = relate(table, y, random_state=3, correction=None)
+    for j in range(5):
+        own = ~np.isnan(table[:, j])
+        alone = relate(table[own][:, [j]], y[own], random_state=3, correction=None)
+        assert found.all_pvalues[j] == alone.all_pvalues[0]
+        place = int(np.flatnonzero(found.selected == j)[0])
+        assert found.intervals is not None and alone.intervals is not None
+        np.testing.assert_array_equal(found.intervals[place], alone.intervals[0])
+
+
+def test_long_tables_and_groups_of_columns() -> None:
+    rng = np.random.default_rng(4)
+    long = with_gaps((18_000, 3), 0.3, rng)
+    label = np.arange(len(long)) % 2 == 0
+    long[label, 1] += 0.05
+    found = compare(long[label], long[~label], random_state=1, k=1)
+    own = ~np.isnan(long[:, 1])
+    alone = compare(long[label & own][:, [1]], long[~label & own][:, [1]], random_state=1)
+    assert found.all_pvalues[1] == alone.all_pvalues[0]
+    together = compare(X, Y, groups={"both": ["x1", "x2"]}, random_state=2)
+    complete = [~np.isnan(sample[:, 1:3]).any(axis=1) for sample in (X, Y)]
+    alone = compare(X[complete[0], 1:3], Y[complete[1], 1:3], groups={"both": ["x0", "x1"]}, random_state=2)
+    assert together.all_pvalues[list(together.feature_names).index("both")] == alone.all_pvalues[0]
+
+
+def test_correlations_come_from_the_rows_that_have_both() -> None:
+    """Against the covariance of T = (sum f g)^2 for the linear kernel: the squared correlation in the shared rows."""
+    rng = np.random.default_rng(5)
+    values = with_gaps((3_000, 3), 0.4, rng, common=0.8)
+    found = compare(values[:1500], values[1500:], kernel="linear", random_state=0, k=1)
+    estimates: Any = found.estimates
+    columns = estimates._work[0].cov.columns(np.arange(3))
+    centred = np.nan_to_num(values - np.nanmean(values, axis=0))
+    inner = centred.T @ centred
+    expected = inner**2 / np.outer(np.diag(inner), np.diag(inner))
+    np.testing.assert_allclose(columns, expected, atol=0.01)
+    assert 0.1 < expected[1, 2] < 0.5  # with all rows it is 0.64
+
+
+def test_what_cannot_be_tested_is_told() -> None:
+    table = X.copy()
+    table[:, 2] = np.nan
+    table[2:, 4] = np.nan
+    table[:, 4][:2] = 1.0
+    found = compare(table, Y, random_state=0, k=2)
+    assert found.all_pvalues[2] == 1.0 and found.n[2] == np.count_nonzero(~np.isnan(Y[:, 2]))
+    assert 2 not in found.selected
+    assert any("'x2'" in note and "Too few rows" in note for note in found.notes)
+    assert any(re.match(r"4 of 5 features have missing values.* on the fewest", note) for note in found.notes)
+    same = np.where(np.arange(160) < 80, 1.0, 2.0)
+    alone = np.column_stack([np.vstack([X, Y])[:, 0], np.where(same == 1.0, RNG.normal(size=160), np.nan)])
+    assert relate(alone, same, random_state=0).all_pvalues[1] == 1.0
+    frame = found.to_frame()
+    assert frame["n"].tolist() == found.n[found.selected].tolist()
+
+
+def test_every_kind_of_gap() -> None:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    numbers = [1.5, None, 2.5, 4.0, 0.5, 3.0, None, 2.0]
+    other = [0.5, 1.0, 4.5, None, 2.0, 6.0, 7.0, 1.0]
+    plain = compare(np.array(numbers, float)[:, None], np.array(other, float)[:, None], random_state=0)
+    masked = [np.ma.masked_invalid(np.array(column, float)[:, None]) for column in (numbers, other)]
+    kinds = {
+        "masked": masked,
+        "objects": [np.array(column, object)[:, None] for column in (numbers, other)],
+        "pandas": [pd.DataFrame({"x0": column}) for column in (numbers, other)],
+        "nullable": [pd.DataFrame({"x0": pd.array(column, dtype="Float64")}) for column in (numbers, other)],
+        "polars": [pl.DataFrame({"x0": column}) for column in (numbers, other)],
+        "arrow": [pa.table({"x0": column}) for column in (numbers, other)],
+    }
+    for kind, (one, two) in kinds.items():
+        found = compare(one, two, random_state=0)
+        assert found.all_pvalues[0] == plain.all_pvalues[0], kind
+        assert found.n.tolist() == [13], kind
+    words = pd.DataFrame({"w": ["a", "b", None, "a", "b", "a", "a", "b"]})
+    left = words.dropna()
+    found = compare(words, words.iloc[::-1].reset_index(drop=True).fillna("b"), random_state=0)
+    alone = compare(left, words.iloc[::-1].reset_index(drop=True).fillna("b"), random_state=0)
+    assert found.all_pvalues[0] == alone.all_pvalues[0]
+
+
+def test_rows_that_are_left_out_are_counted() -> None:
+    table, y = np.vstack([X, Y]), RESPONSES["numbers"].copy()
+    y[:12] = np.nan
+    for missing in ("column", "value", "drop"):
+        found = relate(table, y, missing=missing, random_state=0)
+        assert any("y" in note and ("148" in note or "12" in note) for note in found.notes), found.notes
+    complete = int((~np.isnan(X).any(axis=1)).sum())
+    found = compare(X, Y, missing="drop", random_state=0)
+    assert any(f"{complete} of 90 rows" in note for note in found.notes)
+    with pytest.raises(InputError, match=r"^y: 12 of 160 rows have missing values"):
+        relate(np.nan_to_num(table), y, missing="error")
+    with pytest.raises(InputError, match=r"^X: .* rows have missing values"):
+        compare(X, Y, missing="error")
+
+
+def test_whole_data_sets_use_their_complete_rows() -> None:
+    reference, other = X.copy(), Y.copy()
+    found = screen(reference, {"other": other}, random_state=0)
+    one, two = (sample[~np.isnan(sample).any(axis=1)] for sample in (reference, other))
+    alone = screen(one, {"other": two}, random_state=0)
+    assert found.all_pvalues[0] == alone.all_pvalues[0] and found.n[0] == len(one) + len(two)
+    with pytest.raises(InputError, match=r"^missing: 'value' is for features of one column"):
+        screen(reference, {"other": other}, missing="value")
+    with pytest.raises(InputError, match=r"^reference: .* rows have missing values"):
+        screen(reference, {"other": other}, missing="error")
+
+
+@pytest.mark.parametrize("estimator", ["cross", "incomplete", "linear", "block"])
+def test_estimators_that_need_all_rows_refuse(estimator: str) -> None:
+    with pytest.raises(InputError, match=r"^missing: 'column' needs estimator='complete'.*use missing='drop'"):
+        compare(X, Y, estimator=estimator)
+    compare(X[:, :1], Y[:, :1], estimator=estimator, random_state=0)
+    with pytest.raises(InputError, match=r"^bandwidth: 'joint' needs rows without missing values"):
+        compare(X, Y, bandwidth="joint")
+
+
+def test_selectors() -> None:
+    table, y = np.vstack([X, Y]), np.repeat([0, 1], [90, 70])
+    found = SelectMMD(random_state=0).fit(table, y)
+    np.testing.assert_array_equal(found.pvalues_, _in_table_order(compare(X, Y, random_state=0)))
+    hsic = SelectHSIC(random_state=0).fit(table, RESPONSES["numbers"])
+    np.testing.assert_array_equal(hsic.pvalues_, _in_table_order(relate(table, RESPONSES["numbers"], random_state=0)))
+    assert found.transform(table).shape[0] == 160
+
+
+def _in_table_order(result: Any) -> np.ndarray:
+    return np.asarray(result.all_pvalues)
+
+
+@pytest.mark.parametrize("question", ["compare", "relate"])
+def test_level_with_uneven_gaps(question: str) -> None:
+    """40% of one sample missing and 10% of the other, unrelated to the values: p-values keep their level."""
+    rng, found, selective, trials = np.random.default_rng(8), [], [], 150
+    for seed in range(trials):
+        one, two = with_gaps((60, 5), 0.4, rng, common=0.6), with_gaps((80, 5), 0.1, rng, common=0.6)
+        if question == "compare":
+            result = compare(one, two, random_state=seed, k=1)
+        else:
+            result = relate(np.vstack([one, two]), rng.normal(size=140), random_state=seed, k=1)
+        found.append(result.all_pvalues[2])
+        selective.append(result.pvalues[0])
+    # Binomial limits that a correct test crosses once in 10,000 runs.
+    for pvalues in (found, selective):
+        for level in (0.05, 0.2, 0.5):
+            low, high = binom.ppf([5e-5, 1 - 5e-5], trials, level)
+            assert low <= np.count_nonzero(np.array(pvalues) <= level) <= high, (level, question)
