@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from kernsift import InputError, Multiscale, Result, compare, relate, screen
+from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate, screen
 from kernsift.data.inputs import as_pair, as_table, as_xy
 from kernsift.data.tables import stack
 from kernsift.estimators import scores as scores_module
@@ -56,8 +56,8 @@ MMD: dict[str, dict[str, Any]] = {
     "complete": {"estimator": "complete"},
     "complete, one look": {"estimator": "complete", "bandwidth": "median"},
     "cross": {"estimator": "cross"},
-    "incomplete": {"estimator": "incomplete", "r": 2},
-    "independent": {"estimator": "incomplete", "design": "independent"},
+    "incomplete": {"estimator": Incomplete(r=2)},
+    "independent": {"estimator": Incomplete(design="independent")},
     "linear": {"estimator": "linear"},
     "block": {"estimator": "block"},
 }

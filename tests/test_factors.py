@@ -74,19 +74,32 @@ def test_a_short_column_and_one_of_few_values_are_left_as_they_are():
 @pytest.mark.parametrize(
     "draw", [RNG.normal, lambda size: RNG.standard_t(2, size), lambda size: RNG.gamma(1, size=size)]
 )
-def test_long_columns_are_rounded_to_the_nearest_of_their_own_values(draw):
+def test_long_columns_without_ties_are_rounded_by_rank(draw):
     values = draw(size=(3000, 2))
     grid, known = counted(as_table(values), np.arange(2), None)
     assert grid.points.shape == (POINTS, 2)
+    np.testing.assert_array_equal(known.counts[0], known.counts[1])
     for j in range(2):
         points = grid.points[:, j]
-        assert np.isin(points, values[:, j]).all()
+        assert (np.diff(points) > 0).all()
         assert points[0] == values[:, j].min() and points[-1] == values[:, j].max()
-        nearest = np.abs(values[:, j, None] - points).min(axis=1)
-        assert np.abs(values[:, j] - points[known.codes[j]]) == pytest.approx(nearest)
-        assert known.counts[j].sum() == 3000
+        own = np.sort(values[:, j])
+        ends = np.cumsum(known.counts[j]).astype(int)
+        for point, start, stop in zip(points, np.r_[0, ends[:-1]], ends, strict=True):
+            assert own[start] <= point <= own[stop - 1]
         # A small part of the spread is lost.
-        assert np.median(nearest) < 0.02 * np.subtract(*np.quantile(values[:, j], [0.75, 0.25]))
+        lost = np.abs(values[:, j] - points[known.codes[j]])
+        assert np.median(lost) < 0.02 * np.subtract(*np.quantile(values[:, j], [0.75, 0.25]))
+
+
+def test_long_columns_with_ties_are_rounded_to_the_nearest_of_their_own_values():
+    values = RNG.normal(size=(3000, 2)).round(2)
+    values[RNG.random(3000) < 0.3, 0] = 0.0
+    grid, known = counted(as_table(values), np.arange(2), None)
+    points = grid.points[:, 0]
+    assert np.isin(points, values[:, 0]).all()
+    nearest = np.abs(values[:, 0, None] - points).min(axis=1)
+    assert np.abs(values[:, 0] - points[known.codes[0]]) == pytest.approx(nearest, abs=1e-12)
 
 
 def test_points_of_a_long_table_come_from_some_of_its_rows_and_every_row_finds_one():

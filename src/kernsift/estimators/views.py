@@ -29,7 +29,7 @@ behind the choice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +97,15 @@ class FittedView(NamedTuple):
         return FittedView(self.view.take(features), own, rest)
 
 
+    def repeated(self, b: int, prototype: Array) -> FittedView:
+        """The view of one feature for b features, on the device of a prototype."""
+        xp = namespace(prototype)
+        own = Invariants(*(np.broadcast_to(part, (b, *part.shape[1:])) for part in self.own))
+        parts = (asarray_like(part, prototype) for part in (*self.view, self.rest))
+        factor, sizes, rest = (xp.broadcast_to(part, (b, *part.shape[1:])) for part in parts)
+        return FittedView(View(factor, sizes), own, rest)
+
+
 def fitted(view: View, counts: Array, n: int) -> FittedView:
     """A view with what the permutation moments need of it."""
     own, rest = invariants(view, counts, n)
@@ -135,8 +144,11 @@ def fitted_views(
         if name == "plain":
             found[name] = fitted(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
         elif name in ("wide", "moments"):
+            own = kernels.rescaled(WIDE).select(features)
+            if name == "moments" and grid.missing:
+                found[name] = fitted(_moments_and_share(grid.points, own, counts), counts, n)
+                continue
             if wide_view is None:
-                own = kernels.rescaled(WIDE).select(features)
                 wide_view = centred(pivoted(grid.points, own, counts, _WIDE_RANK)[0], counts)
             found[name] = fitted(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
         else:
@@ -144,43 +156,80 @@ def fitted_views(
                 # Columns without ties share their counts, and so everything that depends on ranks alone.
                 ranks = np.unique(to_numpy(counts).astype(float), axis=0, return_inverse=True)
             shared, inverse = ranks
-            view = _RANK_VIEWS[name](shared)
+            if len(shared) == 1:
+                one = _without_ties(name, shared.tobytes(), grid.missing, n)
+                found[name] = one.repeated(len(inverse), counts)
+                continue
+            view = _RANK_VIEWS[name](shared, grid.missing)
             view = View(asarray_like(view.factor, counts), asarray_like(view.sizes, counts))
             found[name] = fitted(view, asarray_like(shared, counts), n).take(inverse.ravel())
     return found
 
 
+@lru_cache(maxsize=64)
+def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView:
+    """A view of ranks of one column; kept because all columns without ties have the same."""
+    one = np.frombuffer(counts)[None, :]
+    return fitted(_RANK_VIEWS[name](one, missing), one, n)
+
+
+def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array) -> View:
+    """Location and spread of the values that are there, and the share of missing values, with equal weight."""
+    xp = namespace(counts)
+    there, n = counts[:, :-1], xp.sum(counts, axis=1, keepdims=True)
+    # Columns without any value have a point, which counts for nothing.
+    first = asarray_like(np.eye(1, int(there.shape[1])), counts)
+    there = xp.where(xp.sum(there, axis=1, keepdims=True) > 0, there, first)
+    own = centred(pivoted(points[:-1, :], kernels, there, _WIDE_RANK)[0], there).leading(2)
+    factor = xp.concat([own.factor, xp.zeros_like(own.factor[:, :, :1])], axis=2)
+    share = counts[:, -1:] / n
+    indicator = xp.concat([xp.zeros_like(there), xp.ones_like(share)], axis=1) - share
+    some = share * (1.0 - share) > 0
+    indicator = xp.where(some, indicator / xp.sqrt(xp.where(some, n * share * (1.0 - share), 1.0)), 0.0)
+    sizes = xp.concat([own.sizes, xp.astype(some, own.sizes.dtype)], axis=1)
+    return View(xp.concat([factor, indicator[:, None, :]], axis=1), sizes)
+
+
 def _midranks(counts: np.ndarray) -> np.ndarray:
     """(b, G) midranks of points in (0, 1), from how many rows each stands for."""
     ends = np.cumsum(counts, axis=1)
-    return np.asarray(np.clip((ends - counts / 2) / ends[:, -1:], 1e-300, 1.0 - 1e-16))
+    return np.asarray(np.clip((ends - counts / 2) / np.maximum(ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16))
 
 
-def _on_normal_scores(counts: np.ndarray, bandwidth: float, rank: int, power: float) -> View:
-    """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances."""
+def _on_normal_scores(counts: np.ndarray, missing: bool, bandwidth: float, rank: int, power: float) -> View:
+    """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances.
+
+    With `missing` the last point stands for missing values, which have no rank.
+    """
     b = len(counts)
-    scores = ndtri(_midranks(counts))
-    width = np.full(b, bandwidth * _NORMAL_MEDIAN)
-    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), np.zeros(b, dtype=bool), 1.0 / width, None, width)
+    scores = ndtri(_midranks(counts[:, :-1] if missing else counts))
+    if missing:
+        scores = np.concatenate([scores, np.full((b, 1), np.nan)], axis=1)
+    width, flags = np.full(b, bandwidth * _NORMAL_MEDIAN), np.zeros(b, dtype=bool)
+    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, 1.0 / width, None, width, missing=missing)
     factor, _ = pivoted(np.ascontiguousarray(scores.T), kernels, counts, rank)
     return centred(factor, counts, power)
 
 
-def _fine(counts: np.ndarray) -> View:
-    place = 2.0 * _midranks(counts) - 1.0
+def _fine(counts: np.ndarray, missing: bool) -> View:
+    place = 2.0 * _midranks(counts[:, :-1] if missing else counts) - 1.0
     values = [np.ones_like(place), place]
     for degree in range(1, _DEGREES):
         values.append(((2 * degree + 1) * place * values[-1] - degree * values[-2]) / (degree + 1))
     degrees = np.arange(1, _DEGREES + 1)
     weights = (2 * degrees + 1) / np.sqrt(degrees * (degrees + 1.0))
-    return centred(np.stack(values[1:], axis=1) * np.sqrt(weights)[:, None], counts)
+    factor = np.stack(values[1:], axis=1) * np.sqrt(weights)[:, None]
+    if missing:
+        factor = np.pad(factor, ((0, 0), (0, 1), (0, 1)))
+        factor[:, -1, -1] = 1.0
+    return centred(factor, counts)
 
 
-def _location(counts: np.ndarray) -> View:
-    return _on_normal_scores(counts, WIDE, _WIDE_RANK, 1.0).leading(1)
+def _location(counts: np.ndarray, missing: bool) -> View:
+    return _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, 1.0).leading(1)
 
 
-_RANK_VIEWS: dict[str, Callable[[np.ndarray], View]] = {
+_RANK_VIEWS: dict[str, Callable[[np.ndarray, bool], View]] = {
     "smooth": partial(_on_normal_scores, bandwidth=WIDE, rank=_WIDE_RANK, power=_SMOOTH_POWER),
     "narrow": partial(_on_normal_scores, bandwidth=_NARROW, rank=_NARROW_RANK, power=_NARROW_POWER),
     "fine": _fine,

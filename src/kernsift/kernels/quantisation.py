@@ -40,9 +40,9 @@ _LONG = 2**13
 # Up to this many rows the points are order statistics of them all, so that the order of rows does not matter; of longer
 # tables a random part is sorted.
 _SORTED, _SORTED_PART = 2**14, 2**13
-# Features in one block: so few that their factors stay near the processor, and so many that calls are few; a device
-# wants as many as its memory holds, here counted in numbers.
-_BLOCK, _DEVICE_NUMBERS = 64, 2**29
+# Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads. A device
+# takes as many as its memory holds, here counted in numbers.
+_BLOCK, _LARGEST_BLOCK, _DEVICE_NUMBERS = 64, 256, 2**29
 # What a feature takes while a table on disk is read: its rows that are sorted, its counts, its codes. Tables on disk
 # are read in as few passes as their memory allows.
 _BYTES = 2**16
@@ -58,18 +58,25 @@ class Grid(NamedTuple):
     ----------
     points : (G, columns of the features) values; a single column's are increasing, the last one repeated to fill up.
     edges : (b, G - 1) where one point ends and the next begins; None for a group, each of whose rows is a point.
+    missing : whether the last point is NaN, the value of missing cells.
     """
 
     points: Array
     edges: Array | None
+    missing: bool = False
 
     def part(self, features: slice) -> Grid:
         """Some of the features, each of one column; a group is alone in its block."""
-        return self if self.edges is None else Grid(self.points[:, features], self.edges[features, :])
+        return self if self.edges is None else Grid(self.points[:, features], self.edges[features, :], self.missing)
 
     def codes(self, values: Array) -> Array | None:
         """(b, rows) the point of each row of `values` (rows, b); None for a group."""
-        return None if self.edges is None else search(self.edges, namespace(values).matrix_transpose(values))
+        if self.edges is None:
+            return None
+        xp = namespace(values)
+        turned = xp.matrix_transpose(values)
+        codes = search(self.edges, turned)
+        return xp.where(xp.isnan(turned), self.points.shape[0] - 1, codes) if self.missing else codes
 
 
 def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) -> Iterator[np.ndarray]:
@@ -81,7 +88,7 @@ def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) 
     many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
     alone = (widths > 1) | many | (not rounded)
     single = np.flatnonzero(~alone)
-    step = _BLOCK
+    step = int(np.clip(len(single) // 8, _BLOCK, _LARGEST_BLOCK))
     if not on_host(table.prototype):
         step = int(np.clip(_DEVICE_NUMBERS // table.n, _BLOCK, 8192))
     elif table.memory is not None:
@@ -116,7 +123,7 @@ def parts_of(features: np.ndarray, prototype: Array, rows: int = 0, memory: int 
 
     `rows` are those whose numbers are looked up for every feature, all at once.
     """
-    step = _BLOCK if on_host(prototype) else len(features)
+    step = _LARGEST_BLOCK if on_host(prototype) else len(features)
     if memory is not None and rows:
         step = int(np.clip(memory // (4 * _LOOKED_UP * rows), 1, step))
     return [slice(start, min(start + step, len(features))) for start in range(0, len(features), step)]
@@ -138,17 +145,75 @@ def fit_grid(
     if len(columns) > len(features):
         return Grid(table.part(columns), None)
     points = points or (POINTS if table.n <= _LONG and rows is None else 2 * POINTS)
+    if table.incomplete is not None and table.incomplete[columns].any():
+        return _with_missing_point(table, features, rows, points, rounded)
     levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
     if levels > points:
         # Codes of categories are no order: rounding would make one level of two.
         chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
     elif rows is None or not rounded:
-        chosen = _representatives(sorted_columns(table.part(columns)), points if rounded else table.n)
+        ordered = sorted_columns(table.part(columns))
+        chosen = _representatives(ordered, points if rounded else table.n)
+        chosen, edges = _at_fixed_ranks(chosen, ordered, points)
+        return Grid(namespace(chosen).matrix_transpose(chosen), edges)
     else:
         ordered = sorted_columns(table.part(columns, rows))
         found, edges = _with_gaps(to_numpy(_representatives(ordered, points)), to_numpy(ordered), points)
         return Grid(asarray_like(np.ascontiguousarray(found.T), table.prototype), asarray_like(edges, table.prototype))
     return Grid(namespace(chosen).matrix_transpose(chosen), (chosen[:, 1:] + chosen[:, :-1]) / 2)
+
+
+def _with_missing_point(
+    table: Table, features: np.ndarray, rows: np.ndarray | None, points: int, rounded: bool
+) -> Grid:
+    """Points of features of which some have missing values: those of the values that are there, and then NaN."""
+    assert table.incomplete is not None
+    some = table.incomplete[table.offsets[:-1][features]]
+    grids: dict[int, Grid] = {}
+    if not some.all():
+        whole = fit_grid(table, features[~some], rows, points, rounded)
+        grids |= {int(place): whole.part(slice(i, i + 1)) for i, place in enumerate(np.flatnonzero(~some))}
+    for place in np.flatnonzero(some):
+        column = table.offsets[features[[place]]]
+        for asked in [rows, None] if rows is not None else [None]:
+            values = to_numpy(table.part(column, asked))
+            values = values[~np.isnan(values)]
+            if len(values):
+                break
+        part = Table(("",), values[:, None] if len(values) else np.zeros((1, 1)), np.arange(2), np.zeros(1, bool), {})
+        sample = None if rows is None else np.arange(part.n)
+        grids[int(place)] = fit_grid(part, np.array([0]), sample, points, rounded)
+    size = max(grid.points.shape[0] for grid in grids.values())
+    found, edges = np.full((size + 1, len(features)), np.nan), np.full((len(features), size), np.inf)
+    for place, grid in grids.items():
+        own = to_numpy(grid.points)[:, 0]
+        found[: len(own), place], found[len(own) : size, place] = own, own[-1]
+        edges[place, : len(own) - 1] = to_numpy(grid.edges)[0]
+    return Grid(asarray_like(found, table.prototype), asarray_like(edges, table.prototype), missing=True)
+
+
+def _at_fixed_ranks(chosen: Array, ordered: Array, most: int) -> tuple[Array, Array]:
+    """Points (b, G) and edges (b, G - 1), from points chosen from sorted columns (b, n).
+
+    Where the points are order statistics at fixed ranks, each takes the rows of fixed ranks around it and moves to the
+    middle of their quartiles. All columns without ties then have the same counts, and so the same views of their ranks.
+    Elsewhere a row belongs to the nearest point.
+    """
+    xp, n = namespace(chosen), ordered.shape[1]
+    edges = chosen[:, 1:] / 2 + chosen[:, :-1] / 2
+    if n <= most or chosen.shape[1] != most:
+        return chosen, edges
+    places = _places(n, most)
+    ends = (places[1:] + places[:-1] + 1) // 2
+    starts, stops = np.concatenate([[0], ends]), np.concatenate([ends, [n]])
+    quarter = (stops - starts - 1) // 4
+
+    def at(ranks: np.ndarray) -> Array:
+        return xp.astype(xp.take(ordered, asarray_like(ranks, ordered), axis=1), edges.dtype)
+
+    regular = xp.all(chosen == at(places), axis=1)[:, None]
+    middle = at(starts + quarter) / 2 + at(stops - 1 - quarter) / 2
+    return xp.where(regular, middle, chosen), xp.where(regular, at(ends - 1) / 2 + at(ends) / 2, edges)
 
 
 def _with_gaps(chosen: np.ndarray, ordered: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
