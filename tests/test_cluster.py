@@ -103,12 +103,12 @@ def same(one: Result, other: Result, *, names: bool = True) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize(("estimator", "options"), [("complete", {}), ("cross", {}), ("incomplete", {"r": 40})])
+@pytest.mark.parametrize("estimator", ["complete", "cross", Incomplete(r=40)], ids=str)
 def test_any_number_of_workers_gives_the_answer_of_one_process(
-    clients: Callable[[int], Client], workers: int, estimator: str, options: dict[str, Any]
+    clients: Callable[[int], Client], workers: int, estimator: str | Incomplete
 ) -> None:
     X, Y = samples()
-    given = {"k": 6, "estimator": estimator, "random_state": 3, **options}
+    given = {"k": 6, "estimator": estimator, "random_state": 3}
     same(compare(X, Y, **given), compare(X, Y, client=clients(workers), **given))
 
 
@@ -333,7 +333,8 @@ def test_a_killed_worker_does_not_change_the_answer_from_files(
     frames = [pd.DataFrame(values[:, :100], columns=[f"c{j}" for j in range(100)]) for values in samples(3000, 100)]
     for name, frame in zip("xy", frames, strict=True):
         frame.to_parquet(tmp_path / name, row_group_size=400)
-    given = {"k": 5, "estimator": estimator, "random_state": 9, **({"r": 5} if estimator == "incomplete" else {})}
+    chosen = Incomplete(r=5) if estimator == "incomplete" else estimator
+    given = {"k": 5, "estimator": chosen, "random_state": 9}
     used, killed = clients(2), []
 
     def kill(stage: str, done: int, total: int) -> None:

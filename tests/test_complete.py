@@ -5,7 +5,7 @@ import pytest
 from by_hand import table
 from scipy import stats
 
-from kernsift import compare, relate, screen
+from kernsift import Incomplete, compare, relate, screen
 from kernsift.data.inputs import as_candidates, as_pair, as_xy
 from kernsift.data.tables import stack
 from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
@@ -428,16 +428,16 @@ def test_effects_are_the_same_for_every_estimator_and_number_of_rows(estimator):
     """20 classes and one bandwidth; the complete estimator on many rows has the limit."""
     rng = np.random.default_rng(16)
 
-    def effect(n, estimator, **options):
+    def effect(n, estimator):
         y = rng.integers(20, size=n)
         X = 0.2 * y[:, None] + rng.normal(size=(n, 1))
-        result = relate(X, y.astype(str), k=None, estimator=estimator, bandwidth=2.0, random_state=0, **options)
+        result = relate(X, y, response="category", estimator=estimator, bandwidth=2.0, random_state=0)
         return result.effects[0]
 
     limit = effect(20_000, "complete")
-    options = {"r": 3} if estimator == "incomplete" else {}
+    chosen = Incomplete(r=3) if estimator == "incomplete" else estimator
     for n, replicates in ((100, 200), (2_000, 20)):
-        found = np.square([effect(n, estimator, **options) for _ in range(replicates)])
+        found = np.square([effect(n, chosen) for _ in range(replicates)])
         # A negative estimate has no effect, which raises the mean where rows are few.
         error = 4 * found.std(ddof=1) / np.sqrt(replicates)
         assert abs(found.mean() - limit**2) < error + (0.02 if n == 100 and estimator != "cross" else 0.002)

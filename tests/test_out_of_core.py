@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernsift import InputError, Multiscale, Result, compare, relate
+from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate
 from kernsift.cli import large, main
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats import arrow, parquet, text
@@ -34,8 +34,8 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "complete": {"estimator": "complete"},
     "complete, one look": {"estimator": "complete", "bandwidth": "median"},
     "cross": {"estimator": "cross"},
-    "incomplete": {"estimator": "incomplete", "r": 2},
-    "incomplete, own rows": {"estimator": "incomplete", "r": 1, "design": "independent"},
+    "incomplete": {"estimator": Incomplete(r=2)},
+    "incomplete, own rows": {"estimator": Incomplete(r=1, design="independent")},
     "incomplete, linear kernel": {"estimator": "incomplete", "kernel": "linear"},
     "incomplete, joint bandwidth": {"estimator": "incomplete", "bandwidth": "joint"},
     "block": {"estimator": "block"},
@@ -291,7 +291,7 @@ def test_correlations_take_one_more_pass_however_few_columns_fit(
     paths = write_parquet(X, tmp_path / "x.parquet", 17_000), write_parquet(Y, tmp_path / "y.parquet", 17_000)
     monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
     monkeypatch.setattr("kernsift.estimators.scores._KEPT", 0)
-    given = {"k": 10, "estimator": "incomplete", "r": 1, "random_state": 4}
+    given = {"k": 10, "estimator": Incomplete(r=1), "random_state": 4}
     expected = compare(X, Y, **given)
     monkeypatch.setattr("kernsift.estimators.draws._BLOCK_BYTES", 2 * 8 * 34_000)
     monkeypatch.setattr("kernsift.estimators.draws._ROW", 1)
