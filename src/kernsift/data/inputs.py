@@ -67,17 +67,33 @@ def as_pair(
     Each may be in memory or outside of it: a path, a Dask collection, or what else `open_table` takes. `options` are
     `groups`, `missing` and `kinds` of `compare`.
     """
+    return read_pair(X, Y, layer=layer, memory=memory, **options).tables
+
+
+class KeptPair(NamedTuple):
+    """Two samples, and which of their rows (n + m,) are kept."""
+
+    tables: tuple[Table, Table]
+    keep: np.ndarray
+
+
+def read_pair(
+    X: Any, Y: Any, *, layer: str | None = None, memory: int | str | None = None, **options: Any
+) -> KeptPair:
+    """Like `as_pair`, with the rows that are kept."""
     one, other = (open_table(data, name, memory=memory, layer=layer) for data, name in ((X, "X"), (Y, "Y")))
-    first, second = prepare(align(one, other), ["X", "Y"], memory=memory, **options).tables()
-    return first, second
+    prepared = prepare(align(one, other), ["X", "Y"], memory=memory, **options)
+    first, second = prepared.tables()
+    return KeptPair((first, second), np.concatenate(prepared.keep))
 
 
 class Samples(NamedTuple):
-    """Two samples as sources, and what they are called."""
+    """Two samples as sources, what they are called, and which rows of one table they are; None for two tables."""
 
     first: Source
     second: Source
     labels: tuple[str, str]
+    rows: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def as_samples(
@@ -125,7 +141,7 @@ def as_samples(
                 f"by: at least 2 rows are needed in each group, but '{label}' has {np.count_nonzero(keep)}; leave it "
                 "out."
             )
-    return Samples(rest.where(rows), rest.where(labels[second]), (called, second))
+    return Samples(rest.where(rows), rest.where(labels[second]), (called, second), (rows, labels[second]))
 
 
 def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
@@ -173,6 +189,22 @@ def as_xy(
     `y` may name columns of X, which then leave X. `response="auto"` takes text, categoricals, truth values, and whole
     numbers with few different values as categories, and other numbers as numbers; "category" and "numeric" insist.
     """
+    found = read_xy(X, y, response=response, layer=layer, memory=memory, **options)
+    return found.table, found.response
+
+
+class KeptRows(NamedTuple):
+    """Features and a response, and which rows (n,) are kept."""
+
+    table: Table
+    response: Table
+    keep: np.ndarray
+
+
+def read_xy(
+    X: Any, y: Any, *, response: str = "auto", layer: str | None = None, memory: int | str | None = None, **options: Any
+) -> KeptRows:
+    """Like `as_xy`, with the rows that are kept."""
     check_choice("response", response, ("auto", "numeric", "category"))
     X = open_table(X, "X", memory=memory, layer=layer)
     if points_outside(y) and not isinstance(y, str):
@@ -194,7 +226,7 @@ def as_xy(
     keep = prepared.keep[0] & target.keep[0]
     prepared.keep, target.keep = [keep], [keep]
     (table,) = prepared.tables()
-    return table, response_table(target.columns()[0], response)
+    return KeptRows(table, response_table(target.columns()[0], response), keep)
 
 
 def as_candidates(
@@ -465,7 +497,8 @@ def prepare(
     stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]
     verdict = judge(scans, chosen, stay, few=FEW if labels else 2)
     for note in (*dict.fromkeys(note for source in sources for note in source.notes), *verdict.notes):
-        add_note(note)
+        if not (labels and note.startswith("Text, compared")):  # which labels are expected to be
+            add_note(note)
     if verdict.left_out:
         scans, verdict = _without(scans, verdict, budget, missing)
     return Prepared(scans, verdict, arguments, members, missing, budget)

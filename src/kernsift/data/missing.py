@@ -7,11 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import MISSING_LEVEL, Table, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.memory import answer_of
 from kernsift.execution.notes import add_note
+
+
+def note_values(table: Table) -> None:
+    """Note how many features have missing values that count as a value."""
+    flags = np.zeros(int(table.offsets[-1]), dtype=bool) if table.incomplete is None else table.incomplete
+    some = np.count_nonzero(np.logical_or.reduceat(flags, table.offsets[:-1]))
+    some += sum(MISSING_LEVEL in levels for levels in table.levels.values())
+    if some:
+        verb = "has" if some == 1 else "have"
+        add_note(f"{some:,} of {table.d:,} features {verb} missing values, which count as a value of their own.")
 
 
 class RowPattern(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.columns import quoted
-from kernsift.data.missing import Patterns
+from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.complete import RowSubset
@@ -54,6 +54,8 @@ def measure_features(
     numbers: a score is the one of a call with these rows alone.
     """
     pooled = stack(tables)
+    if missing == "value":
+        note_values(pooled)
     if missing != "column" or pooled.incomplete is None:
         scores = measure(tables, bandwidth, None)
         assert scores is not None
@@ -67,7 +69,7 @@ def measure_features(
         rng.bit_generator.state = state
         part = patterns.tables(own)
         subset = None if merged is None or own.rows is None else RowSubset(own.rows, patterns.rows, merged.rows)
-        found = measure(part, _bandwidth_of(bandwidth, own.features, pooled.d), subset)
+        found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), subset)
         if merged is None:
             assert found is not None and isinstance(found.cov, AlignmentCovariance)
             merged = _Merged(pooled.d, found.cov)
@@ -93,7 +95,7 @@ def _check(bandwidth: Any, estimator: str) -> None:
         )
 
 
-def _bandwidth_of(bandwidth: Any, features: np.ndarray, d: int) -> Any:
+def bandwidth_of(bandwidth: Any, features: np.ndarray, d: int) -> Any:
     """The bandwidths of some features, where there is one for each; what does not fit is refused by whoever uses it."""
     given = bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth)
     if isinstance(given, str) or given.ndim == 0:
@@ -144,16 +146,21 @@ class _Merged:
         return Scores(names, self._laws.score, cov, effects=self._effects)
 
     def _effects(self, features: np.ndarray) -> PatternEffects:
-        found = []
-        for own, scores in self._parts:
-            order = np.argsort(own)
-            place = np.searchsorted(own, features, sorter=order)
-            place = order[np.minimum(place, len(own) - 1)] if len(own) else np.zeros(len(features), dtype=int)
-            here = np.flatnonzero(own[place] == features) if len(own) else np.empty(0, dtype=int)
-            if len(here):
-                assert scores.effects is not None
-                found.append((here, scores.effects(place[here])))
-        return PatternEffects(len(features), tuple(found))
+        return pattern_effects(self._parts, features)
+
+
+def pattern_effects(parts: Sequence[tuple[np.ndarray, Scores]], features: np.ndarray) -> PatternEffects:
+    """Effects of some features, from the scores of patterns and which features these are."""
+    found = []
+    for own, scores in parts:
+        order = np.argsort(own)
+        place = np.searchsorted(own, features, sorter=order)
+        place = order[np.minimum(place, len(own) - 1)] if len(own) else np.zeros(len(features), dtype=int)
+        here = np.flatnonzero(own[place] == features) if len(own) else np.empty(0, dtype=int)
+        if len(here):
+            assert scores.effects is not None
+            found.append((here, scores.effects(place[here])))
+    return PatternEffects(len(features), tuple(found))
 
 
 def _rows_of(response: Response, rows: np.ndarray | None) -> np.ndarray | None:

@@ -1,0 +1,89 @@
+"""Columns that say something about the rows of a call, such as confounders: by name, or as values of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns import Columns, quoted, read_columns
+from kernsift.data.formats import Source
+from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.inputs import Samples
+from kernsift.data.named_columns import split_columns
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
+
+
+def take_row_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
+    """A table without the columns that `wanted` names, or as it is where `wanted` are values; and these columns."""
+    rest, columns = split_columns(source, wanted, argument)
+    if not len(rest.names):
+        raise InputError(f"X: no column is left beside {argument} {quoted(columns.names)}; pass more columns.")
+    return rest, _in_memory(columns)
+
+
+def take_sample_columns(samples: Samples, wanted: Any, argument: str) -> tuple[Samples, Columns]:
+    """The same for two samples: the columns of the rows of the first, then of the second.
+
+    Values are a pair, one for each table, or one for all rows; for samples of one table, one for each of its rows.
+    """
+    one, two = samples.first, samples.second
+    named = isinstance(wanted, str) or (
+        isinstance(wanted, (list, tuple)) and len(wanted) > 0 and all(isinstance(name, str) for name in wanted)
+    )
+    if not named and samples.rows is not None:
+        columns = read_columns(wanted, argument, prefix=argument)
+        rows = len(samples.rows[0])
+        if columns.n != rows:
+            raise InputError(
+                f"{argument}: one value for each of the {rows} rows of X is needed, got {columns.n}; check that both "
+                "come from the same rows."
+            )
+        return samples, columns.take(np.concatenate([np.flatnonzero(part) for part in samples.rows]))
+    if named or (isinstance(wanted, tuple) and len(wanted) == 2):
+        parts = [wanted, wanted] if named else list(wanted)
+        (first, own), (second, other) = (
+            take_row_columns(source, part, argument) for source, part in zip((one, two), parts, strict=True)
+        )
+        return samples._replace(first=first, second=second), stack_columns([own, other], argument)
+    columns = read_columns(wanted, argument, prefix=argument)
+    if columns.n != one.n + two.n:
+        raise InputError(
+            f"{argument}: one value for each of the {one.n + two.n} rows of X and Y is needed, got {columns.n}; pass a "
+            "pair, one for each table, or all rows of X and then of Y."
+        )
+    return samples, columns
+
+
+def stack_columns(parts: Sequence[Columns], argument: str) -> Columns:
+    """Tables with the same columns one below the other, with the same codes of categories."""
+    first = parts[0]
+    if any(part.names != first.names and (part.named or len(part.names) != len(first.names)) for part in parts):
+        raise InputError(
+            f"{argument}: the same columns are needed for both samples, got {quoted(first.names)} and "
+            f"{quoted(parts[1].names)}."
+        )
+    values = [to_numpy(part.values).astype(float) for part in parts]
+    levels: dict[int, tuple[str, ...]] = {}
+    for i in sorted({i for part in parts for i in part.levels}):
+        for part, own in zip(parts, values, strict=True):
+            if i not in part.levels and not np.isnan(own[:, i]).all():
+                raise InputError(
+                    f"{argument}: '{first.names[i]}' holds categories in one sample and numbers in the other; convert "
+                    "one of them."
+                )
+        levels[i] = tuple(sorted({level for part in parts for level in part.levels.get(i, ())}))
+        codes = {level: float(code) for code, level in enumerate(levels[i])}
+        for part, own in zip(parts, values, strict=True):
+            known = ~np.isnan(own[:, i])
+            new = np.array([codes[level] for level in part.levels.get(i, ())])
+            own[known, i] = new[own[known, i].astype(int)] if known.any() else own[known, i]
+    return Columns(first.names, np.concatenate(values), levels, first.kinds, first.named, first.flat)
+
+
+def _in_memory(source: Source) -> Columns:
+    if isinstance(source, MemorySource):
+        return source.columns
+    return source.read(range(len(source.names)), 0, source.n)

@@ -1,0 +1,705 @@
+"""The conditional test: does a feature depend on the response beyond what confounders z explain?
+
+With f and g the directions of the kernels of the feature and of the response, r = f(x) - E[f(x) | z] and
+s = g(y) - E[g(y) | z] (`kernsift.estimators.confounders`), the statistic is T = |sum_i v_i|^2 with v_i = vec(r_i s_i'),
+the squared norm of the residual kernel cross-covariance. Without a confounder it is that of the complete estimator.
+
+**Null law.** If the feature and the response are independent given z, the v_i have mean 0 and are independent, and T is
+nearly a sum of chi-squares weighted by the eigenvalues of W = sum_i v_i v_i'. Its first three moments are those over
+random signs of the v_i: with M_ij = v_i'v_j and M0 the same without its diagonal, mean tr M, variance 2 |M0|^2, third
+central moment 8 tr(M0^3). All follow from W and from the diagonal of M in time linear in the rows. Residuals are
+smaller than errors: with p and q degrees of freedom used by two regressions, v v' is scaled by n / (n - min(p, q)),
+which is exact for projections on nested spaces. Rows that belong to one unit count as one: their v_i are added.
+
+**Pairs of views** are combined as in the complete estimator, with the correlations of their T over the same signs.
+
+**Effect.** The partial kernel correlation, sqrt(|C|^2 / sqrt(D_x D_y)) with C = sum_i v_i / n and D = tr(S^2) of the
+residuals' covariances S. Its interval inverts the law of T along C, with the noise of the denominator counted through
+the influence function, as in `kernsift.estimators.effect_intervals`.
+
+**What is left of z.** If residuals of the feature and of the response still depend on z, the p-value is too small.
+sum_{i != j} k(z_i, z_j) r_i'r_j, with a narrow kernel k, is compared with its law over random signs; where both sides
+exceed the level of 0.01 the result carries a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kernsift.data.missing import Patterns
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.confounders import (
+    ConfounderRegression,
+    Confounders,
+    encode,
+    fit_regression,
+)
+from kernsift.estimators.effect_intervals import (
+    CombinedEffects,
+    EffectLaws,
+    FamilyMoments,
+    Unseen,
+    concatenated,
+    penalties,
+)
+from kernsift.estimators.effect_views import MeasuredEffects
+from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.patterns import FeatureScores, PatternEffects, bandwidth_of, pattern_effects
+from kernsift.estimators.permutation_law import gamma_score, limit_weights, spectral_score, union_score
+from kernsift.estimators.responses import Response, label_response, table_response
+from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Scores
+from kernsift.estimators.views import fitted_views
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
+from kernsift.execution.progress import report_progress
+from kernsift.execution.threads import parallel_map
+from kernsift.kernels.contingency import tabulate
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.low_rank import GROUP_ROWS
+from kernsift.kernels.quantisation import blocks_at_once, fit_grid, rows_to_sort
+
+# Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
+_FAINT, _DIRECTIONS = 1e-2, 12
+# Rows from which null laws are learned, and rows in which dependence on z is looked for.
+_LAW_ROWS, _CHECKED_ROWS = 2**13, 2**11
+# Numbers that correlations between features are learned from, and rows at least and at most.
+_KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
+# Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
+_SKETCH = 2000
+# The level at which dependence on z is reported, and the bandwidth of its kernel in median distances.
+_CHECK_LEVEL, _CHECK_WIDTH = 0.01, 0.35
+_EFFECTS = np.linspace(0.0, 1.0, 201)
+
+
+class LearningRows(NamedTuple):
+    """The rows from which correlations between features are learned.
+
+    Attributes
+    ----------
+    kept : (a,) these rows, of all.
+    present : (n,) the rows, of all, that some features have; None for all.
+    """
+
+    kept: np.ndarray
+    present: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, n: int, d: int) -> LearningRows:
+        """Evenly spaced rows of n, for d features."""
+        most = int(np.clip(_KEPT // (max(d, 1) * _DIRECTIONS), _LEAST_KEPT, _MOST_KEPT))
+        return cls(np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(np.intp)))
+
+    def take(self, residuals: np.ndarray) -> np.ndarray:
+        """(a, m) residuals at the kept rows, centred; 0 in rows that are not present."""
+        places, own = np.arange(len(self.kept)), self.kept
+        if self.present is not None:
+            _, places, own = np.intersect1d(self.kept, self.present, assume_unique=True, return_indices=True)
+        out = np.zeros((len(self.kept), residuals.shape[1]))
+        if len(own):
+            out[places] = residuals[own] - residuals[own].mean(axis=0)
+        return out
+
+
+class ResidualView(NamedTuple):
+    """Residuals of the directions of one view, (n, m), and the degrees of freedom that were used up, (m,)."""
+
+    values: np.ndarray
+    spent: np.ndarray
+
+    @property
+    def scatter(self) -> np.ndarray:
+        """(m, m)."""
+        return self.values.T @ self.values
+
+
+@dataclass(frozen=True)
+class ConditionalResponse:
+    """A response after the confounders are taken out of it.
+
+    Attributes
+    ----------
+    response : its views and pairs of views.
+    views : its residuals by view.
+    regression : what takes the confounders out.
+    units : (n,) codes of rows that belong together; None where every row is by itself.
+    law_rows : rows from which null laws are learned; None for all.
+    check : looks for what is left of the confounders.
+    depends : whether the residuals of the response still depend on the confounders.
+    """
+
+    response: Response
+    views: dict[str, ResidualView]
+    regression: ConfounderRegression
+    units: np.ndarray | None
+    law_rows: np.ndarray | None
+    check: _Check
+    depends: bool
+
+
+@dataclass(frozen=True)
+class _Check:
+    """Do residuals still depend on confounders? A kernel (rows, rows) of some rows, 0 on its diagonal."""
+
+    rows: np.ndarray
+    kernel: np.ndarray
+
+    @classmethod
+    def of(cls, confounders: Confounders, rng: np.random.Generator) -> _Check:
+        rows = np.sort(rng.choice(confounders.n, min(confounders.n, _CHECKED_ROWS), replace=False))
+        places = encode(confounders).joint[rows]
+        if places.shape[1] == 0:
+            return cls(rows, np.zeros((len(rows), len(rows))))
+        distances = ((places**2).sum(axis=1)[:, None] + (places**2).sum(axis=1) - 2.0 * places @ places.T).clip(0.0)
+        scale = max(float(np.median(distances[np.triu_indices(len(rows), 1)])), 1e-12) * _CHECK_WIDTH**2
+        kernel = np.exp(-distances / scale)
+        np.fill_diagonal(kernel, 0.0)
+        return cls(rows, kernel)
+
+    def depends(self, residuals: np.ndarray) -> bool:
+        """Whether residuals (n, m) depend on the confounders at the level of the check."""
+        own = residuals[self.rows]
+        smooth = self.kernel @ own
+        # Over random signs, var = 2 sum_ij k_ij^2 (r_i'r_j)^2; the Cauchy-Schwarz bound of (r_i'r_j)^2 is too large for
+        # several directions, so each direction is looked at by itself and the level divided by their number.
+        squares = own**2
+        spread = np.sqrt(np.maximum(2.0 * (squares * (self.kernel**2 @ squares)).sum(axis=0), 1e-300))
+        scores = gamma_score((own * smooth).sum(axis=0) / spread, np.full(own.shape[1], 0.5))
+        return bool(log_ndtr(-scores.max()) < np.log(_CHECK_LEVEL / len(scores)))
+
+
+def conditional_mmd(
+    X: Table,
+    Y: Table,
+    kernels: FeatureKernels,
+    confounders: Confounders,
+    *,
+    adaptive: bool = False,
+    units: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+    model: Any = None,
+    rows: LearningRows | None = None,
+    rng: np.random.Generator,
+) -> Scores:
+    """Normal scores of the difference between two samples given confounders; these have the rows of X, then of Y."""
+    table = stack([X, Y])
+    response = label_response(X.n, Y.n, table.prototype, adaptive)
+    return _conditional(table, response, kernels, confounders, units, strata, model, rows, rng)
+
+
+def conditional_hsic(
+    X: Table,
+    y: Table,
+    kernels: FeatureKernels,
+    response_kernels: FeatureKernels,
+    confounders: Confounders,
+    *,
+    adaptive: bool = False,
+    units: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
+    model: Any = None,
+    rows: LearningRows | None = None,
+    rng: np.random.Generator,
+) -> Scores:
+    """Normal scores of the dependence on a response given confounders.
+
+    Examples
+    --------
+    A feature that follows age, as the response does, is not related to it beyond age:
+
+    >>> import numpy as np
+    >>> from kernsift.data.inputs import as_table
+    >>> from kernsift.kernels.fitted import fit_kernels
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.normal(size=400)
+    >>> y = np.sin(2 * age) + 0.5 * rng.normal(size=400)
+    >>> X = as_table(np.column_stack([np.sin(2 * age) + 0.5 * rng.normal(size=400), y + rng.normal(size=400)]))
+    >>> target = as_table(y[:, None])
+    >>> age = Confounders(("age",), age[:, None], np.array([False]))
+    >>> scores = conditional_hsic(X, target, fit_kernels(X, rng=rng), fit_kernels(target, rng=rng), age, rng=rng)
+    >>> (scores.estimate > 3).tolist()
+    [False, True]
+    """
+    response = table_response(y, response_kernels, rng, adaptive)
+    return _conditional(X, response, kernels, confounders, units, strata, model, rows, rng)
+
+
+def _conditional(
+    table: Table,
+    response: Response,
+    kernels: FeatureKernels,
+    confounders: Confounders,
+    units: np.ndarray | None,
+    strata: np.ndarray | None,
+    model: Any,
+    rows: LearningRows | None,
+    rng: np.random.Generator,
+) -> Scores:
+    to_sort = rows_to_sort(table.n, rng)
+    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    given = _without(response, confounders, units, strata, model, rng)
+    measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
+    score, effect = np.zeros(table.d), np.zeros(table.d)
+    winners: list[_Winner] = []
+    doubtful: list[int] = []
+    done = 0
+    for measured in parallel_map(measuring, blocks_of(table, kernels, None, to_sort), blocks_at_once(table)):
+        for found in measured:
+            score[found.feature], effect[found.feature] = found.score, found.effect
+            winners.append(found.winner)
+            doubtful += [found.feature] if found.depends else []
+        done += len(measured)
+        report_progress("scoring features", done, table.d)
+    varies = np.zeros(table.d, dtype=bool)
+    varies[[winner.feature for winner in winners if winner.square > 0]] = True
+    score = np.where(varies, score, 0.0)
+
+    def effects(features: np.ndarray) -> MeasuredEffects:
+        def measure() -> CombinedEffects:
+            blocks = blocks_of(table, kernels, None, to_sort, among=features)
+            own = _EffectMeasuring(given, landmarks)
+            found = [part for parts in parallel_map(own, blocks, blocks_at_once(table)) for part in parts]
+            order = {feature: place for place, (feature, _) in enumerate(found)}
+            chosen = [found[order[feature]][1] for feature in features.tolist()]
+            return CombinedEffects(tuple(concatenated(each) for each in zip(*chosen, strict=True)))
+
+        return MeasuredEffects(effect[features], measure)
+
+    cov = ResidualAlignment(tuple(sorted(winners, key=lambda winner: winner.feature)), given, varies)
+    if doubtful:
+        add_note(_doubts([table.names[feature] for feature in sorted(doubtful)]))
+    return Scores(table.names, score, cov, effects=effects)
+
+
+def _without(
+    response: Response,
+    confounders: Confounders,
+    units: np.ndarray | None,
+    strata: np.ndarray | None,
+    model: Any,
+    rng: np.random.Generator,
+) -> ConditionalResponse:
+    """The response with the confounders taken out."""
+    cells = None if response.cells is None else to_numpy(response.cells)
+    rows = {}
+    for name, view in response.views.items():
+        factor = to_numpy(view.factor)
+        rows[name] = _leading((factor if cells is None else factor[:, cells]).T.astype(float))
+    first = next(iter(rows.values()))
+    regression = fit_regression(confounders, first, rng, strata=strata, model=model)
+    views = {name: ResidualView(*regression.residuals(part)) for name, part in rows.items()}
+    law_rows = None
+    if units is None and response.n > _LAW_ROWS:
+        law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
+    check = _Check.of(confounders, rng)
+    depends = any(check.depends(view.values) for view in views.values())
+    slim = response._replace(cells=None)
+    return ConditionalResponse(slim, views, regression, units, law_rows, check, depends)
+
+
+def _leading(rows: np.ndarray) -> np.ndarray:
+    """The directions of a factor (n, m) that count."""
+    squares = (rows**2).sum(axis=0) ** 2
+    behind = squares[::-1].cumsum()[::-1] > _FAINT * squares.sum()
+    return rows[:, : min(max(int(behind.sum()), 1), _DIRECTIONS)]
+
+
+def _doubts(names: Sequence[str]) -> str:
+    listed = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return (
+        f"The regression on given= leaves dependence on the confounders in the response and in {listed}: their "
+        "p-values may be too small. A regressor of scikit-learn as given_model= may fit better."
+    )
+
+
+class PairStatistic(NamedTuple):
+    """T of one feature under one pair of views, and its law over random signs.
+
+    Attributes
+    ----------
+    products : (u, D) centred products of residuals of rows or units, scaled for degrees of freedom.
+    total : (D,) sum of the products over all rows, as they are.
+    diagonal : (u,) squared lengths of `products`.
+    gram : (D, D) `products.T @ products`.
+    scale : all rows over the rows in `products`.
+    """
+
+    statistic: float
+    mean: float
+    sd: float
+    skewness: float
+    products: np.ndarray
+    total: np.ndarray
+    diagonal: np.ndarray
+    gram: np.ndarray
+    scale: float
+
+
+def pair_statistic(
+    feature: ResidualView,
+    response: ResidualView,
+    units: np.ndarray | None = None,
+    law_rows: np.ndarray | None = None,
+) -> PairStatistic:
+    """T and its moments from the residuals of a feature and of a response."""
+    n = len(feature.values)
+    total = (feature.values.T @ response.values).ravel()
+    r, s = (part.values if law_rows is None else part.values[law_rows] for part in (feature, response))
+    freedom = n / np.maximum(n - np.minimum(feature.spent[:, None], response.spent), 1.0)
+    products = (r[:, :, None] * s[:, None, :]).reshape(len(r), -1) * np.sqrt(freedom).ravel()
+    if units is not None:
+        size = int(units.max()) + 1
+        products = np.column_stack([np.bincount(units, column, size) for column in products.T])
+    products -= products.mean(axis=0)
+    if units is not None:
+        products *= np.sqrt(len(products) / max(len(products) - 1, 1))
+    scale = 1.0 if law_rows is None else n / len(law_rows)
+    diagonal = (products**2).sum(axis=1)
+    gram = products.T @ products
+    # Over the law rows; all of it is then in proportion to the rows, but for the diagonal's share of the variance.
+    variance = 2.0 * (scale**2 * (gram**2).sum() - scale * (diagonal**2).sum())
+    between = ((products @ gram) * products).sum(axis=1)
+    third = 8.0 * (
+        scale**3 * np.trace(gram @ gram @ gram)
+        - 3.0 * scale**2 * (diagonal * between).sum()
+        + 2.0 * scale * (diagonal**3).sum()
+    )
+    sd = float(np.sqrt(max(variance, 0.0)))
+    skewness = float(third / sd**3) if sd > 0 else 0.0
+    statistic, mean = float(total @ total), float(scale * diagonal.sum())
+    return PairStatistic(statistic, mean, sd, skewness, products, total, diagonal, gram, scale)
+
+
+def normal_scores(statistics: Sequence[PairStatistic]) -> np.ndarray:
+    """(pairs,) normal scores of T; 0 where T cannot vary."""
+    out = np.zeros(len(statistics))
+    for place, one in enumerate(statistics):
+        if one.sd > 0:
+            weights, counts = limit_weights(np.linalg.eigvalsh(one.gram)[None, ::-1].clip(0.0), np.ones(1))
+            standardised = np.array([(one.statistic - one.mean) / one.sd])
+            out[place] = spectral_score(standardised, np.array([one.skewness]), weights, counts)[0]
+    return out
+
+
+def correlations(statistics: Sequence[PairStatistic]) -> np.ndarray:
+    """(pairs, pairs) correlations of T over the same random signs."""
+    count = len(statistics)
+    out = np.eye(count)
+    for i, one in enumerate(statistics):
+        for j, other in enumerate(statistics[:i]):
+            if one.sd > 0 and other.sd > 0:
+                inner = one.products.T @ other.products
+                covariance = 2.0 * (one.scale**2 * (inner**2).sum() - one.scale * (one.diagonal * other.diagonal).sum())
+                out[i, j] = out[j, i] = np.clip(covariance / (one.sd * other.sd), 0.0, 1.0)
+    return out
+
+
+class _Winner(NamedTuple):
+    """The residuals of a feature under the pair of views with its smallest p-value, on some rows.
+
+    `trace` and `square` are those of their Gram matrix there and of its square, `target` the view of the response.
+    """
+
+    feature: int
+    values: np.ndarray
+    trace: float
+    square: float
+    target: str
+
+
+class _Found(NamedTuple):
+    """What is kept of a feature."""
+
+    feature: int
+    score: float
+    effect: float
+    winner: _Winner
+    depends: bool
+
+
+@dataclass(frozen=True)
+class _Residualising:
+    """Turns blocks of features into their residuals, one feature at a time."""
+
+    given: ConditionalResponse
+    landmarks: np.ndarray
+
+    def _features(self, block: Block) -> list[tuple[int, dict[str, ResidualView]]]:
+        response, regression = self.given.response, self.given.regression
+        grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+        known = tabulate(block.table, block.own, grid, None, 1, None)
+        names = list(dict.fromkeys(pair.feature for pair in response.pairs))
+        views = fitted_views(names, grid, known.counts, response.n, block.kernels, block.own, self.landmarks)
+        factors = {name: to_numpy(views[name].view.factor) for name in names}
+        codes = None if known.codes is None else to_numpy(known.codes)
+        found = []
+        for place, feature in enumerate(block.features.tolist()):
+            parts = []
+            for name in names:
+                factor = factors[name][place]
+                parts.append(_leading((factor if codes is None else factor[:, codes[place]]).T.astype(float)))
+            whole = regression.residuals(np.hstack(parts))
+            ends = np.cumsum([0, *(part.shape[1] for part in parts)])
+            own = {
+                name: ResidualView(*(part[..., ends[i] : ends[i + 1]] for part in whole))
+                for i, name in enumerate(names)
+            }
+            found.append((feature, own))
+        return found
+
+    def _statistics(self, own: dict[str, ResidualView]) -> list[PairStatistic]:
+        given = self.given
+        return [
+            pair_statistic(own[pair.feature], given.views[pair.response], given.units, given.law_rows)
+            for pair in given.response.pairs
+        ]
+
+    def _combined(self, statistics: Sequence[PairStatistic], scores: np.ndarray) -> float:
+        weights = np.array([pair.weight for pair in self.given.response.pairs])
+        if len(scores) == 1:
+            return float(scores[0])
+        return float(union_score(scores[:, None], weights, correlations(statistics)[:, :, None])[0])
+
+
+@dataclass(frozen=True)
+class _Measuring(_Residualising):
+    """Scores of blocks of features."""
+
+    rows: LearningRows
+
+    def __call__(self, block: Block) -> list[_Found]:
+        return [self._measured(feature, own) for feature, own in self._features(block)]
+
+    def _measured(self, feature: int, own: dict[str, ResidualView]) -> _Found:
+        given, pairs = self.given, self.given.response.pairs
+        statistics = self._statistics(own)
+        scores = normal_scores(statistics)
+        smallest = log_ndtr(-scores) - np.log([pair.weight for pair in pairs])
+        best = int(np.where([one.sd > 0 for one in statistics], smallest, np.inf).argmin())
+        effect = max(
+            _point(one, own[pair.feature], given.views[pair.response])
+            for one, pair in zip(statistics, pairs, strict=True)
+        )
+        values = self.rows.take(own[pairs[best].feature].values)
+        gram = values.T @ values
+        square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
+        winner = _Winner(
+            feature,
+            values.T.astype(np.float32),
+            float(np.trace(gram)),
+            max(square, 0.0) if statistics[best].sd > 0 else 0.0,
+            pairs[best].response,
+        )
+        depends = given.depends and any(given.check.depends(view.values) for view in own.values())
+        return _Found(feature, self._combined(statistics, scores), effect, winner, depends)
+
+
+def _sizes(view: ResidualView) -> tuple[float, float]:
+    """tr(S^2) of the residuals' scatter S, and the same less what chance adds to it."""
+    scatter, n = view.scatter, len(view.values)
+    square = float((scatter**2).sum())
+    return square, max(square - float(np.trace(scatter)) ** 2 / (n - 1), 0.01 * square)
+
+
+def _point(one: PairStatistic, feature: ResidualView, response: ResidualView) -> float:
+    whole = np.sqrt(_sizes(feature)[1] * _sizes(response)[1])
+    return float(np.sqrt(np.clip((one.statistic - one.mean) / whole, 0.0, 1.0))) if one.sd > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class _EffectMeasuring(_Residualising):
+    """The laws behind the effects of blocks of features."""
+
+    def __call__(self, block: Block) -> list[tuple[int, tuple[EffectLaws, ...]]]:
+        return [(feature, self._laws(own)) for feature, own in self._features(block)]
+
+    def _laws(self, own: dict[str, ResidualView]) -> tuple[EffectLaws, ...]:
+        pairs = self.given.response.pairs
+        statistics = self._statistics(own)
+        scores = normal_scores(statistics)[:, None]
+        taken = np.zeros_like(scores)
+        if len(pairs) > 1:
+            weights = np.array([pair.weight for pair in pairs])
+            taken = penalties(scores, weights, np.array([self._combined(statistics, scores[:, 0])]))
+        return tuple(
+            _effect_law(one, own[pair.feature], self.given.views[pair.response], score, penalty, self.given.units)
+            for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
+        )
+
+
+def _effect_law(
+    one: PairStatistic,
+    feature: ResidualView,
+    response: ResidualView,
+    score: np.ndarray,
+    penalty: np.ndarray,
+    units: np.ndarray | None,
+) -> EffectLaws:
+    """The law of R = T / (n^2 sqrt(D_x D_y)) at every effect along the observed residual cross-covariance."""
+    n = len(feature.values)
+    (size_x, less_x), (size_y, less_y) = _sizes(feature), _sizes(response)
+    scale = max(np.sqrt(size_x * size_y), 1e-300)  # n^2 sqrt(D_x D_y)
+    whole = scale / max(np.sqrt(less_x * less_y), 1e-300)
+    statistic = one.statistic / scale
+    mean, sd = one.mean / scale, max(one.sd, 1e-3 * one.mean) / scale
+    if not one.sd > 0:
+        mean, sd = max(mean, 1e-6), 1e-6
+    linear, third = _influence(one, feature, response, units)
+    dependence = _EFFECTS**2 / whole
+    observed = max(statistic - mean, 1e-3 * mean, 1e-300)
+    growth = dependence / observed
+    variance = sd**2 + linear * growth
+    root = np.sqrt(variance)
+    cubes = one.skewness * sd**3 + 1.5 * (linear * growth) ** 2 / np.maximum(dependence, 1e-300)
+    moments = FamilyMoments(
+        _EFFECTS[None],
+        (mean + dependence)[None],
+        root[None],
+        (cubes / root**3)[None],
+        (third * growth**1.5 / root**3)[None],
+    )
+    largest = [(part.values**2).sum(axis=1).max() for part in (feature, response)]
+    unseen = Unseen(
+        np.array([[float(n)]]),
+        np.ones((1, 1)),
+        *(np.array([part]) for part in (largest[0], np.sqrt(size_x) / n, largest[1], np.sqrt(size_y) / n)),
+    )
+    point = np.sqrt(np.clip(np.array([(statistic - mean) * whole]), 0.0, 1.0))
+    return EffectLaws(point, np.array([statistic]), score, penalty, (moments, moments), unseen, np.array([whole]))
+
+
+def _influence(
+    one: PairStatistic, feature: ResidualView, response: ResidualView, units: np.ndarray | None
+) -> tuple[float, float]:
+    """Variance of R from the rows' influence on it, and the third central moment, at the observed law.
+
+    A row counts 2 C'v - |C|^2 (r'S_x r / D_x + s'S_y s / D_y), with the centred sums over rows in place of means.
+    """
+    (size_x, _), (size_y, _) = _sizes(feature), _sizes(response)
+    if not one.sd > 0 or size_x == 0 or size_y == 0:
+        return 0.0, 0.0
+    cross = one.total.reshape(feature.values.shape[1], -1)
+    along = ((feature.values @ cross) * response.values).sum(axis=1)
+    own = ((feature.values @ feature.scatter) * feature.values).sum(axis=1) / size_x
+    target = ((response.values @ response.scatter) * response.values).sum(axis=1) / size_y
+    influence = 2.0 * along - one.statistic * (own + target)
+    if units is not None:
+        influence = np.bincount(units, influence)
+    influence = (influence - influence.mean()) / np.sqrt(size_x * size_y)
+    return float((influence**2).sum()), float((influence**3).sum())
+
+
+@dataclass(frozen=True)
+class ResidualAlignment:
+    """Correlation of the scores: the alignment of the Gram matrices of residuals, times that of the response's views.
+
+    `varies` (d,) tells which features have scores at all; the others need no winner.
+    """
+
+    winners: tuple[_Winner, ...]
+    given: ConditionalResponse
+    varies: np.ndarray
+
+    def diagonal(self) -> np.ndarray:
+        return self.varies.astype(float)
+
+    def columns(self, features: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(self.varies), len(features)))
+        known = {winner.feature: winner for winner in self.winners}
+        places = [place for place, feature in enumerate(features.tolist()) if self.varies[feature]]
+        chosen = [known[int(features[place])] for place in places]
+        if not chosen:
+            return out
+        ends = np.cumsum([0, *(len(winner.values) for winner in chosen)])[:-1]
+        stacked = np.concatenate([winner.values for winner in chosen])
+        trace, square = (np.array([getattr(winner, name) for winner in chosen]) for name in ("trace", "square"))
+        for winner in self.winners:
+            rows = winner.values.shape[1]
+            inner = np.add.reduceat(((winner.values @ stacked.T) ** 2).sum(axis=0), ends)
+            covariance = inner - winner.trace * trace / (rows - 1)
+            scale = np.sqrt(winner.square * square)
+            shared = np.array([self._between[winner.target, other.target] for other in chosen])
+            found = shared * np.divide(covariance, scale, out=np.zeros(len(scale)), where=scale > 0)
+            out[winner.feature, places] = found
+        out = np.clip(out, -1.0, 1.0) * np.outer(self.varies, self.varies[features])
+        out[features, np.arange(len(features))] = self.varies[features]
+        return out
+
+    @cached_property
+    def _between(self) -> dict[tuple[str, str], float]:
+        """Alignments of the views of the response."""
+        views = self.given.views
+        n = self.given.response.n
+
+        def inner(one: ResidualView, other: ResidualView) -> float:
+            product = float(((one.values.T @ other.values) ** 2).sum())
+            return product - float(np.trace(one.scatter) * np.trace(other.scatter)) / (n - 1)
+
+        own = {name: np.sqrt(max(inner(view, view), 1e-300)) for name, view in views.items()}
+        found = {(a, b): inner(views[a], views[b]) / (own[a] * own[b]) for a in views for b in views}
+        return {(a, b): 1.0 if a == b else float(np.clip(share, 0.0, 1.0)) for (a, b), share in found.items()}
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Normal draws from the correlation matrix, or for many features from a random sketch of it."""
+        d = len(self.varies)
+        if d <= _SKETCH:
+            return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
+        rows = self.winners[0].values.shape[1]
+        first, second = rng.standard_normal((2, rows, _SKETCH)).astype(np.float32)
+        sketch = np.zeros((_SKETCH, d))
+        for one in self.winners:
+            sketch[:, one.feature] = ((one.values @ first) * (one.values @ second)).sum(axis=0)
+        norm = np.sqrt((sketch**2).sum(axis=0))
+        sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
+        return FactorCovariance(sketch).sample(size, rng)
+
+
+Measure = Callable[[Sequence[Table], Any, LearningRows], Scores | None]
+"""`measure(tables, bandwidth, rows)`: scores of features; None where their rows are too few to be tested."""
+
+
+def measure_conditional(
+    tables: Sequence[Table], measure: Measure, bandwidth: Any, missing: str, rng: np.random.Generator
+) -> FeatureScores:
+    """Scores of the features of tables that lie one below the other, each from the rows that have it."""
+    pooled = stack(tables)
+    rows = LearningRows.of(pooled.n, pooled.d)
+    if missing != "column" or pooled.incomplete is None:
+        scores = measure(tables, bandwidth, rows)
+        if scores is None:
+            raise InputError("X: at least two rows with different responses are needed.")
+        return FeatureScores(scores, pooled.constant, np.full(pooled.d, pooled.n))
+    patterns = Patterns(tables)
+    patterns.note()
+    state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
+    score, varies, winners = np.zeros(pooled.d), np.zeros(pooled.d, dtype=bool), []
+    parts: list[tuple[np.ndarray, Scores]] = []
+    views: ConditionalResponse | None = None
+    for own in patterns.patterns:
+        if not len(own.features):
+            continue
+        rng.bit_generator.state = state
+        part = patterns.tables(own)
+        found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), rows._replace(present=own.rows))
+        constant[own.features] = stack(part).constant
+        if found is None:
+            continue
+        assert isinstance(found.cov, ResidualAlignment)
+        views = views or found.cov.given
+        score[own.features], varies[own.features] = found.estimate, found.cov.varies
+        winners += [winner._replace(feature=int(own.features[winner.feature])) for winner in found.cov.winners]
+        parts.append((own.features, found))
+    if views is None:
+        raise InputError("X: no feature has two rows with different responses.")
+
+    def effects(features: np.ndarray) -> PatternEffects:
+        return pattern_effects(parts, features)
+
+    scores = Scores(pooled.names, score, ResidualAlignment(tuple(winners), views, varies), effects=effects)
+    return FeatureScores(scores, constant, patterns.n)
