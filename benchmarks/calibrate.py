@@ -17,34 +17,31 @@ processes.
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import os
 import sys
-import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from multiprocessing import Pool
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import calibrate_hard
 import numpy as np
+from calibrate_hard import share
 from scipy.stats import kstest
-from threadpoolctl import threadpool_limits
 
 import kernsift
 from kernsift import InputError
-from kernsift.data.inputs import as_candidates, as_pair, as_xy
-from kernsift.data.tables import stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.scores import Covariance, CurvedCovariance, DenseCovariance, Scores
 from kernsift.estimators.scores import Path as ScorePath
+from kernsift.experiments import methods
+from kernsift.experiments.methods import Recipe
+from kernsift.experiments.problems import DataSets, Sample, TwoSamples, WithResponse
+from kernsift.experiments.studies import Log, Progress, generator, read_rows, run_tasks, write_rows
 from kernsift.inference import TESTS
 from kernsift.inference.selection_rules import TopK
-from kernsift.kernels.fitted import fit_kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "calibration"
@@ -139,15 +136,7 @@ SETTINGS: Mapping[str, Setting] = {
 _FIXED = 1050
 
 
-class Drawn(NamedTuple):
-    """Data for one call, and which features are true."""
-
-    data: tuple[Any, Any]
-    true: np.ndarray
-    classes: bool
-
-
-def draw(question: str, setting: Setting, n: int, rng: np.random.Generator) -> Drawn:
+def draw(question: str, setting: Setting, n: int, rng: np.random.Generator) -> Sample:
     """n rows in all: of both samples, of the table, or of the reference and any one candidate."""
     true = np.isin(np.arange(D), _TRUE) if setting.signals else np.zeros(D, dtype=bool)
     # As hard to see with many rows as with few, so that null features are selected, too.
@@ -156,19 +145,19 @@ def draw(question: str, setting: Setting, n: int, rng: np.random.Generator) -> D
     if question == "compare":
         both = setting.shape(rng, one + two, D)
         both[one:, true] += signal
-        return Drawn((both[:one], both[one:]), true, False)
+        return TwoSamples(both[:one], both[one:], true)
     if question == "relate":
         x = setting.shape(rng, n, D)
         if setting.classes:
-            return Drawn((x, rng.permutation(np.arange(n) < two).astype(int)), true, True)
+            return WithResponse(x, rng.permutation(np.arange(n) < two).astype(int), true, categories=True)
         # Only the true features get some of the response, so their block mates stay null.
         y = setting.shape(rng, n, 1)[:, 0]
         x[:, true] += 0.6 * signal * y[:, None]
-        return Drawn((x, y), true, False)
+        return WithResponse(x, y, true)
     tables = [setting.shape(rng, one, _WIDTH)] + [setting.shape(rng, two, _WIDTH) for _ in range(D)]
     for candidate in np.flatnonzero(true):
         tables[candidate + 1] += signal
-    return Drawn((tables[0], {f"c{i}": table for i, table in enumerate(tables[1:])}), true, False)
+    return DataSets(tables[0], {f"c{i}": table for i, table in enumerate(tables[1:])}, true)
 
 
 # --- estimators -------------------------------------------------------------------------------------------------------
@@ -180,40 +169,32 @@ class Variant(NamedTuple):
     """An estimator with options; `blocks` stands for the block size that gives that many blocks."""
 
     estimator: str
-    options: Mapping[str, Any] = {}
+    options: tuple[tuple[str, float], ...] = ()
     blocks: int | None = None
 
-    def settled(self, n: int) -> dict[str, Any]:
-        """The options for n rows (of the shorter sample)."""
-        return dict(self.options) | ({} if self.blocks is None else {"block_size": n // self.blocks})
+    def recipe(self, n: int) -> Recipe:
+        """The recipe for n rows (of the shorter sample)."""
+        options = self.options if self.blocks is None else (("block_size", n // self.blocks),)
+        return Recipe(self.estimator, "auto" if self.estimator in ("complete", "cross") else "median", options=options)
 
 
 _DRAWS = (3, 10, 30, 100)
 _BLOCKS = (40, 20, 10, 5, 3)
 VARIANTS: Mapping[str, Variant] = (
     {name: Variant(name) for name in MMD}
-    | {f"incomplete r={r}": Variant("incomplete", {"r": float(r)}) for r in _DRAWS}
+    | {f"incomplete r={r}": Variant("incomplete", (("r", float(r)),)) for r in _DRAWS}
     | {f"block n/{count}": Variant("block", blocks=count) for count in _BLOCKS}
 )
 
 
-def score(question: str, variant: Variant, drawn: Drawn, rng: np.random.Generator) -> Scores:
+def score(variant: Variant, sample: Sample, rng: np.random.Generator) -> Scores:
     """The scores that `compare`, `relate` or `screen` would compute with the default kernel and bandwidth."""
-    statistic = QUESTIONS[question][variant.estimator]
-    options: dict[str, Any] = {"adaptive": True} if variant.estimator in ("complete", "cross") else {}
-    if question == "compare":
-        one, two = as_pair(*drawn.data)
-        kernels = fit_kernels(stack([one, two]), "gaussian", "median", rng=rng)
-        scores = statistic(one, two, kernels, rng=rng, **options, **variant.settled(min(one.n, two.n)))
-    elif question == "relate":
-        table, target = as_xy(*drawn.data, response="category" if drawn.classes else "numeric")
-        fitted = (fit_kernels(part, "gaussian", "median", rng=rng) for part in (table, target))
-        scores = statistic(table, target, *fitted, rng=rng, **options, **variant.settled(table.n))
+    if isinstance(sample, TwoSamples):
+        rows = min(len(sample.X), len(sample.Y))
     else:
-        base, others = as_candidates(*drawn.data)
-        kernels = fit_kernels(stack([base, *others.values()]), "gaussian", "median", rng=rng)
-        least = min(base.n, *(other.n for other in others.values()))
-        scores = statistic(base, others, kernels, rng=rng, **options, **variant.settled(least))
+        tables = [sample.X] if isinstance(sample, WithResponse) else [sample.reference, *sample.candidates.values()]
+        rows = min(map(len, tables))
+    scores = methods.score(sample, variant.recipe(rows), rng)
     return Scores(scores.names, scores.estimate, _known(scores.cov, len(scores)))
 
 
@@ -255,9 +236,7 @@ class Store(NamedTuple):
 
     def generator(self, replicate: int, *parts: str) -> np.random.Generator:
         """Data depend on question, setting and rows alone: every estimator sees the same."""
-        names = (self.question, self.setting, str(self.n), *parts)
-        key = [zlib.crc32(name.encode()) for name in names]
-        return np.random.default_rng(np.random.SeedSequence(0, spawn_key=(*key, replicate)))
+        return generator(0, (self.question, self.setting, str(self.n), *parts), replicate)
 
 
 # Selected null features, those rejected at each level, and the p-value of one of them chosen at random.
@@ -268,9 +247,9 @@ Replicate = dict[str, list[Count] | None]
 
 def replicate(store: Store, number: int, tests: Iterable[str]) -> Replicate:
     """All tests and all k on the scores of one draw."""
-    drawn = draw(store.question, SETTINGS[store.setting], store.n, store.generator(number, "data"))
-    scores = score(store.question, VARIANTS[store.variant], drawn, store.generator(number, store.variant))
-    return {test: [_count(store, number, test, scores, drawn.true, k) for k in KS] for test in tests}
+    sample = draw(store.question, SETTINGS[store.setting], store.n, store.generator(number, "data"))
+    scores = score(VARIANTS[store.variant], sample, store.generator(number, store.variant))
+    return {test: [_count(store, number, test, scores, sample.truth, k) for k in KS] for test in tests}
 
 
 def _count(store: Store, number: int, test: str, scores: Scores, true: np.ndarray, k: int) -> Count:
@@ -302,32 +281,24 @@ def run_batch(batch: Batch) -> tuple[Batch, list[Replicate] | str]:
 
 
 class Record:
-    """The finished batches of one store: a line each, with a checksum, so that half a line is seen and run again."""
+    """The finished batches of one store."""
 
     def __init__(self, store: Store, folder: Path) -> None:
-        self.store, self.path = store, folder / store.file
+        self.store, self.log = store, Log(folder / store.file)
         self.batches: dict[int, list[Replicate]] = {}
         self.refused: str | None = None
-        self.whole = True
-        if self.path.exists():
-            content = self.path.read_bytes()
-            self.whole = content.endswith(b"\n")
-            for line in content.splitlines():
-                self._read(line)
+        for record in self.log.records:
+            self._read(record)
 
-    def _read(self, line: bytes) -> None:
-        checksum, _, body = line.partition(b" ")
-        if checksum != _checksum(body):
+    def _read(self, record: dict[str, Any]) -> None:
+        if record["made"] != _made_with():
             return
-        found = json.loads(body)
-        if found["made"] != _made_with():
-            return
-        if "refused" in found:
-            self.refused = found["refused"]
+        if "refused" in record:
+            self.refused = record["refused"]
         else:
             # A batch may come twice, the second time with more tests.
-            known = self.batches.get(found["batch"], [{}] * BATCH)
-            self.batches[found["batch"]] = [old | new for old, new in zip(known, found["replicates"], strict=True)]
+            known = self.batches.get(record["batch"], [{}] * BATCH)
+            self.batches[record["batch"]] = [old | new for old, new in zip(known, record["replicates"], strict=True)]
 
     def missing(self, wanted: Mapping[str, int]) -> Iterator[Batch]:
         """The batches still to run, where `wanted` says how many replicates each test gets."""
@@ -341,20 +312,11 @@ class Record:
 
     def add(self, batch: Batch, done: list[Replicate] | str) -> None:
         about = {"refused": done} if isinstance(done, str) else {"batch": batch.number, "replicates": done}
-        body = json.dumps({"made": _made_with()} | about, separators=(",", ":")).encode()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            file.write((b"" if self.whole else b"\n") + _checksum(body) + b" " + body + b"\n")
-        self.whole = True
-        self._read(_checksum(body) + b" " + body)
+        self._read(self.log.append({"made": _made_with()} | about))
 
     def counts(self, test: str, place: int) -> list[Count]:
         found = [made.get(test) for number in sorted(self.batches) for made in self.batches[number]]
         return [counts[place] for counts in found if counts is not None]
-
-
-def _checksum(body: bytes) -> bytes:
-    return f"{zlib.crc32(body):08x}".encode()
 
 
 def _made_with() -> str:
@@ -398,17 +360,6 @@ class Cell:
         return (self.rate - 0.05) / self.error if self.error > 0 else (0.0 if not self.rate > 0.05 else np.inf)
 
 
-def share(hits: np.ndarray, among: np.ndarray) -> tuple[float, float]:
-    """The share of hits, and its standard error with replicates as clusters: features of one replicate go together."""
-    total = among.sum()
-    if total == 0:
-        return float("nan"), float("nan")
-    rate = hits.sum() / total
-    clusters = int((among > 0).sum())
-    error = np.sqrt(((hits - rate * among) ** 2).sum() * clusters / max(clusters - 1, 1)) / total
-    return float(rate), float(error)
-
-
 def cells_of(record: Record) -> list[Cell]:
     """The cells of a store, one for each test and k."""
     store, today = record.store, date.today().isoformat()
@@ -432,33 +383,6 @@ def cells_of(record: Record) -> list[Cell]:
             rates = (*share(hits, among), *share(hits01, among))
             found.append(Cell(*where, len(counts), len(single), *rates, *distances, today))
     return found
-
-
-_FIELDS = tuple(Cell.__dataclass_fields__)
-
-
-def read_cells(path: Path) -> list[Cell]:
-    if not path.exists():
-        return []
-    types = {"n": int, "k": int, "replicates": int, "counted": int}
-    text = {"question", "estimator", "test", "setting", "date", "refused"}
-    with path.open(encoding="utf-8", newline="") as file:
-        return [
-            Cell(**{name: value if name in text else types.get(name, float)(value) for name, value in line.items()})
-            for line in csv.DictReader(file)
-        ]
-
-
-def write_cells(path: Path, cells: Sequence[Cell]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_FIELDS)
-        for cell in cells:
-            values = (getattr(cell, name) for name in _FIELDS)
-            writer.writerow([f"{value:.5g}" if isinstance(value, float) else value for value in values])
-    part.replace(path)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -511,10 +435,11 @@ def _rounds(
     replicates: int | None,
     store: Path,
     folder: Path,
-    spread: Callable[..., Iterable[Any]],
+    workers: int,
     again: bool,
 ) -> None:
     """All missing batches; `again`: more of them for the default estimator where a cell is near the limit."""
+    store.mkdir(parents=True, exist_ok=True)
     records = {one: Record(one, store) for one in chosen}
     plans = {one: wanted(one, replicates) for one in chosen}
     if again:
@@ -524,23 +449,16 @@ def _rounds(
             for one in chosen
         }
     batches = [batch for one in chosen for batch in records[one].missing(plans[one])]
-    left = {one: sum(batch.store == one for batch in batches) for one in chosen}
-    start, finished = time.monotonic(), []
-    for one in chosen:
-        if not left[one]:
-            finished.append(one)
-    for done, (batch, found) in enumerate(spread(run_batch, batches), start=1):
-        one = batch.store
-        if records[one].refused is None:
-            records[one].add(batch, found)
-        left[one] -= 1
-        if left[one] == 0:
-            finished.append(one)
-            spent = time.monotonic() - start
-            rest = spent / done * (len(batches) - done)
-            print(f"{one.name}: {_said(records[one])} | {spent:.0f} s, about {rest:.0f} s left", flush=True)
-        if left[one] == 0 and len(finished) % 20 == 0:
-            _keep(folder, records, finished)
+    progress = Progress([batch.store.name for batch in batches], "batch")
+    finished = [one for one in chosen if one.name not in progress.left]
+    for batch, found in run_tasks(run_batch, batches, workers):
+        record = records[batch.store]
+        if record.refused is None:
+            record.add(batch, found)
+        if progress.advance(batch.store.name, partial(_said, record)):
+            finished.append(batch.store)
+            if len(finished) % 20 == 0:
+                _keep(folder, records, finished)
     _keep(folder, records, finished)
 
 
@@ -561,13 +479,13 @@ def _keep(folder: Path, records: Mapping[Store, Record], finished: Iterable[Stor
             continue
         new = [cell for one in mine for cell in cells_of(records[one])]
         replaced = {(one.variant, one.setting, one.n) for one in mine}
-        kept = {_bare(cell): cell for cell in read_cells(path)}
+        kept = {_bare(cell): cell for cell in read_rows(path, Cell)}
         cells = [cell for cell in kept.values() if (cell.estimator, cell.setting, cell.n) not in replaced]
         # Figures that did not change keep their date.
         cells += [kept[_bare(cell)] if _bare(cell) in kept and _same(cell, kept[_bare(cell)]) else cell for cell in new]
         place = {(one.variant, one.setting, one.n): order[one] for one in order if one.question == question}
         cells.sort(key=lambda cell: place.get((cell.estimator, cell.setting, cell.n), len(order)))
-        write_cells(path, cells)
+        write_rows(path, Cell, cells)
 
 
 def _bare(cell: Cell) -> tuple[Any, ...]:
@@ -618,24 +536,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run_parts(parts: Sequence[str], chosen: Sequence[Store], given: argparse.Namespace) -> None:
     """The hard parts first: they are about the default."""
-    threadpool_limits(1)  # one thread a process: the processes share the cores between them
-    pool = Pool(given.workers, threadpool_limits, (1,)) if given.workers > 1 else None
-    spread: Callable[..., Iterable[Any]] = pool.imap_unordered if pool else map
     replicates = _QUICK if given.quick and given.replicates is None else given.replicates
-    try:
-        for part in calibrate_hard.PARTS:
-            if part in parts:
-                options = {"quick": given.quick, "fresh": given.fresh, "only": given.only}
-                calibrate_hard.run_part(part, given.folder, spread, **options)
-        if "seeds" in parts:
-            calibrate_hard.run_seeds(given.folder, quick=given.quick)
-        if "grid" in parts:
-            _rounds(chosen, replicates, given.store, given.folder, spread, again=False)
-            if replicates is None:
-                _rounds(chosen, replicates, given.store, given.folder, spread, again=True)
-    finally:
-        if pool:
-            pool.terminate()
+    for part in calibrate_hard.PARTS:
+        if part in parts:
+            options = {"quick": given.quick, "fresh": given.fresh, "only": given.only}
+            calibrate_hard.run_part(part, given.folder, given.workers, **options)
+    if "seeds" in parts:
+        calibrate_hard.run_seeds(given.folder, quick=given.quick)
+    if "grid" in parts:
+        for again in (False, True) if replicates is None else (False,):
+            _rounds(chosen, replicates, given.store, given.folder, given.workers, again)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@ Each part has a CSV file with a line for every setting and cell. Settings on rec
 
 from __future__ import annotations
 
-import csv
-import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +20,7 @@ import numpy as np
 from level_settings import SETTINGS
 
 from kernsift import InputError, compare
+from kernsift.experiments.studies import Progress, read_rows, run_tasks, write_rows
 
 PARTS = ("levels", "coverage", "tail")
 LEVELS = (0.05, 0.01)
@@ -64,17 +63,23 @@ class Line:
     refused: str = ""
 
 
-def share(counts: Sequence[Count], place: int) -> tuple[float, float]:
-    """The share of hits and its standard error; at least the binomial one at 0.05 for as many independent features."""
-    among, hits = np.array([(count[0], count[place]) for count in counts], dtype=float).T
+def share(hits: np.ndarray, among: np.ndarray) -> tuple[float, float]:
+    """The share of hits, and its standard error with replicates as clusters: features of one replicate go together."""
     total = among.sum()
     if total == 0:
         return float("nan"), float("nan")
     rate = hits.sum() / total
-    clusters = max(int((among > 0).sum()), 2)
-    error = np.sqrt(((hits - rate * among) ** 2).sum() * clusters / (clusters - 1)) / total
-    level = (0.05, 0.01)[place - 1]
-    return float(rate), float(max(error, np.sqrt(level * (1.0 - level) / total)))
+    clusters = int((among > 0).sum())
+    error = np.sqrt(((hits - rate * among) ** 2).sum() * clusters / max(clusters - 1, 1)) / total
+    return float(rate), float(error)
+
+
+def share_at(counts: Sequence[Count], place: int) -> tuple[float, float]:
+    """The share at a level, its error at least the binomial one of that level for as many independent features."""
+    among, hits = np.array([(count[0], count[place]) for count in counts], dtype=float).T
+    rate, error = share(hits, among)
+    level = LEVELS[place - 1]
+    return rate, error if error != error else max(error, float(np.sqrt(level * (1.0 - level) / among.sum())))
 
 
 # --- one task of each part --------------------------------------------------------------------------------------------
@@ -142,12 +147,10 @@ def calls_of(part: str, setting: str, quick: bool) -> int:
     return _COVERAGE_CALLS if part == "coverage" else far_tail.PERMUTATIONS // far_tail.COPIES
 
 
-def run_part(
-    part: str, folder: Path, spread: Callable[..., Iterable[Any]], *, quick: bool, fresh: bool, only: str
-) -> None:
+def run_part(part: str, folder: Path, workers: int, *, quick: bool, fresh: bool, only: str) -> None:
     """Run the settings that are not on record; a setting's lines are written when its last task is done."""
     path = folder / f"{part}.csv"
-    known = {} if fresh and not only else _by_setting(read_lines(path))
+    known = {} if fresh and not only else _by_setting(read_rows(path, Line))
     done = set() if fresh else set(known)
     chosen = [name for name in settings_of(part) if name not in done and all(word in name for word in only.split())]
     tasks = [
@@ -155,24 +158,20 @@ def run_part(
         for name in chosen
         for first in range(0, calls_of(part, name, quick), _BATCH[part])
     ]
-    left = {name: sum(task.setting == name for task in tasks) for name in chosen}
+    progress = Progress([f"{part} | {task.setting}" for task in tasks], "task")
     merged: dict[str, Counts] = {name: {} for name in chosen}
     refused: dict[str, str] = {}
-    start = time.monotonic()
-    for number, (task, found) in enumerate(spread(run_task, tasks), start=1):
+    for task, found in run_tasks(run_task, tasks, workers):
         name = task.setting
-        left[name] -= 1
         if isinstance(found, str):
             refused[name] = found
         else:
             for cell, counts in found.items():
                 merged[name].setdefault(cell, []).extend(counts)
-        if left[name] == 0:
+        if progress.left[f"{part} | {name}"] == 1:
             known[name] = lines_of(part, name, merged.pop(name), refused.get(name, ""))
-            write_lines(path, [line for one in settings_of(part) if one in known for line in known[one]])
-            spent = time.monotonic() - start
-            rest = spent / number * (len(tasks) - number)
-            print(f"{part} | {name} | {_said(known[name])} | {spent:.0f} s, about {rest:.0f} s left", flush=True)
+            write_rows(path, Line, [line for one in settings_of(part) if one in known for line in known[one]])
+        progress.advance(f"{part} | {name}", lambda name=name: _said(known[name]))
 
 
 def _said(lines: Sequence[Line]) -> str:
@@ -187,12 +186,9 @@ def lines_of(part: str, setting: str, found: Counts, refused: str) -> list[Line]
         found = found | {"all": [count for counts in found.values() for count in counts]}
     lines = []
     for cell, counts in found.items():
-        totals = np.array(counts).sum(axis=0)
-        lines.append(
-            Line(
-                setting, cell, len(counts), int(totals[0]), int(totals[1]), *share(counts, 1), *share(counts, 2), today
-            )
-        )
+        among, hits, _ = np.array(counts).sum(axis=0).tolist()
+        shares = (*share_at(counts, 1), *share_at(counts, 2))
+        lines.append(Line(setting, cell, len(counts), among, hits, *shares, today))
     return lines
 
 
@@ -203,29 +199,11 @@ def _by_setting(lines: Iterable[Line]) -> dict[str, list[Line]]:
     return found
 
 
-def read_lines(path: Path) -> list[Line]:
-    if not path.exists():
-        return []
-    kinds = {field.name: {"int": int, "float": float}.get(str(field.type), str) for field in fields(Line)}
-    with path.open(encoding="utf-8", newline="") as file:
-        return [Line(**{name: kinds[name](value) for name, value in row.items()}) for row in csv.DictReader(file)]
-
-
-def write_lines(path: Path, lines: Sequence[Line]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Line)])
-        for line in lines:
-            writer.writerow([f"{value:.5g}" if isinstance(value, float) else value for value in astuple(line)])
-    part.replace(path)
-
-
 # --- seeds above 16,384 rows ------------------------------------------------------------------------------------------
 
 
-class SeedLine(NamedTuple):
+@dataclass(frozen=True)
+class SeedLine:
     """A quantity for one seed of the call, or for one column."""
 
     quantity: str
@@ -255,17 +233,5 @@ def run_seeds(folder: Path, *, quick: bool) -> None:
     lines = [SeedLine(RARE, seed, float(_call(rare, 100_000, seed).pvalues[0])) for seed in seeds]
     lines += [SeedLine(SPREAD, place, float(v)) for place, v in enumerate(np.std(scores, axis=0, ddof=1))]
     lines += [SeedLine(CROSSING, place, float(value)) for place, value in enumerate(change)]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "seeds.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(SeedLine._fields)
-        writer.writerows((line.quantity, line.number, f"{line.value:.5g}") for line in lines)
+    write_rows(folder / "seeds.csv", SeedLine, lines)
     print("seeds | " + "  ".join(f"{line.value:.3g}" for line in lines), flush=True)
-
-
-def read_seeds(folder: Path) -> list[SeedLine]:
-    path = folder / "seeds.csv"
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return [SeedLine(row["quantity"], int(row["number"]), float(row["value"])) for row in csv.DictReader(file)]

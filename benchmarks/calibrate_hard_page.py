@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from calibrate_hard import CROSSING, RARE, SPREAD, Line, read_lines, read_seeds
+from calibrate_hard import CROSSING, RARE, SPREAD, Line, SeedLine
 from interval_coverage import CELLS, POPULATION, RULES
 from level_settings import SETTINGS
+
+from kernsift.experiments.studies import read_rows, table
 
 _ERRORS = 3.0
 _LEAST_COVERAGE = 0.93
 # Cells with a larger standard error have too few intervals to judge.
 _LARGEST_ERROR = 0.02
 _LEAST_SPARSE = 0.02
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 # --- levels -----------------------------------------------------------------------------------------------------------
@@ -242,7 +239,7 @@ A typical column, its rows permuted many times: how often its p-value is at or b
 
 
 def seeds_section(folder: Path) -> str:
-    lines = read_seeds(folder)
+    lines = read_rows(folder / "seeds.csv", SeedLine)
     if not lines:
         return ""
     rare, spread, crossing = (
@@ -261,9 +258,9 @@ average and of {max(spread):.3f} at most. From 8,192 v 8,192 rows to one row mor
 def hard_sections(folder: Path) -> str:
     """All of them, from the figures at hand."""
     parts = [
-        levels_section(read_lines(folder / "levels.csv")),
-        coverage_section(read_lines(folder / "coverage.csv")),
-        tail_section(read_lines(folder / "tail.csv")),
+        levels_section(read_rows(folder / "levels.csv", Line)),
+        coverage_section(read_rows(folder / "coverage.csv", Line)),
+        tail_section(read_rows(folder / "tail.csv", Line)),
         seeds_section(folder),
     ]
     return "\n".join(part for part in parts if part)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from calibrate import BOOTSTRAP, DEFAULT, KS, QUESTIONS, ROWS, SETTINGS, Cell, D, read_cells
-from calibrate_hard_page import hard_sections, table
+from calibrate import BOOTSTRAP, DEFAULT, KS, QUESTIONS, ROWS, SETTINGS, Cell, D
+from calibrate_hard_page import hard_sections
 
+from kernsift.experiments.studies import read_rows, table
 from kernsift.inference import TESTS
 
 _ERRORS = 3.0
@@ -357,7 +358,7 @@ def _counts(cells: Sequence[Cell]) -> str:
 
 def write_page(folder: Path) -> Path:
     """docs/calibration.md beside the folder of figures."""
-    cells = [cell for question in QUESTIONS for cell in read_cells(folder / f"{question}.csv")]
+    cells = [cell for question in QUESTIONS for cell in read_rows(folder / f"{question}.csv", Cell)]
     hard = hard_sections(folder)
     if not cells and not hard:
         raise SystemExit(f"{folder}: holds no figures yet; run calibrate.py without --page first.")

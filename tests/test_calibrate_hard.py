@@ -22,6 +22,8 @@ import far_tail  # noqa: E402
 import interval_coverage  # noqa: E402
 import level_settings  # noqa: E402
 
+from kernsift.experiments.studies import read_rows  # noqa: E402
+
 # --- the script -------------------------------------------------------------------------------------------------------
 
 
@@ -40,7 +42,7 @@ def test_three_calls_of_each_part(tmp_path, capsys, part, only):
     folder = tmp_path / "calibration"
     arguments = [part, "--quick", "--workers", "1", "--folder", str(folder), "--only", only]
     assert calibrate.main(arguments) == 0
-    lines = calibrate_hard.read_lines(folder / f"{part}.csv")
+    lines = read_rows(folder / f"{part}.csv", calibrate_hard.Line)
     assert lines and {line.calls for line in lines} <= {3, 30}
     assert all(0 <= line.rate <= 1 for line in lines if line.counted)
     assert lines[0].setting in (tmp_path / "calibration.md").read_text(encoding="utf-8")
@@ -60,10 +62,10 @@ def test_an_unknown_part_is_an_error(capsys):
 
 def test_rates_have_the_standard_error_of_clusters_and_at_least_the_binomial_one():
     together = [(10, 10 * (call % 20 == 0), 0) for call in range(200)]
-    rate, error = calibrate_hard.share(together, 1)
+    rate, error = calibrate_hard.share_at(together, 1)
     assert rate == 0.05 and error == pytest.approx(np.sqrt(0.05 * 0.95 / 199))
-    assert calibrate_hard.share([(100, 0, 0)] * 10, 1) == (0.0, pytest.approx(np.sqrt(0.05 * 0.95 / 1000)))
-    assert all(np.isnan(calibrate_hard.share([(0, 0, 0)] * 3, 1)))
+    assert calibrate_hard.share_at([(100, 0, 0)] * 10, 1) == (0.0, pytest.approx(np.sqrt(0.05 * 0.95 / 1000)))
+    assert all(np.isnan(calibrate_hard.share_at([(0, 0, 0)] * 3, 1)))
 
 
 def _line(setting, cell, rate, error, counted=1000):
@@ -99,7 +101,7 @@ def test_seeds_are_compared(tmp_path, monkeypatch):
 
     monkeypatch.setattr(calibrate_hard, "compare", fake)
     calibrate_hard.run_seeds(tmp_path, quick=True)
-    lines = calibrate_hard.read_seeds(tmp_path)
+    lines = read_rows(tmp_path / "seeds.csv", calibrate_hard.SeedLine)
     by_name = {name: [line.value for line in lines if line.quantity == name] for name in {x.quantity for x in lines}}
     assert by_name[calibrate_hard.RARE] == [0.5, 0.25]
     np.testing.assert_allclose(by_name[calibrate_hard.SPREAD], [0.25 / np.sqrt(2)] * 20, rtol=1e-4)

@@ -16,6 +16,7 @@ import kernsift
 from kernsift import Block, CalibrationWarning, Incomplete, Multiscale, compare, relate, screen, topk_pvalues
 from kernsift.cli import main as command_line
 from kernsift.estimators.scores import DenseCovariance, Scores
+from kernsift.experiments.studies import read_rows
 from kernsift.inference import TESTS
 from kernsift.inference.selection_rules import TopK
 
@@ -154,7 +155,7 @@ def run(folder: Path, *more: str, only: str = "compare incomplete independent n=
 
 def numbers(folder: Path) -> list[Any]:
     """All figures but their dates."""
-    cells = calibrate.read_cells(folder / "out" / "compare.csv")
+    cells = read_rows(folder / "out" / "compare.csv", calibrate.Cell)
     return [[value for name, value in vars(cell).items() if name != "date"] for cell in cells]
 
 
@@ -207,12 +208,16 @@ def test_data_do_not_depend_on_the_estimator_and_designs_do() -> None:
 @pytest.mark.parametrize("question", ["compare", "relate"])
 def test_p_values_of_the_grid_are_those_of_the_call(question: str, setting: str) -> None:
     """The grid computes scores once for all tests; a call with the same data must give the same p-values."""
-    drawn = calibrate.draw(question, calibrate.SETTINGS[setting], 100, np.random.default_rng(5))
-    scores = calibrate.score(question, calibrate.VARIANTS["complete"], drawn, np.random.default_rng(6))
+    sample = calibrate.draw(question, calibrate.SETTINGS[setting], 100, np.random.default_rng(5))
+    scores = calibrate.score(calibrate.VARIANTS["complete"], sample, np.random.default_rng(6))
     rule = TopK(4)
     selected = rule.select(scores.estimate)
     pvalues = TESTS["exact"](scores, rule, selected, rng=np.random.default_rng(7)).pvalues
-    result = {"compare": compare, "relate": relate}[question](*drawn.data, k=4, correction=None, random_state=6)
+    given = {"k": 4, "correction": None, "random_state": 6}
+    if question == "compare":
+        result = compare(sample.X, sample.Y, **given)
+    else:
+        result = relate(sample.X, sample.y, response="numeric", **given)
     np.testing.assert_array_equal(result.selected, selected)
     np.testing.assert_allclose(result.pvalues, pvalues, rtol=1e-8)
 
@@ -221,17 +226,16 @@ def test_p_values_of_the_grid_are_those_of_the_call(question: str, setting: str)
 def test_true_features_are_true_and_their_mates_are_null(question: str) -> None:
     setting = calibrate.SETTINGS["correlated with signals"]
     # Few rows make the signal large: it is scaled so that its visibility stays the same.
-    drawn = calibrate.draw(question, setting, 20_000, np.random.default_rng(0))
-    assert drawn.true.sum() == 3
-    first, second = drawn.data
+    sample = calibrate.draw(question, setting, 20_000, np.random.default_rng(0))
+    assert sample.truth.sum() == 3
     if question == "compare":
-        effect = second.mean(axis=0) - first.mean(axis=0)
+        effect = sample.Y.mean(axis=0) - sample.X.mean(axis=0)
     elif question == "relate":
-        effect = np.array([np.cov(column, second)[0, 1] for column in first.T])
+        effect = np.array([np.cov(column, sample.y)[0, 1] for column in sample.X.T])
     else:
-        effect = np.array([table.mean() for table in second.values()])
+        effect = np.array([table.mean() for table in sample.candidates.values()])
     signal = 0.4 * np.sqrt(100 / 20_000)
-    expected = np.where(drawn.true, signal * (0.6 if question == "relate" else 1.0), 0.0)
+    expected = np.where(sample.truth, signal * (0.6 if question == "relate" else 1.0), 0.0)
     # Means of 10,000 rows on each side, or products of 20,000: standard errors of at most 0.0142.
     np.testing.assert_allclose(effect, expected, atol=4 * 0.0142)
 
@@ -251,7 +255,7 @@ def test_rates_have_the_standard_error_of_clusters() -> None:
 def test_a_refused_cell_says_why(tmp_path: Path) -> None:
     """28 rows against 2 are no four rows for the linear estimator."""
     assert run(tmp_path, only="compare linear 95/5 n=30") == 0
-    [reason] = {cell.refused for cell in calibrate.read_cells(tmp_path / "out" / "compare.csv")}
+    [reason] = {cell.refused for cell in read_rows(tmp_path / "out" / "compare.csv", calibrate.Cell)}
     assert "at least 4 rows" in reason
 
 

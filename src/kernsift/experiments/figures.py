@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import stats
 
+from kernsift.exceptions import INSTALL
 from kernsift.execution.atomic_files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.datasets import divorce_statements, load
@@ -54,7 +55,7 @@ def draw(artefact: Artefact, result: Reproduction, folder: Path) -> None:
         import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("the figures need matplotlib: pip install 'kernsift[reproduce]'.") from error
+        raise ModuleNotFoundError(f"the figures need matplotlib: {INSTALL}.") from error
     drawing = {"rates": _rates, "screen": _screen, "law": _laws, "pvalues": _pvalues}[artefact.kind]
     # Fixed names inside the SVG and no date: equal results give equal files. Letters stay letters, a third of the size.
     quiet: Any = {

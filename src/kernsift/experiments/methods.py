@@ -64,7 +64,7 @@ def score(sample: Sample, recipe: Recipe, rng: np.random.Generator) -> Scores:
         base, others = as_candidates(sample.reference, sample.candidates)
         kernels = fit_kernels(stack([base, *others.values()]), recipe.kernel, bandwidth, rng=rng)
         return SCREEN[recipe.estimator](base, others, kernels, rng=rng, **options)
-    table, target = as_xy(sample.X, sample.y, response="numeric")
+    table, target = as_xy(sample.X, sample.y, response="category" if sample.categories else "numeric")
     kernels = fit_kernels(table, recipe.kernel, bandwidth, rng=rng)
     # The response has a bandwidth of its own. A response of two values has one centred kernel, whatever the bandwidth.
     own = bandwidth if isinstance(bandwidth, str) else "median"

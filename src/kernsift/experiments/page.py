@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from kernsift.exceptions import INSTALL
 from kernsift.execution.atomic_files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.figures import statements_of
@@ -22,7 +23,7 @@ def write_page(result: Reproduction, folder: Path) -> Path:
     try:
         import jinja2
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("the page needs Jinja2: pip install 'kernsift[reproduce]'.") from error
+        raise ModuleNotFoundError(f"the page needs Jinja2: {INSTALL}.") from error
     template = resources.files("kernsift.experiments").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined

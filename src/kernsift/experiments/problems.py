@@ -29,19 +29,21 @@ class TwoSamples:
 
 @dataclass(frozen=True)
 class WithResponse:
-    """Features with a response (one-hot or 0/1), and which features really matter."""
+    """Features with a response, and which features really matter; `categories`: the response holds classes."""
 
     X: np.ndarray
     y: np.ndarray
     truth: np.ndarray
+    categories: bool = False
 
 
 @dataclass(frozen=True)
 class DataSets:
-    """A reference and data sets to hold against it."""
+    """A reference, data sets to compare with it, and, where it is known, which of them really differ."""
 
     reference: np.ndarray
     candidates: dict[str, np.ndarray]
+    truth: np.ndarray | None = None
 
 
 Sample = TwoSamples | WithResponse | DataSets

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kernsift.exceptions import INSTALL
 from kernsift.experiments.configurations import ARTEFACTS, Artefact, smaller
 from kernsift.experiments.datasets import DataError, feature_folder, find_file
 from kernsift.experiments.studies import Progress, run_tasks, single_threaded, write_rows
@@ -130,7 +131,7 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Generator[tuple[Task, Va
     try:
         import distributed
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("--cluster needs Dask: pip install 'kernsift[dask]'.") from error
+        raise ModuleNotFoundError(f"--cluster needs Dask: {INSTALL}.") from error
     dask: Any = distributed  # without types
     with dask.Client(address, set_as_default=False) as client:
         # Not pure: Dask would hash every task to find equal ones, and there are none.
