@@ -167,6 +167,71 @@ def test_estimators_that_need_all_rows_refuse(estimator: str) -> None:
         compare(X, Y, bandwidth="joint")
 
 
+def _gram(values: np.ndarray, bandwidth: float) -> np.ndarray:
+    """The Gaussian kernel between all rows, a gap being equal to gaps and unlike everything else."""
+    gaps = np.isnan(values)
+    known = np.where(gaps, 0.0, values)
+    gram = np.exp(-(((known[:, None] - known[None, :]) / bandwidth) ** 2))
+    return np.where(gaps[:, None] | gaps[None, :], gaps[:, None] & gaps[None, :], gram)
+
+
+@pytest.mark.parametrize("column", [1, 3])
+def test_a_gap_is_a_value(column: int) -> None:
+    """Against permutations of the label with the kernel written out."""
+    one, two = X[:, [column]], Y[:, [column]]
+    found = compare(one, two, missing="value", bandwidth=0.7, random_state=0)
+    pooled = np.concatenate([one, two])[:, 0]
+    gram, rng, label = _gram(pooled, 0.7), np.random.default_rng(1), np.repeat([1 / 90, -1 / 70], [90, 70])
+    draws = np.array([rng.permutation(label) for _ in range(20_000)])
+    statistics = np.einsum("ri,ri->r", draws @ gram, draws)
+    expected = (1 + np.count_nonzero(statistics >= label @ gram @ label)) / 20_001
+    # Four standard errors of the permutations, and what the law of three moments may be off.
+    assert abs(found.all_pvalues[0] - expected) < 4 * np.sqrt(expected / 20_000) + 0.02 * expected
+
+
+@pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete", "linear", "block"])
+def test_a_change_in_the_share_of_gaps_is_found(estimator: str) -> None:
+    rng = np.random.default_rng(2)
+    one, two = rng.normal(size=(600, 3)), rng.normal(size=(500, 3))
+    one[rng.random(600) < 0.1, 1] = np.nan
+    two[rng.random(500) < 0.6, 1] = np.nan
+    one[:, 2] = two[:, 2] = np.nan
+    found = compare(one, two, missing="value", estimator=estimator, random_state=0)
+    assert found.all_pvalues[1] < 0.01 and found.all_pvalues[2] == 1.0
+    assert found.n.tolist() == [1100] * 3
+    assert any(note.startswith("2 of 3 features have missing values, which count") for note in found.notes)
+    assert compare(one, two, random_state=0).all_pvalues[1] > 0.01
+
+
+def test_gaps_of_categories_are_a_level() -> None:
+    import pandas as pd
+
+    rng = np.random.default_rng(3)
+    words = pd.DataFrame({"w": rng.choice(["a", "b", None], size=200), "v": rng.choice(["a", "b"], size=200)})
+    filled = words.fillna("(missing)")
+    for question in (
+        lambda table, **o: compare(table[:90], table[90:], **o),
+        lambda table, **o: relate(table, "v", **o),
+    ):
+        found = question(words, missing="value", random_state=0)
+        np.testing.assert_allclose(found.all_pvalues, question(filled, random_state=0).all_pvalues, rtol=1e-12)
+
+
+def test_groups_with_gaps_cannot_be_values() -> None:
+    with pytest.raises(InputError, match=r"^missing: 'value' is for features of one column, but group 'both'"):
+        compare(X, Y, missing="value", groups={"both": ["x1", "x2"]})
+
+
+@pytest.mark.parametrize("rows", [60, 20_000])
+def test_columns_without_gaps_are_not_touched_by_those_with(rows: int) -> None:
+    rng = np.random.default_rng(6)
+    values = with_gaps((2 * rows, 4), 0.2, rng)
+    alone = compare(values[:rows, :1], values[rows:, :1], random_state=0)
+    for missing in ("column", "value"):
+        found = compare(values[:rows], values[rows:], missing=missing, random_state=0)
+        np.testing.assert_allclose(found.all_pvalues[0], alone.all_pvalues[0], rtol=1e-9)
+
+
 def test_selectors() -> None:
     table, y = np.vstack([X, Y]), np.repeat([0, 1], [90, 70])
     found = SelectMMD(random_state=0).fit(table, y)
@@ -180,13 +245,20 @@ def _in_table_order(result: Any) -> np.ndarray:
     return np.asarray(result.all_pvalues)
 
 
-@pytest.mark.parametrize("question", ["compare", "relate"])
+@pytest.mark.slow
+@pytest.mark.parametrize("question", ["compare", "relate", "as values"])
 def test_level_with_uneven_gaps(question: str) -> None:
-    """40% of one sample missing and 10% of the other, unrelated to the values: p-values keep their level."""
-    rng, found, selective, trials = np.random.default_rng(8), [], [], 150
+    """40% of one sample missing and 10% of the other, unrelated to the values: p-values keep their level.
+
+    As values the gaps must be as frequent in both samples.
+    """
+    rng, found, selective, trials = np.random.default_rng(8), [], [], 120
     for seed in range(trials):
-        one, two = with_gaps((60, 5), 0.4, rng, common=0.6), with_gaps((80, 5), 0.1, rng, common=0.6)
-        if question == "compare":
+        shares = (0.2, 0.2) if question == "as values" else (0.4, 0.1)
+        one, two = (with_gaps((size, 3), share, rng, common=0.6) for size, share in zip((60, 80), shares, strict=True))
+        if question == "as values":
+            result = compare(one, two, random_state=seed, k=1, missing="value")
+        elif question == "compare":
             result = compare(one, two, random_state=seed, k=1)
         else:
             result = relate(np.vstack([one, two]), rng.normal(size=140), random_state=seed, k=1)

@@ -209,8 +209,8 @@ _OPTIONS: list[Callable[..., Any]] = [
         type=click.Choice(["column", "value", "drop", "error"]),
         default="column",
         show_default=True,
-        help="Missing values: test each feature on the rows that have it, take them for a value of their own, leave out "
-        "rows that have any, or complain.",
+        help="Missing values: test each feature on the rows that have it, take them for a value of their own, leave "
+        "out rows that have any, or complain.",
     ),
     click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1.  [default: utf-8]"),
     click.option(

@@ -96,7 +96,6 @@ class FittedView(NamedTuple):
         rest = namespace(self.rest).take(self.rest, asarray_like(features, self.rest), axis=0)
         return FittedView(self.view.take(features), own, rest)
 
-
     def repeated(self, b: int, prototype: Array) -> FittedView:
         """The view of one feature for b features, on the device of a prototype."""
         xp = namespace(prototype)

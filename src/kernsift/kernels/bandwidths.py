@@ -45,6 +45,8 @@ def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -
     distances above 0 count, and a constant column gets 1. Up to 2^14 rows all of them count, so their order does not
     matter; of a longer table a random part is sorted.
     """
+    if table.incomplete is not None and table.incomplete[columns].any():
+        return _of_values_that_are_there(table, columns, rows)
     distances, middles = _in_blocks(table, columns, rows)
     # The rows left out may be those that vary: columns that look constant are read in full.
     flat = np.isnan(distances)
@@ -54,6 +56,28 @@ def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -
     if rows is not None and flat.any():
         distances[flat], middles[flat] = _in_blocks(table, columns[flat], None)
     return np.where(np.isnan(distances), 1.0, distances), middles
+
+
+def _of_values_that_are_there(
+    table: Table, columns: np.ndarray, rows: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Medians of columns of which some have missing values."""
+    assert table.incomplete is not None
+    distances, middles = np.ones(len(columns)), np.zeros(len(columns))
+    complete = ~table.incomplete[columns]
+    if complete.any():
+        distances[complete], middles[complete] = column_medians(table, columns[complete], rows)
+    for place in np.flatnonzero(~complete):
+        for asked in [rows, None] if rows is not None else [None]:
+            values = to_numpy(table.part(columns[[place]], asked))
+            values = values[~np.isnan(values)]
+            if not len(values):
+                continue
+            [distance], [middles[place]] = _medians(values[:, None])
+            distances[place] = 1.0 if np.isnan(distance) else distance
+            if not np.isnan(distance):
+                break
+    return distances, middles
 
 
 def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ Gram matrix is formed here: callers say which rows meet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -65,6 +65,8 @@ class FeatureKernels:
         values: in the same library, on the same device.
     centre : (p,) what is subtracted from each column before products are taken; None for nothing.
     bandwidth : (d,) the bandwidths, NaN for features whose kernel has none.
+    missing : whether values may be NaN, a value of its own: equal to itself, with kernel value 1, and unlike all else,
+        with kernel value 0. Features are then single columns.
 
     Examples
     --------
@@ -83,6 +85,7 @@ class FeatureKernels:
     inverse: Array
     centre: Array | None
     bandwidth: np.ndarray
+    missing: bool = field(default=False, kw_only=True)
 
     @property
     def d(self) -> int:
@@ -123,6 +126,7 @@ class FeatureKernels:
         """(d,) the c of exp(c (x - y)^2), where all features are single columns under the Gaussian kernel; or None."""
         [part, *others] = self._parts
         plain = isinstance(part.kernel, Gaussian) and part.width == 1 and not others and self._squarable
+        plain = plain and not self.missing
         return -(self.inverse * self.inverse) if plain else None
 
     def matched(self, A: Array, B: Array, *, spend: bool = False) -> Array:
@@ -130,6 +134,14 @@ class FeatureKernels:
 
         With `spend` the memory of A, which then has the shape of the result, may be used for it.
         """
+        if not self.missing:
+            return self._values(A, B, spend)
+        xp = namespace(A)
+        one, other = xp.isnan(A), xp.isnan(B)
+        values = self._values(xp.where(one, 0.0, A), xp.where(other, 0.0, B), False)
+        return xp.where(one | other, xp.astype(one & other, values.dtype), values)
+
+    def _values(self, A: Array, B: Array, spend: bool) -> Array:
         # Scaled distances may overflow to infinity, where every distance kernel is 0, as it should be.
         with np.errstate(over="ignore"):
             if len(self._parts) == 1:
@@ -286,6 +298,8 @@ def fit_kernels(
             f"kernel: the {kernel!r} kernel is for single columns, but feature {group!r} has several; use 'laplace'."
         )
     given = _checked_bandwidth(bandwidth, pooled.d)
+    missing = pooled.incomplete is not None
+    _check_missing(pooled, given)
     numeric = ~pooled.categorical
     if isinstance(chosen, Custom):
         _check_function(chosen, pooled, np.flatnonzero(numeric))
@@ -313,7 +327,23 @@ def fit_kernels(
         bandwidths[numeric] = given[numeric]
         scale[columns] = np.repeat(given, widths)[columns]
     inverse = asarray_like(_reciprocal(scale, dtype_of(pooled.prototype)), pooled.prototype)
-    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths)
+    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths, missing=missing)
+
+
+def _check_missing(pooled: Table, bandwidth: str | np.ndarray) -> None:
+    """Refuse what has no meaning where a missing value is a value."""
+    if pooled.incomplete is None:
+        return
+    if isinstance(bandwidth, str) and bandwidth == "joint":
+        raise InputError(
+            "bandwidth: 'joint' needs rows without missing values; use missing='drop', or bandwidth='median'."
+        )
+    together = np.logical_or.reduceat(pooled.incomplete, pooled.offsets[:-1]) & (np.diff(pooled.offsets) > 1)
+    if together.any():
+        raise InputError(
+            f"missing: 'value' is for features of one column, but group {pooled.names[int(together.argmax())]!r} has "
+            "missing values; use 'column' or 'drop'."
+        )
 
 
 def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None:
@@ -328,7 +358,10 @@ def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None
     tolerance = float(np.sqrt(np.finfo(dtype_of(pooled.prototype)).eps))
     for feature in tested:
         points = pooled.part(np.arange(pooled.offsets[feature], pooled.offsets[feature + 1]), rows)
-        distinct = np.unique(to_numpy(points), axis=0)
+        known = to_numpy(points)
+        distinct = np.unique(known[~np.isnan(known).any(axis=1)], axis=0)
+        if not len(distinct):
+            continue
         one, two = (asarray_like(distinct[place.ravel()], points) for place in np.indices((len(distinct),) * 2))
         gram = to_numpy(kernel(one, two)).astype(float).reshape(len(distinct), -1)
         limit = tolerance * np.abs(gram).max()
@@ -377,7 +410,9 @@ class LateKernels(FeatureKernels):
         centre = np.zeros(pooled.d, dtype=dtype) if kernel.kind == "product" else None
         inverse, bandwidth = np.ones(pooled.d, dtype=dtype), np.full(pooled.d, np.nan)
         found = pooled.categorical.copy()
-        return cls(kernel, pooled.offsets, pooled.categorical, inverse, centre, bandwidth, pooled, rows, found)
+        missing = pooled.incomplete is not None
+        own = (inverse, centre, bandwidth, pooled, rows, found)
+        return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
         features = np.asarray(features, dtype=np.intp)
@@ -408,7 +443,8 @@ class LateKernels(FeatureKernels):
                 self.bandwidth[some] = distances
                 self.inverse[some] = _reciprocal(distances, self.inverse.dtype)
             self.found[some] = True
-        return FeatureKernels(self.kernel, self.offsets, self.categorical, self.inverse, self.centre, self.bandwidth)
+        own = (self.inverse, self.centre, self.bandwidth)
+        return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing)
 
 
 def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:

@@ -185,10 +185,10 @@ def _with_missing_point(
         grids[int(place)] = fit_grid(part, np.array([0]), sample, points, rounded)
     size = max(grid.points.shape[0] for grid in grids.values())
     found, edges = np.full((size + 1, len(features)), np.nan), np.full((len(features), size), np.inf)
-    for place, grid in grids.items():
+    for feature, grid in grids.items():
         own = to_numpy(grid.points)[:, 0]
-        found[: len(own), place], found[len(own) : size, place] = own, own[-1]
-        edges[place, : len(own) - 1] = to_numpy(grid.edges)[0]
+        found[: len(own), feature], found[len(own) : size, feature] = own, own[-1]
+        edges[feature, : len(own) - 1] = to_numpy(grid.edges)[0]
     return Grid(asarray_like(found, table.prototype), asarray_like(edges, table.prototype), missing=True)
 
 
