@@ -152,8 +152,7 @@ def fitted_views(
             found[name] = fitted(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
         else:
             if ranks is None:
-                # Columns without ties share their counts, and so everything that depends on ranks alone.
-                ranks = np.unique(to_numpy(counts).astype(float), axis=0, return_inverse=True)
+                ranks = _distinct(to_numpy(counts).astype(float))
             shared, inverse = ranks
             if len(shared) == 1:
                 one = _without_ties(name, shared.tobytes(), grid.missing, n)
@@ -161,8 +160,16 @@ def fitted_views(
                 continue
             view = _RANK_VIEWS[name](shared, grid.missing)
             view = View(asarray_like(view.factor, counts), asarray_like(view.sizes, counts))
-            found[name] = fitted(view, asarray_like(shared, counts), n).take(inverse.ravel())
+            found[name] = fitted(view, asarray_like(shared, counts), n).take(inverse)
     return found
+
+
+def _distinct(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different rows of counts, and which of them each row is: columns without ties share theirs."""
+    if (counts == counts[0]).all():
+        return counts[:1], np.zeros(len(counts), dtype=np.intp)
+    rows, inverse = np.unique(counts, axis=0, return_inverse=True)
+    return rows, inverse.ravel()
 
 
 @lru_cache(maxsize=64)
