@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernsift.api import compare, relate, screen, topk_pvalues
+    from kernsift.api import compare, compare_groups, relate, screen, topk_pvalues
     from kernsift.exceptions import CalibrationWarning, InputError
     from kernsift.inference import selective_bootstrap
     from kernsift.options import Block, Incomplete, Multiscale
@@ -22,6 +22,7 @@ __all__ = [
     "SelectHSIC",
     "SelectMMD",
     "compare",
+    "compare_groups",
     "relate",
     "screen",
     "selective_bootstrap",
@@ -41,6 +42,7 @@ _HOMES = {
     "SelectHSIC": "selectors",
     "SelectMMD": "selectors",
     "compare": "api",
+    "compare_groups": "api",
     "relate": "api",
     "screen": "api",
     "selective_bootstrap": "inference",

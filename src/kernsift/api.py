@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import narwhals as nw
 import numpy as np
 
 from kernsift.arguments import (
@@ -15,15 +17,19 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.inputs import as_candidates, as_pair, as_samples, as_xy
+from kernsift.data.formats import open_table
+from kernsift.data.exchangeability import RowArguments, held_in_memory
+from kernsift.data.inputs import as_candidates, as_samples, read_pair, read_xy, group_rows
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.patterns import measure_features
+from kernsift.estimators.restricted import aligned, restricted_hsic, restricted_mmd
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
 from kernsift.inference import TESTS
 from kernsift.inference.advice import advise, several_two_valued
+from kernsift.inference.multiple_testing import adjust
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import TEST_OPTIONS, Options, resolve
@@ -59,6 +65,9 @@ def compare(
     kinds: Mapping[str, str] | None = None,
     layer: str | None = None,
     missing: str = "column",
+    strata: Any = None,
+    paired: Any = None,
+    unit: Any = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
     client: Any = None,
@@ -126,6 +135,15 @@ def compare(
         What is done with missing values: "column" tests each feature on the rows that have it; "value" takes a missing
         value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
         with a missing value in any feature; "error" refuses them. Rows without a response are left out.
+    strata : str, list of str or array, optional
+        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which then
+        leave the features, or values for each row; for two tables a pair of arrays.
+    paired : bool, str or array, optional
+        True where row i of X and row i of Y are a pair, such as before and after; or the column that names pairs, which has
+        one row in each sample for every pair.
+    unit : str, list of str or array, optional
+        The rows of a unit, such as the cells of a donor, move together, and the sample belongs to the unit: the column
+        that names it, or values for each row; for two tables a pair of arrays. With `strata`, units are exchangeable within strata.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -175,14 +193,29 @@ def compare(
         n_jobs=n_jobs,
     )
     with call.execution_context(client, X, Y):
+        given_rows = call.row_arguments(strata, paired, unit)
+        if given_rows:
+            X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
-        one, two = as_pair(samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory)
+        (one, two), keep = read_pair(
+            samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory
+        )
+        if given_rows.reads_whole_columns:
+            one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])
         call.check_selection(pooled.d)
+        label = np.repeat([0, 1], [one.n, two.n])
+        rows = given_rows.rows(label, keep, missing, samples.rows) if given_rows else None
+        if rows is not None:
+            call.advise_rows(rows, pooled.d, symmetric=True)
 
         def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
             if min(sample.n for sample in samples) < 2:
                 return None
+            if rows is not None:
+                table = aligned(stack(samples), rows, subset) if call.adaptive else stack(samples)
+                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng)
+                return restricted_mmd(table, kernels, rows=rows, adaptive=call.adaptive, subset=subset, rng=call.rng)
             kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.from_draws)
             return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset))
 
@@ -201,6 +234,75 @@ def _settled(result: Result, table: Table) -> Result:
         result.effects  # noqa: B018
         result.intervals  # noqa: B018
     return result
+
+
+def compare_groups(
+    X: Any,
+    by: Any,
+    *,
+    reference: Any = None,
+    alpha: float = 0.05,
+    correction: str | None = "bh",
+    backend: str = "pandas",
+    **options: Any,
+) -> Any:
+    """Which features differ between each group and the rest?
+
+    Runs `compare` for every value of `by`, and corrects over all features of all groups together.
+
+    Parameters
+    ----------
+    X : table
+        One table, which holds all groups; see `compare`.
+    by : str or array
+        The column that tells the groups apart; see `compare`.
+    reference : optional
+        The value of `by` that each other group is compared with; by default each group is compared with all others.
+    alpha : float, default 0.05
+        The error rate that `correction` controls.
+    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
+        As in `compare`, over all features of all groups.
+    backend : {"pandas", "polars", "pyarrow"}, default "pandas"
+        The library of the data frame.
+    **options
+        Further arguments of `compare`, such as `k`, `kinds`, `layer` and `random_state`.
+
+    Returns
+    -------
+    data frame
+        A row for each listed feature of each group, with the group in the first column and the columns of
+        `Result.to_frame` behind it. Intervals are those of each feature by itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift import compare_groups
+    >>> rng = np.random.default_rng(0)
+    >>> X, by = rng.normal(size=(300, 4)), np.repeat(["a", "b", "c"], 100)
+    >>> X[by == "b", 2] += 1.0
+    >>> frame = compare_groups(X, by, random_state=0)
+    >>> frame[frame.rejected][["group", "feature"]].values.tolist()
+    [['a', 'x2'], ['b', 'x2'], ['c', 'x2']]
+    """
+    for name in ("group", "family"):
+        if name in options:
+            raise InputError(f"{name}: every group is compared, and the correction is over all; leave {name} out.")
+    source = open_table(X, "X", memory=options.get("memory"), layer=options.pop("layer", None))
+    _, rows = group_rows(source, by)
+    groups = [name for name in rows if reference is None or name != str(reference)]
+    if len(rows) < 2:
+        raise InputError(f"by: two groups are needed, got only {list(rows)}; choose another column.")
+    found = [compare(source, by=by, group=name, reference=reference, correction=None, **options) for name in groups]
+    every = np.concatenate([result.all_pvalues for result in found])
+    starts = np.cumsum([0, *(len(result.all_pvalues) for result in found)])
+    parts = []
+    for name, result, start in zip(groups, found, starts, strict=False):
+        adjusted = adjust(every, correction, result.selected + start)
+        table = replace(result, adjusted_pvalues=adjusted, rejected=adjusted <= alpha).columns()
+        parts.append({"group": np.full(len(result.names), name, dtype=object), **table})
+    names = dict.fromkeys(name for part in parts for name in part)
+    columns = {name: [cell for part in parts for cell in np.asarray(part[name]).tolist()] for name in names}
+    return nw.from_dict(columns, backend=cast(Any, backend)).to_native()
 
 
 def relate(
@@ -222,6 +324,9 @@ def relate(
     kinds: Mapping[str, str] | None = None,
     layer: str | None = None,
     missing: str = "column",
+    strata: Any = None,
+    paired: Any = None,
+    unit: Any = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
     client: Any = None,
@@ -282,6 +387,14 @@ def relate(
         What is done with missing values: "column" tests each feature on the rows that have it; "value" takes a missing
         value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
         with a missing value in any feature; "error" refuses them. Rows without a response are left out.
+    strata : str, list of str or array, optional
+        Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which then
+        leave the features, or values for each row.
+    paired : str or array, optional
+        The column that names pairs of rows within which the response may be exchanged.
+    unit : str, list of str or array, optional
+        The rows of a unit, such as the cells of a donor, move together, and the response belongs to the unit: the column
+        that names it, or values for each row. With `strata`, units are exchangeable within strata.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -326,10 +439,18 @@ def relate(
         n_jobs=n_jobs,
     )
     with call.execution_context(client, X, y):
-        table, target = as_xy(
+        given_rows = call.row_arguments(strata, paired, unit)
+        if given_rows:
+            X = given_rows.split(X, layer=layer, memory=memory)
+        table, target, keep = read_xy(
             X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory
         )
+        if given_rows.reads_whole_columns:
+            table = held_in_memory(table, str(given_rows))
         call.check_selection(table.d)
+        rows = given_rows.rows(target.codes(), keep, missing) if given_rows else None
+        if rows is not None:
+            call.advise_rows(rows, table.d, symmetric=bool(target.categorical.all()))
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
 
@@ -337,9 +458,14 @@ def relate(
             [some], answers = samples, target if subset is None else target.take(subset.rows)
             if some.n < 2 or answers.constant[0]:
                 return None
+            if rows is not None and call.adaptive:
+                some, answers = (aligned(part, rows, subset) for part in (some, answers))
             kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=call.from_draws)
             named = kernel if isinstance(kernel, str) else "gaussian"
             response_kernels = fit_kernels(answers, named, own, rng=call.rng)
+            if rows is not None:
+                options = {"rows": rows, "adaptive": call.adaptive, "subset": subset, "rng": call.rng}
+                return restricted_hsic(some, answers, kernels, response_kernels, **options)
             return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **call.options_for(subset))
 
         found = measure_features((table,), measure, call.bandwidth, missing, call.estimator, call.rng)

@@ -204,7 +204,9 @@ class Annotations:
 
     def column(self, name: str, argument: str) -> Columns:
         """One of the columns."""
-        found = replace(read_columns(self.table[name], argument), names=(name,), named=True)
+        cells = self.table[name]
+        found = cells if isinstance(cells, Columns) else read_columns(cells, argument)
+        found = replace(found, names=(name,), named=True)
         return found if self.rows is None else found.take(self.rows)
 
     def where(self, keep: np.ndarray) -> Annotations:

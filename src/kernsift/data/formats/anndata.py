@@ -1,17 +1,30 @@
-"""AnnData objects, the tables of single-cell biology: a matrix of observations and variables, with columns `obs`.
+"""AnnData objects and .h5ad files, the tables of single-cell biology: a matrix of observations and variables, often
+sparse, and columns `obs` that describe the observations.
 
-anndata is never imported here: an object of it can only come from somebody who has.
+anndata is never imported here: an object of it can only come from somebody who has, and files are read by h5py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernsift.data.columns import Annotations, quoted, read_columns
+import numpy as np
+from scipy import sparse
+
+from kernsift.data.columns import Annotations, Columns, number_kind, quoted, read_columns
+from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
+from kernsift.data.formats.hdf5 import Hdf5Dataset
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import Source
+from kernsift.data.formats.source import Rows, Source
 from kernsift.exceptions import InputError
+from kernsift.execution.memory import machine_memory
+
+# Matrices above this share of the machine's memory stay in their files.
+_SHARE = 4
+# Stored numbers that are read at a time.
+_CHUNK = 1 << 20
 
 
 def is_anndata(data: Any) -> bool:
@@ -19,42 +32,194 @@ def is_anndata(data: Any) -> bool:
     return type(data).__module__.partition(".")[0] == "anndata" and hasattr(data, "var_names")
 
 
-def anndata_source(data: Any, argument: str, layer: str | None) -> Source:
+def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool = True) -> Source:
     """The matrix `X` of an AnnData object, one of its layers, or `layer="raw"` for that of `raw`."""
+    if getattr(data, "isbacked", False) and not getattr(data, "is_view", False):
+        return h5ad_source(str(data.filename), argument, layer, whole)
     names, values = data.var_names, data.X
-    layers = getattr(data, "layers", None) or {}
+    layers = getattr(data, "layers", None)
+    layers = {} if layers is None else layers
+    raw = getattr(data, "raw", None)
     if layer is not None and layer in layers:
         values = layers[layer]
-    elif layer == "raw" and getattr(data, "raw", None) is not None:
-        names, values = data.raw.var_names, data.raw.X
+    elif layer == "raw" and raw is not None:
+        names, values = raw.var_names, raw.X
     elif layer is not None:
-        raise no_layer(argument, layer, list(layers), getattr(data, "raw", None) is not None)
+        raise _no_layer(argument, layer, list(layers), raw is not None)
     if values is None:
         raise InputError(
-            f"{argument}: this AnnData object holds no matrix X, only layers; choose one of {quoted(layers)} with "
-            "layer=."
+            f"{argument}: this AnnData object holds no matrix X; choose one of its layers with layer=, of which it has "
+            f"{quoted(layers) or 'none'}."
         )
     if hasattr(values, "to_memory"):  # a sparse matrix that was left in its file
         values = values.to_memory()
-    return matrix_source(values, [str(name) for name in names], getattr(data, "obs", {}), argument)
+    return _matrix_source(values, [str(name) for name in names], getattr(data, "obs", {}), argument)
 
 
-def matrix_source(values: Any, names: list[str], obs: Any, argument: str) -> Source:
+def _matrix_source(values: Any, names: Sequence[str], obs: Any, argument: str) -> Source:
     """A matrix in memory, the names of its columns, and the columns that describe its rows."""
-    columns = replace(read_columns(values, argument), names=tuple(names), named=True)
-    repeated = len(set(names)) < len(names)
-    if repeated:
-        found = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-        raise InputError(
-            f"{argument}: names of variables must be unique, but {quoted(found)} occur more than once; call "
-            "adata.var_names_make_unique()."
-        )
-    source = MemorySource(columns, argument)
+    _check_names(names, argument)
+    source = MemorySource(replace(read_columns(values, argument), names=tuple(names), named=True), argument)
     source.annotations = Annotations(obs)
     return source
 
 
-def no_layer(argument: str, layer: str, layers: list[str], raw: bool) -> InputError:
-    """The error for a layer that does not exist."""
+def _check_names(names: Sequence[str], argument: str) -> None:
+    found, counts = np.unique(np.asarray(names, dtype=str), return_counts=True)
+    if (counts > 1).any():
+        raise InputError(
+            f"{argument}: names of variables must be unique, but {quoted(found[counts > 1])} occur more than once; "
+            "call adata.var_names_make_unique()."
+        )
+
+
+def _no_layer(argument: str, layer: str, layers: list[str], raw: bool) -> InputError:
     known = [*layers, *(["raw"] if raw else [])]
     return InputError(f"layer: {argument} has no layer '{layer}'; it has {quoted(known) if known else 'none'}.")
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def is_h5ad(path: str) -> bool:
+    """Whether an HDF5 file holds AnnData; one of whose datasets is named does not count as such."""
+    h5py = _h5py()
+    if "::" in path:
+        return False
+    try:
+        with h5py.File(path, "r") as file:
+            return file.attrs.get("encoding-type") == "anndata" or {"X", "obs", "var"} <= set(file)
+    except OSError:  # which the reader of HDF5 files explains
+        return False
+
+
+def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Source:
+    """The matrix of a file: in memory where it is small and may be read as a `whole`, else read in pieces."""
+    h5py = _h5py()
+    stamp = FileStamp.of(path, argument)
+    with guarded(argument, path, "an .h5ad file", stamp), h5py.File(path, "r") as file:
+        layers = list(file.get("layers", {}))
+        if layer is None:
+            place, variables = "X", "var"
+        elif layer in layers:
+            place, variables = f"layers/{layer}", "var"
+        elif layer == "raw" and "raw" in file:
+            place, variables = "raw/X", "raw/var"
+        else:
+            raise _no_layer(argument, layer, layers, "raw" in file)
+        if place not in file:
+            raise InputError(
+                f"{argument}: {path} holds no matrix X; choose one of its layers with layer=, of which it has "
+                f"{quoted(layers) or 'none'}."
+            )
+        names = _texts(file[variables][_index_of(file[variables])][:])
+        _check_names(names, argument)
+        obs = _FileColumns(path, argument, stamp)
+        node = file[place]
+        if isinstance(node, h5py.Dataset):
+            if whole and node.size * 8 <= machine_memory() // _SHARE:
+                return _matrix_source(node[:], names, obs, argument)
+            source = Hdf5Dataset(node, argument, path).called(names, True)
+        elif whole and node["data"].size * 12 <= machine_memory() // _SHARE:
+            kind = sparse.csc_matrix if _is_csc(node) else sparse.csr_matrix
+            shape = tuple(int(size) for size in _shape(node))
+            matrix = kind((node["data"][:], node["indices"][:], node["indptr"][:]), shape=shape)
+            return _matrix_source(matrix, names, obs, argument)
+        else:
+            source = SparseFile(path, place, node, names, argument, stamp)
+    source.annotations = Annotations(obs)
+    return source
+
+
+class SparseFile(Source):
+    """A sparse matrix in an .h5ad file, stored by rows or by columns; pieces of it are dense."""
+
+    def __init__(self, path: str, place: str, node: Any, names: Sequence[str], argument: str, stamp: FileStamp) -> None:
+        self.path, self._place, self._stamp = path, place, stamp
+        self.by_column = _is_csc(node)
+        rows, columns = (int(size) for size in _shape(node))
+        self._starts = node["indptr"][:].astype(np.int64)
+        if self.by_column:
+            edges = np.array([0, rows])
+        else:
+            # Runs of rows with about as many stored numbers each.
+            cuts = np.searchsorted(self._starts, np.arange(0, self._starts[-1], _CHUNK), side="left")
+            edges = np.unique([0, *cuts.tolist(), rows])
+        kinds = [number_kind(node["data"].dtype)] * columns
+        super().__init__(argument, names, kinds, edges, np.full(columns, 16.0))
+        self.overhead = 0.0 if self.by_column else 12.0 * float(self._starts[-1]) / max(1, rows)
+
+    def stored(self, first: int, last: int) -> sparse.csr_matrix | sparse.csc_matrix:
+        """Rows `first` to `last` of a matrix stored by rows, or columns of one stored by columns."""
+        with guarded(self.argument, self.path, "an .h5ad file", self._stamp), _h5py().File(self.path, "r") as file:
+            node = file[self._place]
+            start, stop = int(self._starts[first]), int(self._starts[last])
+            parts = node["data"][start:stop], node["indices"][start:stop], self._starts[first : last + 1] - start
+        if self.by_column:
+            return sparse.csc_matrix(parts, shape=(self.n, last - first))
+        return sparse.csr_matrix(parts, shape=(last - first, len(self.names)))
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        if self.by_column:
+            parts = [self.stored(column, column + 1) for column in columns]
+            cells = sparse.hstack(parts, format="csc")[rows].toarray() if parts else np.empty((self.n, 0))[rows]
+        else:
+            begin = int(self.edges[chunk])
+            low, high = (rows.start, rows.stop) if isinstance(rows, slice) else (int(rows[0]), int(rows[-1]) + 1)
+            block = self.stored(begin + low, begin + high)
+            block = block if isinstance(rows, slice) else block[rows - low]
+            cells = block[:, list(columns)].toarray()
+        return replace(read_columns(cells, self.argument), names=tuple(self.names[i] for i in columns), named=True)
+
+
+class _FileColumns:
+    """The columns of `obs` in a file, read when they are asked for."""
+
+    def __init__(self, path: str, argument: str, stamp: FileStamp) -> None:
+        self._path, self._argument, self._stamp = path, argument, stamp
+
+    def __iter__(self) -> Iterator[str]:
+        with _h5py().File(self._path, "r") as file:
+            names = [str(name) for name in file["obs"].attrs.get("column-order", [])]
+        return iter(names)
+
+    def __getitem__(self, name: str) -> Any:
+        with guarded(self._argument, self._path, "an .h5ad file", self._stamp), _h5py().File(self._path, "r") as file:
+            node = file["obs"][name]
+            if hasattr(node, "keys"):
+                if "codes" in node:
+                    codes = node["codes"][:].astype(np.float64)
+                    levels = tuple(_texts(node["categories"][:]))
+                    order = np.argsort(levels)
+                    ranks = np.append(np.argsort(order).astype(np.float64), np.nan)
+                    values = ranks[np.where(codes < 0, len(levels), codes).astype(np.intp)]
+                    found = tuple(levels[i] for i in order)
+                    return Columns((name,), values[:, None], {0: found}, ("category",), True, True)
+                return np.ma.masked_array(node["values"][:], node["mask"][:])
+            cells = node[:]
+        return np.array(_texts(cells), dtype=object) if cells.dtype.kind in "OS" else cells
+
+
+def _texts(cells: np.ndarray) -> list[str]:
+    return [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
+
+
+def _index_of(frame: Any) -> str:
+    """The name of the column that holds the index of a data frame in a file."""
+    return str(frame.attrs.get("_index", "_index"))
+
+
+def _shape(node: Any) -> Any:
+    return node.attrs["shape"] if "shape" in node.attrs else node.attrs["h5sparse_shape"]
+
+
+def _is_csc(node: Any) -> bool:
+    return "csc" in str(node.attrs.get("encoding-type", node.attrs.get("h5sparse_format", "csr")))
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise needed("h5py", "HDF5 files", "scale") from None
+    return h5py

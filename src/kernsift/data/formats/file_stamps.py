@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kernsift.exceptions import InputError
+from kernsift.exceptions import INSTALL, InputError
 
 
 @dataclass(frozen=True)
@@ -68,4 +68,4 @@ def first_line(error: BaseException) -> str:
 
 def needed(package: str, what: str, extra: str) -> ModuleNotFoundError:
     """The error for a package that is not installed."""
-    return ModuleNotFoundError(f"Reading {what} needs {package}: pip install 'kernsift[{extra}]'.")
+    return ModuleNotFoundError(f"Reading {what} needs {package}: {INSTALL}.")

@@ -11,37 +11,40 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns import read_columns
-from kernsift.data.formats.anndata import anndata_source, is_anndata
+from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
+from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
 from kernsift.data.formats.arrow import ArrowSource, Part
 from kernsift.data.formats.dask_collections import dask_source
 from kernsift.data.formats.feather import FeatherPart
-from kernsift.data.formats.file_stamps import first_line, guarded, needed
+from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.numpy_files import MappedArray, NumpyFile
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.pyarrow_datasets import dataset_source
 from kernsift.data.formats.source import Source
-from kernsift.data.formats.text import TextFile
+from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
 from kernsift.exceptions import InputError
 
 _TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 _REFUSED = [
-    (b"PK", "is an archive (.xlsx, .npz or .zip), which is read as a whole", "load it and pass the table"),
     (b"\x80", "is a Python pickle, which could run code and is never opened", "save it as Parquet or .npy"),
-    (b"\xd0\xcf\x11\xe0", "is an Excel file of the old kind (.xls)", "save it as CSV or Parquet"),
+    (b"\xd0\xcf\x11\xe0", "is an Excel file of the old kind (.xls)", "save it as .xlsx or CSV"),
     (b"FEA1", "is a Feather file of version 1", "save it again as version 2 or Parquet"),
     (b"%PDF", "is a PDF", "export the table as CSV"),
 ]
 
 
-def open_source(data: Any, argument: str, *, encoding: str | None = None) -> Source | None:
-    """A table that is read in pieces, for paths and for what other libraries keep outside of memory; else None.
+def open_source(
+    data: Any, argument: str, *, encoding: str | None = None, layer: str | None = None, whole: bool = False
+) -> Source | None:
+    """A table outside of memory, for paths and for what other libraries keep there; else None.
 
-    Paths name Parquet files or folders of them, Feather and Arrow files, .npy files, HDF5 files ("file.h5::/name" for
-    one of several datasets), Zarr folders, and text files. Objects may be NumPy memory maps, Zarr arrays, HDF5
-    datasets, pyarrow data sets, and Dask arrays or data frames.
+    Paths name Parquet files or folders of them, Feather and Arrow files, .npy and .npz files, HDF5 files
+    ("file.h5::/name" for one of several datasets), .h5ad files, Zarr folders, Excel files, and text files. Archives and
+    Excel files are read into memory, and small text and .h5ad files too where they may be read as a `whole`. Objects
+    may be NumPy memory maps, Zarr arrays, HDF5 datasets, pyarrow data sets, and Dask arrays or data frames.
 
     Examples
     --------
@@ -62,7 +65,7 @@ def open_source(data: Any, argument: str, *, encoding: str | None = None) -> Sou
     if isinstance(data, (str, os.PathLike)):
         path = os.fspath(data)
         with guarded(argument, str(path), "a table"):
-            return _path(path, argument, encoding)
+            return _path(path, argument, encoding, layer, whole)
     maker = _maker(data)
     return None if maker is None else maker(data, argument)
 
@@ -80,9 +83,9 @@ def open_table(
     NumPy's memory maps look like arrays to those who hold them: they are read in pieces only where `memory` is given.
     """
     if is_anndata(data):
-        return anndata_source(data, argument, layer)
+        return anndata_source(data, argument, layer, whole=memory is None)
     if points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
-        source = open_source(data, argument, encoding=encoding)
+        source = open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
         assert source is not None
     else:
         source = MemorySource(read_columns(data, argument), argument)
@@ -111,7 +114,7 @@ def _maker(data: Any) -> Callable[[Any, str], Source] | None:
     return dask_source if home in ("dask", "dask_expr") and hasattr(data, "dask") else None
 
 
-def _path(path: Any, argument: str, encoding: str | None) -> Source:
+def _path(path: Any, argument: str, encoding: str | None, layer: str | None, whole: bool) -> Source:
     if not isinstance(path, str):
         raise InputError(f"{argument}: a path as text is needed, got {path!r:.60}; use os.fsdecode.")
     place = path.partition("::")[0]
@@ -124,15 +127,30 @@ def _path(path: Any, argument: str, encoding: str | None) -> Source:
         return _folder(path, argument)
     start = _start(place, argument)
     if start.startswith(b"\x89HDF"):
-        return hdf5_source(path, argument)
+        return h5ad_source(place, argument, layer, whole) if is_h5ad(path) else hdf5_source(path, argument)
     if start.startswith(b"\x93NUMPY"):
         return NumpyFile(place, argument)
     if start.startswith((b"PAR1", b"ARROW1")):
         return _arrow_files([place], argument)
+    if start.startswith(b"PK"):
+        return _archive(place, argument)
     for magic, what, fix in _REFUSED:
         if start.startswith(magic):
             raise InputError(f"{argument}: {path} {what}; {fix}.")
-    return TextFile(place, argument, encoding)
+    return text_source(place, argument, encoding, whole=whole)
+
+
+def _archive(path: str, argument: str) -> Source:
+    kind = archive_kind(path, f"{argument}: {path}")
+    notes: tuple[str, ...] = ()
+    with guarded(argument, path, f"{'an' if kind == 'Excel' else 'a'} {kind} file", FileStamp.of(path, argument)):
+        if kind == "Excel":
+            columns, notes = read_excel(path, argument)
+        else:
+            columns = read_npz(path, argument)
+    source = MemorySource(columns, argument)
+    source.notes = notes
+    return source
 
 
 def _folder(path: str, argument: str) -> Source:

@@ -1,4 +1,5 @@
-"""Separated values: read once, in chunks, into a private folder of Arrow files, which then serve all further reading.
+"""Separated values: small files are read into memory, and larger ones once, in chunks, into a private folder of Arrow
+files, which then serve all further reading.
 
 Text has no types and no places to jump to: what a column holds is known when the last line was seen, as it is when the
 whole file is read at once. The folder goes when nobody holds the table any more, or the program ends.
@@ -12,22 +13,35 @@ import io
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from kernsift.data.columns import Columns
+import numpy as np
+
+from kernsift.data.columns import Columns, read_columns
+from kernsift.data.formats.archives import unpack
 from kernsift.data.formats.arrow import ArrowSource
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
+from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import Bounds, Rows, Source
 from kernsift.data.formats.text_dialects import SAMPLE, Dialect, check_rows, encoding_of, separator_of, unreadable
 from kernsift.exceptions import InputError
+from kernsift.execution.memory import machine_memory
 from kernsift.execution.progress import report_progress
 
 # Text that is turned into columns at a time; as Python objects it takes several times as much.
 _CHUNK = 4 << 20
+# Files above this share of the machine's memory are read in pieces: as a whole they take several times their size.
+_SHARE = 4
+# pandas keeps every column apart while it reads, which takes minutes with a million of them.
+_MANY_COLUMNS = 20_000
+_START = 100_000
 
 
 class TextFile(Source):
@@ -47,7 +61,7 @@ class TextFile(Source):
             except BaseException:
                 self._removal()
                 raise
-        self.dialect = dialect
+        self.notes = dialect.notes(path)
         self._stored = ArrowSource([FeatherPart(part, argument) for part in parts], argument)
         stored = self._stored
         super().__init__(argument, stored.names, stored.kinds, stored.edges, stored.widths, named=dialect.named)
@@ -71,32 +85,114 @@ def _remove(folder: str, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def text_source(path: str, argument: str, encoding: str | None = None, *, whole: bool = True) -> Source:
+    """A text file: in memory where it is small and may be read as a whole, else read in pieces."""
+    if not whole or os.path.getsize(path) > machine_memory() // _SHARE:
+        return TextFile(path, argument, encoding)
+    stamp = FileStamp.of(path, argument)
+    with guarded(argument, path, "separated values", stamp):
+        columns, dialect = _read_whole(path, argument, encoding)
+    found = MemorySource(columns, argument)
+    found.notes = dialect.notes(path)
+    return found
+
+
+def _read_whole(path: str, argument: str, encoding: str | None) -> tuple[Columns, Dialect]:
+    name = f"{argument}: {path}"
+    data = unpack(path, name) if _is_packed(path) else Path(path).read_bytes()
+    text = _decode(data, name, encoding)
+    # newline="" lets lines end in any way, that of old Macintoshes included.
+    dialect = check_rows(io.StringIO(text, newline=""), separator_of(text), name)
+    if len(dialect.names) > _MANY_COLUMNS and dialect.decimal == ".":
+        values = _numbers_only(text, dialect)
+        if values is not None:
+            found = read_columns(values, argument)
+            return replace(found, names=tuple(dialect.names), named=dialect.named), dialect
+    try:
+        frame = _pandas().read_csv(io.StringIO(text), **dialect.for_pandas())
+    except (ValueError, OverflowError) as error:  # pandas' parser errors are ValueErrors
+        raise unreadable(name, first_line(error)) from error
+    return replace(read_columns(frame, argument), named=dialect.named), dialect
+
+
+def _numbers_only(text: str, dialect: Dialect) -> np.ndarray | None:
+    """A table of very many columns, all of plain numbers, as one block; None where a cell is anything else."""
+    lines = io.StringIO(text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a table without rows, which is refused later
+            values = np.loadtxt(
+                lines, delimiter=dialect.separator, skiprows=int(dialect.named), comments=None, quotechar='"', ndmin=2
+            )
+    except ValueError:
+        return None
+    return values if values.shape[1] == len(dialect.names) else None
+
+
+def _decode(data: bytes, name: str, encoding: str | None) -> str:
+    encoding = _encoding(data[:_START], name) if encoding is None else encoding
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some codecs comment on what they decode
+            text = data.decode(encoding)
+    except (LookupError, ValueError) as error:
+        if not isinstance(error, UnicodeDecodeError):
+            raise _unknown(encoding) from None
+        raise _no_text(name, error.encoding, data[error.start], data.count(b"\n", 0, error.start) + 1) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError(f"{name}: line {line} holds a zero byte, which text does not; mend it.")
+    return text
+
+
+def _encoding(start: bytes, name: str) -> str:
+    """The encoding of a text that begins like this; zero bytes in UTF-8 mean another encoding, or no text."""
+    found = encoding_of(start[:4])
+    if found != "utf-8-sig" or b"\0" not in start:
+        return found
+    for encoding, zeros, others in (("utf-16-le", start[1::2], start[::2]), ("utf-16-be", start[::2], start[1::2])):
+        if zeros.count(0) > 0.9 * len(zeros) and 0 not in others:
+            raise InputError(
+                f"{name} looks like UTF-16 without a mark at its start; read it with encoding='{encoding}'."
+            )
+    raise InputError(f"{name} is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
+
+
+def _unknown(encoding: str) -> InputError:
+    return InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.")
+
+
+def _no_text(name: str, encoding: str, byte: int, line: int | None = None) -> InputError:
+    where = "" if line is None else f" in line {line}"
+    return InputError(
+        f"{name} is no {encoding.upper()} text (byte 0x{byte:02x}{where}); save it as UTF-8, or read it with "
+        "encoding='latin-1' or what it is."
+    )
+
+
 def _dialect(path: str, argument: str, encoding: str | None) -> tuple[Dialect, str]:
     name = f"{argument}: {path}"
     if encoding is None:
         with _opened(path) as file:
-            start = file.read(100_000)
-        encoding = encoding_of(start)
-        if encoding == "utf-8-sig" and b"\0" in start:
-            raise InputError(f"{name} is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
+            encoding = _encoding(file.read(_START), name)
     try:
         with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
             separator = separator_of(lines.read(SAMPLE + 1))
         with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
             return check_rows(lines, separator, name), encoding
     except LookupError:
-        raise InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.") from None
+        raise _unknown(encoding) from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name} is no {error.encoding.upper()} text (it has a byte 0x{error.object[error.start]:02x}); save it as "
-            "UTF-8, or read it first and pass the table."
-        ) from None
+        raise _no_text(name, error.encoding, error.object[error.start]) from None
+
+
+def _is_packed(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"\x1f\x8b"
 
 
 def _opened(path: str) -> Any:
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else open(path, "rb")
+    return gzip.open(path) if _is_packed(path) else open(path, "rb")
 
 
 def _spool(path: str, argument: str, dialect: Dialect, encoding: str, folder: str) -> list[str]:
@@ -174,17 +270,13 @@ class _Parts:
 
 def _frames(path: str, argument: str, dialect: Dialect, encoding: str, texts: set[str]) -> Iterator[Any]:
     """Chunks of the file as pandas reads them; `texts` are columns whose numbers are texts as well."""
-    try:
-        import pandas as pd
-    except ModuleNotFoundError:
-        raise needed("pandas", "text files", "files") from None
     total = os.path.getsize(path)
     with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
         length = max(1, len(lines.read(SAMPLE)))
         lines.seek(0)
         rows = max(1, _CHUNK * max(1, _count_lines(path)) // length)
         try:
-            for frame in pd.read_csv(
+            for frame in _pandas().read_csv(
                 lines, **dialect.for_pandas(), dtype=dict.fromkeys(texts, str) or None, chunksize=rows
             ):
                 yield frame
@@ -192,6 +284,14 @@ def _frames(path: str, argument: str, dialect: Dialect, encoding: str, texts: se
                 report_progress(f"reading {argument}", min(total, raw.tell()), total)
         except (ValueError, OverflowError) as error:  # pandas' parser errors are ValueErrors
             raise unreadable(f"{argument}: {path}", first_line(error)) from error
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise needed("pandas", "text files", "files") from None
+    return pandas
 
 
 def _count_lines(path: str) -> int:

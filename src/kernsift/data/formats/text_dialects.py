@@ -139,7 +139,7 @@ def check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
 
 def header_names(cells: list[str], name: str) -> list[str]:
     """The names in the first line of a table: made up where a cell is empty, and each only once."""
-    header = [cell.strip() or ("(row names)" if i == 0 else f"(column {i + 1})") for i, cell in enumerate(cells)]
+    header = [cell.strip() or f"Unnamed: {i}" for i, cell in enumerate(cells)]  # as pandas calls them
     refuse_repeated(header, name)
     return header
 
