@@ -347,7 +347,7 @@ def test_a_missing_package_is_named(kernsift, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "pandas", None)
     code, _, err = kernsift("compare", "before.csv", "after.csv")
     assert code == 3
-    assert err == "kernsift: Reading files needs pandas: pip install 'kernsift[files]'.\n"
+    assert err == "kernsift: Reading files needs pandas: pip install '.[all]' in a checkout of kernsift installs it.\n"
     monkeypatch.undo()
 
 

@@ -196,7 +196,7 @@ def test_the_line_of_code_gives_the_result_again(results: dict[str, Result]) -> 
         {"k": 2},
         {"k": 2, "family": "selected", "confidence_level": 0.8},
         {"threshold": 0.5},
-        {"estimator": "block", "block_size": 5, "bandwidth": 2.0},
+        {"estimator": kernsift.Block(block_size=5), "bandwidth": 2.0},
     ):
         result = kernsift.compare(X, Y, random_state=7, **options)  # type: ignore[arg-type]
         again = eval(line_of_code(result), {"kernsift": kernsift, "X": X, "Y": Y})
@@ -208,7 +208,7 @@ def test_the_line_of_code_gives_the_result_again(results: dict[str, Result]) -> 
 
 def test_without_jinja(results: dict[str, Result], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kernsift\[report\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs Jinja2: pip install '\.\[all\]'"):
         results["compare"].to_html()
 
 
@@ -245,8 +245,8 @@ def test_histograms_and_bars_are_shares() -> None:
 
 
 def test_boxes_and_clouds_hold_quantiles() -> None:
-    x = np.arange(800.0)
-    level = np.where(x < 400, "low", "high")
+    x = np.arange(800.0) / 7  # whole numbers would be taken for row numbers
+    level = np.repeat(["low", "high"], 400)
     result = kernsift.relate(pd.DataFrame({"x": x, "level": level}), x * 10, k=None, random_state=0)
     pictures = dict(zip(result.names, result.pictures, strict=True))
     boxes, cloud = pictures["level"], pictures["x"]
@@ -301,11 +301,13 @@ def test_extreme_numbers_can_be_drawn(values: list[float]) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "nothing"])
 def test_plot_feature(results: dict[str, Result], kind: str) -> None:
+    import matplotlib.pyplot as plt
     from matplotlib.figure import Figure
 
     for name in results[kind].names:
         ax = results[kind].plot_feature(name)
         ax.figure.canvas.draw()
+        plt.close(ax.figure)
         own = Figure().subplots()
         assert results[kind].plot_feature(name, own) is own
 

@@ -592,7 +592,7 @@ def test_a_missing_package_is_named(package: str, tmp_path: Path, monkeypatch: p
         package
     ]()
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ModuleNotFoundError, match=rf"needs {package}: pip install 'kernsift\[scale\]'"):
+    with pytest.raises(ModuleNotFoundError, match=rf"needs {package}: pip install '\.\[all\]'"):
         open_source(path, "X")
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from kernsift.data.exchangeability import Exchangeability, RowArguments
 from kernsift.estimators.complete import RowSubset
+from kernsift.estimators.restricted import smallest_pvalue
 from kernsift.estimators.scores import Scores
-from kernsift.exceptions import InputError
+from kernsift.exceptions import CalibrationWarning, InputError
 from kernsift.execution import dask_workers
-from kernsift.execution.notes import collect_notes
+from kernsift.execution.notes import add_note, collect_notes
 from kernsift.execution.threads import thread_limit
 from kernsift.inference import TESTS, Outcome, log_tail
 from kernsift.inference.advice import advise
@@ -29,6 +32,8 @@ from kernsift.result import Result
 Seed = int | np.random.Generator | None
 
 FAMILIES = ("all", "selected")
+# Smallest possible p-values below this need no note.
+_NEVER_MIND = 1e-6
 FROM_DRAWS = ("incomplete", "block", "linear")
 
 
@@ -98,6 +103,36 @@ class CallSettings:
     def options_for(self, subset: RowSubset | None) -> dict[str, Any]:
         """The options of the estimator, for all rows or for some of them."""
         return self.estimator_options if subset is None else {**self.estimator_options, "subset": subset}
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether features are tested with several kernels."""
+        return bool(self.estimator_options.get("adaptive"))
+
+    def row_arguments(self, strata: Any, paired: Any, unit: Any) -> RowArguments:
+        """Which rows belong together, for the estimator that can use it."""
+        given = RowArguments(self.question, strata, paired, unit)
+        if given and self.estimator != "complete":
+            raise InputError(
+                f"estimator: {given} needs estimator='complete', whose null law knows which rows may be exchanged, got "
+                f"{self.estimator!r}; leave it out."
+            )
+        return given
+
+    def advise_rows(self, rows: Exchangeability, d: int, symmetric: bool) -> None:
+        """Note how small a p-value can be, and warn where that is too large for any discovery."""
+        smallest = smallest_pvalue(rows, symmetric)
+        said = rows.described
+        if smallest > _NEVER_MIND:
+            said += f"; the smallest possible p-value is {smallest:.1g}"
+        add_note(f"{said}.")
+        if adjust(np.full(d, smallest), self.correction).min() > self.alpha:
+            warnings.warn(
+                f"{said}: with {d} features no p-value can be significant at alpha={self.alpha:g}; more "
+                f"{'rows' if rows.unit is None else 'units'} are needed.",
+                CalibrationWarning,
+                stacklevel=3,
+            )
 
     @property
     def from_draws(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+INSTALL = "pip install '.[all]' in a checkout of kernsift installs it"
+"""What an error about a missing optional package says."""
 _LONGEST_MESSAGE = 1000
 
 

@@ -229,7 +229,7 @@ class Result:
         return replace(self, pictures=kept.pictures, descriptions=kept.descriptions, labels=labels)
 
     def order(self, sort: str = "p") -> np.ndarray:
-        """Places of the listed features sorted by "p" (strongest evidence first), "effect" (largest first) or "name"."""
+        """Places of the listed features by "p" (strongest evidence first), "effect" (largest first) or "name"."""
         if sort not in SORTS or (sort == "effect" and self.effects is None):
             known = [name for name in SORTS if name != "effect" or self.effects is not None]
             raise InputError(f"sort: needs one of {', '.join(map(repr, known))}, got {sort!r}.")

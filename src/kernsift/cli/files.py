@@ -21,7 +21,7 @@ import numpy as np
 from kernsift.cli.textfiles import read_text, refuse_binary
 from kernsift.data.columns import is_unicode
 from kernsift.data.formats.text_dialects import header_names, refuse_repeated
-from kernsift.exceptions import InputError
+from kernsift.exceptions import INSTALL, InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -397,13 +397,13 @@ def _pandas() -> Any:
     try:
         import pandas
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("Reading files needs pandas: pip install 'kernsift[files]'.") from None
+        raise ModuleNotFoundError(f"Reading files needs pandas: {INSTALL}.") from None
     return pandas
 
 
 def _install(kind: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     package = {"Excel": "openpyxl", "Parquet": "pyarrow", "Feather": "pyarrow"}.get(kind, error.name or "a package")
-    return ModuleNotFoundError(f"Reading {kind} files needs {package}: pip install 'kernsift[files]'.")
+    return ModuleNotFoundError(f"Reading {kind} files needs {package}: {INSTALL}.")
 
 
 def _first_line(error: BaseException) -> str:

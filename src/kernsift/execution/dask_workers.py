@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from kernsift.exceptions import InputError
+from kernsift.exceptions import INSTALL, InputError
 from kernsift.execution import threads
 
 Answer = TypeVar("Answer")
@@ -42,7 +42,6 @@ _WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _TO_CONNECT = 5.0, 60.0, 10.0
 _PAUSED, _LOOK = 30.0, 2.0
 # Below the first not even ordinary files can be read; the second is what a worker takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
-_INSTALL = "pip install 'kernsift[dask]'"
 
 
 class WorkItem(Protocol):
@@ -466,7 +465,7 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
     try:
         import distributed
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"Working on a cluster needs Dask: {_INSTALL}.") from error
+        raise ModuleNotFoundError(f"Working on a cluster needs Dask: {INSTALL}.") from error
     dask: Any = distributed  # without types
     # What goes wrong is told in one sentence, and not by every part of Dask that hears of it.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)

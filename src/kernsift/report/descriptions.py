@@ -216,7 +216,7 @@ def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
     variance = pool * (1.0 - pool) * (1.0 / len(first) + 1.0 / len(second))
     inside = np.triu(np.ones_like(pool, dtype=bool), 1) & (variance > 1e-12)
     sizes = np.where(inside, (shares[0] - shares[1]) ** 2 / np.where(inside, variance, 1.0), 0.0)
-    low, high = np.unravel_index(int(sizes.argmax()), sizes.shape)
+    low, high = divmod(int(sizes.argmax()), sizes.shape[1])
     a, b = float(shares[0][low, high]), float(shares[1][low, high])
     # The smaller part of the distribution is the one to talk about.
     outside = a + b > 1.0
@@ -385,7 +385,7 @@ def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], le
     variance = expected * (1.0 - rows / n) * (1.0 - columns / n)
     residual = np.where(variance > 0, (table - expected) / np.sqrt(np.where(variance > 0, variance, 1.0)), 0.0)
     # Of cells with equal residuals the one that is over-represented.
-    level, group = np.unravel_index(int((np.abs(residual) + 1e-9 * residual).argmax()), table.shape)
+    level, group = divmod(int((np.abs(residual) + 1e-9 * residual).argmax()), table.shape[1])
     if residual[level, group] == 0:
         return Description()
     inside = float(table[level, group] / columns[0, group])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernsift.exceptions import INSTALL
 from kernsift.report import text as wording
 from kernsift.report.summaries import MOST_PICTURES, Bars, Boxes, Histogram, Picture
 from kernsift.report.svg import draw_effect, draw_picture, draw_pvalues, draw_scores
@@ -40,7 +41,7 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         import jinja2
         from markupsafe import Markup
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("The report needs Jinja2: pip install 'kernsift[report]'.") from error
+        raise ModuleNotFoundError(f"The report needs Jinja2: {INSTALL}.") from error
     style, script = _asset("report.css"), _asset("report.js")
     rows = _rows(result)
     for row in rows:

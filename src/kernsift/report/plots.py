@@ -79,16 +79,13 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
 
 def _label(ax: Axes, points: list[tuple[float, float, str]]) -> None:
     """Names beside points, strongest first; a name that would overlap another, or leave the axes, is left out."""
-    figure = ax.figure
-    figure.canvas.draw() if not hasattr(figure, "draw_without_rendering") else figure.draw_without_rendering()
+    ax.figure.canvas.figure.draw_without_rendering()
     inside = ax.get_window_extent()
     taken = [text.get_window_extent() for text in [ax.get_legend()] if text is not None]
     for x, y, name in points:
         for right, up in _OFFSETS:
             side = "left" if right > 0 else "right"
-            text = ax.annotate(
-                name, (x, y), (right, up), textcoords="offset points", ha=side, fontsize=7.5, color=_INK
-            )
+            text = ax.annotate(name, (x, y), (right, up), textcoords="offset points", ha=side, fontsize=7.5, color=_INK)
             box = text.get_window_extent()
             free = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
             if free and not any(box.overlaps(other) for other in taken):
@@ -103,7 +100,8 @@ def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
     intervals = result.estimates.intervals_of(rows)
     if result.effects is None or intervals is None:
         raise InputError(
-            f"plot_intervals: estimator={result.settings.get('estimator')!r} has no intervals; use 'complete' or 'cross'."
+            f"plot_intervals: estimator={result.settings.get('estimator')!r} has no intervals; "
+            "use 'complete' or 'cross'."
         )
     ax = _axes(ax, 6.0, 0.21 * len(rows) + 1.3)
     for found, colour, label in ((True, SIGNIFICANT, "significant"), (False, SELECTED, "not significant")):
@@ -133,9 +131,7 @@ def plot_best(result: Result, count: int = _MULTIPLES) -> np.ndarray:
         raise InputError("plot_best: this result holds no picture, as no feature is listed.")
     across = min(count, 3)
     down = -(-count // across)
-    _, axes = _pyplot().subplots(
-        down, across, figsize=(3.6 * across, 2.9 * down), layout="constrained", squeeze=False
-    )
+    _, axes = _pyplot().subplots(down, across, figsize=(3.6 * across, 2.9 * down), layout="constrained", squeeze=False)
     for place, ax in enumerate(axes.ravel()):
         if place >= count:
             ax.set_axis_off()

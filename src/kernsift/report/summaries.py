@@ -179,7 +179,7 @@ def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = 
     name = response.names[0]
     target, label = _line(response.values, name)
     levels = response.levels.get(name)
-    two_valued = np.unique(target) if levels is None else []
+    two_valued = np.unique(target) if levels is None else np.empty(0)
     if len(two_valued) == 2:
         levels = tuple(f"{value:.6g}" for value in two_valued)
         target = (target == two_valued[1]).astype(float)
@@ -261,11 +261,12 @@ def _describe_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, 
     if len(parts) > 2:
         codes = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         return _describe_values(np.concatenate(parts), codes.astype(float), first.levels.get(name), series, means)
+    one, two = parts
     if first.categorical[j]:
-        return describe_levels(*(part[:, 0].astype(np.intp) for part in parts), first.levels[name], series[-1])
-    if parts[0].shape[1] > 1:
-        return describe_columns(*parts, series[-1], means=means)
-    return describe_numbers(*(part[:, 0] for part in parts), series[-1], means=means)
+        return describe_levels(one[:, 0].astype(np.intp), two[:, 0].astype(np.intp), first.levels[name], series[-1])
+    if one.shape[1] > 1:
+        return describe_columns(one, two, series[-1], means=means)
+    return describe_numbers(one[:, 0], two[:, 0], series[-1], means=means)
 
 
 def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:

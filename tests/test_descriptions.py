@@ -1,0 +1,270 @@
+"""What changed, in words: the phrase names the change that was made, for every kind of data and of input."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernsift
+from kernsift import InputError
+from kernsift.report.descriptions import (
+    describe_by_level,
+    describe_cells,
+    describe_columns,
+    describe_curve,
+    describe_levels,
+    describe_numbers,
+)
+
+Rng = np.random.Generator
+N = 400
+SEEDS = range(10)
+
+# Each makes two samples that differ in one way; the description begins with these words. Each contrast is larger than
+# ten standard errors at this size, so that the words do not depend on the seed.
+SAMPLES: dict[str, tuple[Callable[[Rng], tuple[np.ndarray, np.ndarray]], str]] = {
+    "shift": (lambda r: (r.normal(size=N), r.normal(1.0, 1, N)), "higher in Y: median"),
+    "skewed": (lambda r: (r.lognormal(size=N), r.lognormal(-1.0, 1, N)), "lower in Y: median"),
+    "spread": (lambda r: (r.normal(size=N), r.normal(0, 2.5, N)), "wider in Y: IQR"),
+    "less spread": (lambda r: (r.normal(size=N), r.normal(0, 0.4, N)), "narrower in Y: IQR"),
+    "both": (lambda r: (r.normal(size=N), r.normal(1.2, 2.2, N)), "higher and wider in Y: median"),
+    "zeros": (
+        lambda r: (r.exponential(size=N) * (r.random(N) > 0.1), r.exponential(size=N) * (r.random(N) > 0.5)),
+        "more zeros in Y",
+    ),
+    "a code for missing": (
+        lambda r: (r.normal(50, 9, N), np.where(r.random(N) < 0.3, 999.0, r.normal(50, 9, N))),
+        "more values of 999 in Y",
+    ),
+    "two modes": (
+        lambda r: (r.normal(size=N), r.choice([-0.97, 0.97], N) + r.normal(0, 0.2, N)),
+        "fewer between -",
+    ),
+    "a bump": (
+        lambda r: (r.uniform(size=N), np.where(r.random(N) < 0.5, r.uniform(0.3, 0.4, N), r.uniform(size=N))),
+        "more between 0.",
+    ),
+    "yes and no": (
+        lambda r: ((r.random(N) < 0.3).astype(float), (r.random(N) < 0.8).astype(float)),
+        "more often 1 in Y",
+    ),
+    "counts": (lambda r: (r.poisson(1.0, N) * 1.0, r.poisson(3.0, N) * 1.0), "higher in Y: median 3 v 1"),
+    "ratings": (
+        lambda r: (r.integers(1, 6, N) * 1.0, r.choice(5, N, p=[0.02, 0.03, 0.1, 0.35, 0.5]) + 1.0),
+        "higher in Y: median",
+    ),
+    "gene": (lambda r: (r.poisson(0.05, N) * 1.0, r.poisson(0.9, N) * 1.0), "fewer zeros in Y"),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_number_in_two_samples(kind: str) -> None:
+    make, words = SAMPLES[kind]
+    for seed in SEEDS:
+        first, second = make(np.random.default_rng(seed))
+        assert describe_numbers(first, second, "Y").text.startswith(words), (seed, describe_numbers(first, second).text)
+
+
+def test_the_numbers_are_those_of_the_samples() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=N), rng.normal(1.5, 1, N)
+    found = describe_numbers(x, y, "Y")
+    assert found.medians == (np.median(x), np.median(y))
+    assert found.detail == f"median {np.median(y):.3g} v {np.median(x):.3g}"
+    x, y = np.r_[np.zeros(50), np.linspace(1, 2, 350)], np.r_[np.zeros(164), np.linspace(1, 2, 236)]
+    assert describe_numbers(x, y, "Y").text == "more zeros in Y: 41% v 12%"
+    assert describe_numbers(y, x, "Y").text == "fewer zeros in Y: 12% v 41%"
+    y = np.r_[np.linspace(0, 1, 320), np.full(80, 30.0) + np.linspace(0, 1, 80)]
+    assert describe_numbers(np.linspace(0, 1, 400), y, "Y").detail in ("20% v 0%", "20.0% v 0.0%")
+
+
+def test_the_interval_that_changed_holds_the_share_it_says() -> None:
+    for seed in SEEDS:
+        make, _ = SAMPLES["a bump"]
+        first, second = make(np.random.default_rng(seed))
+        text = describe_numbers(first, second, "Y").text
+        low, high = (float(part) for part in text.split(" in Y")[0].removeprefix("more between ").split(" and "))
+        shares = [np.mean((sample > low) & (sample <= high)) for sample in (second, first)]
+        assert text.endswith(f"{shares[0]:.0%} v {shares[1]:.0%}")
+
+
+def test_levels() -> None:
+    x = np.repeat([0, 1], [50, 50])
+    assert describe_levels(x, np.repeat([0, 1, 2], [50, 41, 9]), ["a", "b", "other"], "Y").text == (
+        "new level 'other' in Y: 9%"
+    )
+    assert describe_levels(x, np.repeat([0, 1], [80, 20]), ["a", "b"], "Y").text == "more 'a' in Y: 80% v 50%"
+    assert describe_levels(np.repeat([0, 1, 2], [40, 30, 30]), x, ["a", "b", "c"], "Y").text == (
+        "no 'c' in Y: 0% v 30%"
+    )
+
+
+def test_groups_of_columns() -> None:
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(N, 3))
+        assert describe_columns(x, rng.normal(size=(N, 3)) + 1, "Y").text.startswith("shifted in Y: by")
+        assert describe_columns(x, 2 * rng.normal(size=(N, 3)), "Y").text.startswith("wider in Y: median distance")
+        tied = rng.multivariate_normal([0, 0, 0], [[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]], N)
+        found = describe_columns(x, tied, "Y")
+        assert found.text.startswith("other correlation in Y: largest change 0.")
+
+
+# Each makes a response from a normal feature; the description begins with these words.
+CURVES: dict[str, tuple[Callable[[Rng, np.ndarray], np.ndarray], str]] = {
+    "rises": (lambda r, x: x + r.normal(size=N), "rises: median of y"),
+    "falls": (lambda r, x: np.exp(-x) + r.normal(size=N), "falls: median of y"),
+    "a step": (lambda r, x: 4.0 * (x > 0.5) + r.normal(size=N), "rises: median of y"),
+    "U": (lambda r, x: x**2 + 0.5 * r.normal(size=N), "U-shaped: median of y"),
+    "inverted U": (lambda r, x: -np.abs(x) + 0.3 * r.normal(size=N), "inverted U: median of y"),
+    "a wave": (lambda r, x: np.sin(4 * x) + 0.2 * r.normal(size=N), "goes up and down: median of y"),
+    "spread": (lambda r, x: np.exp(0.8 * x) * r.normal(size=N), "spread of y rises: IQR"),
+    "a cross": (lambda r, x: x * r.choice([-1, 1], N) + 0.2 * r.normal(size=N), "spread of y largest at the ends: IQR"),
+}
+
+
+@pytest.mark.parametrize("kind", CURVES)
+def test_a_numeric_response(kind: str) -> None:
+    make, words = CURVES[kind]
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=N)
+        found = describe_curve(x, make(rng, x))
+        assert found.text.startswith(words), (seed, found.text)
+
+
+def test_several_classes() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], 100)
+    higher = describe_by_level(rng.normal([0.0, 3.0, 1.0], 1, (100, 3)).T.ravel(), codes, ["A", "B", "C"]).text
+    assert higher.startswith("differs by class: highest in B (median 2.9")
+    assert "lowest in A" in higher
+    wider = describe_by_level(rng.normal(0, [1.0, 5.0, 2.0], (100, 3)).T.ravel(), codes, ["A", "B", "C"]).text
+    assert wider.startswith("differs by class: widest in B (IQR")
+    city = np.where(rng.random(300) < np.array([0.1, 0.9, 0.1])[codes], 1, 0)
+    assert describe_cells(city, codes, ["Oslo", "Rome"], ["A", "B", "C"]).text.startswith("more 'Rome' in B: ")
+
+
+def mixed(rng: Rng, changed: bool) -> pd.DataFrame:
+    n = 300
+    frame = pd.DataFrame({"same": rng.normal(size=n), "age": rng.normal(40 + 9 * changed, 10, n)})
+    frame["debt"] = rng.exponential(1000, n) * (rng.random(n) > (0.6 if changed else 0.1))
+    frame["city"] = rng.choice(["Rome", "Oslo", "Bern"][: 2 + changed], n)
+    frame["member"] = rng.random(n) < (0.9 if changed else 0.4)
+    return frame
+
+
+EXPECTED = {
+    "age": "higher in Y: median",
+    "debt": "more zeros in Y",
+    "city": "new level 'Bern' in Y",
+    "member": "more often 1 in Y",
+}
+
+
+@pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete", "block", "linear"])
+def test_every_estimator_describes(estimator: str) -> None:
+    rng = np.random.default_rng(3)
+    result = kernsift.compare(mixed(rng, False), mixed(rng, True), estimator=estimator, random_state=0)
+    for name in result.names:
+        if result[name].rejected and name != "same":
+            assert result[name].description.startswith(EXPECTED[name])
+    assert result["age"].rejected
+    # Without a discovery there is no direction to report.
+    assert result["same"].rejected or result["same"].description.startswith("median ")
+
+
+def test_a_linear_kernel_sees_means() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2)) + 1
+    result = kernsift.compare(X, Y, kernel="linear", random_state=0)
+    assert result["x0"].description == f"higher in Y: mean {Y[:, 0].mean():.3g} v {X[:, 0].mean():.3g}"
+    found = kernsift.relate(X, X[:, 0] - 5 * X[:, 1], kernel="linear", random_state=0)
+    assert found["x1"].description.startswith("falls: correlation -0.9")
+
+
+def test_files_and_dask_give_the_same_words(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    X, Y = mixed(rng, False), mixed(rng, True)
+    X.loc[::3, "age"] = np.nan
+    expected = kernsift.compare(X, Y, missing="column", random_state=0)
+    for name, frame in (("X", X), ("Y", Y)):
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    found = kernsift.compare(tmp_path / "X.parquet", tmp_path / "Y.parquet", missing="column", random_state=0)
+    inputs: list[Any] = [found]
+    dask = pytest.importorskip("dask.dataframe", reason="no dask: pip install '.[all]'")
+    lazy = [dask.from_pandas(frame, npartitions=2) for frame in (X, Y)]
+    inputs.append(kernsift.compare(*lazy, missing="column", random_state=0))
+    for other in inputs:
+        assert tuple(other.descriptions) == tuple(expected.descriptions)
+        np.testing.assert_array_equal(other.used, expected.used)
+    assert (expected["age"].n, expected["age"].missing) == (500, pytest.approx(1 / 6))
+
+
+def test_responses_of_every_kind() -> None:
+    rng = np.random.default_rng(0)
+    X = mixed(rng, False)
+    y = X["age"] + rng.normal(size=len(X))
+    rising = kernsift.relate(X, y.rename("income"), random_state=0)["age"]
+    assert rising.description.startswith("rises: median of income")
+    labels = np.where(X["age"] > 45, "old", np.where(X["age"] > 35, "middle", "young"))
+    found = kernsift.relate(X, labels, random_state=0)["age"].description
+    assert found.startswith("differs by class: highest in y = old")
+    # A number with two values is two classes, in words and in pictures.
+    two = kernsift.relate(X, (X["age"] > 40).astype(int).rename("old"), random_state=0)
+    assert two["age"].description.startswith("higher in old = 1: median")
+    assert type(two.pictures[0]).__name__ in ("Histogram", "Bars")
+    by_city = kernsift.relate(X, y + 30 * (X["city"] == "Rome"), random_state=0)["city"].description
+    assert by_city.startswith("y higher in 'Rome': median")
+
+
+def test_data_frames_and_records() -> None:
+    rng = np.random.default_rng(3)
+    result = kernsift.compare(mixed(rng, False), mixed(rng, True), random_state=0)
+    frame = result.to_frame()
+    assert {"n", "missing", "median_first", "median_second", "description"} <= set(frame.columns)
+    assert (frame["n"] == 600).all() and (frame["missing"] == 0).all()
+    assert frame.loc[frame["feature"] == "city", ["median_first"]].isna().all().all()
+    assert result.to_frame(sort="name")["feature"].tolist() == sorted(result.names)
+    assert result.to_frame(sort="effect")["effect"].is_monotonic_decreasing
+    record = result["age"]
+    assert record == result.feature("age")
+    assert (record.n, record.listed, record.rejected) == (600, True, True)
+    with pytest.raises(InputError, match="did you mean 'age'"):
+        result["agee"]
+    with pytest.raises(InputError, match="sort: needs one of 'p', 'effect', 'name', got 'size'"):
+        result.to_frame(sort="size")
+    short = kernsift.compare(mixed(rng, False), mixed(rng, True), k=1, random_state=0)
+    outside = next(name for name in short.feature_names if name not in short.names)
+    assert (short[outside].listed, short[outside].effect) == (False, None)
+    again = pickle.loads(pickle.dumps(result))
+    assert again["age"] == record
+
+
+def test_many_features_are_described_up_to_a_limit() -> None:
+    from kernsift.report.summaries import MOST_DESCRIBED
+
+    rng = np.random.default_rng(0)
+    d = MOST_DESCRIBED + 5
+    X, Y = rng.normal(size=(12, d)), rng.normal(size=(12, d))
+    Y[:, :3] += 9
+    frame = kernsift.compare(X, Y, random_state=0).to_frame()
+    assert frame["description"][:3].str.startswith("higher in Y").all()
+    assert (frame["description"][MOST_DESCRIBED:] == "").all()
+    assert (frame["n"] == 24).all()
+
+
+def test_a_feature_without_values_in_a_sample() -> None:
+    X = pd.DataFrame({"a": [np.nan] * 30, "b": np.arange(30.0)})
+    Y = pd.DataFrame({"a": np.arange(30.0), "b": np.arange(30.0) + 40})
+    result = kernsift.compare(X, Y, missing="column", random_state=0)
+    assert result["a"].description == ""
+    assert result["b"].description.startswith("higher in Y")
+    for picture in result.pictures:
+        assert picture.series == ("X", "Y")  # type: ignore[union-attr]
