@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from kernsift.data.columns import Columns, quoted
+from kernsift.data.formats import Source, open_table
+from kernsift.data.named_columns import take_columns
 from kernsift.data.tables import Piece, Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.notes import add_note
 
 # Strata with fewer rows than this on average are small: what alignment takes away matters there.
 _SMALL = 8
 # Noise of units that may differ between classes by this factor.
-_UNEVEN = 1.5
+_UNEVEN = 1.25
 # A numeric column with at most this many different values among its first rows is discrete, and is not aligned.
 _DISCRETE, _LOOKED_AT = 16, 512
 # Numbers of one array of aligned columns.
@@ -29,23 +33,28 @@ class Exchangeability:
 
     Attributes
     ----------
+    response : (n,) the sample or the value of the response of each row, as codes.
     stratum : (n,) codes 0..S-1 of strata within which units are exchangeable; None for a single one.
     unit : (n,) codes 0..U-1 of units whose rows move together; None where each row is a unit.
-    n : rows.
     left_out : rows that belong to no unit; they have the code U.
 
     Examples
     --------
     >>> import numpy as np
-    >>> rows = Exchangeability(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 3]), 5)
-    >>> rows.units, rows.strata_of_units.tolist(), rows.informative(np.array([0, 1, 1, 1])).tolist()
+    >>> label = np.array([0, 0, 1, 1, 1])
+    >>> rows = Exchangeability(label, np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 3]))
+    >>> rows.units, rows.strata_of_units.tolist(), rows.informative.tolist()
     (4, [0, 0, 1, 1], [0, 1])
     """
 
+    response: np.ndarray
     stratum: np.ndarray | None
     unit: np.ndarray | None
-    n: int
     left_out: int = 0
+
+    @property
+    def n(self) -> int:
+        return len(self.response)
 
     @property
     def units(self) -> int:
@@ -80,9 +89,25 @@ class Exchangeability:
     def large_strata(self) -> bool:
         return self.stratum is not None and not self.small_strata
 
-    def informative(self, response: np.ndarray) -> np.ndarray:
-        """The units of strata in which the response, one value for each unit, varies."""
-        strata = self.strata_of_units
+    @property
+    def described(self) -> str:
+        """The numbers of units and strata that can be used."""
+        used = self.strata_of_units[self.informative]
+        strata = len(np.unique(used))
+        if self.unit is None and len(used) == 2 * strata:
+            return f"{strata:,} pairs"
+        what = f"{len(used):,} {'rows' if self.unit is None else 'units'}"
+        return what if self.stratum is None else f"{what} in {strata:,} strat{'um' if strata == 1 else 'a'}"
+
+    @cached_property
+    def responses(self) -> np.ndarray:
+        """(U,) the response of each unit."""
+        return self.response[self.first_rows]
+
+    @cached_property
+    def informative(self) -> np.ndarray:
+        """The units of strata in which the response varies."""
+        strata, response = self.strata_of_units, self.responses
         order = np.argsort(strata, kind="stable")
         starts = np.flatnonzero(np.append(True, np.diff(strata[order]) != 0))
         low, high = (bound.reduceat(response[order], starts) for bound in (np.minimum, np.maximum))
@@ -90,17 +115,17 @@ class Exchangeability:
         varies[strata[order][starts]] = high > low
         return np.flatnonzero(varies[strata])
 
-    def evened(self, classes: np.ndarray, rng: np.random.Generator) -> Exchangeability:
-        """The same with rows left out at random where units of some classes (units,) have more rows than others.
+    def evened(self, rng: np.random.Generator) -> Exchangeability:
+        """The same with rows left out at random where units with some responses have more rows than others.
 
         The mean of few rows is noisier than that of many. Where noise depends on the label, units are not exchangeable
         even if nothing else differs. So the largest unit of each class keeps as many rows as the smallest of these
         largest units has, and so on down the order of sizes. Nothing is left out where the mean noise of the classes
-        differs by less than half.
+        differs by less than a quarter.
         """
         if self.unit is None:
             return self
-        sizes = self.unit_sizes
+        sizes, classes = self.unit_sizes, _classes(self.responses)
         members = [np.flatnonzero(classes == one) for one in np.unique(classes)]
         noise = [float((1.0 / sizes[some]).mean()) for some in members]
         if max(noise) <= _UNEVEN * min(noise):
@@ -119,7 +144,7 @@ class Exchangeability:
         unit = self.unit.copy()
         out = order[rank >= np.repeat(keep, sizes)]
         unit[out] = len(sizes)
-        return Exchangeability(self.stratum, unit, self.n, len(out))
+        return Exchangeability(self.response, self.stratum, unit, len(out))
 
     def take(self, rows: np.ndarray) -> Exchangeability:
         """The same for some of the rows."""
@@ -127,7 +152,19 @@ class Exchangeability:
         def kept(codes: np.ndarray | None) -> np.ndarray | None:
             return None if codes is None else np.unique(codes[rows], return_inverse=True)[1].ravel()
 
-        return Exchangeability(kept(self.stratum), kept(self.unit), len(rows))
+        return Exchangeability(self.response[rows], kept(self.stratum), kept(self.unit))
+
+    def units_of(self, rows: np.ndarray) -> np.ndarray:
+        """The units that some of the rows belong to, in the order in which `take` numbers them."""
+        return rows if self.unit is None else np.unique(self.unit[rows])
+
+
+def _classes(response: np.ndarray) -> np.ndarray:
+    """Classes of a response (N,): its values where these are few, else the quarters of their order."""
+    count = len(np.unique(response))
+    if 4 * count <= len(response):
+        return response
+    return np.argsort(np.argsort(response, kind="stable")) * 4 // len(response)
 
 
 class AlignedTable(Table):
@@ -197,9 +234,17 @@ class AlignedTable(Table):
             for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):
                 n = int(sizes[run[0]])
                 part = values[first : first + n * len(run)].reshape(len(run), n, -1)
-                out[np.ix_(run, some)] = np.median(part, axis=1)
+                out[np.ix_(run, some)] = _medians(part)
                 first += n * len(run)
         return out
+
+
+def _medians(values: np.ndarray) -> np.ndarray:
+    """(s, p) medians of values (s, n, p), missing ones left out; 0 where all are missing."""
+    if not np.isnan(values).any():
+        return np.asarray(np.median(values, axis=1))
+    known = np.isnan(values).sum(axis=1) < values.shape[1]
+    return np.asarray(np.nanmedian(np.where(known[:, None], values, 0.0), axis=1))
 
 
 def held_in_memory(table: Table, argument: str) -> Table:
@@ -215,6 +260,241 @@ def held_in_memory(table: Table, argument: str) -> Table:
     return table.loaded(slice(None))
 
 
-def codes_of(values: Any) -> np.ndarray:
-    """(n,) codes 0.. of the rows of an array (n, columns)."""
-    return np.unique(np.asarray(values), axis=0, return_inverse=True)[1].ravel()
+def codes_of(target: Table) -> np.ndarray:
+    """(n,) codes of the rows of a response, equal where all its columns are."""
+    return np.unique(to_numpy(target.values), axis=0, return_inverse=True)[1].ravel()
+
+
+# From arguments ------------------------------------------------------------------------------------------------------
+
+
+class RowArguments:
+    """The arguments `strata`, `paired` and `unit` of a question, taken out of its tables."""
+
+    def __init__(self, question: str, strata: Any, paired: Any, unit: Any) -> None:
+        self._question = question
+        if isinstance(paired, bool | np.bool_) and not paired:
+            paired = None
+        self._given = {
+            name: value for name, value in (("strata", strata), ("paired", paired), ("unit", unit)) if value is not None
+        }
+        if "paired" in self._given and len(self._given) > 1:
+            other = next(name for name in self._given if name != "paired")
+            raise InputError(
+                f"paired: pairs are strata of two rows, which cannot be combined with {other}=; use strata= and unit= "
+                "for more rows than two."
+            )
+        self._labels: dict[str, list[np.ndarray]] = {name: [] for name in self._given}
+
+    def __bool__(self) -> bool:
+        return bool(self._given)
+
+    def __str__(self) -> str:
+        return " and ".join(f"{name}=" for name in self._given)
+
+    @property
+    def reads_whole_columns(self) -> bool:
+        """Whether all rows of a column are needed at once."""
+        return "strata" in self._given or "paired" in self._given
+
+    def split_samples(self, X: Any, Y: Any, **options: Any) -> tuple[Any, Any]:
+        """The tables without the columns that the arguments name; Y is None where X holds both samples."""
+        if Y is None:
+            if self._given.get("paired") is True:
+                raise InputError(
+                    "paired: True pairs the rows of X and Y in their order, but there is one table; name the column "
+                    'that identifies pairs, as in paired="patient".'
+                )
+            return self.split(X, **options), None
+        tables: list[Source] = [open_table(data, name, **options) for data, name in ((X, "X"), (Y, "Y"))]
+        for argument, given in self._given.items():
+            if given is True:
+                if tables[0].n != tables[1].n:
+                    raise InputError(
+                        f"paired: True pairs the rows of X and Y in their order, but X has {tables[0].n} rows and Y "
+                        f"has {tables[1].n}; pass as many, or name the column that identifies pairs."
+                    )
+                self._labels[argument] += [np.arange(table.n).astype(str) for table in tables]
+                continue
+            named = isinstance(given, str) or (isinstance(given, list) and all(isinstance(one, str) for one in given))
+            if not named and not (isinstance(given, list | tuple) and len(given) == 2):
+                raise InputError(
+                    f"{argument}: for two tables a column name or a pair of arrays, one for each, is needed, got "
+                    f"{type(given).__name__}; pass ({argument}_of_X, {argument}_of_Y)."
+                )
+            parts = [given, given] if named else list(given)
+            for place, part in enumerate(parts):
+                tables[place], columns = take_columns(tables[place], part, argument, table="XY"[place])
+                self._labels[argument].append(labels_of(columns))
+        return tables[0], tables[1]
+
+    def split(self, X: Any, **options: Any) -> Any:
+        """One table without the columns that the arguments name."""
+        source: Any = open_table(X, "X", **options)
+        for argument, given in self._given.items():
+            if given is True:
+                raise InputError(
+                    'paired: needs the column or array that identifies pairs here, got True; use paired="patient".'
+                )
+            source, columns = take_columns(source, given, argument, table="X")
+            self._labels[argument].append(labels_of(columns))
+        return source
+
+    def rows(
+        self,
+        response: np.ndarray,
+        keep: np.ndarray,
+        missing: str,
+        samples: Sequence[np.ndarray] | None = None,
+    ) -> Exchangeability:
+        """What the arguments say of the rows that are kept.
+
+        Parameters
+        ----------
+        response : (n,) the sample or the response of the rows that are kept, as codes.
+        keep : which rows of the tables, one below the other, are kept.
+        samples : which rows of one table are in each of two samples.
+        """
+        found: dict[str, np.ndarray] = {}
+        for argument, labels in self._labels.items():
+            if samples is not None:
+                labels = [labels[0][some] for some in samples]
+            kept = np.concatenate(labels)[keep]
+            absent = np.array([label is None for label in kept])
+            if absent.any():
+                if missing == "error":
+                    raise InputError(
+                        f"{argument}: {int(absent.sum())} rows have no value; fill them in, leave these rows out, or "
+                        "use missing='drop'."
+                    )
+                add_note(f"{argument}: {int(absent.sum()):,} rows have no value and are used for nothing.")
+                # Each alone in a stratum of its own, where nothing can be exchanged.
+                kept = np.where(absent, [f"\0{place}" for place in range(len(kept))], kept)
+                found.setdefault("strata", np.full(len(kept), "", dtype=object))
+                found["strata"] = np.where(absent, kept, found["strata"])
+            if argument != "strata" or "strata" not in found:
+                found[argument] = kept
+            else:
+                found["strata"] = np.where(found["strata"] == "", kept, found["strata"])
+        return _checked(found, response, self._question)
+
+
+def labels_of(columns: Columns) -> np.ndarray:
+    """(n,) one label for each row, None where it is missing; several columns make one label together."""
+    values = to_numpy(columns.values)
+    parts = []
+    for place in range(values.shape[1]):
+        own, levels = values[:, place], columns.levels.get(place)
+        start = columns.origin.get(place, 0)
+        names = np.empty(len(own), dtype=object)
+        known, inverse = np.unique(own, return_inverse=True)
+        texts = [
+            None
+            if np.isnan(value)
+            else levels[int(value)]
+            if levels
+            else f"{int(value) + start}"
+            if float(value).is_integer()
+            else repr(float(value))
+            for value in known
+        ]
+        names[:] = np.array(texts, dtype=object)[inverse.ravel()]
+        parts.append(names)
+    if len(parts) == 1:
+        return parts[0]
+    rows = zip(*parts, strict=True)
+    return np.array([None if None in row else " / ".join(row) for row in rows], dtype=object)
+
+
+def _checked(labels: dict[str, np.ndarray], response: np.ndarray, question: str) -> Exchangeability:
+    """Codes of strata and units, after checks of what they say about the response."""
+    unit = strata = None
+    if "unit" in labels:
+        names, unit = np.unique(labels["unit"].astype(str), return_inverse=True)
+        _check_units(names, unit.ravel(), response, question)
+        unit = unit.ravel()
+    argument = "paired" if "paired" in labels else "strata"
+    if argument in labels:
+        known, strata = np.unique(labels[argument].astype(str), return_inverse=True)
+        strata = strata.ravel()
+        if argument == "paired":
+            _check_pairs(known, strata, response, question)
+    rows = Exchangeability(response, strata, unit)
+    if strata is not None:
+        if unit is not None:
+            _check_nested(names, rows)
+        _check_strata(known, rows, argument, question)
+    return rows
+
+
+def _check_units(names: np.ndarray, unit: np.ndarray, response: np.ndarray, question: str) -> None:
+    order = np.argsort(unit, kind="stable")
+    starts = np.flatnonzero(np.append(True, np.diff(unit[order]) > 0))
+    low, high = (bound.reduceat(response[order], starts) for bound in (np.minimum, np.maximum))
+    mixed = np.flatnonzero(low < high)
+    if len(mixed) and question == "compare":
+        raise InputError(
+            f"unit: {_some(names[mixed])} has rows in both samples, but a unit belongs to one; use paired= or strata= "
+            "for units that were measured in both."
+        )
+    if len(mixed):
+        raise InputError(
+            f"unit: the response varies within {_some(names[mixed])}, but it must belong to the unit; use strata= for "
+            "association within units, or aggregate their rows."
+        )
+    if len(names) == len(unit):
+        add_note("unit: each unit has one row, so that rows are taken as independent.")
+
+
+def _check_pairs(names: np.ndarray, pair: np.ndarray, response: np.ndarray, question: str) -> None:
+    sizes = np.bincount(pair)
+    wrong = np.flatnonzero(sizes != 2)
+    if question == "compare" and not len(wrong):
+        wrong = np.flatnonzero(np.bincount(pair, response) != 1)
+    if len(wrong):
+        many = int(sizes[wrong[0]])
+        needed = "one row in each sample" if question == "compare" else "two rows"
+        raise InputError(
+            f"paired: each pair needs {needed}, but {_some(names[wrong])} has {many} row{'s' if many > 1 else ''}"
+            f"{' in one sample' if many == 2 else ''}; leave it out, or use strata= for groups of other sizes."
+        )
+
+
+def _check_nested(names: np.ndarray, rows: Exchangeability) -> None:
+    assert rows.stratum is not None and rows.unit is not None
+    outside = rows.stratum != rows.strata_of_units[rows.unit]
+    if outside.any():
+        raise InputError(
+            f"strata: {_some(names[np.unique(rows.unit[outside])])} has rows in several strata, but a unit must be "
+            "within one; name units by stratum, or leave out strata=."
+        )
+
+
+def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, question: str) -> None:
+    what = "sample" if question == "compare" else "response"
+    sizes = np.bincount(rows.strata_of_units, minlength=len(names))
+    if sizes.max() < 2:
+        thing = "row" if rows.unit is None else "unit"
+        raise InputError(
+            f"{argument}: each stratum has one {thing}, so that nothing can be exchanged within strata; use unit= if "
+            "these are subjects with several rows, or wider strata."
+        )
+    used = np.unique(rows.strata_of_units[rows.informative])
+    if not len(used):
+        raise InputError(
+            f"{argument}: the {what} is constant within each of the {len(names)} strata, so that nothing can be "
+            "exchanged within them; use unit= if these are what was labelled, or other strata."
+        )
+    lost = np.setdiff1d(np.arange(len(names)), used)
+    if len(lost):
+        count = int(rows.unit_sizes[np.isin(rows.strata_of_units, lost)].sum())
+        shown = [name for name in names[lost] if not name.startswith("\0")]
+        listed = f" ({quoted(shown)})" if shown else ""
+        add_note(
+            f"The {what} is constant in {len(lost)} of {len(names)} strata{listed}; their {count:,} rows are used for "
+            "nothing."
+        )
+
+
+def _some(names: np.ndarray) -> str:
+    return f"'{names[0]}'" if len(names) == 1 else f"'{names[0]}' (and {len(names) - 1} more)"

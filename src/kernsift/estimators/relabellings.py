@@ -64,7 +64,7 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata) -> FewV
     elif known.joint is not None:
         joint = to_numpy(known.joint)
         at_common = np.take_along_axis(joint, common[:, None, None], axis=1)[:, 0]
-        differs = (at_common < rows.unit_sizes)[:, strata.order]
+        differs = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order]
         two_valued = np.zeros(b, dtype=bool)
     else:
         return nothing

@@ -25,9 +25,9 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.data.exchangeability import AlignedTable, Exchangeability
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table
 from kernsift.estimators.alignment import AlignmentCovariance
-from kernsift.estimators.complete import FittedStatistic, NullMoments, scores_of
+from kernsift.estimators.complete import FittedStatistic, NullMoments, RowSubset, scores_of
 from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.feature_blocks import Block, blocks_of
@@ -55,54 +55,85 @@ _ALIGNED = Pair("location", "plain", 0.4)
 
 
 def restricted_mmd(
-    X: Table,
-    Y: Table,
+    table: Table,
     kernels: FeatureKernels,
     *,
     rows: Exchangeability,
     adaptive: bool = False,
+    subset: RowSubset | None = None,
     rng: np.random.Generator,
 ) -> Scores:
-    """Normal scores of the MMD between the samples, whose label is permuted as `rows` allow."""
-    label = np.repeat([0.0, 1.0], [X.n, Y.n])[rows.first_rows]
-    rows = rows.evened(label, rng)
-    return _restricted(stack([X, Y]), _label_response(label, rows, adaptive), kernels, rows, rng)
+    """Normal scores of the MMD between two samples, whose label, `rows.response`, is permuted as `rows` allow.
+
+    The table has both samples; `subset` are its rows among all those that `rows` describe.
+    """
+    own = rows if subset is None else rows.take(subset.rows)
+    own = own.evened(rng)
+    factors = {"plain": own.responses[None, :].astype(float)}
+    target = _UnitResponse.of(factors, CLASSES if adaptive else PLAIN, own, symmetric=True)
+    return _restricted(table, target, kernels, own, _places(rows, own, subset), rng)
 
 
 def restricted_hsic(
-    X: Table,
+    table: Table,
     y: Table,
     kernels: FeatureKernels,
     response_kernels: FeatureKernels,
     *,
     rows: Exchangeability,
     adaptive: bool = False,
+    subset: RowSubset | None = None,
     rng: np.random.Generator,
 ) -> Scores:
-    """Normal scores of the HSIC with the response, which is permuted as `rows` allow."""
-    own = y.take(rows.first_rows) if rows.unit is not None else y
-    known = table_response(own, response_kernels, rng, adaptive)
+    """Normal scores of the HSIC with the response, which is permuted as `rows` allow; `subset` as above."""
+    own = rows if subset is None else rows.take(subset.rows)
+    own = own.evened(rng)
+    answers = y if own.unit is None else y.take(own.first_rows)
+    known = table_response(answers, response_kernels, rng, adaptive)
     cells = None if known.cells is None else to_numpy(known.cells)
     factors = {}
     for name, view in known.views.items():
         factor = to_numpy(view.factor)
         factors[name] = factor if cells is None else factor[:, cells]
-    values = to_numpy(own.values)
-    kinds = np.unique(values, axis=0, return_inverse=True)[1].ravel()
-    rows = rows.evened(_quarters(kinds), rng)
-    symmetric = bool(own.categorical.all()) or len(np.unique(kinds)) == 2
-    return _restricted(X, _UnitResponse.of(factors, kinds, known.pairs, rows, symmetric), kernels, rows, rng)
+    symmetric = bool(y.categorical.all()) or len(np.unique(own.responses)) == 2
+    target = _UnitResponse.of(factors, known.pairs, own, symmetric)
+    return _restricted(table, target, kernels, own, _places(rows, own, subset), rng)
 
 
-def _label_response(label: np.ndarray, rows: Exchangeability, adaptive: bool) -> _UnitResponse:
-    pairs = CLASSES if adaptive else PLAIN
-    return _UnitResponse.of({"plain": label[None, :]}, label.astype(int), pairs, rows, True)
+def aligned(table: Table, rows: Exchangeability, subset: RowSubset | None = None) -> Table:
+    """The table less the medians of strata, where these are large enough to know them."""
+    own = rows if subset is None else rows.take(subset.rows)
+    return AlignedTable(table, own) if own.large_strata else table
 
 
-def _quarters(kinds: np.ndarray) -> np.ndarray:
-    """Classes of a response (N,): its values where these are few, else the quarters of their order."""
-    count = int(kinds.max()) + 1
-    return kinds if 4 * count <= len(kinds) else np.argsort(np.argsort(kinds, kind="stable")) * 4 // len(kinds)
+def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
+    """One over the number of different relabellings."""
+    strata = informative_strata(rows)
+    return float(np.exp(-Relabellings(rows.responses[strata.order], strata, symmetric).log_count))
+
+
+class _Places(NamedTuple):
+    """Where the units of some rows are among all units that can be relabelled, and which correlations come from."""
+
+    units: np.ndarray
+    among: int
+    to_align: np.ndarray | None
+
+
+def _places(rows: Exchangeability, own: Exchangeability, subset: RowSubset | None) -> _Places | None:
+    if subset is None:
+        return None
+    order = informative_strata(rows).order
+    place = np.empty(rows.units, dtype=int)
+    place[order] = np.arange(len(order))
+    return _Places(place[rows.units_of(subset.rows)[informative_strata(own).order]], len(order), subset.to_align)
+
+
+def informative_strata(rows: Exchangeability) -> Strata:
+    """The strata in which the response varies; their order has the units."""
+    used = rows.informative
+    strata = Strata.of(rows.strata_of_units[used])
+    return strata._replace(order=used[strata.order])
 
 
 class _UnitResponse(NamedTuple):
@@ -129,20 +160,16 @@ class _UnitResponse(NamedTuple):
     def of(
         cls,
         factors: dict[str, np.ndarray],
-        kinds: np.ndarray,
         pairs: tuple[Pair, ...],
         rows: Exchangeability,
         symmetric: bool,
     ) -> _UnitResponse:
-        """From factors (p, units) and the value (units,) of the response of each unit."""
-        codes = rows.strata_of_units
-        used = rows.informative(kinds)
-        strata = Strata.of(codes[used])
-        strata = strata._replace(order=used[strata.order])
+        """From factors (p, units)."""
+        strata = informative_strata(rows)
         if rows.small_strata and pairs is CLASSES:
             rest = 1.0 - _ALIGNED.weight
             pairs = (_ALIGNED, *(pair._replace(weight=pair.weight * rest) for pair in pairs))
-        relabellings = Relabellings(kinds[strata.order], strata, symmetric)
+        relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
         centred = {name: _orthogonal(strata.centred(factor[:, strata.order])) for name, factor in factors.items()}
         views = {name: _response_view(factor, strata) for name, factor in centred.items()}
         moments = {(one, two): ResponseMoments.of(centred[one], centred[two], strata) for one in views for two in views}
@@ -241,7 +268,7 @@ class _Measuring:
         """(b, G) shares of the units at each point, all units counting alike."""
         if self.rows.unit is None:
             return known.counts
-        weights = np.append(1.0 / self.rows.unit_sizes, np.zeros(self.rows.left_out > 0))
+        weights = np.append(1.0 / self.rows.unit_sizes, np.zeros(int(self.rows.left_out > 0)))
         if known.joint is not None:
             return known.joint @ asarray_like(weights, known.joint)
         if known.codes is None:
@@ -349,9 +376,16 @@ class _Measuring:
 
 
 def _restricted(
-    table: Table, target: _UnitResponse, kernels: FeatureKernels, rows: Exchangeability, rng: np.random.Generator
+    table: Table,
+    target: _UnitResponse,
+    kernels: FeatureKernels,
+    rows: Exchangeability,
+    places: _Places | None,
+    rng: np.random.Generator,
 ) -> Scores:
-    to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(target.response.n, rng)
+    to_sort, to_align = rows_to_sort(table.n, rng), None
+    if places is None:
+        to_align = rows_to_align(target.response.n, rng)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     by_point = rows.unit is not None and table.n >= _ROWS_PER_UNIT * rows.units
     cells = asarray_like(rows.unit, table.prototype) if by_point else None
@@ -377,8 +411,20 @@ def _restricted(
 
         return MeasuredEffects(effect[features], measure)
 
+    if places is not None:
+        factors = [_among(factor, places) for factor in factors]
     cov = RestrictedCovariance(tuple(factors), target.response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
     return Scores(table.names, score, cov, effects=effects)
+
+
+def _among(factor: SelectedFactor, places: _Places) -> SelectedFactor:
+    """A factor of some units among all units, nothing at the others."""
+    b, q, _ = factor.factor.shape
+    values = np.zeros((b, q, places.among), dtype=factor.factor.dtype)
+    values[:, :, places.units] = factor.factor
+    if places.to_align is None:
+        return factor._replace(factor=values)
+    return factor._replace(factor=values[:, :, places.to_align], sizes=None)
 
 
 @dataclass(frozen=True)
