@@ -1,8 +1,8 @@
 """A column as few values: the points that stand for its rows, and how many rows each point stands for.
 
 What a kernel test knows about a feature by itself depends on its values and their counts alone. So each column is
-rounded to at most 96 of its own order statistics (192 in a long table), densest in the tails, and from then on costs
-the same for a thousand rows as for a billion. A column with fewer different values is left as it is. In a long table
+rounded to at most 96 points (192 in a long table), densest in the tails, and from then on costs the same for a thousand
+rows as for a billion. A column with fewer different values is left as it is. In a long table
 the points come from a sample of the rows. A value that is common there keeps a point to itself, and where such values
 are next to each other, another point between them takes what the sample missed: a rare value is never counted as a
 common one. The points depend on the pooled feature values and never on the response, so every permutation test stays
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
@@ -145,6 +146,8 @@ def fit_grid(
     if len(columns) > len(features):
         return Grid(table.part(columns), None)
     points = points or (POINTS if table.n <= _LONG and rows is None else 2 * POINTS)
+    if isinstance(table, SparseTable):
+        return _sparse_grid(table, columns, rows, points, rounded)
     if table.incomplete is not None and table.incomplete[columns].any():
         return _with_missing_point(table, features, rows, points, rounded)
     levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
@@ -154,11 +157,12 @@ def fit_grid(
     elif rows is None or not rounded:
         ordered = sorted_columns(table.part(columns))
         chosen = _representatives(ordered, points if rounded else table.n)
-        chosen, edges = _at_fixed_ranks(chosen, ordered, points)
+        chosen, edges = _at_fixed_ranks(chosen, SortedColumns(ordered), points)
         return Grid(namespace(chosen).matrix_transpose(chosen), edges)
     else:
         ordered = sorted_columns(table.part(columns, rows))
-        found, edges = _with_gaps(to_numpy(_representatives(ordered, points)), to_numpy(ordered), points)
+        chosen, ordered = to_numpy(_representatives(ordered, points)), to_numpy(ordered)
+        found, edges = _with_gaps(chosen, SortedColumns(ordered), points)
         return Grid(asarray_like(np.ascontiguousarray(found.T), table.prototype), asarray_like(edges, table.prototype))
     return Grid(namespace(chosen).matrix_transpose(chosen), (chosen[:, 1:] + chosen[:, :-1]) / 2)
 
@@ -192,14 +196,57 @@ def _with_missing_point(
     return Grid(asarray_like(found, table.prototype), asarray_like(edges, table.prototype), missing=True)
 
 
-def _at_fixed_ranks(chosen: Array, ordered: Array, most: int) -> tuple[Array, Array]:
+def _sparse_grid(
+    table: SparseTable, columns: np.ndarray, rows: np.ndarray | None, points: int, rounded: bool
+) -> Grid:
+    """Points of sparse columns, as of dense ones."""
+    ordered = SortedSparse.of(table.stored(columns).within(rows if rounded else None))
+    chosen = _sparse_representatives(ordered, points if rounded else table.n)
+    if rows is None or not rounded:
+        chosen, edges = _at_fixed_ranks(chosen, ordered, points)
+    else:
+        chosen, edges = _with_gaps(chosen, ordered, points)
+    return Grid(np.ascontiguousarray(chosen.T), edges)
+
+
+class SortedColumns(NamedTuple):
+    """Sorted columns (b, n)."""
+
+    values: Array
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return int(self.values.shape[1])
+
+    @property
+    def largest(self) -> Array:
+        """(b, 1) the largest values."""
+        return self.values[:, -1:]
+
+    @property
+    def different(self) -> np.ndarray:
+        """(b,) how many values differ."""
+        return np.asarray((self.values[:, 1:] > self.values[:, :-1]).sum(axis=1) + 1)
+
+    def at(self, ranks: np.ndarray) -> Array:
+        """(b, r) the values with these ranks, counted from 0."""
+        return namespace(self.values).take(self.values, asarray_like(ranks, self.values), axis=1)
+
+    def copies(self, points: np.ndarray) -> np.ndarray:
+        """(b, G) how many rows have each of the points."""
+        found = zip(self.values, points, strict=True)
+        return np.stack([np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in found])
+
+
+def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: int) -> tuple[Array, Array]:
     """Points (b, G) and edges (b, G - 1), from points chosen from sorted columns (b, n).
 
     Where the points are order statistics at fixed ranks, each takes the rows of fixed ranks around it and moves to the
     middle of their quartiles. All columns without ties then have the same counts, and so the same views of their ranks.
     Elsewhere a row belongs to the nearest point.
     """
-    xp, n = namespace(chosen), ordered.shape[1]
+    xp, n = namespace(chosen), ordered.n
     edges = chosen[:, 1:] / 2 + chosen[:, :-1] / 2
     if n <= most or chosen.shape[1] != most:
         return chosen, edges
@@ -209,14 +256,16 @@ def _at_fixed_ranks(chosen: Array, ordered: Array, most: int) -> tuple[Array, Ar
     quarter = (stops - starts - 1) // 4
 
     def at(ranks: np.ndarray) -> Array:
-        return xp.astype(xp.take(ordered, asarray_like(ranks, ordered), axis=1), edges.dtype)
+        return xp.astype(ordered.at(ranks), edges.dtype)
 
     regular = xp.all(chosen == at(places), axis=1)[:, None]
     middle = at(starts + quarter) / 2 + at(stops - 1 - quarter) / 2
     return xp.where(regular, middle, chosen), xp.where(regular, at(ends - 1) / 2 + at(ends) / 2, edges)
 
 
-def _with_gaps(chosen: np.ndarray, ordered: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+def _with_gaps(
+    chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Points (b, P) and edges (b, P - 1) of long columns, from points (b, G) chosen from a sorted sample (b, rows).
 
     A common value has no row but its own at its point. Between two common values next to each other, below the first
@@ -227,13 +276,10 @@ def _with_gaps(chosen: np.ndarray, ordered: np.ndarray, most: int) -> tuple[np.n
     first = np.concatenate([np.ones((b, 1), dtype=bool), chosen[:, 1:] > chosen[:, :-1]], axis=1)
     chosen = np.take_along_axis(chosen, np.argsort(~first, axis=1, kind="stable"), axis=1)
     first = np.arange(size) < first.sum(axis=1)[:, None]
-    chosen = np.where(first, chosen, ordered[:, -1:])
-    copies = np.stack(
-        [np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in zip(ordered, chosen, strict=True)]
-    )
+    chosen = np.where(first, chosen, ordered.largest)
     # All points of a column with few values are common; otherwise those that half a point's rows have.
-    few = (ordered[:, 1:] > ordered[:, :-1]).sum(axis=1) < most
-    common = first & (few[:, None] | (copies >= ordered.shape[1] / (2 * most)))
+    few = ordered.different <= most
+    common = first & (few[:, None] | (ordered.copies(chosen) >= ordered.n / (2 * most)))
     last = np.concatenate([first[:, 1:] == 0, np.ones((b, 1), dtype=bool)], axis=1) & first
     following = np.concatenate([common[:, 1:], np.zeros((b, 1), dtype=bool)], axis=1)
     gap = common & (following | last)  # a point after this one
@@ -290,12 +336,41 @@ def _representatives(ordered: Array, most: int) -> Array:
 def _spread_out(ordered: np.ndarray, most: int) -> np.ndarray:
     """(most,) values of one sorted column, some of which have more rows than a point should: these count for less."""
     values, copies = np.unique(ordered, return_counts=True)
-    reach = np.cumsum(np.minimum(copies, max(len(ordered) // most, 1)))
+    return _spread_values(values, copies, len(ordered), most)
+
+
+def _spread_values(values: np.ndarray, copies: np.ndarray, n: int, most: int) -> np.ndarray:
+    reach = np.cumsum(np.minimum(copies, max(n // most, 1)))
     places = np.searchsorted(reach, _places(int(reach[-1]), most), "right")
     return np.asarray(values[np.minimum(places, len(values) - 1)])
 
 
-@lru_cache(maxsize=64)
+def _sparse_representatives(ordered: SortedSparse, most: int) -> np.ndarray:
+    """`_representatives` of sparse columns."""
+    first, different = ordered.first, ordered.different
+    few = different <= most
+    size = min(most, int(different.max()))
+    points = np.empty((len(few), size))
+    if few.any():
+        # The values that differ, in order, and then the largest again and again.
+        part = np.where(first[few], ordered.values[few], np.inf)
+        part.sort(axis=1)
+        part = part[:, :size]
+        points[few, : part.shape[1]] = np.where(np.isfinite(part), part, ordered.largest[few])
+    many = np.flatnonzero(~few)
+    if len(many):
+        points[many] = ordered.at(_places(ordered.n, most))[many]
+        tied = (points[many, 1:] == points[many, :-1]).any(axis=1)
+        for feature in many[tied]:
+            where = np.flatnonzero(first[feature])
+            values, copies = ordered.values[feature, where], np.diff(where, append=ordered.sizes[feature])
+            if ordered.zeros[feature]:
+                copies[np.searchsorted(values, 0)] = ordered.zeros[feature]
+            points[feature] = _spread_values(values, copies, ordered.n, most)
+    return points
+
+
+@lru_cache(maxsize=4096)
 def _places(n: int, most: int) -> np.ndarray:
     """Ranks of the order statistics that are kept: ever denser towards the ends, evenly spaced in between."""
     tail = np.unique(np.geomspace(1, max(n / most, 2), most // 8).round().astype(int)) - 1
