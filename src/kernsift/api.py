@@ -17,9 +17,9 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
+from kernsift.data.exchangeability import codes_of, held_in_memory
 from kernsift.data.formats import open_table
-from kernsift.data.exchangeability import RowArguments, held_in_memory
-from kernsift.data.inputs import as_candidates, as_samples, read_pair, read_xy, group_rows
+from kernsift.data.inputs import as_candidates, as_samples, group_rows, read_pair, read_xy
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
@@ -139,11 +139,12 @@ def compare(
         Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which then
         leave the features, or values for each row; for two tables a pair of arrays.
     paired : bool, str or array, optional
-        True where row i of X and row i of Y are a pair, such as before and after; or the column that names pairs, which has
-        one row in each sample for every pair.
+        True where row i of X and row i of Y are a pair, such as before and after; or the column that names pairs, each
+        of which has one row in each sample.
     unit : str, list of str or array, optional
         The rows of a unit, such as the cells of a donor, move together, and the sample belongs to the unit: the column
-        that names it, or values for each row; for two tables a pair of arrays. With `strata`, units are exchangeable within strata.
+        that names it, or values for each row; for two tables a pair of arrays. With `strata`, units are exchangeable
+        within strata.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -393,8 +394,8 @@ def relate(
     paired : str or array, optional
         The column that names pairs of rows within which the response may be exchanged.
     unit : str, list of str or array, optional
-        The rows of a unit, such as the cells of a donor, move together, and the response belongs to the unit: the column
-        that names it, or values for each row. With `strata`, units are exchangeable within strata.
+        The rows of a unit, such as the cells of a donor, move together, and the response belongs to the unit: the
+        column that names it, or values for each row. With `strata`, units are exchangeable within strata.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -448,7 +449,7 @@ def relate(
         if given_rows.reads_whole_columns:
             table = held_in_memory(table, str(given_rows))
         call.check_selection(table.d)
-        rows = given_rows.rows(target.codes(), keep, missing) if given_rows else None
+        rows = given_rows.rows(codes_of(target), keep, missing) if given_rows else None
         if rows is not None:
             call.advise_rows(rows, table.d, symmetric=bool(target.categorical.all()))
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
@@ -464,8 +465,16 @@ def relate(
             named = kernel if isinstance(kernel, str) else "gaussian"
             response_kernels = fit_kernels(answers, named, own, rng=call.rng)
             if rows is not None:
-                options = {"rows": rows, "adaptive": call.adaptive, "subset": subset, "rng": call.rng}
-                return restricted_hsic(some, answers, kernels, response_kernels, **options)
+                return restricted_hsic(
+                    some,
+                    answers,
+                    kernels,
+                    response_kernels,
+                    rows=rows,
+                    adaptive=call.adaptive,
+                    subset=subset,
+                    rng=call.rng,
+                )
             return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **call.options_for(subset))
 
         found = measure_features((table,), measure, call.bandwidth, missing, call.estimator, call.rng)
