@@ -20,7 +20,7 @@ from kernsift.execution.notes import add_note
 # Strata with fewer rows than this on average are small: what alignment takes away matters there.
 _SMALL = 8
 # Noise of units that may differ between classes by this factor.
-_UNEVEN = 1.25
+_UNEVEN = 1.1
 # A numeric column with at most this many different values among its first rows is discrete, and is not aligned.
 _DISCRETE, _LOOKED_AT = 16, 512
 # Numbers of one array of aligned columns.
@@ -121,7 +121,7 @@ class Exchangeability:
         The mean of few rows is noisier than that of many. Where noise depends on the label, units are not exchangeable
         even if nothing else differs. So the largest unit of each class keeps as many rows as the smallest of these
         largest units has, and so on down the order of sizes. Nothing is left out where the mean noise of the classes
-        differs by less than a quarter.
+        differs by less than a tenth.
         """
         if self.unit is None:
             return self
