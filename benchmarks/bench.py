@@ -25,7 +25,7 @@ from typing import Any
 
 import measure
 import speed_history
-from speed_rows import HEAD, LeftOut, Row, cells, closing, line
+from speed_rows import LeftOut, Row, closing, line
 
 HERE = Path(__file__).resolve().parent
 HISTORY = HERE / "history.jsonl"
@@ -50,8 +50,8 @@ def run_parts(names: Sequence[str], plan: Any) -> tuple[list[Row], list[LeftOut]
                     continue
                 if figure.part != title:
                     title = figure.part
-                    print(f"\n{title}\n{line(HEAD)}", flush=True)
-                print(line(cells(figure)), flush=True)
+                    print(f"\n{title}", flush=True)
+                print(f"  {line(figure)}", flush=True)
                 rows.append(figure)
         except (MemoryError, RuntimeError) as problem:  # one part that fails must not cost the others
             left_out.append(LeftOut(name, "the rest of the part", str(problem)))
@@ -87,12 +87,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {known}; all but growth by default")
     parser.add_argument("--growth", action="store_true", help="measure growth too (minutes)")
     parser.add_argument("--quick", action="store_true", help="leave out growth and the large tables; fewer turns")
-    parser.add_argument(
-        "--json", type=Path, default=JSON, help="where the figures go (default: .benchmarks/speed.json)"
-    )
-    parser.add_argument(
-        "--record", action="store_true", help="append to the history, and keep the figures for the page"
-    )
+    parser.add_argument("--json", type=Path, default=JSON, help="where the figures go (.benchmarks/speed.json)")
+    parser.add_argument("--record", action="store_true", help="append to the history, and keep the figures")
     parser.add_argument("--history", type=Path, default=HISTORY, help=argparse.SUPPRESS)
     parser.add_argument("--on-record", type=Path, default=ON_RECORD, help=argparse.SUPPRESS)
     parser.add_argument("--page", type=Path, help="write this page from the figures on record, and measure nothing")

@@ -12,15 +12,12 @@ fixed: trial t of a row always sees the same data, whatever the method.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import time
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from multiprocessing import Pool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +26,12 @@ import peers
 import problems
 import real_columns
 import regret
+from power_figures import Line
 from problems import Problem
 from shapes import ROWS, SHAPES
-from threadpoolctl import threadpool_limits
 
 from kernsift import Incomplete, compare, relate
+from kernsift.experiments.studies import read_rows, run_tasks, write_rows
 from kernsift.result import Result
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
@@ -197,9 +195,8 @@ def cells_of(part: str, trials: int | None) -> list[Cell]:
     return [Cell(part, row, method, limit) for row in rows_of(part) for method, limit in limits.items()]
 
 
-def one_trial(task: tuple[Cell, int]) -> dict[str, Figure]:
+def one_trial(cell: Cell, trial: int) -> dict[str, Figure]:
     """Seeds depend on the row and the trial alone, so every method sees the same data."""
-    cell, trial = task
     data, own = np.random.SeedSequence([zlib.crc32(cell.row.encode()), trial]).spawn(2)
     rng = np.random.default_rng(data)
     if cell.part == "real":
@@ -207,8 +204,10 @@ def one_trial(task: tuple[Cell, int]) -> dict[str, Figure]:
     return _TRIAL[cell.part](rows_of(cell.part)[cell.row], cell.method, rng, int(own.generate_state(1)[0]))
 
 
-def shape_cell(cell: Cell) -> tuple[Cell, list[dict[str, Figure]]]:
-    """All trials of a cell of the regret study: most methods take them in one call."""
+def run_cell(cell: Cell) -> tuple[Cell, list[dict[str, Figure]]]:
+    """All trials of a cell; most methods of the regret study take them in one call."""
+    if cell.part not in ("regret", "levels"):
+        return cell, [one_trial(cell, trial) for trial in range(cell.trials)]
     key, _, n = cell.row.rpartition(", n=")
     found = regret.measured(key, int(n), cell.method, cell.trials, null=cell.part == "levels")
     columns = [[Figure(float(value)) for value in values] for values in found.values()]
@@ -228,75 +227,36 @@ def summary(trials: list[dict[str, Figure]]) -> dict[str, tuple[float, float, in
     return out
 
 
-@dataclass
 class Record:
-    """A part's CSV: one line a row, method and quantity."""
+    """A part's CSV, which is written after every cell, in the order of the study's cells."""
 
-    path: Path
-    lines: list[dict[str, str]]
-
-    fields = ("row", "method", "quantity", "mean", "error", "counted", "trials", "date")
-
-    @classmethod
-    def read(cls, part: str, folder: Path) -> Record:
-        path = folder / f"{part}.csv"
-        if not path.exists():
-            return cls(path, [])
-        with path.open(newline="") as file:
-            return cls(path, list(csv.DictReader(file)))
+    def __init__(self, part: str, folder: Path, cells: Iterable[Cell] = ()) -> None:
+        self.path = folder / f"{part}.csv"
+        self.lines = read_rows(self.path, Line)
+        self.place = {(cell.row, cell.method): number for number, cell in enumerate(cells)}
 
     def holds(self, cell: Cell) -> bool:
-        return any(
-            line["row"] == cell.row and line["method"] == cell.method and int(line["trials"]) >= cell.trials
-            for line in self.lines
-        )
+        key = (cell.row, cell.method)
+        return any((line.row, line.method) == key and line.trials >= cell.trials for line in self.lines)
 
     def put(self, cell: Cell, figures: Mapping[str, tuple[float, float, int]]) -> None:
-        self.lines = [line for line in self.lines if (line["row"], line["method"]) != (cell.row, cell.method)]
-        for quantity, (mean, error, counted) in figures.items():
-            line = [cell.row, cell.method, quantity, f"{mean:.5f}", f"{error:.5f}", counted, cell.trials, date.today()]
-            self.lines.append({name: str(value) for name, value in zip(self.fields, line, strict=True)})
-        self._write()
-
-    def sort(self, cells: Iterable[Cell]) -> None:
-        """Put the lines in the order of the cells, whichever finished first."""
-        place = {(cell.row, cell.method): number for number, cell in enumerate(cells)}
-        self.lines.sort(key=lambda line: place.get((line["row"], line["method"]), len(place)))
-        if self.lines:
-            self._write()
-
-    def _write(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, self.fields, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.lines)
+        self.lines = [line for line in self.lines if (line.row, line.method) != (cell.row, cell.method)]
+        for quantity, found in figures.items():
+            self.lines.append(Line(cell.row, cell.method, quantity, *found, cell.trials, date.today().isoformat()))
+        self.lines.sort(key=lambda line: self.place.get((line.row, line.method), len(self.place)))
+        write_rows(self.path, Line, self.lines, number=".5f")
 
 
-def _finished(cells: list[Cell], pool: Any) -> Iterable[tuple[Cell, list[dict[str, Figure]]]]:
-    """The trials of each cell, spread over the processes by cell or by trial."""
-    if cells and cells[0].part in ("regret", "levels"):
-        yield from pool.imap_unordered(shape_cell, cells) if pool else map(shape_cell, cells)
-        return
-    for cell in cells:
-        tasks = [(cell, trial) for trial in range(cell.trials)]
-        yield cell, list(pool.imap(one_trial, tasks, chunksize=4) if pool else map(one_trial, tasks))
-
-
-def run_part(part: str, trials: int | None, pool: Any, folder: Path, fresh: bool, only: str = "") -> None:
-    record = Record.read(part, folder)
-    cells = [
-        cell
-        for cell in cells_of(part, trials)
-        if only in f"{cell.row} {cell.method}" and (fresh or not record.holds(cell))
-    ]
+def run_part(part: str, trials: int | None, workers: int, folder: Path, fresh: bool, only: str = "") -> None:
+    every = cells_of(part, trials)
+    record = Record(part, folder, every)
+    wanted = [cell for cell in every if only in f"{cell.row} {cell.method}" and (fresh or not record.holds(cell))]
     start = time.perf_counter()
-    for cell, results in _finished(cells, pool):
+    for cell, results in run_tasks(run_cell, wanted, workers):
         figures = summary(results)
         record.put(cell, figures)
         shown = "  ".join(f"{name} {mean:.3f}±{error:.3f}" for name, (mean, error, _) in figures.items())
         print(f"{part} | {cell.row} | {cell.method} | {shown} | {time.perf_counter() - start:.0f} s", flush=True)
-    record.sort(cells_of(part, trials))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -320,16 +280,9 @@ def main(arguments: list[str] | None = None) -> None:
             if (reason := one.absent()) is not None:
                 print(f"real: {name} is left out: {reason}.", flush=True)
     trials = _QUICK if given.quick and given.trials is None else given.trials
-    # One thread a process: the processes share the cores between them.
-    threadpool_limits(1)
-    pool = Pool(given.workers, threadpool_limits, (1,)) if given.workers > 1 else None
-    try:
-        for part in parts:
-            if part != "page":
-                run_part(part, trials, pool, given.folder, given.fresh, given.only)
-    finally:
-        if pool:
-            pool.terminate()
+    for part in parts:
+        if part != "page":
+            run_part(part, trials, given.workers, given.folder, given.fresh, given.only)
     if "page" in parts:
         from power_page import write_page
 

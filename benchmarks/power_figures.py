@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from kernsift.experiments.studies import read_rows
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a part's CSV: the mean of a quantity over the trials that counted, and its standard error."""
+
+    row: str
+    method: str
+    quantity: str
+    mean: float
+    error: float
+    counted: int
+    trials: int
+    date: str
 
 
 class Figures:
     """The lines of one CSV by row, method and quantity, in the order in which they were measured."""
 
     def __init__(self, path: Path) -> None:
-        self.lines: list[dict[str, str]] = []
-        if path.exists():
-            with path.open(newline="") as file:
-                self.lines = list(csv.DictReader(file))
-        self.by_key = {(line["row"], line["method"], line["quantity"]): line for line in self.lines}
+        self.lines = read_rows(path, Line)
+        self.by_key = {(line.row, line.method, line.quantity): line for line in self.lines}
 
     def names(self, field: str) -> list[str]:
-        return list(dict.fromkeys(line[field] for line in self.lines))
+        return list(dict.fromkeys(getattr(line, field) for line in self.lines))
 
     def trials(self) -> str:
-        counts = sorted({int(line["trials"]) for line in self.lines})
+        counts = sorted({line.trials for line in self.lines})
         return " or ".join([", ".join(map(str, counts[:-1])), *map(str, counts[-1:])]).removeprefix(" or ") or "no"
 
     def date(self) -> str:
-        return max(line["date"] for line in self.lines)
+        return max(line.date for line in self.lines)
 
     def mean(self, row: str, method: str, quantity: str) -> float:
         line = self.by_key.get((row, method, quantity))
-        return float("nan") if line is None else float(line["mean"])
+        return float("nan") if line is None else line.mean
 
     def error(self, row: str, method: str, quantity: str) -> float:
         line = self.by_key.get((row, method, quantity))
-        return float("nan") if line is None else float(line["error"])
+        return float("nan") if line is None else line.error
 
     def shown(self, row: str, method: str, quantity: str, digits: int = 3) -> str:
         """Mean and standard error; a dash where nothing was counted."""
@@ -42,11 +55,6 @@ class Figures:
             return "–"
         error = self.error(row, method, quantity)
         return f"{mean:.{digits}f}" + ("" if error != error else f" ± {error:.{digits}f}")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 # --- plots ------------------------------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from power_figures import Figures, power_plot, table
+from power_figures import Figures, power_plot
 from regret_page import real_section, regret_section
+
+from kernsift.experiments.studies import table
 
 # What the paper reports for its own tests: TPR of Multi and of Poly (its figures 1 and 3, tables 1 and 3).
 _REPORTED = {
@@ -23,24 +25,18 @@ _REPORTED = {
 # --- sections ---------------------------------------------------------------------------------------------------------
 
 
+def _table(figures: Figures, rows: list[str], quantity: str) -> str:
+    """A quantity of every problem and method."""
+    methods = figures.names("method")
+    body = ([row, *(figures.shown(row, method, quantity) for method in methods)] for row in rows)
+    return table(["problem", *methods], body)
+
+
 def _bh_section(own: Figures, peers: Figures) -> str:
     rows, methods = own.names("row"), own.names("method")
     others = peers.names("method")
-    best = table(
-        ["problem", *methods],
-        ([row, *(own.shown(row, method, "tpr") for method in methods)] for row in rows),
-    )
-    wrong = table(
-        ["problem", *methods],
-        ([row, *(own.shown(row, method, "fdr") for method in methods)] for row in rows),
-    )
-    theirs = table(
-        ["problem", *others],
-        ([row, *(peers.shown(row, method, "tpr") for method in others)] for row in rows),
-    )
-    their_wrong = table(
-        ["problem", *others],
-        ([row, *(peers.shown(row, method, "fdr") for method in others)] for row in rows),
+    best, wrong, theirs, their_wrong = (
+        _table(figures, rows, quantity) for figures in (own, peers) for quantity in ("tpr", "fdr")
     )
     seconds = table(
         ["seconds a call", *rows],
@@ -100,10 +96,7 @@ def _paper_section(figures: Figures) -> str:
             for row in rows
         ),
     )
-    wrong = table(
-        ["problem", *methods],
-        ([row, *(figures.shown(row, method, "fpr") for method in methods)] for row in rows),
-    )
+    wrong = _table(figures, rows, "fpr")
     missing = "" if any("fakes" in row for row in rows) else "\nThe data sets were not at hand for this run.\n"
     return f"""## The paper's experiments
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from power_figures import Figures, axes_of, table
+from power_figures import Figures, axes_of
 from real_columns import DATA_SETS, EACH, METHODS, SHUFFLED
 from regret import OWN
 from shapes import ROWS, SHAPES, Shape
+
+from kernsift.experiments.studies import table
 
 _SLOW = "MGC"
 
@@ -109,7 +111,7 @@ def _slow_sentence(figures: Figures) -> str:
     ahead = [f"{name} ({lead:+.2f} ± {error:.2f})" for name, (lead, error) in leads.items() if lead > 2 * error > 0]
     mean = np.mean([lead for lead, _ in leads.values()])
     said = "; ".join(ahead) if ahead else "no shape"
-    trials = figures.by_key[rows[0], _SLOW, "lead"]["trials"]
+    trials = figures.by_key[rows[0], _SLOW, "lead"].trials
     return (
         f"MGC has {trials} trials at n = 60 and is left out of the regrets. On the same trials its power less that of "
         f"kernsift is {mean:+.2f} on average; it is ahead by more than two standard errors on {said}."
@@ -196,8 +198,7 @@ the median.
 
 
 def _standard_error(figures: Figures) -> float:
-    trials = max(int(line["trials"]) for line in figures.lines)
-    return float(np.sqrt(0.7 * 0.3 / trials))
+    return float(np.sqrt(0.7 * 0.3 / max(line.trials for line in figures.lines)))
 
 
 def _regret_plot(path: Path, rows: Sequence[Row]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -90,19 +88,13 @@ def _scores(question: str, one: np.ndarray, two: np.ndarray) -> Call:
     return call
 
 
-def takes_jobs() -> bool:
-    """Whether the number of threads can be chosen."""
-    return "n_jobs" in inspect.signature(compare).parameters
-
-
 # --- in a fresh process -----------------------------------------------------------------------------------------------
 
 
 def one_call(case: Case) -> dict[str, Any]:
     """Seconds, and megabytes at the peak beyond what the process held with the input loaded."""
-    replace(
-        case, rows=50, features=max(12, case.kept), dtype="float64"
-    ).prepare()()  # loads what is loaded on first use
+    # Load what is loaded on first use.
+    replace(case, rows=50, features=max(12, case.kept), dtype="float64").prepare()()
     data = case.data()
     call = case.prepare(data)
     yardstick()
@@ -168,8 +160,3 @@ def task_of(case: Case, kind: str = "call", **more: Any) -> dict[str, Any]:
 
 
 Runner = Callable[[Mapping[str, Any]], dict[str, Any]]
-
-
-def shrunk(size: int, by: float, least: int) -> int:
-    """A size for trying the script."""
-    return size if by == 1 else max(least, math.ceil(size / by))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from speed_rows import Row, goal, shown, shown_ratio
+
+from kernsift.experiments.studies import table
 
 _INTRODUCTION = """# How fast
 
@@ -42,11 +44,6 @@ _READING = """How to read it:
 """
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
 def _machine(run: Mapping[str, Any]) -> str:
     commit = f" ({run['commit']})" if run.get("commit") else ""
     return f"{run['date']}, kernsift {run['version']}{commit}: " + ", ".join(
@@ -62,23 +59,14 @@ def _cpu_section(run: Mapping[str, Any]) -> str:
     wanted = [row for row in rows if row.reached is not None]
     reached = sum(bool(row.reached) for row in wanted)
     parts = dict.fromkeys(row.part for row in rows)
-    tables = [f"### {_title(part)}\n\n{_cpu_table([row for row in rows if row.part == part])}\n" for part in parts]
+    tables = [
+        f"### {part[0].upper()}{part[1:]}\n\n{_cpu_table([row for row in rows if row.part == part])}\n"
+        for part in parts
+    ]
     gone = "\n".join(f"- {fields['part']}: {fields['name']}: {fields['why']}" for fields in run["left_out"])
     left_out = f"Left out of this run:\n\n{gone}\n" if gone else ""
-    return "\n".join(
-        [
-            "## On CPUs\n",
-            f"{_machine(run)}.\n",
-            f"**{reached} of {len(wanted)} goals are reached.**\n",
-            *tables,
-            left_out,
-            _READING,
-        ]
-    )
-
-
-def _title(part: str) -> str:
-    return part[0].upper() + part[1:]
+    head = ["## On CPUs\n", f"{_machine(run)}.\n", f"**{reached} of {len(wanted)} goals are reached.**\n"]
+    return "\n".join([*head, *tables, left_out, _READING])
 
 
 def _cpu_table(rows: Sequence[Row]) -> str:

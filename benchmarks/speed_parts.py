@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,9 +14,9 @@ from unittest.mock import patch
 
 import numpy as np
 import peers
-from measure import YARDSTICK, Call, exp_in_cache, exp_in_memory, on_cores, slope, take_turns, wall_time
+from measure import YARDSTICK, Call, Times, exp_in_cache, exp_in_memory, on_cores, slope, take_turns, wall_time
 from multiscale_error import REPLICATES, scatter
-from speed_cases import Case, Runner, shrunk, takes_jobs, task_of
+from speed_cases import Case, Runner, task_of
 from speed_rows import LeftOut, Row
 
 from kernsift.execution import fused, threads
@@ -44,13 +45,20 @@ class Plan:
     shrink: float = 1.0
 
     def size(self, number: int, least: int = 40) -> int:
-        return shrunk(number, self.shrink, least)
+        return number if self.shrink == 1 else max(least, math.ceil(number / self.shrink))
 
     def peak(self, case: Case) -> float:
         return float(self.run(task_of(case))["beyond_mb"])
 
 
-# --- the waist alone --------------------------------------------------------------------------------------------------
+def _row(title: str, name: str, times: Times, baseline: str | None = None, **more: Any) -> Row:
+    """The row of a call that took turns, compared with another one that did."""
+    if baseline is not None:
+        more = {"against": baseline, "other": times.median(baseline), "ratio": times.ratio(name, baseline), **more}
+    return Row(title, name, times.median(name), yardsticks=times.ratio(name, YARDSTICK), **more)
+
+
+# --- the scores alone -------------------------------------------------------------------------------------------------
 
 
 def scores(plan: Plan) -> Figures:
@@ -73,29 +81,9 @@ def scores(plan: Plan) -> Figures:
             note = f"{count} exp a draw and feature, " + (
                 "on blocks that stay in cache" if kind == "cached" else f"np.exp(a, out=b) on {n:,} x {d:,} arrays"
             )
-            yield Row(
-                title,
-                name,
-                times.median(name),
-                against=words,
-                other=times.median(other),
-                ratio=times.ratio(name, other),
-                most_ratio=1.5,
-                peak_mb=peak,
-                yardsticks=times.ratio(name, YARDSTICK),
-                note=note,
-            )
-        alone, other = f"{name}, NumPy alone", f"{name} exp, cached"
-        yield Row(
-            title,
-            alone,
-            times.median(alone),
-            against="exp in cache",
-            other=times.median(other),
-            ratio=times.ratio(alone, other),
-            yardsticks=times.ratio(alone, YARDSTICK),
-            note="where numba, the extra 'fast', is not installed",
-        )
+            yield _row(title, name, times, other, against=words, most_ratio=1.5, peak_mb=peak, note=note)
+        note = "where numba, the extra 'fast', is not installed"
+        yield _row(title, f"{name}, NumPy alone", times, f"{name} exp, cached", against="exp in cache", note=note)
 
 
 def without_compiler(call: Call) -> Call:
@@ -134,19 +122,11 @@ def calls(plan: Plan) -> Figures:
     title = f"calls: n={n:,} d={d} k={k}"
     for question, options, most, authors in rows:
         name = _name(question, options)
-        took = times.median(name)
-        yield Row(
-            title,
-            name,
-            took,
-            against="" if authors is None else "authors' code",
-            other=authors,
-            ratio=None if authors is None else took / authors,
-            most_value=most,
-            peak_mb=plan.peak(cases[name]),
-            yardsticks=times.ratio(name, YARDSTICK),
-            note="" if authors is None else "the authors' time was measured on another machine",
-        )
+        compared: dict[str, Any] = {}
+        if authors is not None:
+            compared = {"against": "authors' code", "other": authors, "ratio": times.median(name) / authors}
+            compared["note"] = "the authors' time was measured on another machine"
+        yield _row(title, name, times, most_value=most, peak_mb=plan.peak(cases[name]), **compared)
 
 
 def _name(question: str, options: Mapping[str, Any]) -> str:
@@ -209,17 +189,8 @@ def others(plan: Plan) -> Figures:
     peak = plan.peak(case)
     for peer in todo:
         if peer != name:
-            yield Row(
-                title,
-                name,
-                times.median(name),
-                against=_CALLED.get(peer, peer),
-                other=times.median(peer),
-                ratio=times.ratio(name, peer),
-                most_ratio=_GOALS.get(peer),
-                peak_mb=peak,
-                yardsticks=times.ratio(name, YARDSTICK),
-            )
+            shown = {"against": _CALLED.get(peer, peer), "most_ratio": _GOALS.get(peer), "peak_mb": peak}
+            yield _row(title, name, times, peer, **shown)
 
 
 def _asked(peer: peers.Peer, x: np.ndarray, labels: np.ndarray) -> Call:
@@ -263,17 +234,11 @@ def jobs(plan: Plan) -> Figures:
     """All threads against one."""
     cases = _middle(plan)
     title = f"n_jobs=-1: n={cases[0].rows:,} d={cases[0].features}"
-    if not takes_jobs():
-        yield LeftOut(title, "all rows", "compare takes no n_jobs")
-        return
-    triples = [
-        (
-            case,
-            replace(case, options={**case.options, "n_jobs": -1}),
-            replace(case, options={**case.options, "n_jobs": 1}),
-        )
-        for case in cases
-    ]
+
+    def with_jobs(case: Case, count: int) -> Case:
+        return replace(case, options={**case.options, "n_jobs": count})
+
+    triples = [(case, with_jobs(case, -1), with_jobs(case, 1)) for case in cases]
     yield from _side_by_side(plan, title, "n_jobs=1", triples)
 
 
@@ -281,18 +246,8 @@ def _side_by_side(plan: Plan, title: str, against: str, triples: Sequence[tuple[
     """One way of making a call against another; no goal but that it is no slower."""
     for case, first, second in triples:
         name = _name(case.question, case.options)
-        times = take_turns({"first": first.prepare(), "second": second.prepare()}, budget=plan.budget)
-        yield Row(
-            title,
-            name,
-            times.median("first"),
-            against=against,
-            other=times.median("second"),
-            ratio=times.ratio("first", "second"),
-            most_ratio=1.0,
-            peak_mb=plan.peak(first),
-            yardsticks=times.ratio("first", YARDSTICK),
-        )
+        times = take_turns({name: first.prepare(), against: second.prepare()}, budget=plan.budget)
+        yield _row(title, name, times, against, most_ratio=1.0, peak_mb=plan.peak(first))
 
 
 # --- starting up ------------------------------------------------------------------------------------------------------
@@ -312,22 +267,10 @@ def start(plan: Plan) -> Figures:
     todo = {name: wall_time(command) for name, command in commands.items()}
     times = take_turns({**todo, nothing: wall_time([python, "-c", "pass"])}, budget=plan.budget, most=11)
     for name in commands:
-        yield Row(
-            "start",
-            name,
-            times.median(name),
-            against=nothing,
-            other=times.median(nothing),
-            ratio=times.ratio(name, nothing),
-            most_value=None if name == "import of all functions" else 1.0,
-            yardsticks=times.ratio(name, YARDSTICK),
-            note="a whole process",
-        )
-    for name, program in (
-        ("import kernsift", "import kernsift"),
-        ("import of all functions", "from kernsift import *"),
-    ):
-        loaded = loaded_by(program)
+        most = None if name == "import of all functions" else 1.0
+        yield _row("start", name, times, nothing, most_value=most, note="a whole process")
+    for name in ("import kernsift", "import of all functions"):
+        loaded = loaded_by(commands[name][-1])
         note = f"of {', '.join(_HEAVY)}: {', '.join(loaded) or 'none'}"
         yield Row("start", f"{name}: heavy packages", len(loaded), "", most_value=0.0, note=note)
 
@@ -346,25 +289,18 @@ def large(plan: Plan) -> Figures:
     """Long and wide tables in a fresh process on two cores; n counts all rows: each of two samples has half of them."""
     for word, n, d, k in (("large", 100_000, 1_000, 50), ("wide", 500, 100_000, 100)):
         n, d, k = plan.size(n), plan.size(d, 12), plan.size(k, 6)
-        cases = [
+        for case in (
             Case("compare", n // 2, d, k),
             Case("relate", n, d, k),
             Case("relate", n, d, k, response="number"),
-        ]
-        for case in cases:
+        ):
             with on_cores(2) as cores:
                 took = plan.run(task_of(case))
             size = f"n={n:,} d={d:,} k={k}"
             title = f"{word}: complete + exact, {size}, {cores} cores, input {took['input_mb']:,.0f} MB"
             name = case.question if case.question == "compare" else f"relate, {case.response}"
-            yield Row(
-                title,
-                name,
-                took["seconds"],
-                most_value=60.0,
-                peak_mb=took["beyond_mb"],
-                yardsticks=took["seconds"] / took["yardstick"],
-            )
+            unit = took["seconds"] / took["yardstick"]
+            yield Row(title, name, took["seconds"], most_value=60.0, peak_mb=took["beyond_mb"], yardsticks=unit)
             yield Row(title, f"{name}: memory", took["beyond_mb"], "MB", most_value=2000.0, note="beyond the input")
 
 
@@ -406,13 +342,5 @@ def _exponents(title: str, estimator: str, sizes: Sequence[int], found: Mapping[
 
 
 PARTS: Mapping[str, Callable[[Plan], Figures]] = {
-    "scores": scores,
-    "calls": calls,
-    "error": error,
-    "others": others,
-    "precision": precision,
-    "jobs": jobs,
-    "start": start,
-    "large": large,
-    "growth": growth,
+    part.__name__: part for part in (scores, calls, error, others, precision, jobs, start, large, growth)
 }

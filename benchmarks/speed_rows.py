@@ -119,48 +119,16 @@ def goal(row: Row) -> str:
     return f"≤ {row.most_value / 1000:g} GB" if row.unit == "MB" else f"≤ {row.most_value:g}"
 
 
-HEAD = ("", "measured", "compared with", "ratio", "to reach", "", "MB")
-# Eighty columns with the spaces between.
-_WIDTHS = (26, 8, 14, 7, 8, 7, 4)
+def line(row: Row) -> str:
+    """A row as a line of text.
 
-
-def cells(row: Row) -> tuple[str, ...]:
-    peak = "" if row.peak_mb is None else f"{row.peak_mb:.0f}"
-    return (
-        row.name,
-        shown(row.value, row.unit),
-        row.against,
-        shown_ratio(row.ratio),
-        goal(row),
-        row.verdict,
-        peak,
-    )
-
-
-def line(texts: Sequence[str]) -> str:
-    """One line of the table; what a text is too long for goes into the line below, at spaces."""
-    folded = [_fold(text, width) for text, width in zip(texts, _WIDTHS, strict=True)]
-    lines = []
-    for number in range(max(len(parts) for parts in folded)):
-        now = [parts[number] if number < len(parts) else "" for parts in folded]
-        left = {0, 2, 5}  # names and words; figures stand at the right
-        padded = [
-            text.ljust(width) if place in left else text.rjust(width)
-            for place, (text, width) in enumerate(zip(now, _WIDTHS, strict=True))
-        ]
-        lines.append(" ".join(padded).rstrip())
-    return "\n".join(lines)
-
-
-def _fold(text: str, width: int) -> list[str]:
-    lines = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if len(longer) <= width or not lines[-1]:
-            lines[-1] = longer
-        else:
-            lines.append(f"  {word}")
-    return lines
+    >>> line(Row("calls", "relate", 2.0, against="hyppo Hsic", ratio=0.01, most_ratio=1 / 150, peak_mb=31.4))
+    'relate: 2.00 s, 1/100 of hyppo Hsic, ≤ 1/150 MISSED, 31 MB'
+    """
+    ratio = f"{shown_ratio(row.ratio)} of {row.against}" if row.ratio is not None else ""
+    reached = f"{goal(row)} {row.verdict}" if row.verdict else ""
+    parts = (shown(row.value, row.unit), ratio, reached, shown(row.peak_mb, "MB"))
+    return f"{row.name}: " + ", ".join(part for part in parts if part)
 
 
 def closing(rows: Sequence[Row], left_out: Sequence[LeftOut]) -> str:
@@ -168,11 +136,8 @@ def closing(rows: Sequence[Row], left_out: Sequence[LeftOut]) -> str:
     wanted = [row for row in rows if row.reached is not None]
     missed = [row for row in wanted if not row.reached]
     lines = [f"{len(wanted) - len(missed)} of {len(wanted)} goals reached."]
-    lines += [f"MISSED: {row.key}: {_miss(row)}" for row in missed]
+    for row in missed:
+        figure = shown_ratio(row.ratio) if row.most_ratio is not None else shown(row.value, row.unit)
+        lines.append(f"MISSED: {row.key}: {figure} ({goal(row)})")
     lines += [f"left out: {gone.part}: {gone.name}: {gone.why}" for gone in left_out]
     return "\n".join(lines)
-
-
-def _miss(row: Row) -> str:
-    figure = shown_ratio(row.ratio) if row.most_ratio is not None else shown(row.value, row.unit)
-    return f"{figure} ({goal(row)})"

@@ -55,11 +55,11 @@ def test_two_trials_of_each_part(power, tmp_path, capsys, part, only):
     arguments = [part, "page", "--trials", "2", "--workers", "1", "--folder", str(folder), "--only", only]
     power.main(arguments)
     assert "| " in capsys.readouterr().out
-    lines = power.Record.read(part, folder).lines
+    lines = power.Record(part, folder).lines
     assert lines
     for line in lines:
-        assert only in f"{line['row']} {line['method']}"
-        assert float(line["mean"]) >= 0 or int(line["counted"]) == 0 or line["quantity"] == "lead"
+        assert only in f"{line.row} {line.method}"
+        assert line.mean >= 0 or line.counted == 0 or line.quantity == "lead"
     assert "# How much power" in (tmp_path / "power.md").read_text(encoding="utf-8")
     power.main(arguments)  # everything is on record: nothing is measured again
     assert " | " not in capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_the_whole_page_from_two_lines_a_part(power, tmp_path):
             "levels": ("power",),
             "real": ("found", "fdr"),
         }.get(part, ("tpr", "fdr", "seconds"))
-        record = power.Record.read(part, folder)
+        record = power.Record(part, folder)
         for cell in power.cells_of(part, 2):
             record.put(cell, dict.fromkeys(names, (0.5, 0.1, 2)))
     power.main(["page", "--folder", str(folder)])
@@ -90,18 +90,18 @@ def test_quick_runs_ten_trials_and_absent_data_sets_are_named(power, tmp_path, c
     folder = tmp_path / "power"
     power.main(["real", "--quick", "--workers", "1", "--folder", str(folder), "--only", "iris"])
     assert "divorce is left out: divorce.csv is not in the folder that KERNSIFT_DATA names" in capsys.readouterr().out
-    assert {line["trials"] for line in power.Record.read("real", folder).lines} == {"10"}
+    assert {line.trials for line in power.Record("real", folder).lines} == {10}
 
 
 def test_seeds_depend_on_row_and_trial_alone(power):
     one, two = (power.Cell("bh", "two modes, n=100", method, 2) for method in ("kernsift, k=None", "kernsift, k=30"))
-    again = [power.one_trial((one, 1))["tpr"] for _ in range(2)]
+    again = [power.one_trial(one, 1)["tpr"] for _ in range(2)]
     assert again[0] == again[1]
     seen = []
     problem = power.rows_of("bh")["two modes, n=100"]
     for cell in (one, two):
         power._TRIAL["bh"], kept = (lambda p, m, rng, seed: seen.append((p.draw(rng)[0], seed)) or {}), power.bh_trial
-        power.one_trial((cell, 1))
+        power.one_trial(cell, 1)
         power._TRIAL["bh"] = kept
     assert problem.question == "compare"
     np.testing.assert_array_equal(seen[0][0], seen[1][0])
@@ -119,7 +119,7 @@ def test_regret_is_the_best_other_power_less_our_own(power, tmp_path):
     import regret_page
     from power_figures import Figures
 
-    record = power.Record.read("regret", tmp_path)
+    record = power.Record("regret", tmp_path)
     row = "numeric: line: a x + normal, n=200"
     for method, value in (("kernsift", 0.5), ("Pearson", 0.8), ("Dcorr", 0.7), ("MGC", 0.95)):
         record.put(power.Cell("regret", row, method, 400), {"power": (value, 0.02, 400)})
