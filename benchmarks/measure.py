@@ -12,6 +12,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,57 @@ def in_child(script: Path, task: Mapping[str, Any]) -> dict[str, Any]:
         reason = child.stderr.strip().splitlines()
         raise RuntimeError(f"the process ended with {child.returncode}: {reason[-1] if reason else 'without a word'}")
     return dict(json.loads(child.stdout.splitlines()[-1]))
+
+
+def run_watched(command: Sequence[str]) -> tuple[dict[str, Any], int]:
+    """The JSON that a process prints last, and the most memory that it and its children had while it ran.
+
+    Where it prints "ready" and "done" the memory between these lines counts.
+    """
+    peak, done, answer = 0, threading.Event(), ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+
+        def watch() -> None:
+            nonlocal peak
+            while not done.wait(0.02):
+                peak = max(peak, memory_of(child.pid))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        for line in child.stdout or ():
+            if line.startswith("ready"):
+                peak = 0
+            elif line.startswith("done"):
+                done.set()
+            else:
+                answer = line
+        done.set()
+        watcher.join()
+    if child.returncode:
+        sys.exit(f"{' '.join(command)}: ended with {child.returncode}")
+    return dict(json.loads(answer)), peak
+
+
+def memory_of(process: int) -> int:
+    """Bytes of memory that a process and all its children have now."""
+    total = 0
+    with suppress(OSError, ValueError):  # it may end in the meantime
+        total += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        for task in os.listdir(f"/proc/{process}/task"):
+            children = Path(f"/proc/{process}/task/{task}/children").read_text().split()
+            total += sum(memory_of(int(child)) for child in children)
+    return total
+
+
+def resources() -> tuple[float, int]:
+    """Seconds of processor time and bytes read by this process so far."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return time.process_time(), int(counts["rchar"])
+
+
+def resources_of_all(client: Any, own: Callable[[], Sequence[float]] = resources) -> np.ndarray:
+    """What `own` returns, summed over this process and the workers of a Dask client."""
+    return np.sum([own(), *(client.run(own).values() if client is not None else ())], axis=0)
 
 
 @contextmanager

@@ -15,16 +15,14 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from measure import resources_of_all, run_watched
 
 COLUMNS, GROUP_ROWS, GROUPS = 500, 50_000, 5
 """Columns of the table; rows of a group, 200 MB; groups in a file."""
@@ -82,9 +80,6 @@ def forget(samples: list[Path]) -> None:
         os.close(handle)
 
 
-# In the child --------------------------------------------------------------------------------------------------------
-
-
 def read_alone(samples: list[Path], columns: int) -> None:
     """Everything, so many columns at a time."""
     import pyarrow.parquet as pq
@@ -107,15 +102,15 @@ def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
         imported()
         if client is not None:
             client.run(imported)
-        before, began = _spent(client), time.perf_counter()
+        before, began = resources_of_all(client), time.perf_counter()
         said: object = None
         if job.startswith("read"):
             read_alone(samples, int(job.split()[1]))
         else:
             result = compare(*samples, estimator=estimator, memory=memory, random_state=0, client=client)
             said = [len(result.names), float(result.pvalues.min())]
-        seconds, after = time.perf_counter() - began, _spent(client)
-    return {"seconds": seconds, "cpu": after[0] - before[0], "read": after[1] - before[1], "said": said}
+        seconds, spent = time.perf_counter() - began, resources_of_all(client) - before
+    return {"seconds": seconds, "cpu": spent[0], "read": spent[1], "said": said}
 
 
 def imported() -> None:
@@ -128,55 +123,11 @@ def imported() -> None:
         import kernsift.execution.compiled  # noqa: F401
 
 
-def _spent(client: Any) -> tuple[float, int]:
-    """Seconds of processor time and bytes read so far, here and by the workers."""
-    every = [_own(), *(client.run(_own).values() if client is not None else ())]
-    return sum(one[0] for one in every), sum(one[1] for one in every)
-
-
-def _own() -> tuple[float, int]:
-    with open("/proc/self/io") as lines:
-        return time.process_time(), int(next(line for line in lines if line.startswith("rchar")).split()[1])
-
-
-# In the parent -------------------------------------------------------------------------------------------------------
-
-
 def measured(job: str, samples: list[Path], memory: str) -> dict[str, object]:
-    """A measurement in a process of its own, and the most memory that it and its children had."""
+    """A measurement in a process of its own, with the files out of the cache."""
     forget(samples)
-    command = [sys.executable, __file__, "--child", job, "--memory", memory, *map(str, samples)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    peak = 0
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.02):
-            peak = max(peak, memory_of(child.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    out, _ = child.communicate()
-    done.set()
-    watcher.join()
-    if child.returncode:
-        sys.exit(f"{job}: ended with {child.returncode}")
-    return {"job": job, "peak": peak, **json.loads(out)}
-
-
-def memory_of(process: int) -> int:
-    """Bytes of memory that a process and all its children have now."""
-    total = 0
-    try:
-        with open(f"/proc/{process}/statm") as file:
-            total += int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        for task in os.listdir(f"/proc/{process}/task"):
-            with open(f"/proc/{process}/task/{task}/children") as file:
-                total += sum(memory_of(int(child)) for child in file.read().split())
-    except (OSError, ValueError):  # it ended in the meantime
-        pass
-    return total
+    found, peak = run_watched([sys.executable, __file__, "--child", job, "--memory", memory, *map(str, samples)])
+    return {"job": job, "peak": peak, **found}
 
 
 def main() -> int:

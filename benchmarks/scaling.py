@@ -15,9 +15,7 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from datetime import date
@@ -25,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import commit, machine
-from out_of_core import forget, imported, memory_of
+from measure import commit, machine, resources, resources_of_all, run_watched
+from out_of_core import forget, imported
 from scaling_model import MEMORY, WITHIN, checks, fit, idle, others
 from scaling_page import write_page
 
@@ -114,9 +112,9 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
         if client is not None:
             client.run(_ready)
         print("ready", flush=True)
-        before, busy, began = _spent(client), _busy(), time.perf_counter()
+        before, busy, began = resources_of_all(client, _own), _busy(), time.perf_counter()
         result = compare(*task["samples"], k=task["k"], memory=MEMORY, client=client, **given)
-        seconds, busy, after = time.perf_counter() - began, _busy() - busy, _spent(client)
+        seconds, busy, after = time.perf_counter() - began, _busy() - busy, resources_of_all(client, _own)
         print("done", flush=True)
     processors, read, moved = (after - before).tolist()
     others = max(0.0, busy - processors) / (seconds * (os.cpu_count() or 1))
@@ -143,11 +141,6 @@ def _ready() -> None:
     TCP.write = write
 
 
-def _spent(client: Any) -> np.ndarray:
-    """Processor time, bytes read and bytes sent so far, here and by the workers."""
-    return np.sum([_own(), *(client.run(_own).values() if client is not None else ())], axis=0)
-
-
 def _busy() -> float:
     """Processor seconds of everybody on this machine."""
     with open("/proc/stat") as lines:
@@ -158,9 +151,7 @@ def _busy() -> float:
 def _own() -> tuple[float, int, int]:
     from distributed.comm.tcp import TCP
 
-    with open("/proc/self/io") as lines:
-        read = int(next(line for line in lines if line.startswith("rchar")).split()[1])
-    return time.process_time(), read, getattr(TCP, "sent", 0)
+    return *resources(), getattr(TCP, "sent", 0)
 
 
 # In the parent -------------------------------------------------------------------------------------------------------
@@ -169,27 +160,9 @@ def _own() -> tuple[float, int, int]:
 def measured(task: dict[str, Any], samples: list[Path]) -> dict[str, Any]:
     """A run in a process of its own, and the most memory that it and its children had while it lasted."""
     forget(samples)
-    reported = json.dumps({**task, "samples": [str(sample) for sample in samples]})
-    peak, done, answer = 0, threading.Event(), ""
-    with subprocess.Popen([sys.executable, __file__, "--child", reported], stdout=subprocess.PIPE, text=True) as child:
-
-        def watch() -> None:
-            nonlocal peak
-            while not done.wait(0.02):
-                peak = max(peak, memory_of(child.pid))
-
-        watcher = threading.Thread(target=watch)
-        for line in child.stdout or ():
-            if line.startswith("ready"):
-                watcher.start()
-            elif line.startswith("done"):
-                done.set()
-            else:
-                answer = line
-    if child.returncode:
-        sys.exit(f"{task}: ended with {child.returncode}")
-    watcher.join()
-    return {**task, "peak": peak, **json.loads(answer)}
+    given = json.dumps({**task, "samples": [str(sample) for sample in samples]})
+    found, peak = run_watched([sys.executable, __file__, "--child", given])
+    return {**task, "peak": peak, **found}
 
 
 def run_all(folder: Path, repeats: int) -> list[dict[str, Any]]:

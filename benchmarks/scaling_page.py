@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scaling_model import BLOCKS, ROWS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
 from kernsift.estimators.draws import _SHARE
+from kernsift.experiments.studies import table
 
 # Tables to foretell: name, rows, columns, k.
 ASKED = [("10^9 × 1,000", 1e9, 1e3, 50), ("10^6 × 30,000", 1e6, 3e4, 50)]
@@ -69,30 +70,24 @@ What follows from it:
 """
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+def in_units(value: float, units: Mapping[str, float], rest: str, scale: float = 1.0, times: float = 1.0) -> str:
+    """Three digits in the largest unit of which there are at least `times`, or in the `rest`."""
+    unit = next((unit for unit, size in units.items() if value >= times * size), None)
+    return f"{value / units[unit]:.3g} {unit}" if unit else f"{value * scale:.3g} {rest}"
 
 
 def duration(seconds: float) -> str:
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    return in_units(seconds, {"d": 86400.0, "h": 3600.0, "min": 60.0}, "s", times=2.0)
 
 
 def amount(number: float) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g} B"
+    return in_units(number, {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}, "B")
 
 
 def small(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    return in_units(seconds, {"s": 1.0, "ms": 1e-3, "µs": 1e-6}, "ns", 1e9)
 
 
 def shown(quantity: str, value: float) -> str:
@@ -201,21 +196,12 @@ def predicted(models: Models, estimator: str, size: Size) -> dict[str, float]:
 def _prediction_section(models: Models) -> str:
     rows = []
     for estimator in dict.fromkeys(key[1] for key in models):
-        for name, n, d, k in ASKED:
+        for asked, n, d, k in ASKED:
             for workers in WORKERS:
                 found = predicted(models, estimator, {"n": n, "d": d, "k": k, "workers": workers})
-                rows.append(
-                    [
-                        f"{name}, {estimator}",
-                        str(workers),
-                        duration(found["seconds"]),
-                        duration(found["one server"]),
-                        amount(found["caller"]),
-                        amount(found["worker"]),
-                        amount(found["read"]),
-                        amount(found["moved"]),
-                    ]
-                )
+                times = [duration(found[name]) for name in ("seconds", "one server")]
+                sizes = [amount(found[name]) for name in ("caller", "worker", "read", "moved")]
+                rows.append([f"{asked}, {estimator}", str(workers), *times, *sizes])
     head = ["", "workers", "time, storage grows", "time, one server", "memory, caller", "a worker", "read", "moved"]
     return _PREDICTIONS.format(
         table=table(head, rows),
