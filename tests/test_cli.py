@@ -256,32 +256,36 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_long_work_shows_the_time_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernsift.cli.output import working
+def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernsift.execution import progress
 
-    screen, file = Terminal(), io.StringIO()
-    for stream, quiet in ((screen, True), (file, False)):
-        monkeypatch.setattr(sys, "stderr", stream)
-        with working("counting", quiet):
-            pass
-        assert stream.getvalue() == ""
-    monkeypatch.setattr(sys, "stderr", screen)
-    with working("counting"):
-        time.sleep(2.3)
-    assert "counting, 2 s" in screen.getvalue()
-    assert screen.getvalue().endswith("\r\033[K")  # and clears the line
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress.progress_bar():
+        progress.report_progress("scoring features", 40, 40)
+    assert terminal.getvalue() == ""  # less than two seconds
+    monkeypatch.setattr(progress, "_DELAY", 0)
+    with progress.progress_bar():
+        progress.report_progress("scoring features", 10, 40)
+        time.sleep(0.2)
+        progress.report_progress("scoring features", 20, 40)
+    assert "scoring features:  50%" in terminal.getvalue() and "20.0/40.0" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r")  # and clears the line
 
 
-def test_long_work_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernsift.cli.output import working
-    from kernsift.execution.progress import report_progress
+def test_a_call_shows_a_bar_where_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from kernsift import SelectMMD, compare
+    from kernsift.execution import progress
 
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    with working("counting"):
-        report_progress("scoring features", 10, 40)
-        time.sleep(2.3)
-    assert "█████░░░░░░░░░░░░░░░  25% scoring features, 10 of 40, about" in screen.getvalue()
+    monkeypatch.setattr(progress, "_DELAY", 0)
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 7)), rng.normal(size=(20, 7))
+    compare(X, Y, random_state=0)
+    assert "scoring features" not in capsys.readouterr().err
+    compare(X, Y, random_state=0, progress=True)
+    assert "scoring features" in capsys.readouterr().err
+    SelectMMD(random_state=0, progress=True).fit(np.r_[X, Y], np.repeat([0, 1], 20))
+    assert "scoring features" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("estimator", ["complete", "cross"])

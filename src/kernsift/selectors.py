@@ -48,6 +48,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         missing: str = "column",
         random_state: Any = None,
         n_jobs: int | None = None,
+        progress: bool = False,
     ) -> None:
         self.k = k
         self.keep = keep
@@ -64,19 +65,23 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.missing = missing
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.progress = progress
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, strata: Any = None, paired: Any = None, unit: Any = None) -> Self:
         """Test the columns of X, and select some of them.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame; strings and categoricals are welcome in data frames.
         y : one label or response for each row.
+        strata, paired, unit : one value for each row: which rows may be exchanged, as in `kernsift.compare`. A pipeline
+            passes them on where metadata routing is enabled and `set_fit_request(unit=True)` was called.
         """
         self._check(y)
         X, y = self._validated(X, y)
         self._forget()
-        self._answer(X, y)
+        given = {"strata": strata, "paired": paired, "unit": unit}
+        self._answer(X, y, {name: _row_labels(name, value) for name, value in given.items() if value is not None})
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -151,8 +156,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         if isinstance(y, str):
             raise InputError(f"y: needs one value for each row, got the name {y!r}; pass that column, not in X.")
 
-    def _answer(self, X: Any, y: Any) -> None:
-        self.result_ = self._ask(X, y)
+    def _answer(self, X: Any, y: Any, rows: Mapping[str, Any] | None = None) -> None:
+        self.result_ = self._ask(X, y, rows or {})
         self._record(_feature_of_column(X, self.groups))
 
     def _validated(self, X: Any, y: Any, *, first: bool = True, least: int = 2) -> tuple[Any, Any]:
@@ -178,7 +183,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         native = nw.from_native(y, allow_series=True, pass_through=True)
         return X, y if isinstance(native, nw.Series | nw.DataFrame) else checked
 
-    def _ask(self, X: Any, y: Any) -> Result:
+    def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
         raise NotImplementedError
 
     def _record(self, feature_of_column: list[str]) -> None:
@@ -237,6 +242,8 @@ class SelectMMD(_KernelSelector):
         Seed or generator.
     n_jobs : int, optional
         Threads; None for as many as BLAS may use here, -1 for all cores.
+    progress : bool, default False
+        Whether to show a bar for each stage that takes longer than two seconds.
 
     Attributes
     ----------
@@ -261,24 +268,27 @@ class SelectMMD(_KernelSelector):
     (569, 5)
     """
 
-    def _ask(self, X: Any, y: Any) -> Result:
+    def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
         shared = self._shared()
         if self.missing == "error":
             # Read once as a whole, so that complaints speak of X and of its rows, not of one of the samples.
             as_table(X, groups=self.groups, missing=self.missing)
-        rows = X.shape[0] if (frame := _frame(X)) is None else len(frame)
+        count = X.shape[0] if (frame := _frame(X)) is None else len(frame)
         # Without a label a row is in no sample.
         labels, labelled = _labels(y, "error" if self.missing == "error" else "drop")
-        if len(labels) != rows:
-            raise InputError(
-                f"y: one label for each row of X is needed, but X has {rows} rows and y has {len(labels)}."
-            )
+        for name, values in {"y": labels, **rows}.items():
+            if len(values) != count:
+                raise InputError(
+                    f"{name}: one label for each row of X is needed, but X has {count} rows and {name} has "
+                    f"{len(values)}."
+                )
         found = np.unique(labels[labelled])
         if len(found) < 2:
             raise InputError("y: at least two labels (classes) are needed to compare samples, got one class.")
         if len(found) == 2:
-            first, second = (_rows(X, np.flatnonzero(labels == label)) for label in found)
-            return compare(first, second, **shared)
+            first, second = (np.flatnonzero(labels == label) for label in found)
+            given: dict[str, Any] = {name: (values[first], values[second]) for name, values in rows.items()}
+            return compare(_rows(X, first), _rows(X, second), **given, **shared)
         if self.estimator not in HSIC:
             known = ", ".join(map(repr, HSIC))
             raise InputError(
@@ -286,7 +296,8 @@ class SelectMMD(_KernelSelector):
                 "choose one of them, or pass the rows of two labels."
             )
         keep = np.flatnonzero(labelled)
-        return relate(_rows(X, keep), labels[keep], response="category", **shared)
+        given = {name: values[keep] for name, values in rows.items()}
+        return relate(_rows(X, keep), labels[keep], response="category", **given, **shared)
 
 
 class SelectHSIC(_KernelSelector):
@@ -313,6 +324,8 @@ class SelectHSIC(_KernelSelector):
         Seed or generator.
     n_jobs : int, optional
         Threads; None for as many as BLAS may use here, -1 for all cores.
+    progress : bool, default False
+        Whether to show a bar for each stage that takes longer than two seconds.
 
     Attributes
     ----------
@@ -355,6 +368,7 @@ class SelectHSIC(_KernelSelector):
         missing: str = "column",
         random_state: Any = None,
         n_jobs: int | None = None,
+        progress: bool = False,
     ) -> None:
         super().__init__(
             k,
@@ -372,16 +386,26 @@ class SelectHSIC(_KernelSelector):
             missing=missing,
             random_state=random_state,
             n_jobs=n_jobs,
+            progress=progress,
         )
         self.response = response
 
-    def _ask(self, X: Any, y: Any) -> Result:
-        return relate(X, y, response=self.response, **self._shared())
+    def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
+        return relate(X, y, response=self.response, **rows, **self._shared())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _row_labels(argument: str, values: Any) -> np.ndarray:
+    """One value for each row."""
+    if isinstance(values, str | bool):
+        raise InputError(
+            f"{argument}: needs one value for each row, got {values!r}; pass the column, which must not be in X."
+        )
+    return np.asarray(values)
 
 
 def _frame(X: Any) -> nw.DataFrame[Any] | None:

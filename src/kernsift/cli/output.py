@@ -10,17 +10,13 @@ import os
 import re
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernsift.exceptions import InputError
-from kernsift.execution.progress import progress_callback
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -118,50 +114,3 @@ def _inert(text: str) -> str:
     # A carriage return ends a row for some readers, and what follows it would begin a cell.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
-
-
-@contextmanager
-def working(what: str, quiet: bool = False) -> Iterator[None]:
-    """A line on the terminal, once the work has taken two seconds: how far it is and how long it will take."""
-    if quiet or not sys.stderr.isatty():
-        yield
-        return
-    done = threading.Event()
-    started = time.monotonic()
-    stages: dict[str, tuple[float, int, int]] = {}
-
-    def heard(stage: str, reached: int, total: int) -> None:
-        begun, before, _ = stages.get(stage, (time.monotonic(), 0, 0))
-        # A stage that is there again starts anew.
-        stages[stage] = (begun if reached >= before else time.monotonic(), reached, total)
-
-    def tick() -> None:
-        if done.wait(2.0):
-            return
-        for turn in range(10**9):
-            spent = time.monotonic() - started
-            line = _bar(*list(stages.items())[-1]) if stages else f"{what}, {spent:.0f} s"
-            sys.stderr.write(f"\r{'⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏'[turn % 10]} {line} \033[K")
-            sys.stderr.flush()
-            if done.wait(0.2):
-                break
-        sys.stderr.write("\r\033[K")
-        sys.stderr.flush()
-
-    clock = threading.Thread(target=tick, daemon=True)
-    clock.start()
-    try:
-        with progress_callback(heard):
-            yield
-    finally:
-        done.set()
-        clock.join()
-
-
-def _bar(stage: str, progress: tuple[float, int, int]) -> str:
-    """Twenty cells, the share done, how many of how many, and the time left if it goes on as it went."""
-    begun, reached, total = progress
-    share = reached / max(total, 1)
-    spent = time.monotonic() - begun
-    left = f", about {spent * (1 - share) / share:.0f} s left" if 0 < share < 1 and spent > 0.5 else ""
-    return f"{'█' * round(20 * share):░<20} {share:4.0%} {stage}, {reached:,} of {total:,}{left}"

@@ -1,6 +1,6 @@
-"""How far the work is: loops that take long tell it, and whoever shows it listens.
+"""Progress of long loops: they report it, and a callback or a bar shows it.
 
-Nothing is printed here, and without a listener telling costs nothing.
+Without a callback, reporting costs nothing.
 """
 
 from __future__ import annotations
@@ -8,30 +8,62 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
-Listener = Callable[[str, int, int], None]
+Callback = Callable[[str, int, int], None]
 
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_callback: ContextVar[Callback | None] = ContextVar("callback", default=None)
+
+# Seconds after which a bar appears.
+_DELAY = 2.0
 
 
 @contextmanager
-def progress_callback(listener: Listener) -> Iterator[None]:
-    """Call `listener(stage, done, total)` as the work inside goes on.
+def progress_callback(callback: Callback) -> Iterator[None]:
+    """Call `callback(stage, done, total)` whenever the work inside reports progress.
 
     >>> from kernsift.execution.progress import progress_callback, report_progress
     >>> with progress_callback(print):
     ...     report_progress("features", 3, 10)
     features 3 10
     """
-    token = _listener.set(listener)
+    token = _callback.set(callback)
     try:
         yield
     finally:
-        _listener.reset(token)
+        _callback.reset(token)
 
 
 def report_progress(stage: str, done: int, total: int) -> None:
-    """Say that `done` of `total` are done."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(stage, done, total)
+    """Report that `done` of `total` are done."""
+    callback = _callback.get()
+    if callback is not None:
+        callback(stage, done, total)
+
+
+@contextmanager
+def progress_bar(shown: bool = True) -> Iterator[None]:
+    """Show a bar for each stage that takes longer than two seconds, in notebooks and terminals."""
+    if not shown:
+        yield
+        return
+    from tqdm.auto import tqdm
+
+    bars: dict[str, Any] = {}
+
+    def update(stage: str, done: int, total: int) -> None:
+        bar = bars.get(stage)
+        if bar is None or done < bar.n or total != bar.total:
+            close()
+            bar = bars[stage] = tqdm(total=total, desc=stage, delay=_DELAY, leave=False, unit_scale=True)
+        bar.update(done - bar.n)
+
+    def close() -> None:
+        while bars:
+            bars.popitem()[1].close()
+
+    try:
+        with progress_callback(update):
+            yield
+    finally:
+        close()

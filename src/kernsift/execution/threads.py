@@ -128,7 +128,7 @@ def prefetch(function: Callable[[Item], Answer], items: Iterable[Item]) -> Itera
 def parallel_map(
     function: Callable[[Item], Answer], items: Iterable[Item], most: int | None = None
 ) -> Iterator[Answer]:
-    """`function` of each item, in order, on as many threads as `thread_limit` allows, or `most`; two items a thread wait.
+    """`function` of each item, in order, on as many threads as `thread_limit` allows, or `most`; two a thread wait.
 
     Inside a worker thread the context variable has its default, so that nested calls do not multiply threads.
 
