@@ -30,9 +30,12 @@ from kernsift.data.columns import (
 )
 from kernsift.data.formats import Source, open_table, points_outside
 from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.sparse_matrices import SparseSource
 from kernsift.data.named_columns import split_columns
 from kernsift.data.scan import Scan, scan
+from kernsift.data.sparse import SparseTable
 from kernsift.data.stored import Encoding, Span, StoredTable
+from kernsift.data.survival import Survival, hint_at_censoring, is_censored, read_survival, survival_of
 from kernsift.data.tables import MISSING_LEVEL, Table, check_choice, grouped, laid_out, layout_of, members_of
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import asarray_like, dtype_of, to_numpy
@@ -194,22 +197,31 @@ def as_xy(
 
 
 class KeptRows(NamedTuple):
-    """Features and a response, and which rows (n,) are kept."""
+    """Features and a response, which rows (n,) are kept, and the times and events of these if the response is censored.
+
+    A censored response is the column of its log-rank scores.
+    """
 
     table: Table
     response: Table
     keep: np.ndarray
+    survival: Survival | None
 
 
 def read_xy(
     X: Any, y: Any, *, response: str = "auto", layer: str | None = None, memory: int | str | None = None, **options: Any
 ) -> KeptRows:
     """Like `as_xy`, with the rows that are kept."""
-    check_choice("response", response, ("auto", "numeric", "category"))
+    check_choice("response", response, ("auto", "numeric", "category", "censored"))
     X = open_table(X, "X", memory=memory, layer=layer)
-    if points_outside(y) and not isinstance(y, str):
+    censored = is_censored(y, response)
+    if censored and not all(isinstance(name, str) for name in y):
+        y = MemorySource(read_survival(y), "y")
+    elif points_outside(y) and not isinstance(y, str):
         y = open_table(y, "y", memory=memory)
     source, answer = split_columns(X, y, "y")
+    if not censored:
+        hint_at_censoring((*source.names, *answer.names))
     if not answer.in_memory:
         answer = loaded(answer, parse_memory(memory))
     if not len(source.names):
@@ -226,7 +238,10 @@ def read_xy(
     keep = prepared.keep[0] & target.keep[0]
     prepared.keep, target.keep = [keep], [keep]
     (table,) = prepared.tables()
-    return KeptRows(table, response_table(target.columns()[0], response), keep)
+    if censored:
+        survival = survival_of(target.columns()[0])
+        return KeptRows(table, survival.table(), keep, survival)
+    return KeptRows(table, response_table(target.columns()[0], response), keep, None)
 
 
 def as_candidates(
@@ -414,6 +429,8 @@ class Prepared:
             columns = self.columns()
             layout = layout_of(columns[0], self._groups)
             tables = [laid_out(part, layout) for part in columns]
+        elif all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories:
+            tables = self._sparse()
         else:
             tables = self._stored()
         return tables
@@ -445,6 +462,20 @@ class Prepared:
             StoredTable(one.source, layout, encoding, low, high, self._memory, encoding.incomplete(one))
             for one, (low, high) in zip(scans, spans, strict=True)
         ]
+
+    def _sparse(self) -> list[Table]:
+        """Sparse matrices, worked on as they are."""
+        encoding, _ = _encoding(self.scans, self.verdict, self._arguments, self.missing)
+        first = self.scans[0].source
+        nothing = np.empty((0, len(first.names)))
+        layout = layout_of(Columns(first.names, nothing, {}, (), first.named, False), self._groups)
+        tables: list[Table] = []
+        for place in range(len(self.scans)):
+            source: SparseSource = self._kept(place)
+            source.rows.store.limit(self._memory)
+            own = layout._replace(columns=source.positions[layout.columns])
+            tables.append(SparseTable(own, [source.rows], encoding.dtype))
+        return tables
 
     def _kept(self, place: int) -> Any:
         keep = self.keep[place]

@@ -82,7 +82,7 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
     bounds = source.bounds()
     if bounds is not None:
         exact = np.array([kind in ("integer", "truth") for kind in source.kinds])
-        known = bounds.known & (bounds.gaps == 0) & (exact | trust)
+        known = bounds.known & (bounds.gaps == 0) & (exact | trust | bounds.exact)
         found.low[known], found.high[known] = bounds.low[known], bounds.high[known]
         found.infinite[known] = ~np.isfinite(bounds.low[known]) | ~np.isfinite(bounds.high[known])
         unread = ~known

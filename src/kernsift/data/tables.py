@@ -95,6 +95,15 @@ class Table:
         """Inside, files may stay open from one look at the values to the next."""
         return nullcontext()
 
+    def above(self, others: Sequence[Table]) -> Table:
+        """The rows of this table, and below them those of others."""
+        return _Stacked([self, *others])
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether values are read from files."""
+        return self.memory is not None
+
     @property
     def by_column(self) -> bool:
         """Whether reading some columns takes less time than reading all."""
@@ -252,7 +261,7 @@ class _Stacked(Table):
 
 def stack(tables: Sequence[Table]) -> Table:
     """The rows of several tables with the same features and codes, one below the other."""
-    return tables[0] if len(tables) == 1 else _Stacked(tables)
+    return tables[0] if len(tables) == 1 else tables[0].above(tables[1:])
 
 
 # Features ------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernsift.data.columns import quoted
 from kernsift.data.missing import Patterns, note_values
+from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.complete import RowSubset
@@ -53,13 +54,17 @@ def measure_features(
     Features that miss the same rows are measured together, as if there were no others, and with the same random
     numbers: a score is the one of a call with these rows alone.
     """
+    if estimator not in ("complete", "cross"):
+        tables = [table.dense() if isinstance(table, SparseTable) else table for table in tables]
     pooled = stack(tables)
     if missing == "value":
         note_values(pooled)
     if missing != "column" or pooled.incomplete is None:
         scores = measure(tables, bandwidth, None)
         assert scores is not None
-        return FeatureScores(scores, pooled.constant, np.full(pooled.d, pooled.n))
+        # Numbers that vary have scores that do; reading a sparse table again would take as long as scoring it.
+        constant = scores.cov.diagonal() == 0 if isinstance(pooled, SparseTable) else pooled.constant
+        return FeatureScores(scores, constant, np.full(pooled.d, pooled.n))
     _check(bandwidth, estimator)
     patterns = Patterns(tables)
     patterns.note()

@@ -11,6 +11,7 @@ from kernsift.estimators.responses import Response, ResponseView
 from kernsift.execution.arrays import Array, asarray_like, lookup, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.low_rank import View
+from kernsift.kernels.sparse_columns import SparseCodes
 
 # Rows behind a correlation.
 _ROWS = 2**14
@@ -84,6 +85,8 @@ class SelectedFactor(NamedTuple):
             if rows is not None:
                 factor = xp.take(factor, asarray_like(rows, factor), axis=2)
             return cls(features[chosen], factor, None, sizes, cross, target)
+        if isinstance(known.codes, SparseCodes):
+            return cls(features[chosen], factor, known.codes[chosen], sizes, cross, target)
         codes = xp.take(known.codes, which, axis=0)
         if rows is not None and codes.shape[1] != len(rows):
             codes = xp.take(codes, asarray_like(rows, codes), axis=1)
@@ -115,7 +118,8 @@ class SelectedFactor(NamedTuple):
         factor = xp.take(self.factor, which, axis=0)
         targets = np.full(factor.shape[0], self.target)
         if self.codes is not None:
-            factor = lookup(factor, xp.take(self.codes, which, axis=0))
+            some = self.codes[chosen] if isinstance(self.codes, SparseCodes) else xp.take(self.codes, which, axis=0)
+            factor = lookup(factor, np.asarray(some) if isinstance(some, SparseCodes) else some)
         if self.sizes is not None:
             sizes = xp.take(self.sizes, which, axis=0)
             trace, square = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)

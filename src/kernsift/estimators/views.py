@@ -8,8 +8,8 @@ wide
 moments
     The first two directions of the wide view with equal weight: location and spread.
 smooth
-    The Gaussian kernel on normal scores of the ranks, equally wide, its eigenvalues raised to the power 1/4:
-    polynomials of ever higher degree, with weights that fall slowly.
+    The first five directions of the Gaussian kernel on normal scores of the ranks, equally wide, with eigenvalues
+    raised to the power 1/4: nearly polynomials of ever higher degree, with weights that fall slowly.
 fine
     sum_j w_j P_j(u) P_j(v), with Legendre polynomials P_j of the ranks in [-1, 1] and w_j = (j (j + 1))^(-1/2). With
     the power -1 this is the kernel of Anderson and Darling's statistic; here finer shapes count for more.
@@ -29,7 +29,7 @@ behind the choice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from kernsift.estimators.permutation_law import Invariants, invariants
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
-from kernsift.kernels.low_rank import WIDE, KernelView, View, centred, kernel_views, pivoted
+from kernsift.kernels.low_rank import TOLERANCE, WIDE, KernelView, View, centred, kernel_views, pivoted
 from kernsift.kernels.quantisation import Grid
 
 # Median distance between two standard normal variables: sqrt(2) times the upper quartile.
@@ -48,7 +48,10 @@ _NARROW, _NARROW_POWER = 0.7, 0.5
 _SMOOTH_POWER = 0.25
 _DEGREES = 15
 # The wide kernel is nearly a polynomial of low degree.
-_WIDE_RANK, _NARROW_RANK = 16, 32
+_WIDE_RANK, _NARROW_RANK = 40, 32
+# It is factored so closely that its leading directions do not depend on where the points are.
+_WIDE_TOLERANCE = 1e-6
+_SMOOTH_DIRECTIONS = 5
 
 
 class Pair(NamedTuple):
@@ -143,12 +146,12 @@ def fitted_views(
         if name == "plain":
             found[name] = fitted(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
         elif name in ("wide", "moments"):
-            own = kernels.rescaled(WIDE).select(features)
+            own = kernels.select(features).rescaled(WIDE)
             if name == "moments" and grid.missing:
                 found[name] = fitted(_moments_and_share(grid.points, own, counts), counts, n)
                 continue
             if wide_view is None:
-                wide_view = centred(pivoted(grid.points, own, counts, _WIDE_RANK)[0], counts)
+                wide_view = centred(pivoted(grid.points, own, counts, _WIDE_RANK, _WIDE_TOLERANCE)[0], counts)
             found[name] = fitted(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
         else:
             if ranks is None:
@@ -186,7 +189,7 @@ def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array) ->
     # Columns without any value have a point, which counts for nothing.
     first = asarray_like(np.eye(1, int(there.shape[1])), counts)
     there = xp.where(xp.sum(there, axis=1, keepdims=True) > 0, there, first)
-    own = centred(pivoted(points[:-1, :], kernels, there, _WIDE_RANK)[0], there).leading(2)
+    own = centred(pivoted(points[:-1, :], kernels, there, _WIDE_RANK, _WIDE_TOLERANCE)[0], there).leading(2)
     factor = xp.concat([own.factor, xp.zeros_like(own.factor[:, :, :1])], axis=2)
     share = counts[:, -1:] / n
     indicator = xp.concat([xp.zeros_like(there), xp.ones_like(share)], axis=1) - share
@@ -202,7 +205,7 @@ def _midranks(counts: np.ndarray) -> np.ndarray:
     return np.asarray(np.clip((ends - counts / 2) / np.maximum(ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16))
 
 
-def _on_normal_scores(counts: np.ndarray, missing: bool, bandwidth: float, rank: int, power: float) -> View:
+def _on_normal_scores(counts: np.ndarray, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
     """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances.
 
     With `missing` the last point stands for missing values, which have no rank.
@@ -213,8 +216,18 @@ def _on_normal_scores(counts: np.ndarray, missing: bool, bandwidth: float, rank:
         scores = np.concatenate([scores, np.full((b, 1), np.nan)], axis=1)
     width, flags = np.full(b, bandwidth * _NORMAL_MEDIAN), np.zeros(b, dtype=bool)
     kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, 1.0 / width, None, width, missing=missing)
-    factor, _ = pivoted(np.ascontiguousarray(scores.T), kernels, counts, rank)
-    return centred(factor, counts, power)
+    factor, _ = pivoted(np.ascontiguousarray(scores.T), kernels, counts, rank, tolerance)
+    return centred(factor, counts)
+
+
+def _smooth(counts: np.ndarray, missing: bool) -> View:
+    view = _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, _WIDE_TOLERANCE)
+    most = _SMOOTH_DIRECTIONS + missing
+    return View(view.factor[:, :most, :], view.sizes[:, :most]).raised(_SMOOTH_POWER)
+
+
+def _narrow(counts: np.ndarray, missing: bool) -> View:
+    return _on_normal_scores(counts, missing, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
 
 
 def _fine(counts: np.ndarray, missing: bool) -> View:
@@ -232,12 +245,12 @@ def _fine(counts: np.ndarray, missing: bool) -> View:
 
 
 def _location(counts: np.ndarray, missing: bool) -> View:
-    return _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, 1.0).leading(1)
+    return _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, _WIDE_TOLERANCE).leading(1)
 
 
 _RANK_VIEWS: dict[str, Callable[[np.ndarray, bool], View]] = {
-    "smooth": partial(_on_normal_scores, bandwidth=WIDE, rank=_WIDE_RANK, power=_SMOOTH_POWER),
-    "narrow": partial(_on_normal_scores, bandwidth=_NARROW, rank=_NARROW_RANK, power=_NARROW_POWER),
+    "smooth": _smooth,
+    "narrow": _narrow,
     "fine": _fine,
     "location": _location,
 }

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import part_of, run_of
 from kernsift.data.tables import Table
 from kernsift.execution.arrays import (
@@ -22,6 +23,7 @@ from kernsift.execution.arrays import (
 )
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
+from kernsift.kernels.sparse_columns import sparse_medians
 
 # Order statistics per column behind the median distance: 2016 differences, the same for any row order.
 _QUANTILES = 64
@@ -29,13 +31,15 @@ _QUANTILES = 64
 _CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
 # Numbers that one thread sorts.
 _FEW = 1 << 18
-# Rows beyond which the order statistics are those of a random part of the rows.
-_MOST_ROWS, _PART_OF_ROWS = 1 << 14, 1 << 13
+# Sparse columns that are worked on in one go.
+_SPARSE_BLOCK = 128
+# Rows beyond which the order statistics are those of as many rows.
+_MOST_ROWS = 1 << 14
 
 
-def median_rows(n: int, rng: np.random.Generator) -> np.ndarray | None:
-    """The rows behind median distances; None for all of them."""
-    return None if n <= _MOST_ROWS else np.sort(rng.choice(n, _PART_OF_ROWS, replace=False))
+def median_rows(n: int) -> np.ndarray | None:
+    """The rows behind median distances, None for all of them: a random part, always the same for n rows."""
+    return None if n <= _MOST_ROWS else np.sort(np.random.default_rng(0).choice(n, _MOST_ROWS, replace=False))
 
 
 def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +47,7 @@ def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -
 
     The distances are those between at most 64 evenly spaced order statistics; where ties make their median 0, only
     distances above 0 count, and a constant column gets 1. Up to 2^14 rows all of them count, so their order does not
-    matter; of a longer table a random part is sorted.
+    matter; of a longer table as many rows are sorted.
     """
     if table.incomplete is not None and table.incomplete[columns].any():
         return _of_values_that_are_there(table, columns, rows)
@@ -82,6 +86,10 @@ def _of_values_that_are_there(
 
 def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     count = table.n if rows is None else len(rows)
+    if isinstance(table, SparseTable):
+        blocks = [columns[start : start + _SPARSE_BLOCK] for start in range(0, len(columns), _SPARSE_BLOCK)]
+        parts = list(parallel_map(lambda own: sparse_medians(table.stored(own).within(rows), _QUANTILES), blocks))
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     if table.memory is None:
         return _of_columns(lambda block: table.part(run_of(block), rows), columns, count, table.prototype)
     # A file is read in as few goes as memory allows.

@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Piece, Table
-from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, bincount, namespace, on_host
+from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, bincount_rows, namespace, on_host
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.quantisation import Grid
+from kernsift.kernels.sparse_columns import sparse_codes
 
 # Values that are looked up in one go: 2^22 codes are 32 MB.
 _NUMBERS, _DEVICE_NUMBERS = 2**22, 2**29
@@ -30,7 +32,8 @@ class Tabulation(NamedTuple):
     ----------
     counts : (b, G) how many rows each point stands for.
     joint : (b, G, cells) how many of them fall into each cell; None where there are no cells, or no points but rows.
-    codes : (b, rows) the points of the rows that were asked for, in the least type that holds them; None for a group.
+    codes : (b, rows) the points of the rows that were asked for, in the least type that holds them; `SparseCodes` for
+        sparse columns; None for a group.
     """
 
     counts: Array
@@ -67,6 +70,9 @@ def tabulate(
     if grid.edges is None:
         return Tabulation(xp.ones((1, n), dtype=accumulator_dtype(grid.points), device=grid.points.device), None, None)
     columns = columns_of(table.offsets, features)
+    if isinstance(table, SparseTable):
+        joint, codes = sparse_codes(table.stored(columns), grid.edges, cells, 1 if cells is None else count, rows)
+        return Tabulation(np.sum(joint, axis=2), None if cells is None else joint, codes)
     counting = _Counting(grid, cells, 1 if cells is None else count, rows)
     numbers = _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS
     if table.memory is None:
@@ -100,12 +106,9 @@ class _Counting:
     def __call__(self, piece: Piece) -> _Counted:
         start, stop = piece.rows.start, piece.rows.stop
         grid = self.grid.part(piece.columns)
-        xp, (points, b) = namespace(grid.points), grid.points.shape
+        xp, points = namespace(grid.points), grid.points.shape[0]
         codes = grid.codes(piece.values)
-        place = codes + xp.arange(b, device=grid.points.device)[:, None] * points
-        if self.cells is not None:
-            place = place * self.count + self.cells[start:stop]
-        joint = xp.reshape(bincount(place, b * points * self.count), (b, points, self.count))
+        joint = bincount_rows(codes, points, None if self.cells is None else self.cells[start:stop], self.count)
         first = start
         if self.rows is not None:
             first, last = np.searchsorted(self.rows, [start, stop])

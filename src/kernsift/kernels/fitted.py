@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import must_be_sent
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
@@ -307,10 +308,11 @@ def fit_kernels(
     scale, centre = np.ones(int(pooled.offsets[-1])), None
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
-        rows = median_rows(pooled.n, rng)
+        rows = median_rows(pooled.n)
         # Workers of a cluster that are sent their columns are told the bandwidths beforehand.
         here = current_workers() is None or not must_be_sent(pooled)
-        if late and pooled.memory is not None and here and (widths == 1).all():
+        read = (late and pooled.memory is not None) or isinstance(pooled, SparseTable)
+        if read and here and (widths == 1).all():
             return LateKernels.of(pooled, chosen, rows)
         distances, middle = column_medians(pooled, columns, rows)
         if chosen.kind == "product":

@@ -18,8 +18,8 @@ from kernsift.kernels.quantisation import Grid
 
 # The largest rank of a column, and of a group; rows among which a group's landmarks are chosen.
 _RANK, _GROUP_RANK, GROUP_ROWS = 32, 256, 256
-# Directions are added until no point is missed by more than this share of the heaviest one.
-_TOLERANCE = 1e-3
+# Directions are added until no point is missed by more than this share of the mean over the points.
+TOLERANCE = 1e-3
 # Points that are equally badly missed: the first one is taken, and rounding errors have no say in it.
 _TILT = 1e-9
 # Directions of a factor below this share of the largest are rounding error.
@@ -98,7 +98,9 @@ def kernel_views(kernels: FeatureKernels, adaptive: bool) -> tuple[KernelView, .
     return KernelView(kernels.rescaled(WIDE)), KernelView(kernels.rescaled(_NARROW), flat=True)
 
 
-def pivoted(points: Array, kernels: FeatureKernels, weights: Array, limit: int) -> tuple[Array, Array]:
+def pivoted(
+    points: Array, kernels: FeatureKernels, weights: Array, limit: int, tolerance: float = TOLERANCE
+) -> tuple[Array, Array]:
     """Pivoted Cholesky of each feature's kernel on its points (G, columns): factors (b, m, G) and pivots (b, m).
 
     The next pivot is the point with the largest weight times what is missed of k(x, x) there. A feature that has enough
@@ -109,7 +111,8 @@ def pivoted(points: Array, kernels: FeatureKernels, weights: Array, limit: int) 
     residual = xp.astype(residual, weights.dtype)
     index = xp.arange(size, device=points.device)
     preference = weights * (1.0 - _TILT * xp.astype(index, weights.dtype))
-    enough = _TOLERANCE * xp.max(residual * weights, axis=1)
+    used = xp.sum(xp.astype(weights > 0, weights.dtype), axis=1)
+    enough = tolerance * xp.sum(residual * weights, axis=1) / used
     limit = min(limit, size)
     rows = xp.zeros((b, limit, size), dtype=weights.dtype, device=points.device)
     feature = xp.arange(b, device=points.device)

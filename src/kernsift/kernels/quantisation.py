@@ -32,15 +32,17 @@ from kernsift.execution.arrays import (
     search,
     sorted_columns,
     to_numpy,
+    transposed,
 )
 from kernsift.kernels.fitted import columns_of
+from kernsift.kernels.sparse_columns import SortedSparse
 
 POINTS = 96
-"""Values that stand for a column of up to 2^13 rows; a longer one has twice as many."""
+"""Values that stand for a column of up to 2^13 rows; a longer one has four times as many."""
 _LONG = 2**13
 # Up to this many rows the points are order statistics of them all, so that the order of rows does not matter; of longer
-# tables a random part is sorted.
-_SORTED, _SORTED_PART = 2**14, 2**13
+# tables as many are sorted.
+_SORTED = 2**14
 # Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads. A device
 # takes as many as its memory holds, here counted in numbers.
 _BLOCK, _LARGEST_BLOCK, _DEVICE_NUMBERS = 64, 256, 2**29
@@ -75,7 +77,7 @@ class Grid(NamedTuple):
         if self.edges is None:
             return None
         xp = namespace(values)
-        turned = xp.matrix_transpose(values)
+        turned = transposed(values)
         codes = search(self.edges, turned)
         return xp.where(xp.isnan(turned), self.points.shape[0] - 1, codes) if self.missing else codes
 
@@ -130,9 +132,12 @@ def parts_of(features: np.ndarray, prototype: Array, rows: int = 0, memory: int 
     return [slice(start, min(start + step, len(features))) for start in range(0, len(features), step)]
 
 
-def rows_to_sort(n: int, rng: np.random.Generator) -> np.ndarray | None:
-    """The rows whose order statistics become points; None for all of them."""
-    return None if n <= _SORTED else np.sort(rng.choice(n, _SORTED_PART, replace=False))
+def rows_to_sort(n: int) -> np.ndarray | None:
+    """The rows whose order statistics become points; None for all of them.
+
+    They are a random part, always the same for tables of n rows: the seed of a call has no influence on scores.
+    """
+    return None if n <= _SORTED else np.sort(np.random.default_rng(0).choice(n, _SORTED, replace=False))
 
 
 def fit_grid(
@@ -145,13 +150,13 @@ def fit_grid(
     columns = columns_of(table.offsets, features)
     if len(columns) > len(features):
         return Grid(table.part(columns), None)
-    points = points or (POINTS if table.n <= _LONG and rows is None else 2 * POINTS)
+    points = points or (POINTS if table.n <= _LONG and rows is None else 4 * POINTS)
     if isinstance(table, SparseTable):
         return _sparse_grid(table, columns, rows, points, rounded)
     if table.incomplete is not None and table.incomplete[columns].any():
         return _with_missing_point(table, features, rows, points, rounded)
     levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
-    if levels > points:
+    if levels > min(points, POINTS):
         # Codes of categories are no order: rounding would make one level of two.
         chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
     elif rows is None or not rounded:
@@ -196,9 +201,7 @@ def _with_missing_point(
     return Grid(asarray_like(found, table.prototype), asarray_like(edges, table.prototype), missing=True)
 
 
-def _sparse_grid(
-    table: SparseTable, columns: np.ndarray, rows: np.ndarray | None, points: int, rounded: bool
-) -> Grid:
+def _sparse_grid(table: SparseTable, columns: np.ndarray, rows: np.ndarray | None, points: int, rounded: bool) -> Grid:
     """Points of sparse columns, as of dense ones."""
     ordered = SortedSparse.of(table.stored(columns).within(rows if rounded else None))
     chosen = _sparse_representatives(ordered, points if rounded else table.n)
@@ -263,13 +266,12 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     return xp.where(regular, middle, chosen), xp.where(regular, at(ends - 1) / 2 + at(ends) / 2, edges)
 
 
-def _with_gaps(
-    chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _with_gaps(chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (b, P) and edges (b, P - 1) of long columns, from points (b, G) chosen from a sorted sample (b, rows).
 
-    A common value has no row but its own at its point. Between two common values next to each other, below the first
-    and above the last value if these are common, a point takes the rows whose values the sample does not have.
+    A common value has no row but its own at its point. Between two common values next to each other, and below the
+    first and above the last value, a point takes the rows whose values the sample does not have. Beyond a first or last
+    value that is not common, such a point begins a quarter of the range away.
     """
     b, size = chosen.shape
     # Repeated values to the end, where they are copies of the largest.
@@ -282,11 +284,13 @@ def _with_gaps(
     common = first & (few[:, None] | (ordered.copies(chosen) >= ordered.n / (2 * most)))
     last = np.concatenate([first[:, 1:] == 0, np.ones((b, 1), dtype=bool)], axis=1) & first
     following = np.concatenate([common[:, 1:], np.zeros((b, 1), dtype=bool)], axis=1)
-    gap = common & (following | last)  # a point after this one
-    before = common[:, 0]  # and one before the first
+    gap = (common & following) | last  # a point after this one
     step = np.maximum(np.abs(chosen).max(axis=1), 1.0) * 0.5
     spacing = np.where(last, step[:, None], np.concatenate([np.diff(chosen, axis=1), np.zeros((b, 1))], axis=1))
     lowest = np.where(first.sum(axis=1) > 1, chosen[:, min(1, size - 1)] - chosen[:, 0], step)
+    away = (chosen[:, -1:] - chosen[:, :1]) / 4
+    spacing = np.where(last & ~common, 4 * away, spacing)
+    lowest = np.where(common[:, 0], lowest, 2 * away[:, 0])
     # Interleaved: the point before the first, and each point with the gap after it; unused places move to the end.
     points = np.empty((b, 2 * size + 1))
     points[:, 0], points[:, 1::2], points[:, 2::2] = chosen[:, 0] - lowest, chosen, chosen + spacing / 2
@@ -297,8 +301,10 @@ def _with_gaps(
     ends = np.where(common[:, :-1], chosen[:, :-1], np.where(common[:, 1:], below[:, 1:], middle))
     upper[:, 1:-2:2], upper[:, 2:-1:2] = ends, below[:, 1:]
     upper[:, -2], upper[:, -1] = chosen[:, -1], np.inf
+    upper[:, 0] -= np.where(common[:, 0], 0.0, away[:, 0])
+    upper[:, 1::2] += np.where(last & ~common, away, 0.0)
     used = np.empty((b, 2 * size + 1), dtype=bool)
-    used[:, 0], used[:, 1::2], used[:, 2::2] = before, first, gap
+    used[:, 0], used[:, 1::2], used[:, 2::2] = True, first, gap
     order = np.argsort(~used, axis=1, kind="stable")[:, : int(used.sum(axis=1).max())]
     points, upper, used = (np.take_along_axis(part, order, axis=1) for part in (points, upper, used))
     final = used.sum(axis=1) - 1

@@ -23,6 +23,7 @@ from kernsift.data.formats.numpy_files import MappedArray, NumpyFile
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.pyarrow_datasets import dataset_source
 from kernsift.data.formats.source import Source
+from kernsift.data.formats.sparse_matrices import is_sparse_table, sparse_source
 from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
 from kernsift.exceptions import InputError
@@ -84,7 +85,9 @@ def open_table(
     """
     if is_anndata(data):
         return anndata_source(data, argument, layer, whole=memory is None)
-    if points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
+    if is_sparse_table(data):
+        source: Source | None = sparse_source(data, argument)
+    elif points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
         source = open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
         assert source is not None
     else:

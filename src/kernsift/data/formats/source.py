@@ -74,16 +74,19 @@ class Bounds:
     known : (p,) bool: the columns that it says something about; the rest of this record is about those.
     low, high : (p,) the smallest and the largest number.
     gaps : (p,) missing cells, without those that hide as NaN in a column of fractions.
+    exact : whether no NaN hides.
     """
 
     known: np.ndarray
     low: np.ndarray
     high: np.ndarray
     gaps: np.ndarray
+    exact: bool = False
 
     def pick(self, positions: np.ndarray) -> Bounds:
         """The columns at these positions, in this order."""
-        return Bounds(self.known[positions], self.low[positions], self.high[positions], self.gaps[positions])
+        own = (part[positions] for part in (self.known, self.low, self.high, self.gaps))
+        return Bounds(*own, exact=self.exact)
 
 
 class Source(ABC):

@@ -1,0 +1,110 @@
+"""Sparse matrices as tables: SciPy's, those of AnnData objects, and those in .h5ad files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from kernsift.data.columns import Columns, number_kind, quoted
+from kernsift.data.formats.source import Bounds, Rows, Source
+from kernsift.data.sparse import ByColumn, ByRow, SparseRows, SparseTable
+from kernsift.data.tables import Layout
+from kernsift.exceptions import InputError
+
+
+def is_sparse_table(data: Any) -> bool:
+    """Whether this is a sparse matrix or array of SciPy with rows, columns and numbers."""
+    return sparse.issparse(data) and data.ndim == 2 and data.dtype.kind in "biuf"
+
+
+def sparse_source(matrix: Any, argument: str, names: Sequence[str] | None = None) -> SparseSource:
+    """A sparse matrix in memory, copied only where entries repeat or it is in another format than CSR and CSC."""
+    if matrix.shape[1] == 0:
+        raise InputError(f"{argument}: at least one column is needed, got a table of shape {matrix.shape}.")
+    if matrix.format not in ("csr", "csc"):
+        matrix = matrix.tocsr()
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    store = ByColumn(matrix) if matrix.format == "csc" else ByRow(matrix)
+    called = [f"x{i}" for i in range(matrix.shape[1])] if names is None else names
+    return SparseSource(SparseRows(store, None, matrix.shape[0]), argument, called, named=names is not None)
+
+
+class SparseSource(Source):
+    """Some rows and columns of a sparse matrix; pieces that are read of it are dense.
+
+    Attributes
+    ----------
+    rows : the rows.
+    positions : (p,) the columns of the matrix.
+    """
+
+    def __init__(
+        self,
+        rows: SparseRows,
+        argument: str,
+        names: Sequence[str],
+        positions: np.ndarray | None = None,
+        *,
+        named: bool = True,
+    ) -> None:
+        self.rows, self.positions = rows, np.arange(len(names)) if positions is None else positions
+        kinds, edges = [number_kind(rows.store.dtype)] * len(names), np.array([0, rows.n])
+        super().__init__(argument, names, kinds, edges, np.full(len(names), 8.0), named=named)
+
+    def _changed(self, rows: SparseRows, names: Sequence[str], positions: np.ndarray, named: bool) -> SparseSource:
+        found = SparseSource(rows, self.argument, names, positions, named=named)
+        found.notes, found.annotations = self.notes, self.annotations
+        return found
+
+    def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> SparseSource:
+        own = np.asarray(positions, dtype=np.intp)
+        called = [self.names[i] for i in own] if names is None else names
+        return self._changed(self.rows, called, self.positions[own], self.named or names is not None)
+
+    def where(self, keep: np.ndarray) -> SparseSource:
+        if keep.all():
+            return self
+        places = np.where(keep, np.cumsum(keep) - 1, -1).astype(np.int32)
+        old = self.rows.places
+        if old is not None:
+            places = np.where(old >= 0, places[old], -1)
+        rows = SparseRows(self.rows.store, places, int(np.count_nonzero(keep)))
+        found = self._changed(rows, self.names, self.positions, self.named)
+        found.annotations = None if self.annotations is None else self.annotations.where(keep)
+        return found
+
+    @property
+    def in_memory(self) -> bool:
+        return not self.rows.store.on_disk
+
+    def bounds(self) -> Bounds:
+        """Bounds of the stored values in all rows of the matrix, which may be more than those of this table."""
+        counts, low, high = (part[self.positions] for part in self.rows.store.summary)
+        absent = np.isnan(low)
+        if absent.any():
+            raise InputError(
+                f"{self.argument}: a sparse matrix must hold no missing values, but "
+                f"{quoted(np.array(self.names)[absent])} have some; fill them in, or pass a dense table."
+            )
+        some = counts < self.rows.store.shape[0]
+        low, high = np.where(some, np.minimum(low, 0.0), low), np.where(some, np.maximum(high, 0.0), high)
+        return Bounds(np.ones(len(low), dtype=bool), low, high, np.zeros(len(low), dtype=np.int64), exact=True)
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        names = tuple(self.names[i] for i in columns)
+        dtype = np.dtype(np.float32 if self.rows.store.dtype == np.float32 else np.float64)
+        values = SparseTable(plain_layout(names, self.positions[list(columns)]), [self.rows], dtype).part(
+            slice(None), rows
+        )
+        return Columns(names, values, {}, tuple(self.kinds[i] for i in columns), self.named, False)
+
+
+def plain_layout(names: Sequence[str], positions: np.ndarray) -> Layout:
+    """Each column a feature."""
+    d = len(names)
+    return Layout(tuple(names), np.arange(d + 1), np.zeros(d, dtype=bool), {}, positions, np.full(d, -1))

@@ -1,0 +1,354 @@
+"""Sparse tables, worked on as they are: zeros that are not stored are one value with a known count.
+
+A `SparseTable` is to a sparse matrix what a `Table` is to an array. Time and memory follow the values that are stored.
+A matrix that is stored by rows, in memory or in a file, is rearranged some columns at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift.data.tables import Layout, Table
+from kernsift.exceptions import InputError
+
+# Bytes of rearranged columns that are held at a time, twice.
+_CHUNK = 2**27
+# A sparse table is made dense up to this many cells, 0.4 GB of float64, for what works on rows.
+LARGEST_DENSE = 50_000_000
+
+
+class StoredColumns(NamedTuple):
+    """The values other than 0 of some columns.
+
+    Attributes
+    ----------
+    values : (m,) the values, column after column, in no particular order within a column.
+    rows : (m,) their rows.
+    offsets : (b + 1,) where the values of each column begin.
+    n : rows of the table.
+    """
+
+    values: np.ndarray
+    rows: np.ndarray
+    offsets: np.ndarray
+    n: int
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(b,) values of each column."""
+        return np.diff(self.offsets)
+
+    def filter(self, keep: np.ndarray, rows: np.ndarray, n: int) -> StoredColumns:
+        """The values marked in `keep`, whose `rows` now count among n."""
+        if keep.all():
+            return StoredColumns(self.values, rows, self.offsets, n)
+        before = np.concatenate([[0], np.cumsum(keep)])
+        return StoredColumns(self.values[keep], rows[keep], before[self.offsets], n)
+
+    def within(self, rows: np.ndarray | None) -> StoredColumns:
+        """The rows at these different positions; None for all."""
+        if rows is None:
+            return self
+        found = places_among(rows, self.n)[self.rows]
+        return self.filter(found >= 0, found, len(rows))
+
+
+def places_among(rows: np.ndarray, n: int) -> np.ndarray:
+    """(n,) the place of each of n rows among some, -1 for those that are not there."""
+    places = np.full(n, -1, dtype=np.int32)
+    places[rows] = np.arange(len(rows), dtype=np.int32)
+    return places
+
+
+class Store(ABC):
+    """A sparse matrix whose columns can be read one by one."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    on_disk = False
+
+    @abstractmethod
+    def columns(self, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Values and rows of each of these columns."""
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What is stored, column by column."""
+        return self._summary()
+
+    @abstractmethod
+    def _summary(self) -> Summary:
+        """What `summary` keeps."""
+
+    def limit(self, memory: int) -> None:
+        """Use at most so many bytes; what is in memory stays there."""
+        return
+
+
+class Summary(NamedTuple):
+    """(p,) how many values are stored in each column, and the smallest and the largest; NaN where one is NaN."""
+
+    counts: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def nothing(cls, columns: int) -> Summary:
+        return cls(np.zeros(columns, dtype=np.int64), np.full(columns, np.inf), np.full(columns, -np.inf))
+
+    def add(self, columns: np.ndarray, values: np.ndarray) -> None:
+        """Count values of these columns."""
+        self.counts[:] += np.bincount(columns, minlength=len(self.counts))
+        np.minimum.at(self.low, columns, values)
+        np.maximum.at(self.high, columns, values)
+
+
+class ByColumn(Store):
+    """A matrix in memory that is stored by columns."""
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix, self.shape, self.dtype = matrix, matrix.shape, matrix.dtype
+
+    def columns(self, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        return _slices(self._matrix, columns)
+
+    def _summary(self) -> Summary:
+        matrix, found = self._matrix, Summary.nothing(self.shape[1])
+        found.counts[:] = np.diff(matrix.indptr)
+        some = np.flatnonzero(found.counts)
+        if len(some):
+            starts = matrix.indptr[some]
+            # Columns without values take no room, so that those with some follow each other.
+            data = matrix.data[: matrix.indptr[-1]]
+            found.low[some], found.high[some] = np.minimum.reduceat(data, starts), np.maximum.reduceat(data, starts)
+        return found
+
+
+class InChunks(Store):
+    """A matrix that is rearranged some columns at a time, of which the last two chunks are held."""
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], size: int) -> None:
+        self.shape, self.dtype, self._size = shape, dtype, size
+        self._held: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._cut(_CHUNK)
+
+    def _cut(self, chunk: int) -> None:
+        """Chunks of columns that take about so many bytes."""
+        count = max(1, min(-(-self._size // chunk), self.shape[1]))
+        self._edges = np.linspace(0, self.shape[1], count + 1).astype(np.int64)
+
+    @abstractmethod
+    def rearranged(self, start: int, stop: int) -> Any:
+        """The columns from `start` to `stop`, stored by columns."""
+
+    def columns(self, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        chunks = np.searchsorted(self._edges, columns, side="right") - 1
+        out: list[Any] = [None] * len(columns)
+        for chunk in np.unique(chunks).tolist():
+            here = np.flatnonzero(chunks == chunk)
+            found = _slices(self._chunk(chunk), columns[here] - self._edges[chunk])
+            for place, one in zip(here.tolist(), found, strict=True):
+                out[place] = one
+        return out
+
+    def _chunk(self, chunk: int) -> Any:
+        with self._lock:
+            if chunk not in self._held:
+                while len(self._held) > 1:
+                    del self._held[next(iter(self._held))]
+                self._held[chunk] = self.rearranged(*self._edges[chunk : chunk + 2].tolist())
+            return self._held[chunk]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_held", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _held={}, _lock=threading.Lock())
+
+
+class ByRow(InChunks):
+    """A matrix in memory that is stored by rows."""
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix
+        super().__init__(matrix.shape, matrix.dtype, matrix.nnz * (matrix.data.itemsize + matrix.indices.itemsize))
+
+    def rearranged(self, start: int, stop: int) -> Any:
+        return self._matrix[:, start:stop].tocsc()
+
+    def _summary(self) -> Summary:
+        matrix, found = self._matrix, Summary.nothing(self.shape[1])
+        for start in range(0, matrix.nnz, 1 << 22):
+            some = slice(start, min(start + (1 << 22), matrix.nnz))
+            found.add(matrix.indices[some], matrix.data[some])
+        return found
+
+
+def _slices(matrix: Any, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    starts, stops = matrix.indptr[columns].tolist(), matrix.indptr[columns + 1].tolist()
+    return [(matrix.data[a:b], matrix.indices[a:b]) for a, b in zip(starts, stops, strict=True)]
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Some rows of a sparse matrix.
+
+    Attributes
+    ----------
+    store : the matrix.
+    places : (rows of the matrix,) which of the n rows each is, -1 for none of them; None where all are there.
+    """
+
+    store: Store
+    places: np.ndarray | None
+    n: int
+
+
+class SparseTable(Table):
+    """Rows of d features that are mostly 0.
+
+    Attributes
+    ----------
+    layout : which columns of the matrices make up which features.
+    parts : rows of sparse matrices, one below the other.
+    """
+
+    layout: Layout
+    parts: tuple[SparseRows, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, layout: Layout, parts: Sequence[SparseRows], dtype: np.dtype[Any]) -> None:
+        own = {name: getattr(layout, name) for name in ("names", "offsets", "categorical", "levels")}
+        own |= {"layout": layout, "parts": tuple(parts), "dtype": dtype, "incomplete": None}
+        # Frozen as tables are.
+        self.__dict__.update(own)
+
+    @property
+    def n(self) -> int:
+        return sum(part.n for part in self.parts)
+
+    @property
+    def prototype(self) -> np.ndarray:
+        return np.empty((0, int(self.offsets[-1])), dtype=self.dtype)
+
+    @property
+    def values(self) -> np.ndarray:
+        """All values at once, where they fit."""
+        if self.n * int(self.offsets[-1]) > LARGEST_DENSE:
+            raise InputError(
+                f"X: a sparse table is made dense up to {LARGEST_DENSE:,} cells, but this one has {self.n:,} rows and "
+                f"{self.offsets[-1]:,} columns; use estimator='complete' without groups, or choose fewer columns."
+            )
+        return self.part(slice(None))
+
+    def above(self, others: Sequence[Table]) -> Table:
+        if not all(isinstance(other, SparseTable) for other in others):
+            return super().above(others)
+        parts = [part for table in (self, *others) if isinstance(table, SparseTable) for part in table.parts]
+        return SparseTable(self.layout, parts, self.dtype)
+
+    @property
+    def on_disk(self) -> bool:
+        return any(part.store.on_disk for part in self.parts)
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        flat = np.zeros(int(self.offsets[-1]), dtype=bool)
+        for start in range(0, len(flat), 256):
+            some = np.arange(start, min(start + 256, len(flat)))
+            stored = self.stored(some)
+            counts = stored.counts
+            flat[some[counts == 0]] = True
+            for column in np.flatnonzero(counts == self.n):
+                values = stored.values[stored.offsets[column] : stored.offsets[column + 1]]
+                flat[some[column]] = bool((values == values[0]).all())
+        return np.logical_and.reduceat(flat, self.offsets[:-1])
+
+    def stored(self, columns: np.ndarray) -> StoredColumns:
+        """The values other than 0 of some value columns."""
+        # Whoever asks for a block of columns asks for it several times.
+        known = getattr(self._last, "block", None)
+        if known is None or not np.array_equal(known[0], columns):
+            known = self._last.block = np.array(columns), self._stored(columns)
+        return known[1]
+
+    @cached_property
+    def _last(self) -> threading.local:
+        return threading.local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_last"}
+
+    def _stored(self, columns: np.ndarray) -> StoredColumns:
+        own, start = self.layout.columns[columns], 0
+        found: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        for part in self._matrices:
+            pieces = part.store.columns(own)
+            if start:
+                pieces = [(values, rows + np.int64(start)) for values, rows in pieces]
+            found.append(pieces)
+            start += part.n
+        flat = [piece for column in zip(*found, strict=True) for piece in column]
+        counts = np.array([len(values) for values, _ in flat]).reshape(len(own), -1).sum(axis=1)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        values = np.concatenate([values for values, _ in flat]).astype(self.dtype, copy=False)
+        rows = np.concatenate([rows for _, rows in flat])
+        out = StoredColumns(values, rows, offsets, self.n)
+        if self._places is not None:
+            places = self._places[rows]
+            out = out.filter(places >= 0, places, self.n)
+        return out if out.values.all() else out.filter(out.values != 0, out.rows, out.n)
+
+    @cached_property
+    def _matrices(self) -> list[SparseRows]:
+        """The parts, rows of one and the same matrix together."""
+        stores = {id(part.store): part.store for part in self.parts}
+        return [SparseRows(store, None, store.shape[0]) for store in stores.values()]
+
+    @cached_property
+    def _places(self) -> np.ndarray | None:
+        """The row of this table of each row of the matrices, one below the other; None where they are the same."""
+        matrices = self._matrices
+        ends = np.cumsum([one.n for one in matrices])
+        starts = {id(one.store): int(end) - one.n for one, end in zip(matrices, ends, strict=True)}
+        if all(part.places is None for part in self.parts) and len(matrices) == len(self.parts):
+            return None
+        out, first = np.full(ends[-1], -1, dtype=np.int32), 0
+        for part in self.parts:
+            begin = starts[id(part.store)]
+            own = np.arange(part.n) if part.places is None else part.places
+            rows = np.flatnonzero(own >= 0)
+            out[begin + rows] = own[rows] + first
+            first += part.n
+        return out
+
+    def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> np.ndarray:
+        own = np.arange(int(self.offsets[-1]))[columns]
+        stored, n = self.stored(own), self.n
+        wanted = np.arange(n)[rows] if isinstance(rows, slice) else rows
+        again = None
+        if wanted is not None:
+            wanted, again = np.unique(wanted, return_inverse=True)
+            stored, n = stored.within(wanted), len(wanted)
+        out = np.zeros((n, len(own)), dtype=self.dtype)
+        out[stored.rows, np.repeat(np.arange(len(own)), stored.counts)] = stored.values
+        return out if again is None or np.array_equal(again, np.arange(n)) else out[again]
+
+    def take(self, rows: np.ndarray) -> Table:
+        values = self.part(slice(None), np.asarray(rows))
+        return Table(self.names, values, self.offsets, self.categorical, dict(self.levels))
+
+    def select(self, features: np.ndarray) -> SparseTable:
+        return SparseTable(self.layout.select(np.asarray(features, dtype=np.intp)), self.parts, self.dtype)
+
+    def dense(self) -> Table:
+        """The same table in memory, where it fits."""
+        return Table(self.names, self.values, self.offsets, self.categorical, dict(self.levels))

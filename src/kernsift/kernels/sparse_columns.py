@@ -1,0 +1,201 @@
+"""Order statistics, medians and codes of sparse columns, the same as those of the columns made dense."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.sparse import StoredColumns, places_among
+
+
+class SortedSparse:
+    """Sorted columns (b, n), in which one 0 stands for all.
+
+    Attributes
+    ----------
+    values : (b, m) increasing, with infinity behind the last.
+    sizes : (b,) how many of them there are.
+    zeros : (b,) how many rows are 0.
+    n : rows.
+    """
+
+    def __init__(self, values: np.ndarray, sizes: np.ndarray, zeros: np.ndarray, n: int) -> None:
+        self.values, self.sizes, self.zeros, self.n = values, sizes, zeros, n
+
+    @classmethod
+    def of(cls, stored: StoredColumns) -> SortedSparse:
+        """The columns sorted.
+
+        >>> import numpy as np
+        >>> stored = StoredColumns(np.array([3.0, -1.0, 2.0]), np.array([0, 4, 1]), np.array([0, 2, 3]), 5)
+        >>> SortedSparse.of(stored).at(np.arange(5))
+        array([[-1.,  0.,  0.,  0.,  3.],
+               [ 0.,  0.,  0.,  0.,  2.]])
+        """
+        counts = stored.counts
+        values = np.full((len(counts), int(counts.max(initial=0)) + 1), np.inf, dtype=stored.values.dtype)
+        values[np.arange(values.shape[1]) < counts[:, None]] = stored.values
+        zeros = stored.n - counts
+        some = np.flatnonzero(zeros)
+        values[some, counts[some]] = 0.0
+        values.sort(axis=1)
+        return cls(values, counts + (zeros > 0), zeros, stored.n)
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """(b, m) bool: the first of equal values."""
+        out = np.isfinite(self.values)
+        out[:, 1:] &= self.values[:, 1:] != self.values[:, :-1]
+        return out
+
+    @cached_property
+    def different(self) -> np.ndarray:
+        """(b,) how many values differ."""
+        return np.asarray(self.first.sum(axis=1))
+
+    @property
+    def largest(self) -> np.ndarray:
+        """(b, 1) the largest values."""
+        return np.take_along_axis(self.values, self.sizes[:, None] - 1, axis=1)
+
+    @cached_property
+    def _negative(self) -> np.ndarray:
+        return np.asarray((self.values < 0).sum(axis=1)[:, None])
+
+    def at(self, ranks: np.ndarray) -> np.ndarray:
+        """(b, r) the values with these ranks, counted from 0."""
+        zeros = self.zeros[:, None]
+        behind = np.where(ranks < self._negative + zeros, self._negative, ranks - np.maximum(zeros - 1, 0))
+        return np.take_along_axis(self.values, np.where(ranks < self._negative, ranks, behind), axis=1)
+
+    def copies(self, points: np.ndarray) -> np.ndarray:
+        """(b, G) how many rows have each of the points."""
+        found = zip(self.values, points, strict=True)
+        counts = np.stack([np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in found])
+        return np.where((points == 0) & (counts > 0), np.maximum(self.zeros, 1)[:, None], counts)
+
+
+class SparseCodes:
+    """The codes (b, rows) of sparse columns: those of the rows that are not 0, and the code of 0 for all others.
+
+    Attributes
+    ----------
+    stored : codes of rows in place of values.
+    zero : (b,) codes of 0.
+    """
+
+    def __init__(self, stored: StoredColumns, zero: np.ndarray) -> None:
+        self.stored, self.zero = stored, zero
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.zero), self.stored.n
+
+    def __getitem__(self, index: Any) -> SparseCodes:
+        """Some of the columns, by the first index."""
+        which = np.arange(len(self.zero))[index[0] if isinstance(index, tuple) else index]
+        starts, stops = self.stored.offsets[which], self.stored.offsets[which + 1]
+        offsets = np.concatenate([[0], np.cumsum(stops - starts)])
+        own = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)
+        stored = StoredColumns(self.stored.values[own], self.stored.rows[own], offsets, self.stored.n)
+        return SparseCodes(stored, self.zero[which])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        out = np.repeat(self.zero[:, None], self.stored.n, axis=1)
+        out[np.repeat(np.arange(len(out)), self.stored.counts), self.stored.rows] = self.stored.values
+        return out if dtype is None else out.astype(dtype)
+
+
+def sparse_codes(
+    stored: StoredColumns, edges: np.ndarray, cells: np.ndarray | None, count: int, rows: np.ndarray | None
+) -> tuple[np.ndarray, SparseCodes]:
+    """Counts (b, G, cells) of sparse columns by points and by the cells of a response, and codes of some rows."""
+    b, points = edges.shape[0], edges.shape[1] + 1
+    edges = edges.astype(stored.values.dtype)
+    small = np.uint8 if points <= 256 else np.int16 if points <= 2**15 else np.int32
+    codes, zero = np.empty(len(stored.values), dtype=small), np.empty(b, dtype=small)
+    ends = stored.offsets.tolist()
+    for column, own in enumerate(edges):
+        some = slice(ends[column], ends[column + 1])
+        codes[some] = np.searchsorted(own, stored.values[some])
+        zero[column] = np.searchsorted(own, 0.0)
+    place = np.repeat(np.arange(b, dtype=np.int64) * points, stored.counts)
+    place += codes
+    if cells is not None:
+        place *= count
+        place += cells[stored.rows]
+    joint = np.bincount(place, minlength=b * points * count).reshape(b, points, count).astype(float)
+    total = np.array([stored.n]) if cells is None else np.bincount(cells, minlength=count)
+    joint[np.arange(b), zero] += total - joint.sum(axis=1)
+    known = StoredColumns(codes, stored.rows, stored.offsets, stored.n)
+    if rows is not None:
+        places = places_among(rows, stored.n)[stored.rows]
+        known = known.filter(places >= 0, places, len(rows))
+    return joint, SparseCodes(known, zero)
+
+
+def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, np.ndarray]:
+    """Median distance and median of each column; NaN for the distance within a constant column.
+
+    The distances are those between evenly spaced order statistics. Most of these are 0: then only distances above 0
+    count, each nonzero one as often as there are zeros.
+    """
+    ordered, n = SortedSparse.of(stored), stored.n
+    count = min(n, quantiles)
+    middle = _halfway(*ordered.at(np.array([(n - 1) // 2, n // 2])).T)
+    chosen = ordered.at(((np.arange(count) + 0.5) * n / count).astype(np.intp))
+    zeros, pairs = (chosen == 0).sum(axis=1), count * (count - 1) // 2
+    mostly = zeros * (zeros - 1) // 2 > pairs // 2
+    out = np.zeros(len(middle))
+    if mostly.any():
+        out[mostly] = _positive_distances(chosen[mostly], zeros[mostly])
+    rest = np.flatnonzero(~mostly)
+    if len(rest) and pairs:
+        low, high = np.triu_indices(count, 1)
+        gaps = np.sort(chosen[rest][:, high] - chosen[rest][:, low], axis=1)
+        out[rest] = _halfway(gaps[:, (pairs - 1) // 2], gaps[:, pairs // 2])
+        out[rest] = np.where(out[rest] == 0, _positive_median(gaps), out[rest])
+    flat = np.flatnonzero(out == 0)
+    if len(flat):
+        # All order statistics are equal: then the rows off the median decide, or the column is constant.
+        off = np.abs(ordered.values[flat] - middle[flat, None])
+        copies = np.where(ordered.values[flat] == 0, ordered.zeros[flat][:, None], 1)
+        out[flat] = _weighted_median(np.where(np.isfinite(off), off, 0.0), copies)
+        out[flat[out[flat] == 0]] = np.nan
+    return out, middle
+
+
+def _positive_distances(chosen: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """(b,) the median of distances above 0 between values (b, q), so many of which are 0; 0 where there are none."""
+    most = chosen.shape[1] - int(zeros.min())
+    if not most:
+        return np.zeros(len(chosen))
+    order = np.argsort(chosen == 0, axis=1, kind="stable")[:, :most]
+    own = np.take_along_axis(chosen, order, axis=1)
+    low, high = np.triu_indices(most, 1)
+    between = np.where((own[:, low] != 0) & (own[:, high] != 0), own[:, high] - own[:, low], 0.0)
+    copies = np.concatenate([np.broadcast_to(zeros[:, None], own.shape), np.ones(between.shape, dtype=int)], axis=1)
+    return _weighted_median(np.abs(np.concatenate([own, between], axis=1)), copies)
+
+
+def _weighted_median(values: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    """(b,) the median of the values (b, m) above 0, each counted so many times; 0 where there are none."""
+    order = np.argsort(values, axis=1, kind="stable")
+    values = np.take_along_axis(values, order, axis=1)
+    reach = np.cumsum(np.where(values > 0, np.take_along_axis(copies, order, axis=1), 0), axis=1)
+    total, last = reach[:, -1:], values.shape[1] - 1
+    ends = [(reach <= rank).sum(axis=1, keepdims=True) for rank in ((total - 1) // 2, total // 2)]
+    found = _halfway(*(np.take_along_axis(values, np.minimum(end, last), axis=1)[:, 0] for end in ends))
+    return np.where(total[:, 0] > 0, found, 0.0)
+
+
+def _positive_median(ordered: np.ndarray) -> np.ndarray:
+    """(b,) the median of the values above 0 of sorted rows; 0 where there are none."""
+    return _weighted_median(ordered, np.ones(ordered.shape, dtype=int))
+
+
+def _halfway(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The mean of the two middle values, in a form that cannot overflow."""
+    return np.asarray(0.5 * low + 0.5 * high)
