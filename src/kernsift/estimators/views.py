@@ -222,8 +222,11 @@ def _on_normal_scores(counts: np.ndarray, missing: bool, bandwidth: float, rank:
 
 def _smooth(counts: np.ndarray, missing: bool) -> View:
     view = _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, _WIDE_TOLERANCE)
-    most = _SMOOTH_DIRECTIONS + missing
-    return View(view.factor[:, :most, :], view.sizes[:, :most]).raised(_SMOOTH_POWER)
+    # One more direction for the share of missing values, where there are any.
+    most = _SMOOTH_DIRECTIONS + (counts[:, -1] > 0 if missing else np.zeros(len(counts), dtype=int))
+    size = min(int(most.max()), view.sizes.shape[1])
+    sizes = np.where(np.arange(size) < most[:, None], view.sizes[:, :size], 0.0)
+    return View(view.factor[:, :size, :], sizes).raised(_SMOOTH_POWER)
 
 
 def _narrow(counts: np.ndarray, missing: bool) -> View:
