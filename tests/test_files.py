@@ -14,13 +14,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernsift import InputError
-from kernsift.cli.files import Loaded, read_arrays, read_file
-from kernsift.cli.guesses import choose
+from kernsift import InputError, compare
+from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
+from kernsift.data.columns import Columns
+from kernsift.data.formats import Source, open_table
+from kernsift.data.inputs import loaded
 
 FRAME = pd.DataFrame(
     {"height": [1.5, 2.25, -3.0, 4.0], "count": [3, 1, 2, 5], "city": ["Rome", "Oslo", "Rome", "Bern"]}
 )
+
+
+NOTHING: dict[str, object] = {"encoding": (), "columns": (), "exclude": (), "number": (), "category": ()}
+"""Options that were not given."""
 
 
 def excel(frame: pd.DataFrame, path: Path) -> None:
@@ -47,62 +53,105 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 }
 
 
+def read(path: Path, **options: str) -> Columns:
+    return loaded(open_table(str(path), "X", **options)).columns
+
+
+def cells(columns: Columns, name: str) -> list[object]:
+    """A column with its texts in place of codes, and None in missing cells."""
+    i = columns.names.index(name)
+    values = columns.values[:, i]
+    names = columns.levels.get(i)
+    return [None if value != value else names[int(value)] if names else value for value in values.tolist()]
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_kind_of_file_gives_the_same_table(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     WRITERS[name](FRAME, path)
-    loaded = read_file(str(path))
-    assert loaded.named
-    pd.testing.assert_frame_equal(loaded.frame, FRAME, check_dtype=False)
+    found = read(path)
+    assert found.named and found.names == tuple(FRAME.columns)
+    for column in FRAME:
+        assert cells(found, column) == FRAME[column].tolist()
+    assert found.kinds[2] == "text"
 
 
 def test_what_was_guessed_is_said(tmp_path: Path) -> None:
     german, book, plain = tmp_path / "german.csv", tmp_path / "t.xlsx", tmp_path / "t.csv"
     for path in (german, book, plain):
         WRITERS[path.name](FRAME, path)
-    assert [note.partition(": ")[2] for note in read_file(str(german)).notes] == [
+    assert [note.partition(": ")[2] for note in open_table(german, "X").notes] == [
         "columns are separated by semicolons.",
         "numbers have decimal commas.",
     ]
-    assert "the first of 2 sheets" in read_file(str(book)).notes[0]
-    assert read_file(str(plain)).notes == ()
+    assert "the first of 2 sheets" in open_table(book, "X").notes[0]
+    assert open_table(plain, "X").notes == ()
 
 
 def test_text_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("1,2\n3,4\n5,6\n")
-    loaded = read_file(str(path))
-    assert not loaded.named
-    assert loaded.frame["x1"].tolist() == [2, 4, 6]
-    assert "x0, x1" in loaded.notes[0]
+    source = open_table(path, "X")
+    assert not source.named
+    assert cells(read(path), "x1") == [2, 4, 6]
+    assert "x0, x1" in source.notes[0]
 
 
 def test_decimal_commas_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("1,5;2,5\n3,5;4,5\n")
-    assert read_file(str(path)).frame.to_numpy().tolist() == [[1.5, 2.5], [3.5, 4.5]]
+    assert read(path).values.tolist() == [[1.5, 2.5], [3.5, 4.5]]
 
 
 def test_quoted_separators_and_line_breaks(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text('a,"b, with comma"\n1,"x\ny"\n2,"p,q"\n\n3,z\n')
-    frame = read_file(str(path)).frame
-    assert list(frame.columns) == ["a", "b, with comma"]
-    assert frame.iloc[:, 1].tolist() == ["x\ny", "p,q", "z"]
+    assert cells(read(path), "b, with comma") == ["x\ny", "p,q", "z"]
 
 
 def test_one_column(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a\n1\n2\n")
-    assert read_file(str(path)).frame["a"].tolist() == [1, 2]
+    assert cells(read(path), "a") == [1, 2]
 
 
 def test_question_marks_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n1,x\n?,y\n3,?\n")
-    frame = read_file(str(path)).frame
-    assert frame["a"].isna().tolist() == [False, True, False]
-    assert frame["b"].isna().tolist() == [False, False, True]
+    assert (cells(read(path), "a"), cells(read(path), "b")) == ([1, None, 3], ["x", "y", None])
+
+
+def test_cells_without_a_name_are_called_as_pandas_calls_them(tmp_path: Path) -> None:
+    """An index that pandas wrote, and a comma at the end of each line."""
+    path = tmp_path / "t.csv"
+    path.write_text(",a,\n0,1,\n1,2,\n")
+    assert read(path).names == tuple(pd.read_csv(path).columns) == ("Unnamed: 0", "a", "Unnamed: 2")
+
+
+def test_a_file_gives_the_same_answer_by_path_in_pieces_and_from_pandas(tmp_path: Path) -> None:
+    """With an unnamed index, a comma at the end of each line, dates, truth values, text and gaps."""
+    rng = np.random.default_rng(1)
+    for name, shift in (("a.csv", 0.0), ("b.csv", 1.0)):
+        frame = pd.DataFrame(
+            {
+                "size": rng.normal(shift, size=60),
+                "city": rng.choice(["Rome", "Oslo", "Bern"], 60),
+                "seen": pd.date_range("2020-01-01", periods=60).strftime("%Y-%m-%d"),
+                "flag": rng.integers(0, 2, 60).astype(bool),
+                "count": rng.integers(0, 4, 60),
+            }
+        )
+        frame.loc[3, "size"] = None
+        (tmp_path / name).write_text(frame.to_csv().replace("\n", ",\n"))
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    asked = [paths, [pd.read_csv(path) for path in paths]]
+    results = [compare(*pair, random_state=0) for pair in asked]
+    results.append(compare(*paths, random_state=0, memory="100MB"))
+    for result in results:
+        assert set(result.feature_names) == {"size", "city", "seen", "flag", "count"}
+        assert any("'Unnamed: 0'" in note for note in result.notes)
+        assert any("'Unnamed: 6'" in note and "Empty" in note for note in result.notes)
+        np.testing.assert_allclose(result.all_pvalues, results[0].all_pvalues, rtol=1e-9)
 
 
 def test_numpy_files(tmp_path: Path) -> None:
@@ -112,14 +161,14 @@ def test_numpy_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "columns.npz", height=array[:, 0], weight=array[:, 1])
     np.savez(tmp_path / "sets.npz", a=array, b=array + 1)
     for name in ("t.npy", "one.npz"):
-        loaded = read_file(str(tmp_path / name))
-        assert not loaded.named
-        np.testing.assert_array_equal(loaded.frame.to_numpy(), array)
-    assert list(read_file(str(tmp_path / "columns.npz")).frame.columns) == ["height", "weight"]
-    assert list(read_arrays(str(tmp_path / "sets.npz"))) == ["a", "b"]
-    assert list(read_arrays(str(tmp_path / "one.npz"))) == ["one"]
+        found = read(tmp_path / name)
+        assert not found.named
+        np.testing.assert_array_equal(found.values, array)
+    assert read(tmp_path / "columns.npz").names == ("height", "weight")
+    assert list(open_candidates([str(tmp_path / "sets.npz")], NOTHING)) == ["a", "b"]
+    assert list(open_candidates([str(tmp_path / "one.npz")], NOTHING)) == ["one"]
     with pytest.raises(InputError, match=r"one table, or columns of one length"):
-        read_file(str(tmp_path / "sets.npz"))
+        read(tmp_path / "sets.npz")
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -127,9 +176,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         WRITERS[name](FRAME, tmp_path / name)
         stream = io.TextIOWrapper(io.BytesIO((tmp_path / name).read_bytes()))
         monkeypatch.setattr(sys, "stdin", stream)
-        loaded = read_file("-")
-        assert loaded.name == "standard input"
-        pd.testing.assert_frame_equal(loaded.frame, FRAME, check_dtype=False)
+        (source,) = open_files({"X": "-"}, NOTHING)
+        assert loaded(source).columns.names == tuple(FRAME.columns)
 
 
 def bomb(path: Path, member: str) -> None:
@@ -165,14 +213,14 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "deep array": ("t.npy", lambda path: np.save(path, np.zeros((2, 2, 2))), "shape (2, 2, 2)"),
     "excel bomb": ("t.xlsx", lambda path: bomb(path, "xl/worksheets/sheet1.xml"), "no honest table"),
     "numpy bomb": ("t.npz", lambda path: bomb(path, "b.npy"), "no honest table"),
-    "broken excel": ("t.xlsx", lambda path: _zip(path, "xl/workbook.xml"), "could not be read as Excel"),
+    "broken excel": ("t.xlsx", lambda path: _zip(path, "xl/workbook.xml"), "could not be read as an Excel file"),
     "some zip": ("t.zip", lambda path: _zip(path, "readme.txt"), "something else than a table"),
     "broken zip": ("t.xlsx", lambda path: path.write_bytes(b"PK\x03\x04" + bytes(30)), "broken archive"),
-    "short parquet": ("t.parquet", lambda path: path.write_bytes(b"PAR1" + bytes(30)), "could not be read as Parquet"),
-    "short gzip": ("t.csv.gz", lambda path: path.write_bytes(gzip.compress(b"a\n1\n2\n" * 99)[:-9]), "as gzip"),
+    "short parquet": ("t.parquet", lambda path: path.write_bytes(b"PAR1" + bytes(30)), "could not be read as a Parquet file"),
+    "short gzip": ("t.csv.gz", lambda path: path.write_bytes(gzip.compress(b"a\n1\n2\n" * 99)[:-9]), "Compressed file ended"),
     "old excel": ("t.xls", lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0" + bytes(30)), "save it as .xlsx"),
-    "folder": ("t.csv", lambda path: path.mkdir(), "is a folder"),
-    "nothing": ("t.csv", lambda path: None, "no such file"),
+    "folder": ("t.csv", lambda path: path.mkdir(), "holds no Parquet"),
+    "nothing": ("t.csv", lambda path: None, "there is no file"),
 }
 
 
@@ -193,26 +241,29 @@ def test_what_is_wrong_is_one_sentence(case: str, tmp_path: Path) -> None:
     path = tmp_path / name
     write(path)
     with pytest.raises(InputError) as caught:
-        read_file(str(path))
+        read(path)
     message = str(caught.value)
-    assert message.startswith(f"{path}: ")
+    assert message.startswith("X: ") and str(path) in message
     assert said in message
     assert "\n" not in message
     assert message.endswith(".")
 
 
-def test_an_encoding_can_be_given(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
+def test_an_encoding_can_be_given_for_each_file(tmp_path: Path) -> None:
+    path, other = tmp_path / "t.csv", tmp_path / "u.csv"
     path.write_bytes("a,b\n1,é\n".encode("latin-1"))
-    assert read_file(str(path), encoding="latin-1").frame["b"].tolist() == ["é"]
+    other.write_text("a,b\n1,é\n")
+    assert cells(read(path, encoding="latin-1"), "b") == ["é"]
     with pytest.raises(InputError, match="'nonsense' is unknown"):
-        read_file(str(path), encoding="nonsense")
+        read(path, encoding="nonsense")
+    sources = open_files({"X": str(path), "Y": str(other)}, NOTHING | {"encoding": (f"{path}=latin-1",)})
+    assert [cells(loaded(source).columns, "b") for source in sources] == [["é"], ["é"]]
 
 
 def test_a_missing_file_suggests_a_near_name(tmp_path: Path) -> None:
     (tmp_path / "before.csv").write_text("a\n1\n")
     with pytest.raises(InputError, match=r"did you mean .*before\.csv\?$"):
-        read_file(str(tmp_path / "befor.csv"))
+        read(tmp_path / "befor.csv")
 
 
 # Which columns -------------------------------------------------------------------------------------------------------
@@ -221,64 +272,41 @@ ROWS = 40
 RNG = np.random.default_rng(0)
 
 
-def people(**changes: object) -> Loaded:
-    columns = {
-        "(row names)": np.arange(ROWS),
-        "patient_id": RNG.permutation(1000)[:ROWS],
-        "rank": np.arange(1, ROWS + 1),
-        "size": RNG.normal(size=ROWS),
-        "age": RNG.integers(20, 80, ROWS),
-        "city": RNG.choice(["Rome", "Oslo"], ROWS),
-        "comment": [f"said {i}" for i in range(ROWS)],
-        "unit": "cm",
-        "empty": np.nan,
-        "seen": pd.date_range("2020-01-01", periods=ROWS),
-    }
-    return Loaded("people.csv", pd.DataFrame(columns | changes))
+def people(**changes: object) -> Source:
+    columns = {"size": RNG.normal(size=ROWS), "age": RNG.integers(20, 80, ROWS), "rank": np.arange(1, ROWS + 1)}
+    return open_table(pd.DataFrame(columns | changes), "X")
 
 
-def test_columns_that_cannot_be_features_are_left_out_and_named() -> None:
-    chosen = choose([people()])
-    assert list(chosen.frames[0].columns) == ["size", "age", "city"]
-    said = " ".join(chosen.notes)
-    assert all(f"'{name}'" in said for name in people().frame.columns if name not in ("size", "age"))
-    assert "Taken as categories: 'city' (2 values)." in said
-
-
-def test_a_measurement_whose_name_ends_in_id_stays() -> None:
-    values = RNG.permutation(1000)[:ROWS]
-    chosen = choose([people(lipid=values, orderId=values, order_id=values)])
-    assert list(chosen.frames[0].columns) == ["size", "age", "city", "lipid"]
-
-
-def test_a_column_that_is_asked_for_stays() -> None:
-    assert list(choose([people()], columns=["patient_id", "age"]).frames[0].columns) == ["patient_id", "age"]
-    assert "rank" in choose([people()], keep=["rank"]).frames[0].columns
+def chosen(*sources: Source, keep: tuple[str, ...] = (), **given: object) -> tuple[str, ...]:
+    files = [f"file {i}" for i in range(len(sources))]
+    return choose(sources, files, NOTHING | given, keep)[0].names
 
 
 def test_patterns_and_exclusion() -> None:
-    assert list(choose([people()], columns=["*i*"], exclude=["si*"]).frames[0].columns) == ["city"]
+    assert chosen(people(), columns=["*i*"]) == ("size",)
+    assert chosen(people(), exclude=["si*,rank"]) == ("age",)
+    assert chosen(people(), columns=["age"], keep=("rank",)) == ("age", "rank")
     with pytest.raises(InputError, match="'siez'; did you mean 'size'"):
-        choose([people()], columns=["siez"])
+        chosen(people(), columns=["siez"])
     with pytest.raises(InputError, match="no column is left"):
-        choose([people()], columns=["*"], exclude=["*"])
+        chosen(people(), columns=["*"], exclude=["*"])
 
 
-def test_columns_of_one_file_only_are_left_out_and_named() -> None:
+def test_columns_of_one_file_only_are_an_error_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     one, two = people(extra=RNG.normal(size=ROWS)), people()
-    chosen = choose([one, two])
-    assert "extra" not in chosen.frames[0].columns
-    assert any("'extra'" in note for note in chosen.notes)
+    with pytest.raises(InputError, match=r"^file 1: .* 'extra' is not in all of them.*--common-columns\.$"):
+        chosen(one, two)
+    assert chosen(one, two, exclude=["extra"]) == chosen(one, two, columns=["size,age,rank"]) == ("size", "age", "rank")
+    assert capsys.readouterr().err == ""
+    assert "extra" not in chosen(one, two, common_columns=True)
+    assert "'extra'" in capsys.readouterr().err
     with pytest.raises(InputError, match="shares no column"):
-        choose([one, Loaded("other.csv", pd.DataFrame({"z": [1, 2]}))])
+        chosen(one, open_table(pd.DataFrame({"z": [1, 2]}), "Y"))
 
 
-def test_numbers_with_some_text_are_no_categories() -> None:
-    values = [str(i / 7) for i in range(ROWS - 1)] + ["n.a."]
-    with pytest.raises(InputError, match=r"'dose' holds numbers, but also text such as 'n\.a\.' \(row 40\)"):
-        choose([people(dose=values)])
-
-
-def test_constant_means_constant_over_all_files() -> None:
-    one, two = people(level=1.0), people(level=2.0)
-    assert "level" in choose([one, two]).frames[0].columns
+def test_options_say_what_columns_are() -> None:
+    source = people(city=RNG.choice(["Rome", "Oslo"], ROWS))
+    given = NOTHING | {"number": ["c*"], "category": ["age"], "columns": ["rank,city"]}
+    assert kinds(source, "t.csv", given) == {"rank": "number", "city": "number", "age": "category"}
+    with pytest.raises(InputError, match=r"--number: t.csv has no column 'agee'; did you mean 'age'"):
+        kinds(source, "t.csv", NOTHING | {"number": ["agee"]})

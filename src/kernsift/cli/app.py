@@ -25,10 +25,12 @@ from kernsift.cli.options import (
     cluster_options,
     common,
     estimator_option,
-    group_option,
+    feature_option,
     number_or_word,
     option_values,
-    split_names,
+    row_columns,
+    row_options,
+    rows_given,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ Exit codes:
   1    something went wrong that should not (please report it; --debug shows where)
   2    wrong usage, or input that cannot be used
   3    an optional package is missing; the message says which
+  4    with --fail-on-discovery: something is significant
   130  interrupted with Ctrl-C"""
 
 _GROUP_HELP = """Which features changed, and which matter: kernel tests of every column.
@@ -55,6 +58,10 @@ Examples:
   kernsift screen real.npy model_a.npy model_b.npy
   zcat big.csv.gz | kernsift relate - --target price --json | jq .features
 """
+
+
+DISCOVERY = 4
+"""Exit code of --fail-on-discovery where something is significant."""
 
 
 class InOrder(click.Group):
@@ -77,18 +84,22 @@ def app() -> None:
 
 @app.command(cls=Question, short_help="What differs between two tables.", epilog=_EXIT_CODES)
 @click.argument("first", type=click.Path())
-@click.argument("second", type=click.Path())
-@group_option
+@click.argument("second", type=click.Path(), required=False)
+@click.option("--by", metavar="COLUMN", help="The column of FIRST that tells the samples apart, without SECOND.")
+@click.option("--group", metavar="VALUE", help="Of --by: this group against the others, or against --reference.")
+@click.option("--reference", metavar="VALUE", help="Of --by: the group to compare --group with.")
+@row_options
+@feature_option
 @cluster_options
 @estimator_option(ESTIMATORS)
 @common
-def compare(first: str, second: str, **given: Any) -> None:
-    """Which columns are distributed differently in FIRST and SECOND?
+def compare(first: str, second: str | None, **given: Any) -> None:
+    """Which columns are distributed differently in FIRST and SECOND, or in the groups of FIRST?
 
     Both are tables with a line of column names, one row an observation: CSV, TSV, Parquet, Feather, Excel (first
-    sheet) or NumPy (.npy, .npz); what a file is, is told by its content. One of them may be - for standard input. Row
-    counts may differ. Separator, decimal comma and categories are guessed; columns that only number the rows, are
-    constant, or hold free text are left out. Everything guessed is said.
+    sheet), NumPy (.npy, .npz) or AnnData (.h5ad); what a file is, is told by its content. One of them may be - for
+    standard input. Row counts may differ. Separator and decimal comma are guessed; columns that identify the rows are
+    left out. Everything guessed is said; text that is mostly numbers needs a decision.
 
     Files larger than a quarter of the memory are read in pieces, and so are folders of Parquet files, Zarr arrays and
     HDF5 files (file.h5::/name where there are several datasets), and every file where --memory is given.
@@ -97,24 +108,31 @@ def compare(first: str, second: str, **given: Any) -> None:
     Examples:
       kernsift compare before.csv after.csv
       kernsift compare train.parquet live.parquet --correction holm --report drift.html
-      kernsift compare train.parquet live.parquet --k 5
-      kernsift compare a.csv b.csv --exclude 'meta_*' --group 'position=lat,lon'
+      kernsift compare patients.csv --by treatment
+      kernsift compare cells.h5ad --by cell_type --group 'B cells' --layer counts
+      kernsift compare cells.h5ad --by condition --unit donor --strata batch
+      kernsift compare before.csv after.csv --paired patient
+      kernsift compare a.csv b.csv --exclude 'meta_*' --feature 'position=lat,lon' --number price
       kernsift compare a.csv b.csv --json > answer.json
       kernsift compare january/ february/ --memory 2GB --estimator incomplete
     """
+    by = given["by"]
+    if (second is None) == (by is None):
+        raise click.UsageError("Name two files, or one file and the column of its groups with --by.")
     if first == second == "-":
         raise click.UsageError("Only one of the two files can be standard input.")
+    files = {"X": _shown(first)} | ({} if second is None else {"Y": _shown(second)})
 
     def ask() -> Result:
         from kernsift import api
 
-        files = _read({"X": first, "Y": second}, given)
-        chosen, groups = _choose(files, given)
-        tables, more = _settled(files, chosen, given, [name for members in groups.values() for name in members])
-        result = api.compare(*tables, groups=groups, memory=given["memory"], **_arguments(given))
-        return _said(result, (*chosen.notes, *more), _labels(first, second))
+        paths = {"X": first} if second is None else {"X": first, "Y": second}
+        sources, options = _tables(paths, given, [*([] if by is None else [by]), *row_columns(given)])
+        samples = {name: given[name] for name in ("by", "group", "reference")} | rows_given(given)
+        result = api.compare(*sources, **samples, **options, memory=given["memory"], **_arguments(given))
+        return result if second is None else result.renamed(_labels(first, second))
 
-    _run(ask, f"comparing {first} with {second}", given, {"X": first, "Y": second})
+    _run(ask, f"comparing {' with '.join(files.values())}", given, files)
 
 
 @app.command(cls=Question, short_help="What a column of a table depends on.", epilog=_EXIT_CODES)
@@ -125,9 +143,10 @@ def compare(first: str, second: str, **given: Any) -> None:
     type=click.Choice(["auto", "numeric", "category"]),
     default="auto",
     show_default=True,
-    help="How to take the response: text is always categories; whole numbers may be either.",
+    help="How to take the response: by default text, and whole numbers with few different values, are categories.",
 )
-@group_option
+@row_options
+@feature_option
 @cluster_options
 @estimator_option([name for name in ESTIMATORS if name != "linear"])
 @common
@@ -147,16 +166,12 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
     def ask() -> Result:
         from kernsift import api
 
-        files = _read({"X": file}, given)
-        chosen, groups = _choose(files, given, keep=target)
-        stay = [*target, *(name for members in groups.values() for name in members)]
-        (table,), more = _settled(files, chosen, given, stay)
+        sources, options = _tables({"X": file}, given, [*target, *row_columns(given)])
         answer: Any = list(target) if len(target) > 1 else target[0]
-        arguments = {"memory": given["memory"], **_arguments(given)}
-        result = api.relate(table, answer, response=response, groups=groups, **arguments)
-        return _said(result, (*chosen.notes, *more, *_about_target(chosen.frames[0], target, response)))
+        arguments = {"memory": given["memory"], **rows_given(given), **_arguments(given)}
+        return api.relate(*sources, answer, response=response, **options, **arguments)
 
-    _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": file, "y": "--target"})
+    _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": _shown(file), "y": "--target"})
 
 
 @app.command(cls=Question, short_help="Which of several data sets deviate from a reference.", epilog=_EXIT_CODES)
@@ -178,20 +193,15 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 
     def ask() -> Result:
         from kernsift import api
-        from kernsift.cli.guesses import choose
+        from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
 
-        names, files = _candidates(reference, candidates, given)
-        chosen = choose(
-            files,
-            columns=split_names(given["columns"]),
-            exclude=split_names(given["exclude"]),
-            categories=False,
-        )
-        arguments = _arguments(given)
-        others = dict(zip(names, chosen.frames[1:], strict=True))
-        return _said(api.screen(chosen.frames[0], others, **arguments), chosen.notes)
+        others = open_candidates(candidates, given)
+        first = open_files({"reference": reference}, given)[0]
+        found = choose([first, *others.values()], [_shown(reference), *others], given)
+        wanted = kinds(found[0], _shown(reference), given)
+        return api.screen(found[0], dict(zip(others, found[1:], strict=True)), kinds=wanted, **_arguments(given))
 
-    _run(ask, f"screening {len(candidates)} data sets", given, {"reference": reference})
+    _run(ask, f"screening {len(candidates)} data sets", given, {"reference": _shown(reference)})
 
 
 @app.command(short_help="See it at work, in a few seconds.", epilog=_EXIT_CODES)
@@ -201,9 +211,13 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 def demo(seed: int, report: str | None, debug: bool) -> None:
     """See it at work on data that comes with scikit-learn: tumour measurements, hidden among shuffled copies."""
     from kernsift.cli.demo import run
-    from kernsift.cli.output import show, working, write_whole
+    from kernsift.cli.output import show
+    from kernsift.report.export import write_whole
 
-    with working("looking for the measurements that differ"):
+    _check_report(report)
+    from kernsift.execution.progress import progress_bar
+
+    with progress_bar(sys.stderr.isatty()):
         shown = run(seed)
     if report:
         write_whole(report, shown.result.to_html(command=f"kernsift demo --seed {seed}"))
@@ -251,59 +265,23 @@ def completion(shell: str) -> None:
 # Between click and the library ---------------------------------------------------------------------------------------
 
 
-def _read(paths: Mapping[str, str], given: Mapping[str, Any]) -> list[Any]:
-    """The files, by the names that the library has for them."""
-    from kernsift.cli.large import read_any
+def _tables(
+    paths: Mapping[str, str], given: Mapping[str, Any], keep: Sequence[str]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The tables that the library gets, and what the options say of their columns; `keep` names columns that stay."""
+    from kernsift.cli.inputs import choose, kinds, match, open_files
 
-    return [
-        read_any(path, argument, encoding=given["encoding"], memory=given["memory"]) for argument, path in paths.items()
-    ]
-
-
-def _settled(
-    files: Sequence[Any], chosen: Any, given: Mapping[str, Any], keep: Sequence[str]
-) -> tuple[list[Any], list[str]]:
-    """The tables that the library gets, and what else was guessed."""
-    from kernsift.cli.large import harmonised
-
-    stay = {*keep, *split_names(given["columns"])}
-    return harmonised(files, chosen, stay, missing=given["missing"], memory=given["memory"])
-
-
-def _candidates(reference: str, paths: Sequence[str], given: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    from kernsift.cli.files import read_arrays, read_file
-
-    files: dict[str, Any] = {}
-    for path in paths:
-        for name, loaded in read_arrays(path, encoding=given["encoding"]).items():
-            files[name if name not in files else f"{path}:{name}" if name not in path else path] = loaded
-    return list(files), [read_file(reference, encoding=given["encoding"]), *files.values()]
-
-
-def _choose(files: list[Any], given: Mapping[str, Any], keep: Sequence[str] = ()) -> tuple[Any, dict[str, list[str]]]:
-    from kernsift.cli.guesses import choose, match
-
-    names = [str(name) for name in files[0].frame.columns]
-    groups = {
-        label: match(f"--group {label}", wanted, names, files[0].name) for label, wanted in given["group"].items()
-    }
+    sources = open_files(paths, given)
+    files = [_shown(path) for path in paths.values()]
+    names = sources[0].names
+    groups = {label: match(f"--feature {label}", wanted, names, files[0]) for label, wanted in given["feature"].items()}
     grouped = [name for members in groups.values() for name in members]
-    columns = split_names(given["columns"])
-    chosen = choose(files, columns=columns, exclude=split_names(given["exclude"]), keep=[*keep, *grouped])
-    return chosen, groups
+    sources = choose(sources, files, given, [*keep, *grouped])
+    return sources, {"groups": groups, "kinds": kinds(sources[0], files[0], given, keep)}
 
 
-def _about_target(frame: Any, target: Sequence[str], response: str) -> list[str]:
-    """Few whole numbers may be labels: say how they were taken."""
-    said = []
-    for name in target:
-        values = frame[name].dropna()
-        if response == "auto" and values.dtype.kind in "iu" and 2 < values.nunique() <= 10:
-            said.append(
-                f"Target '{name}' holds {values.nunique()} different whole numbers, taken as amounts; "
-                "--response category takes them as labels."
-            )
-    return said
+def _shown(path: str) -> str:
+    return "standard input" if path == "-" else path
 
 
 def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,11 +299,6 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _said(result: Result, notes: Sequence[str], series: tuple[str, ...] = ()) -> Result:
-    """With the guesses among the notes, and the files' names in the pictures."""
-    return replace(result.renamed(series) if series else result, notes=(*notes, *result.notes))
-
-
 def _labels(first: str, second: str) -> tuple[str, str]:
     one, two = ("standard input" if path == "-" else Path(path).name for path in (first, second))
     return (one, two) if one != two else (first, second)
@@ -333,26 +306,47 @@ def _labels(first: str, second: str) -> tuple[str, str]:
 
 def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask, then put the answer where it was wanted."""
-    from kernsift.cli.output import as_csv, as_json, show, working, write_whole
+    from kernsift.cli.output import show
     from kernsift.exceptions import InputError
+    from kernsift.execution.progress import progress_bar
+    from kernsift.report.export import as_csv, as_json, check_suffix, content_of, write_whole
 
     if given["as_json"] and given["as_csv"]:
         raise click.UsageError("Choose one of --json and --csv.")
+    _check_report(given["report"])
+    suffix = ".json" if given["as_json"] else ".csv" if given["as_csv"] else ""
+    if given["output"] and not suffix:
+        suffix = check_suffix(given["output"], "--output")
     try:
-        with _workers(given), working(what, given["quiet"]):
+        with _workers(given), progress_bar(sys.stderr.isatty() and not given["quiet"]):
             result = ask()
-            report = result.to_html(command=_command(result, given["seed"])) if given["report"] else ""
+            result = replace(result, notes=tuple(options_for_arguments(note) for note in result.notes))
+            result.order(given["sort"])
+            command = _command(result, given["seed"])
+            report = result.to_html(command=command) if given["report"] else ""
     except InputError as error:
-        raise InputError(in_shell_words(str(error), arguments)) from error
+        from kernsift.cli.inputs import with_own_names
+
+        raise InputError(in_shell_words(with_own_names(str(error)), arguments)) from error
     if given["report"]:
         write_whole(given["report"], report)
-    whole = as_json(result) if given["as_json"] else as_csv(result) if given["as_csv"] else None
     if given["output"]:
-        write_whole(given["output"], whole or result.to_text() + "\n")
-        return
-    if whole is None and given["quiet"] and given["report"]:
-        return
-    show(whole if whole is not None else _terminal(result, given) + "\n")
+        write_whole(given["output"], content_of(result, suffix, sort=given["sort"], command=command))
+    elif given["as_json"] or given["as_csv"]:
+        show((as_json if given["as_json"] else as_csv)(result, given["sort"]))
+    elif not (given["quiet"] and given["report"]):
+        show(_terminal(result, given) + "\n")
+    if given["fail_on_discovery"] and result.rejected.any():
+        raise click.exceptions.Exit(DISCOVERY)
+
+
+def _check_report(path: str | None) -> None:
+    """A report is HTML and is called so."""
+    if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
+        raise click.BadParameter(
+            f"writes HTML, so the file's name must end in .html, got {path!r}; a browser prints it to PDF.",
+            param_hint="--report",
+        )
 
 
 @contextmanager
@@ -382,7 +376,8 @@ def _terminal(result: Result, given: Mapping[str, Any]) -> str:
     from kernsift.report.text import legend, more, notes, said, table
 
     width = _width()
-    rows = "\n".join(filter(None, [table(result, width), more(result)]))
+    sort = given["sort"]
+    rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
     if given["quiet"]:
         return rows
     seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
@@ -402,17 +397,38 @@ def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
     """A message of the library in the words of the command line: files for X and Y, options for arguments."""
     message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
     first, colon, rest = message.partition(": ")
-    named = {"random_state": "--seed", "groups": "--group", "client": "--cluster", **arguments}
-    options = {"k", "threshold", "alpha", "correction", "family", "confidence_level"}
-    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory"}
+    named = {"random_state": "--seed", "groups": "--feature", "client": "--cluster", **arguments}
+    named["kinds"] = "--number or --category"
+    options = {"k", "threshold", "alpha", "correction", "family", "confidence_level", "by", "group", "reference"}
+    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory", "encoding", "layer"}
     first = named.get(first, f"--{first.replace('_', '-')}" if first in options else first)
-    rest = rest.removeprefix(f"{first} ")  # a file that the library names, too
-    rest = re.sub(r"\bk=None\b", "--k all", rest)
+    for sign in (" ", ": "):  # a file that the library names, too
+        rest = rest.removeprefix(f"{first}{sign}")
     if first == "--k":
         rest = rest.replace("or None", "or all")
-    rest = re.sub(r"\b(missing|response|estimator|test|bandwidth|k)=(['\"]?)([\w.]+)\2", r"--\1 \3", rest)
+    rest = options_for_arguments(rest)
     meant = [f"{name} is {file}" for name, file in arguments.items() if re.search(rf"(?<!['\w]){name}(?!['\w])", rest)]
     return first + colon + rest + (f" ({', '.join(meant)})" if meant else "")
+
+
+def options_for_arguments(text: str) -> str:
+    """Arguments of the library in a sentence as options."""
+    text = re.sub(r"\bk=None\b", "--k all", text)
+    names = "missing|response|estimator|test|bandwidth|k|group|reference|encoding"
+    text = re.sub(rf"\b({names})=(['\"]?)([\w.-]+)\2", r"--\1 \3", text)
+    text = re.sub(r"\b(group|reference)=('[^']*')", r"--\1 \2", text)
+    text = text.replace("layer=", "--layer")
+    text = text.replace("relate(table, by)", "`kernsift relate` with that --target")
+    text = re.sub(r", and compare_groups\(table, by\) compares each with the rest", "", text)
+
+    def decided(found: re.Match[str]) -> str:
+        by_kind: dict[str, list[str]] = {}
+        for name, kind in re.findall(r"'((?:[^'\\]|\\.)*)': '(\w+)'", found[1]):
+            by_kind.setdefault("exclude" if kind == "drop" else kind, []).append(name)
+        return " ".join(f"--{kind} {shlex.quote(','.join(names))}" for kind, names in by_kind.items())
+
+    text = re.sub(r"kinds=\{(.*?)\}", decided, text)
+    return text.replace("a 'number', a 'category' or to 'drop'", "a number, a category or to be left out")
 
 
 # The process ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -90,15 +90,19 @@ class Question(click.Command):
 
 
 _SECTIONS = {
-    "Columns": ["columns", "exclude", "group", "response", "missing", "encoding"],
+    "Samples": ["by", "group", "reference"],
+    "Columns": [
+        *("columns", "exclude", "common_columns", "number", "category", "feature", "response", "missing"),
+        *("encoding", "layer"),
+    ],
     "What is tested and listed": ["k", "threshold", "alpha", "correction", "family", "confidence_level"],
     "Method": ["estimator", "test", "kernel", "bandwidth", "option", "seed"],
     "Where": ["cluster", "workers", "memory"],
-    "Output": ["as_json", "as_csv", "output", "report", "quiet"],
+    "Output": ["as_json", "as_csv", "sort", "output", "report", "fail_on_discovery", "quiet"],
 }
 
-group_option = click.option(
-    "--group",
+feature_option = click.option(
+    "--feature",
     multiple=True,
     callback=_groups,
     metavar="NAME=COLUMN,...",
@@ -124,6 +128,38 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_ROWS: list[Callable[..., Any]] = [
+    click.option(
+        "--strata",
+        multiple=True,
+        metavar="COLUMN",
+        help="Rows may be exchanged only within the values of this column, such as a site; may be repeated.",
+    ),
+    click.option("--paired", metavar="COLUMN", help="The column that names pairs of rows, such as a patient."),
+    click.option(
+        "--unit", multiple=True, metavar="COLUMN", help="The column that names what was sampled, such as a donor."
+    ),
+]
+
+
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which rows belong together."""
+    for option in reversed(_ROWS):
+        command = option(command)
+    return command
+
+
+def rows_given(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of the options above, as the library takes them."""
+    found = {name: list(given[name]) or None for name in ("strata", "unit")}
+    return {**found, "paired": given["paired"]}
+
+
+def row_columns(given: Mapping[str, Any]) -> list[str]:
+    """The names of all these columns."""
+    return [*given["strata"], *given["unit"], *([given["paired"]] if given["paired"] else [])]
+
+
 def estimator_option(names: Sequence[str]) -> Callable[..., Any]:
     """--estimator, with those that answer the question."""
     papers = ", ".join(name for name in names if name not in ("complete", "cross"))
@@ -142,9 +178,19 @@ _OPTIONS: list[Callable[..., Any]] = [
         "--columns",
         multiple=True,
         metavar="NAME,...",
-        help="Only these columns; * and ? stand for any letters. A column named here is never left out by a guess.",
+        help="Only these columns; * and ? stand for any letters. Numbers named here are not left out as identifiers.",
     ),
     click.option("--exclude", multiple=True, metavar="NAME,...", help="All but these columns."),
+    click.option("--common-columns", is_flag=True, help="Use the columns that all files have, where some have more."),
+    click.option(
+        "--number",
+        multiple=True,
+        metavar="NAME,...",
+        help="Read text in these columns as numbers or dates, such as $1,037.72, 37% or 2020-12-31, and other text as "
+        "missing.",
+    ),
+    click.option("--category", multiple=True, metavar="NAME,...", help="Compare these columns for equality."),
+    click.option("--layer", metavar="NAME", help="Of .h5ad files: a layer, or raw."),
     click.option(
         "-k",
         "--k",
@@ -212,7 +258,12 @@ _OPTIONS: list[Callable[..., Any]] = [
         help="Missing values: test each feature on the rows that have it, take them for a value of their own, leave "
         "out rows that have any, or complain.",
     ),
-    click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1.  [default: utf-8]"),
+    click.option(
+        "--encoding",
+        multiple=True,
+        metavar="[FILE=]NAME",
+        help="Of text files, or of one of them, such as latin-1.  [default: utf-8]",
+    ),
     click.option(
         "--seed",
         type=click.IntRange(min=0),
@@ -221,7 +272,26 @@ _OPTIONS: list[Callable[..., Any]] = [
     ),
     click.option("--json", "as_json", is_flag=True, help="Print everything as JSON."),
     click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV."),
-    click.option("--output", "-o", type=click.Path(), metavar="FILE", help="Write there instead of printing."),
+    click.option(
+        "--sort",
+        type=click.Choice(["p", "effect", "name"]),
+        default="p",
+        show_default=True,
+        help="Order of the table: strongest evidence first, largest effect first, or by name.",
+    ),
+    click.option(
+        "--output",
+        "-o",
+        type=click.Path(),
+        metavar="FILE",
+        help="Write there instead of printing, as the suffix says: .csv, .tsv, .json, .html, .md, .txt, .parquet or "
+        ".xlsx.",
+    ),
+    click.option(
+        "--fail-on-discovery",
+        is_flag=True,
+        help="Exit with code 4 where something is significant, for a test of data in a pipeline.",
+    ),
     click.option("--report", type=click.Path(), metavar="FILE", help="Also write one HTML file to show around."),
     click.option("--quiet", "-q", is_flag=True, help="Only the table; beside --report or --output, nothing."),
     click.option("--debug", is_flag=True, help="Show where an error came from."),

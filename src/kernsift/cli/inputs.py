@@ -1,0 +1,190 @@
+"""Files that are named on the command line, and the columns that its options name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernsift.cli.options import split_names
+from kernsift.data.columns import quoted
+from kernsift.data.formats import Source, open_table
+from kernsift.data.formats.archives import archive_kind, array_columns, npz_arrays
+from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.source import NUMBERS
+from kernsift.exceptions import InputError
+
+# Copies of standard input and pipes, which can be read only once; they go when the process ends.
+_COPIES: list[Any] = []
+_START = 100_000
+
+
+def open_files(paths: Mapping[str, str], given: Mapping[str, Any]) -> list[Source]:
+    """The tables in files, by the names that the library has for them."""
+    return [
+        open_table(
+            readable(path),
+            argument,
+            memory=given.get("memory"),
+            layer=given.get("layer"),
+            encoding=_encoding(path, given["encoding"]),
+        )
+        for argument, path in paths.items()
+    ]
+
+
+def open_candidates(paths: Sequence[str], given: Mapping[str, Any]) -> dict[str, Source]:
+    """Data sets by name: every array of an .npz, or the one table of any other file under the file's name."""
+    found: dict[str, Source] = {}
+    for path in paths:
+        if path == "-":
+            raise InputError("standard input: can be the reference, but no candidate; write it to a file.")
+        stem = Path(path).name.split(".")[0] or path
+        for name, source in _candidates(path, stem, given).items():
+            found[name if name not in found else f"{path}:{name}" if name not in path else path] = source
+    return found
+
+
+def _candidates(path: str, stem: str, given: Mapping[str, Any]) -> dict[str, Source]:
+    argument = f"candidates['{stem}']"
+    if not _is_npz(path, argument):
+        return {stem: open_files({argument: path}, given)[0]}
+    arrays = npz_arrays(path, argument)
+    if len(arrays) == 1:
+        arrays = {stem: next(iter(arrays.values()))}
+    return {name: MemorySource(array_columns(array, argument, path), argument) for name, array in arrays.items()}
+
+
+def _is_npz(path: str, argument: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            archive = file.read(2) == b"PK"
+    except OSError:  # which whoever opens the file explains
+        return False
+    return archive and archive_kind(path, f"{argument}: {path}") == "NumPy archive"
+
+
+def _encoding(path: str, given: Sequence[str]) -> str | None:
+    """The encoding for a file: what was given for it as FILE=NAME, or for all."""
+    own = [value.rpartition("=")[2] for value in given if value.rpartition("=")[0] == path]
+    every = [value for value in given if "=" not in value]
+    return own[-1] if own else every[-1] if every else None
+
+
+def readable(path: str) -> str:
+    """A file that can be read more than once: standard input and pipes are copied to one."""
+    if path != "-" and (not os.path.exists(path) or os.path.isfile(path) or os.path.isdir(path)):
+        return path
+    copy: Any = tempfile.NamedTemporaryFile(prefix="kernsift-")  # noqa: SIM115, closed when the process ends
+    with sys.stdin.buffer if path == "-" else open(path, "rb") as stream:
+        start = stream.read(_START)
+        copy.write(start)
+        # What is neither a table nor text may have no end, and is refused for its start.
+        known = start.startswith(
+            (b"PAR1", b"ARROW1", b"\x93NUMPY", b"PK", b"\x89HDF", b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")
+        )
+        if known or b"\0" not in start:
+            shutil.copyfileobj(stream, copy)
+    copy.flush()
+    _COPIES.append((copy, "standard input" if path == "-" else path))
+    return str(copy.name)
+
+
+def with_own_names(message: str) -> str:
+    """A message with the names that the user has for copied files."""
+    for copy, name in _COPIES:
+        message = message.replace(copy.name, name)
+    return message
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+def choose(
+    sources: Sequence[Source], files: Sequence[str], given: Mapping[str, Any], keep: Sequence[str] = ()
+) -> list[Source]:
+    """The columns that the options name, of all files; `keep` names those that stay (response, groups)."""
+    sources = _named_alike(sources)
+    columns, exclude = split_names(given["columns"]), split_names(given["exclude"])
+    others = [set(source.names) for source in sources[1:]]
+    everywhere = [name for name in sources[0].names if all(name in other for other in others)]
+    known = set(everywhere)
+    anywhere = list(dict.fromkeys(name for source in sources for name in source.names))
+    if not everywhere:
+        raise InputError(
+            f"{files[1]}: shares no column with {files[0]}, which has {quoted(sources[0].names)} where this file has "
+            f"{quoted(sources[1].names)}; rename columns."
+        )
+    for name in keep:
+        if name not in known and not _annotated(sources[0], name):
+            raise InputError(f"{files[0]}: has no column '{name}'{_nearest(name, everywhere)}")
+    wanted = set(match("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
+    wanted = (wanted - set(match("--exclude", exclude, anywhere, files[0]))) | set(keep)
+    lacking = [name for name in anywhere if name in wanted and name not in known]
+    if lacking:
+        if not given.get("common_columns"):
+            lacks = next(i for i, source in enumerate(sources) if lacking[0] not in source.names)
+            raise InputError(
+                f"{files[lacks]}: every file needs the same columns, but {quoted(lacking, 8)} "
+                f"{'is' if len(lacking) == 1 else 'are'} not in all of them; rename or --exclude, or use the others "
+                "with --common-columns."
+            )
+        click.echo(f"kernsift: Not in every file, so left out: {quoted(lacking, 100)}.", err=True)
+    rest = [name for name in everywhere if name in wanted]
+    if not [name for name in rest if name not in keep]:
+        raise InputError(f"{files[0]}: no column is left to look at; choose fewer with --exclude.")
+    found = []
+    for source in sources:
+        place = {name: i for i, name in enumerate(source.names)}
+        found.append(source.pick([place[name] for name in rest]))
+    return found
+
+
+def _named_alike(sources: Sequence[Source]) -> list[Source]:
+    """Files without names of their own take those of a file with as many columns."""
+    model = next((source for source in sources if source.named), sources[0])
+    return [
+        source.called(model.names, True) if not source.named and len(source.names) == len(model.names) else source
+        for source in sources
+    ]
+
+
+def _annotated(source: Source, name: str) -> bool:
+    return source.annotations is not None and name in source.annotations.names
+
+
+def kinds(source: Source, file: str, given: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, str]:
+    """What --number and --category say of columns; numbers that --columns names are not left out as identifiers."""
+    found = dict.fromkeys((name for name in split_names(given["columns"]) if name in source.names), "number")
+    numeric = {name for name, kind in zip(source.names, source.kinds, strict=True) if kind in NUMBERS}
+    found = {name: kind for name, kind in found.items() if name in numeric and name not in keep}
+    for kind in ("number", "category"):
+        found |= dict.fromkeys(match(f"--{kind}", split_names(given[kind]), source.names, file), kind)
+    return found
+
+
+def match(option: str, patterns: Iterable[str], names: Sequence[str], where: str) -> list[str]:
+    """The columns an option names, exactly or with * and ?."""
+    found: dict[str, None] = {}
+    known = set(names)
+    for pattern in patterns:
+        fits = [pattern] if pattern in known else [name for name in names if fnmatchcase(name, pattern)]
+        if not fits:
+            raise InputError(f"{option}: {where} has no column '{pattern}'{_nearest(pattern, names)}")
+        found.update(dict.fromkeys(fits))
+    return list(found)
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """A question with the most similar name, or what names there are."""
+    known = {other.lower(): other for other in names}
+    close = get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean '{known[close[0]]}'?" if close else f"; it has {quoted(known.values())}."
