@@ -11,7 +11,7 @@ from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance, Fact
 from kernsift.exceptions import InputError
 from kernsift.execution.threads import thread_limit
 from kernsift.inference import TESTS, exact, multiscale, naive, polyhedral, selective_bootstrap
-from kernsift.inference.lines import _holding, _with_room
+from kernsift.inference.lines import _containing, _with_room
 from kernsift.inference.scaling_law import SCALES, fit_scaling_law
 from kernsift.inference.selection_rules import Everything, Threshold, TopK
 
@@ -392,13 +392,13 @@ PIECES = np.array([[-np.inf, 0.0], [1.0, 2.0], [5.0, np.inf]])
 def test_a_score_that_rounding_put_outside_is_let_in(value, expected):
     """By the nearest interval, and by no more than it needs."""
     pieces = PIECES.copy()
-    assert _holding(pieces, value).tolist() == expected
+    assert _containing(pieces, value).tolist() == expected
     assert pieces.tolist() == PIECES.tolist()
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -2e6, 1e-12])
 def test_a_score_without_any_interval_gets_a_sliver(value):
-    [[low, high]] = _holding(np.empty((0, 2)), value).tolist()
+    [[low, high]] = _containing(np.empty((0, 2)), value).tolist()
     assert low == value < high <= value + 1.1e-9 * abs(value) + 1e-300
 
 

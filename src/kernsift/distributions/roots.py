@@ -1,4 +1,4 @@
-"""Where increasing functions cross zero, many at once."""
+"""Vectorised root finding for increasing functions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def crossing(
 ) -> np.ndarray:
     """The zeros of increasing functions between `low` and `high`, to `tolerance` in the argument.
 
-    Chandrupatla's method: inverse quadratic interpolation where the last three points allow it, halving elsewhere, and
-    so never much slower than halving. `settled` marks those that do not matter.
+    Chandrupatla's method: inverse quadratic interpolation where the last three points allow it, bisection elsewhere, so
+    it is never much slower than bisection. The iteration does not wait for functions that `converged` marks.
 
     >>> crossing(lambda x: x**3 - 2.0, np.zeros(1), np.full(1, 2.0)).round(9)
     array([1.25992105])

@@ -18,6 +18,21 @@ EVERYWHERE = np.array([[-np.inf, np.inf]])
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
 
+def joined(intervals: np.ndarray) -> np.ndarray:
+    """Increasing intervals with those that touch merged.
+
+    >>> joined(np.array([[0.0, 1.0], [1.0, 2.0], [3.0, 4.0]]))
+    array([[0., 2.],
+           [3., 4.]])
+    """
+    if len(intervals) < 2:
+        return intervals
+    apart = intervals[1:, 0] > intervals[:-1, 1]
+    starts = intervals[np.concatenate([[True], apart]), 0]
+    ends = intervals[np.concatenate([apart, [True]]), 1]
+    return np.column_stack([starts, ends])
+
+
 def log_mass(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Log of P(lower < N(0,1) < upper), elementwise; -inf where the interval is empty.
 
@@ -26,7 +41,7 @@ def log_mass(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     array([  -0.   , -804.608])
     """
     lower, upper = np.broadcast_arrays(np.asarray(lower, float), np.asarray(upper, float))
-    # Mirror intervals that lie right of zero: differences of left tails keep their digits.
+    # Reflect intervals right of zero: differences of left tails keep their relative precision.
     mirrored = lower > 0
     a, b = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
     log_a, log_b = log_ndtr(a), log_ndtr(b)
@@ -36,14 +51,14 @@ def log_mass(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
         gap = np.where(inside, log_a - log_b, -np.inf)
         width = np.where(np.isfinite(a) & np.isfinite(b), b - a, np.inf)
         middle = np.where(np.isfinite(width), 0.5 * (a + b), 0.0)
-    # Straddling zero: 1 - both tails.
+    # Intervals that contain zero: 1 minus both tails.
     straddle = inside & (a <= 0) & (b >= 0)
     out[straddle] = np.log1p(-np.minimum(np.exp(log_a[straddle]) + np.exp(log_ndtr(-b[straddle])), 1.0 - 1e-16))
     tail = inside & ~straddle
     out[tail] = log_b[tail] + _log1mexp(gap[tail])
-    # A sliver: the difference of two tails would cancel, the density at the middle does not.
-    sliver = inside & (width * np.maximum(np.abs(middle), 1.0) < 1e-6)
-    out[sliver] = np.log(width[sliver]) - 0.5 * middle[sliver] ** 2 - _LOG_SQRT_2PI
+    # Very short intervals: the difference of two tails would cancel, width times the density at the midpoint does not.
+    short = inside & (width * np.maximum(np.abs(middle), 1.0) < 1e-6)
+    out[short] = np.log(width[short]) - 0.5 * middle[short] ** 2 - _LOG_SQRT_2PI
     return out
 
 
@@ -54,24 +69,17 @@ def _log1mexp(x: np.ndarray) -> np.ndarray:
     return np.where(near, np.log(-np.expm1(np.where(near, x, -1.0))), np.log1p(-np.exp(np.where(near, -1.0, x))))
 
 
-def log_survival(value: float, intervals: np.ndarray, mean: float = 0.0, sd: float = 1.0) -> float:
-    """Log of P(X >= value | X in the intervals) for X ~ N(mean, sd^2).
-
-    >>> float(np.round(np.exp(log_survival(1.0, EVERYWHERE)), 4))
-    0.1587
-    >>> float(np.round(log_survival(40.0, np.array([[39.0, np.inf]])), 3))
-    -39.525
-    """
-    return float(log_survivals(np.array([value - mean]), [np.asarray(intervals) - mean], np.array([sd]))[0])
-
-
 def log_survivals(values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray) -> np.ndarray:
-    """`log_survival` of many centred normals at once, each with its own union of intervals."""
+    """Log of P(X >= value | X in the union of intervals) for X ~ N(0, sd^2), one for each value.
+
+    >>> log_survivals(np.array([1.0, 40.0]), [EVERYWHERE, np.array([[39.0, np.inf]])], np.ones(2)).round(3)
+    array([ -1.841, -39.525])
+    """
     return _Unions(values, unions).log_survival(np.zeros(len(values)), sd)
 
 
 class _Unions:
-    """Many values, each with its union of intervals, laid end to end."""
+    """Many values, each with its union of intervals; the intervals are concatenated."""
 
     def __init__(self, values: np.ndarray, unions: Sequence[np.ndarray]) -> None:
         sizes = np.array([len(union) for union in unions], dtype=int)
@@ -88,7 +96,7 @@ class _Unions:
         shift, scale = mean[self.owner], sd[self.owner]
         lower, upper = (self.lower - shift) / scale, (self.upper - shift) / scale
         cut = (self.values[self.owner] - shift) / scale
-        # Both masses in one call: for the few features that are tested a call costs more than its numbers.
+        # Both masses in one call: with few features the overhead of a call outweighs the arithmetic.
         masses = log_mass(
             np.concatenate([lower, np.maximum(lower, cut)]), np.concatenate([upper, np.maximum(upper, cut)])
         )
@@ -103,13 +111,13 @@ def confidence_intervals(
     spread: np.ndarray | None = None,
     level: float | np.ndarray = 0.95,
 ) -> np.ndarray:
-    """(k, 2) intervals for means that cannot be negative, from values seen only inside their unions of intervals.
+    """(k, 2) confidence intervals for nonnegative means of normals truncated to unions of intervals.
 
-    `sd` are the standard deviations at mean 0 and `spread` those at a mean as large as the value, if they differ; in
-    between the deviation goes linearly from one to the other. How the chance of missing the mean is divided between the
-    two sides depends on the mean: at 0 there is nothing to miss below, so all of it is on the one side, and the
-    interval leaves out 0 exactly when the one-sided test rejects; far from 0 it is divided evenly. Any such division
-    that shifts steadily gives intervals with the exact level (Puza and O'Neill 2006). `level` may be one for each.
+    `sd` are the standard deviations at mean 0 and `spread` those at a mean equal to the value, if they differ; the
+    deviation is interpolated linearly in between. The error probability is divided between the two sides depending on
+    the mean: at 0 no mean is below, so all of it is on one side, and the interval excludes 0 exactly when the one-sided
+    test rejects; far from 0 it is divided evenly. Any division that is monotone in the mean gives intervals with the
+    exact level (Puza and O'Neill 2006). `level` may be an array with one level for each mean.
 
     Examples
     --------
@@ -124,7 +132,7 @@ def confidence_intervals(
     above = np.repeat([True, False], k)
 
     def target(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        below = missed * (ndtr(mean / scale) - 0.5)  # the chance of missing a mean this large on the low side
+        below = missed * (ndtr(mean / scale) - 0.5)  # the error probability on the lower side at this mean
         return np.where(above, np.log(missed - below), np.log1p(-below))
 
     return _means_with_survival(np.tile(values, 2), [*unions, *unions], sd, spread, target).reshape(2, k).T
@@ -133,14 +141,14 @@ def confidence_intervals(
 def median_unbiased_means(
     values: np.ndarray, unions: Sequence[np.ndarray], sd: np.ndarray, spread: np.ndarray | None = None
 ) -> np.ndarray:
-    """(k,) means under which each value is the median of its normal law on its union of intervals; at least 0.
+    """(k,) nonnegative means under which each value is the median of its truncated normal distribution.
 
-    Such an estimate is as often too large as too small, also for values that are seen only because they are large, and
-    lies in every interval of `confidence_intervals` of a level of at least one half.
+    The estimate is median-unbiased conditionally on the truncation, and lies in every interval of
+    `confidence_intervals` with a level of at least one half.
 
     Examples
     --------
-    Just above a cut at 2, a value of 2.1 says little beyond that it passed.
+    Just above a truncation point at 2, a value of 2.1 is little evidence beyond having passed it.
 
     >>> median_unbiased_means(np.array([2.1, 2.1]), [EVERYWHERE, np.array([[2.0, np.inf]])], np.ones(2)).round(
     ...     2
@@ -158,23 +166,23 @@ def _means_with_survival(
     spread: np.ndarray,
     target: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Means, at least 0, under which the log chance of a value as large as the observed one meets a target."""
-    problem = _Unions(values, unions)
+    """Nonnegative means under which the log survival function at the observed value equals a target."""
+    truncated = _Unions(values, unions)
 
     def excess(mean: np.ndarray) -> np.ndarray:
         part = np.clip(mean / np.maximum(values, sd), 0.0, 1.0)
         scale = sd + (spread - sd) * part
-        return problem.log_survival(mean, scale) - target(mean, scale)
+        return truncated.log_survival(mean, scale) - target(mean, scale)
 
     return _positive_root(excess, np.maximum(values, 0.0) + sd, sd)
 
 
-# Doublings of the upper bracket, in standard deviations, after which an end counts as infinite.
+# Doublings of the upper bracket, in standard deviations, after which a root counts as infinite.
 _DOUBLINGS = 40
 
 
 def _positive_root(excess: Callable[[np.ndarray], np.ndarray], start: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Where increasing functions cross zero, 0 if they are positive there already."""
+    """Roots of increasing functions; 0 where a function is nonnegative at 0, inf where it stays negative."""
     low, high = np.zeros(len(start)), start
     below, above = excess(low), excess(high)
     for step in 2.0 ** np.arange(_DOUBLINGS):

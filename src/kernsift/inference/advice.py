@@ -1,7 +1,7 @@
-"""Combinations whose p-values are known to be off: what is said about them, and what to use instead.
+"""Warnings about combinations of estimator and test whose p-values are known to be miscalibrated.
 
-Each entry is a condition and a sentence: what is wrong, why, and the better choice. The bounds come from the grid of
-`make calibrate`; docs/calibration.md has the figures behind each.
+Each entry is a condition and a sentence: what is wrong, why, and the better choice. The bounds come from the
+simulations of `make calibrate`; docs/calibration.md has the rejection rates behind each.
 """
 
 from __future__ import annotations
@@ -20,28 +20,33 @@ from kernsift.exceptions import CalibrationWarning
 from kernsift.execution.arrays import to_numpy
 from kernsift.inference.selection_rules import SelectionRule, TopK
 
-# Draws a row beyond which an incomplete statistic behaves like the complete one: a tenth of the rows.
-_DRAWS_A_ROW = 0.1
-# Blocks whose sample variance is too rough to divide by.
+# Draws per row, as a share of the rows, beyond which an incomplete statistic is distributed like the complete one.
+_DRAWS_PER_ROW = 0.1
+# Fewer blocks have a sample variance that is too imprecise to studentise with.
 _FEW_BLOCKS = 5
-# Rows of a sample, half of which measure a spread, where the other sample has more than twice as many.
+# Rows of the smaller sample, half of which estimate a variance, where the other sample has more than twice as many.
 _FEW_ROWS = 30
-# Blocks of an HSIC below which their skewness is felt in the mean, where smaller blocks would have given more of them.
+# Fewer blocks of an HSIC leave their mean skewed, where smaller blocks would have given more of them.
 _MANY_BLOCKS = 100
 _SMALL_BLOCK = 5
-# Rows that tell whether a feature has two values.
-_LOOKED_AT = 256
+# Rows that are checked for features with two values.
+_CHECKED_ROWS = 256
 
 
 @dataclass(frozen=True)
 class Call:
-    """What decides whether p-values can be trusted.
+    """The properties of a call that the conditions below depend on.
 
     Attributes
     ----------
-    rows : of the shorter sample, or of the table; `longest`: of the longest sample.
-    draws : values that the scores average, where they are averages.
-    two_valued : whether several features have two values only; asked where it matters.
+    rows : int
+        Rows of the smallest sample, or of the table.
+    longest : int
+        Rows of the largest sample.
+    draws : float or None
+        Number of values that the scores average, where they are averages.
+    two_valued : callable
+        Whether several features have two distinct values; evaluated only where a condition needs it.
     """
 
     question: str
@@ -55,7 +60,7 @@ class Call:
     two_valued: Callable[[], bool]
 
     @property
-    def draws_a_row(self) -> float:
+    def draws_per_row(self) -> float:
         return (self.draws or 0.0) / max(self.rows, 1)
 
     @property
@@ -73,12 +78,12 @@ def _large_blocks(call: Call) -> bool:
 
 
 def _many_draws(call: Call) -> bool:
-    # The paper's one draw a row is as far from the complete statistic as one can go, however few the rows.
-    return call.estimator == "incomplete" and call.draws_a_row > max(1.0, _DRAWS_A_ROW * call.rows)
+    # One draw per row, the paper's choice, is the fewest, so it is never too many however few the rows are.
+    return call.estimator == "incomplete" and call.draws_per_row > max(1.0, _DRAWS_PER_ROW * call.rows)
 
 
 def _small_sample(call: Call) -> bool:
-    # Of two samples of one size, Student's law knows how rough the spread is.
+    # With samples of equal size Student's t accounts for the imprecise variance.
     return call.estimator == "cross" and call.rows < _FEW_ROWS and call.longest > 2 * call.rows
 
 
@@ -92,7 +97,7 @@ def _near_ties(call: Call) -> bool:
 
 def several_two_valued(table: Table) -> bool:
     """Whether the first rows of at least two features have two values."""
-    values = to_numpy(table.part(slice(None), np.arange(min(table.n, _LOOKED_AT))))
+    values = to_numpy(table.part(slice(None), np.arange(min(table.n, _CHECKED_ROWS))))
     low, high = values.min(axis=0), values.max(axis=0)
     return int((((values == low) | (values == high)).all(axis=0) & (low < high)).sum()) > 1
 
@@ -111,9 +116,9 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
     ),
     (
         _many_draws,
-        "estimator='incomplete' with r={a_row:g} rejects too often on {rows} rows (up to 0.2 at level 0.05), because "
+        "estimator='incomplete' with r={per_row:g} rejects too often on {rows} rows (up to 0.2 at level 0.05), because "
         "so many draws have the skewed null law of the complete statistic in place of a normal one; "
-        "estimator='complete' knows that law, or take r up to {most_a_row:g}.",
+        "estimator='complete' knows that law, or take r up to {most_per_row:g}.",
     ),
     (
         _small_sample,
@@ -143,26 +148,26 @@ def advise(
     rows: tuple[int, ...],
     two_valued: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Warn about a combination that is known to be off; `rows` is empty for scores that came without their data."""
+    """Warn about a combination that is known to be miscalibrated; `rows` is empty for scores without their data."""
     draws, shortest, longest = scores.draws if rows else None, min(rows, default=0), max(rows, default=0)
     call = Call(question, estimator, test, rule, len(scores), shortest, longest, draws, two_valued)
     for applies, sentence in _ADVICE:
         if applies(call):
-            said = sentence.format(
+            message = sentence.format(
                 estimator=estimator,
                 rows=call.rows,
                 longest=call.longest,
                 draws=call.draws,
-                a_row=round(call.draws_a_row, 2),
-                most_a_row=max(1.0, _DRAWS_A_ROW * call.rows),
+                per_row=round(call.draws_per_row, 2),
+                most_per_row=max(1.0, _DRAWS_PER_ROW * call.rows),
                 block_size=call.block_size,
                 largest_block=call.rows // _FEW_BLOCKS,
             )
-            warnings.warn(said, CalibrationWarning, stacklevel=_outside())
+            warnings.warn(message, CalibrationWarning, stacklevel=_caller_level())
 
 
-def _outside() -> int:
-    """How far up the first line is that is not the library's own: the one to point at."""
+def _caller_level() -> int:
+    """The `stacklevel` of the first frame outside this package."""
     level = 1
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kernsift":

@@ -1,10 +1,10 @@
-"""How large, beside how sure: effect sizes of the listed features and their confidence intervals.
+"""Effect sizes of the listed features and their confidence intervals.
 
-Where every feature is tested, an effect size is the plain estimate, and the discoveries have intervals with the false
-coverage rate of Benjamini and Yekutieli (2005). Where a short list was selected, estimates and intervals are
-conditional on that: the median-unbiased estimate, and the interval that inverts the selective test.
+Where every feature is tested, the effect size is the unconditional estimate, and the intervals of the discoveries
+control the false coverage rate (Benjamini and Yekutieli 2005). Where features were selected, estimates and intervals
+are conditional on the selection: the median-unbiased estimate, and the interval that inverts the selective test.
 
-They are computed when first used, as many callers only want p-values.
+They are computed when first used, as many callers only need p-values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernsift.distributions.truncated_normal import EVERYWHERE, confidence_inter
 from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.inference import Outcome
 
-# Features whose intervals are computed without being asked for one by one, where each takes some milliseconds.
+# Features whose intervals are computed at once; each takes some milliseconds.
 _MOST = 1000
 
 
@@ -34,9 +34,9 @@ class EffectEstimates(NamedTuple):
 def effect_estimates(
     scores: Scores, selected: np.ndarray, sizes: EffectSizes | EffectsWithLaws, outcome: Outcome, level: np.ndarray
 ) -> EffectEstimates:
-    """Effect sizes of selected features and their intervals, from the truncated law that each score has.
+    """Effect sizes of selected features and their intervals, from the truncated distribution of each score.
 
-    `level` is one for each feature: its interval leaves out 0 exactly when its one-sided p-value is at most 1 - level.
+    `level` has one level per feature: its interval excludes 0 exactly when its one-sided p-value is at most 1 - level.
     """
     if outcome.truncation is None or len(selected) == 0:
         return EffectEstimates(sizes.point, np.empty((0, 2)) if len(selected) == 0 else None)
@@ -50,8 +50,8 @@ def effect_estimates(
     means = np.zeros(len(selected))
     means[varies] = median_unbiased_means(values, unions, sd[varies], spread[varies])
     middle = _sizes_at(sizes, means, varies, sd)
-    # `at` and `point` need not agree to the last digit: where the law is not cut, the estimate is the plain one, and
-    # where it is, it lies on the side of the plain one on which the mean lies.
+    # `at` and `point` may differ by rounding: without truncation the estimate is the unconditional one, and with it the
+    # estimate lies on the same side of the unconditional one as the mean does.
     lower = means <= scores.estimate[selected]
     middle = np.where(lower, np.minimum(middle, sizes.point), np.maximum(middle, sizes.point))
     middle = np.where([piece is EVERYWHERE for piece in outcome.truncation], sizes.point, middle)
@@ -68,30 +68,33 @@ def _from_laws(sizes: EffectsWithLaws, truncation: Sequence[np.ndarray], level: 
     unions = None if everywhere.all() else truncation
     middle = sizes.point
     if unions is not None:
-        # A selection can only have inflated an estimate.
+        # Selection can only inflate an estimate.
         middle = np.where(everywhere, middle, np.minimum(middle, sizes.medians(unions)))
     low, high = sizes.intervals(level, unions).T
-    # Where a test is conservative its interval is, and the estimate is not.
+    # A conservative test has a conservative interval, which may exclude the estimate without this.
     return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))
 
 
 def _sizes_at(sizes: EffectSizes, means: np.ndarray, varies: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    # Beyond this many standard deviations an end is the end of the scale.
+    # Beyond this many standard deviations the effect size is 1.
     means = np.minimum(means, 1e6 * np.where(varies, sd, 1.0))
-    # What is left of no effect at all is rounding error; and around it the scale is flat.
+    # At a mean of 0 the effect size is 0; `at` would return its rounding error.
     return np.where(means > 0, sizes.at(means), 0.0)
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the intervals promise.
+    """The kind of coverage that the intervals have.
 
     Attributes
     ----------
-    confidence_level : the nominal level.
-    discoveries : (k,) which of the listed features are discoveries, where the intervals have a false coverage rate;
-        None where each has the nominal level by itself.
-    tested : how many features were tested.
+    confidence_level : float
+        The nominal level.
+    discoveries : ndarray of bool of shape (k,) or None
+        Which of the listed features are discoveries, where the intervals control the false coverage rate; None where
+        each interval has the nominal level.
+    tested : int
+        Number of tested features.
     """
 
     confidence_level: float
@@ -107,7 +110,7 @@ class Coverage:
         return levels
 
     def agreeing(self, intervals: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The intervals of these features, those that were not found extended to 0: wider ones cover no less."""
+        """The intervals of these features, those of features that are no discoveries extended to 0."""
         if self.discoveries is None:
             return intervals
         low = np.where(self.discoveries[rows], intervals[:, 0], 0.0)
@@ -119,11 +122,12 @@ class Estimates:
 
     Attributes
     ----------
-    effects : effect sizes in [0, 1], median-unbiased where a selection was conditioned on; None where the estimator has
-        none.
-    raw_effects : the same as if nothing had been selected.
-    intervals : (k, 2) confidence intervals; None where the estimator has none. Of a long list the first 1000 features
-        have one, and the others NaN.
+    effects : ndarray of shape (k,) or None
+        Effect sizes in [0, 1], median-unbiased where a selection was conditioned on; None where the estimator has none.
+    raw_effects : ndarray of shape (k,) or None
+        The same without conditioning on the selection.
+    intervals : ndarray of shape (k, 2) or None
+        Confidence intervals; None where the estimator has none, NaN beyond the first 1000 features.
     """
 
     def __init__(self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage) -> None:
@@ -147,7 +151,7 @@ class Estimates:
         return self.intervals_of(np.arange(0 if self._work is None else len(self._work[1])))
 
     def intervals_of(self, rows: np.ndarray) -> np.ndarray | None:
-        """Intervals of some of the listed features, by their places in the list."""
+        """Intervals of some of the listed features, given by their positions in the list."""
         if "intervals" in self.__dict__:
             known: np.ndarray | None = self.__dict__["intervals"]
             return None if known is None else known[rows]
@@ -187,7 +191,7 @@ class Estimates:
         return scores.effects(selected) if scores.effects is not None else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels between processes: the numbers, without the data they come from."""
+        """Pickle the numbers without the data they are computed from."""
         return {
             "raw_effects": self.raw_effects,
             "effects": self.effects,

@@ -5,7 +5,7 @@ with the diagonal. The p-value is the normal tail beyond T_i over the normal mas
 multiscale bootstrap approximates, without resampling and without extrapolation; conditioning on u makes it the
 uniformly most powerful unbiased test of its hypothesis in the normal model (Fithian et al. 2014).
 
-Scores whose covariance knows how features with an effect respond to a null feature follow curves instead of lines
+Where the covariance models how features with an effect depend on a null feature, scores follow curves instead of lines
 (`kernsift.inference.paths`).
 
 Where the event does not depend on the other scores (a threshold, or no selection at all), no covariance is computed.
@@ -27,7 +27,7 @@ def exact(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.
 
     Examples
     --------
-    The better of two independent scores, 2 and 1: the tail beyond 2 over the tail beyond 1.
+    The larger of two independent scores, 2 and 1: the tail probability beyond 2 over the one beyond 1.
 
     >>> import numpy as np
     >>> from scipy.stats import norm

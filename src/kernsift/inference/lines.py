@@ -1,8 +1,8 @@
-"""The line every conditional test walks along.
+"""Tests of a score truncated to a selection event along a line.
 
 Split the scores into feature i's own score and a part independent of it: with c = Sigma[:, i] / Sigma[i, i] and
-u = T - c T_i, moving T_i to t moves the scores along u + c t while u, the nuisance part, stays as observed. Scores
-whose covariance knows more than that follow curves instead (`kernsift.inference.paths`).
+u = T - c T_i, moving T_i to t moves the scores along u + c t while u, the nuisance part, stays as observed. Where the
+covariance models a nonlinear dependence, the scores follow curves instead (`kernsift.inference.paths`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from kernsift.inference.paths import Event, paths_of, truncation_along
 
 # Columns of the covariance fetched at a time: k columns of d = 100,000 scores stay below 52 MB.
 _BATCH = 64
-# Scores beyond which selected features are tested on several threads.
+# Number of scores beyond which selected features are tested on several threads: with fewer, threads cost more.
 _LONG = 5000
-# Room above a score, in standard deviations, below which it is rounding error.
+# Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
 _ROOM = 1e-9
 
 
-def truncated_test(
-    scores: Scores,
-    selected: np.ndarray,
-    event: Event,
-) -> Outcome:
-    """One-sided test of each selected score, its normal law cut to the values for which `event` holds."""
+def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcome:
+    """One-sided test of each selected score under its normal distribution truncated to the event."""
     values = scores.estimate[selected]
     variances = np.zeros(len(selected))
     unions = [EVERYWHERE] * len(selected)
@@ -49,46 +45,45 @@ def truncated_test(
             slope = columns[:, place] / variance
             pieces = truncation_along(paths[place], event, scores.estimate - slope * value, slope, int(feature))
             if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:
-                return pieces  # nothing to mend
-            return _with_room(_holding(pieces, value), value, float(np.sqrt(variance)))
+                return pieces  # contains the value, and is unbounded above
+            return _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
 
-        # With few scores a line is walked faster than a thread is told to.
         places = parallel_map(union, range(len(batch)), None if len(scores) > _LONG else 1)
         unions[start : start + _BATCH] = list(places)
     return _tail(values, variances, unions)
 
 
 def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
-    """The same where each score's union of intervals is known without the other scores: variances are enough."""
+    """The same where each score's union of intervals does not depend on the other scores: variances are enough."""
     values = scores.estimate[selected]
     # The rule may round differently from the comparison that selected the feature.
-    unions = [
-        union if union[0, 0] <= value else _holding(union, value) for union, value in zip(unions, values, strict=True)
-    ]
+    pairs = zip(unions, values, strict=True)
+    unions = [union if union[0, 0] <= value else _containing(union, value) for union, value in pairs]
     return _tail(values, scores.cov.diagonal()[selected], unions)
 
 
 def _tail(values: np.ndarray, variances: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
-    """The tail beyond each value over the mass of its union; a score that cannot vary is no evidence: p = 1."""
+    """The tail beyond each value over the mass of its union; a score with variance 0 has p = 1."""
     varies = variances > 0
     log_pvalues = log_survivals(values, unions, np.sqrt(np.where(varies, variances, 1.0)))
     return Outcome(np.where(varies, log_pvalues, 0.0), tuple(unions))
 
 
 def _with_room(pieces: np.ndarray, value: float, sd: float) -> np.ndarray:
-    """The same intervals, unless the one that holds `value` ends there: then the half-line from it, which is p = 1.
+    """The same intervals, unless the one that contains `value` ends there: then the half-line from it, so that p = 1.
 
-    In continuous data there is always room above. Where two scores tie at the cut, as those of counts do, the least
-    move upwards may swap them; what lies beyond the value is then empty, and that is no evidence against the null.
+    Scores of continuous data lie inside their interval. Where two scores tie at the selection boundary, as those of
+    counts do, any increase may swap them; the tail beyond the value is then empty, which is no evidence against the
+    null.
     """
-    holding = (pieces[:, 0] <= value) & (value <= pieces[:, 1])
-    if pieces[holding, 1].max() - value > _ROOM * sd:
+    containing = (pieces[:, 0] <= value) & (value <= pieces[:, 1])
+    if pieces[containing, 1].max() - value > _ROOM * sd:
         return pieces
     return np.array([[value, np.inf]])
 
 
-def _holding(pieces: np.ndarray, value: float) -> np.ndarray:
-    """The same intervals with `value` inside: a tie at the cut may fall outside by a rounding error."""
+def _containing(pieces: np.ndarray, value: float) -> np.ndarray:
+    """The same intervals with `value` inside: a tie at the boundary may fall outside by a rounding error."""
     if len(pieces) == 0:
         return np.array([[value, value + abs(value) * 1e-9 + 1e-300]])
     inside = (pieces[:, 0] <= value) & (value <= pieces[:, 1])

@@ -1,20 +1,20 @@
-"""Corrections for testing several features at once, and what they mean for a short list of the features.
+"""Corrections for multiple testing, of all features or of a short list of them.
 
 The family is all features that were tested. Where only some of them are listed, a listed feature is rejected by the
-rule that the correction has for all of them, with the number of rejections counted within the list:
+rule of the correction over the family, with the number of rejections counted within the list:
 
 - "bh": reject the listed features with p <= alpha r / d, r the largest number such that at least r listed features have
   that. With the k smallest p-values as the list this is the step-up rule with the shape function min(r, k), which
   controls the false discovery rate where Benjamini and Hochberg's does (Blanchard and Roquain 2008); `tests` show by
   simulation that it also holds for lists in another order than that of the p-values.
 - "by": the same with alpha / (1 + 1/2 + ... + 1/d); this holds for any list and any dependence (Blanchard and Roquain).
-- "holm": what Holm's procedure rejects among all d, cut to the list; leaving out rejections makes no new error.
+- "holm": the listed features among those that Holm's procedure rejects of all d; dropping rejections adds no error.
 - "bky": the number of true nulls is estimated from all d features; the second stage is the rule of "bh" with that
   number in the place of d, at level alpha / (1 + alpha).
 
-So a list's rejections are always among those of all features, and a list of all features is the correction itself.
+The rejections in a list are always among those of all features, and a list of all features is the correction itself.
 
-SciPy has two of the step-up rules, in a module that takes half a second to load; a test holds these against it.
+scipy.stats has two of the step-up rules but takes half a second to import; a test compares these with it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ CORRECTIONS = ("bh", "by", "holm", "bky")
 
 
 def adjust(pvalues: np.ndarray, correction: str | None, listed: np.ndarray | None = None) -> np.ndarray:
-    """Adjusted p-values in the order given: a feature is rejected at every alpha that its adjusted p-value is at most.
+    """Adjusted p-values in the order given: a feature is rejected if its adjusted p-value is at most alpha.
 
-    `pvalues` are those of all d features. `listed` are the positions of those that are on a short list, and the
-    adjusted p-values are then theirs, in the order of `listed`; all features are by default.
+    `pvalues` are those of all d features. `listed` are the positions of a short list, whose adjusted p-values are
+    returned in that order; by default all features.
 
-    `None` leaves p-values alone; "bh" controls the false discovery rate under positive dependence (Benjamini and
-    Hochberg 1995), "by" under any dependence (Benjamini and Yekutieli 2001), "holm" the chance of a single false
+    `None` returns the p-values unchanged; "bh" controls the false discovery rate under positive dependence (Benjamini
+    and Hochberg 1995), "by" under any dependence (Benjamini and Yekutieli 2001), "holm" the chance of a single false
     rejection (Holm 1979). "bky" is the adaptive two-stage procedure of Benjamini, Krieger and Yekutieli (2006), which
-    finds more where many features differ; it controls the false discovery rate of independent p-values.
+    rejects more where many features differ; it controls the false discovery rate of independent p-values.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def adjust(pvalues: np.ndarray, correction: str | None, listed: np.ndarray | Non
     >>> adjust(np.array([0.01, 0.04, 0.03]), "holm")
     array([0.03, 0.06, 0.06])
 
-    A list of one of them: a single rejection has to pass at alpha / 3.
+    A list of one of them: a single rejection needs p <= alpha / 3.
 
     >>> adjust(np.array([0.01, 0.04, 0.03]), "bh", np.array([2]))
     array([0.09])
@@ -59,7 +59,7 @@ def adjust(pvalues: np.ndarray, correction: str | None, listed: np.ndarray | Non
     if correction == "bky":
         return _two_stage(steps, _step_up(pvalues) * count)
     penalty = (1.0 / np.arange(1, count + 1)).sum() if correction == "by" else 1.0
-    # No smaller than the p-value itself, whatever rounding says.
+    # At least the p-value itself, in spite of rounding.
     return np.clip(steps * (count * penalty), own, 1.0)
 
 

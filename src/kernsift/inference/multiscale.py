@@ -1,15 +1,15 @@
 """The selective multiscale bootstrap (MultiMMD, MultiHSIC): the paper's test.
 
 For each selected feature the bootstrap probability that it is selected again is simulated at ten scales; the scaling
-law read at gamma^2 = 0 gives the signed distance to the selection boundary, phi_S(0), and
+law extrapolated to gamma^2 = 0 gives the signed distance to the selection boundary, phi_S(0), and
 p = Phibar(beta_0) / Phibar(beta_0 + phi_S(0)) with beta_0 the standardised score: the hypothesis {score <= 0} is a
-half-space, so its own law needs no fit (the paper, section 3.1, algorithm 2).
+half-space, so its scaling law is known (the paper, section 3.1, algorithm 2).
 
-The same normals serve every scale and every feature: resampled scores are T + gamma E at some scales, T - gamma E at
-others. Which normals happened to be drawn is kept out of the p-value in two ways. E and -E miss the mark almost
-independently, so that errors average out along the fitted line. And whether a feature is kept is mostly a matter of
-its own noise, whose law is known: replicates are counted apart where that noise reaches a level and where it does not,
-and the two shares weighted with the probabilities of the normal law (post-stratification).
+The same normal noise E is used for every scale and every feature: resampled scores are T + gamma E at some scales and
+T - gamma E at others. Two variance reductions lower the Monte Carlo error of the p-value. The errors of E and -E are
+almost independent, so that they average out along the fitted line. And whether a feature is kept depends mostly on its
+own noise, whose distribution is known: replicates are counted separately where that noise exceeds a level and where it
+does not, and the two shares are weighted with normal probabilities (post-stratification).
 """
 
 from __future__ import annotations
@@ -48,16 +48,20 @@ def multiscale(
 
     Parameters
     ----------
-    replicates : resampled score vectors a scale, B in the paper.
-    scales : values of gamma^2 = n / n'.
-    model : the scaling law: "linear", "constant", "quadratic", "singular", or "aic" for the best of them.
-    resampling : "normal" draws scores from N(T, gamma^2 cov); "rows" resamples n' rows and computes the scores anew,
-        the paper's slow alternative.
+    replicates : int, default=10_000
+        Resampled score vectors per scale, B in the paper.
+    scales : array_like of float
+        Values of gamma^2 = n / n'.
+    model : {"linear", "constant", "quadratic", "singular", "aic"}, default="linear"
+        The scaling law; "aic" chooses the best of them.
+    resampling : {"normal", "rows"}, default="normal"
+        "normal" draws scores from N(T, gamma^2 cov); "rows" resamples n' rows and recomputes the scores, the paper's
+        slow alternative.
 
     Examples
     --------
-    The better of two independent scores, 2 and 1, from which the boundary of the selection is 1 / sqrt(2) away: about
-    the tail beyond 2 over that beyond 2 - 1 / sqrt(2), which is 0.232.
+    The larger of two independent scores, 2 and 1, at distance 1 / sqrt(2) from the selection boundary: about the tail
+    beyond 2 over that beyond 2 - 1 / sqrt(2), which is 0.232.
 
     >>> import numpy as np
     >>> from kernsift.estimators.scores import DiagonalCovariance, Scores
@@ -73,16 +77,16 @@ def multiscale(
     hits = count(scores, rule, selected, gamma2, replicates, rng)
     fit = fit_scaling_law(hits, replicates, gamma2, model)
     beta = standardised(scores, selected)
-    # y lies in S, so the distance to its boundary is not positive; a fit that says otherwise is noise.
+    # y lies in S, so the signed distance to its boundary is at most 0; a positive fit is Monte Carlo error.
     distance = np.minimum(fit.at_zero, 0.0)
     log_pvalues = np.minimum(log_ndtr(-beta) - log_ndtr(-(beta + distance)), 0.0)
     return Outcome(log_pvalues, _half_lines(scores, selected, distance), fit)
 
 
 def _half_lines(scores: Scores, selected: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The event that the p-value conditions on: a score no further below the observed one than the boundary is.
+    """The half-lines that the p-values condition on: scores down to the distance of the boundary below the observed.
 
-    The test of a mean other than 0 has the same distance to the boundary, so estimates and intervals follow from it.
+    The test of a mean other than 0 has the same distance to the boundary, so estimates and intervals use it as well.
     """
     sd = np.sqrt(scores.cov.diagonal()[selected])
     bounded = np.isfinite(distance) & (sd > 0)
@@ -109,14 +113,14 @@ def _count_normal(
     counts = np.zeros((len(gammas), 3, len(selected)))
     for start in range(0, replicates, block):
         noise = scores.cov.sample(min(block, replicates - start), rng).astype(precision)
-        count = partial(_count_apart, rule, selected, centre, noise, noise.take(selected, axis=1), sd)
+        count = partial(_count_strata, rule, selected, centre, noise, noise.take(selected, axis=1), sd)
         for scale, (level, found) in enumerate(parallel_map(count, zip(gammas, levels, strict=True))):
             levels[scale] = level
             counts[scale] += found
     return replicates * _weighted(counts, replicates, np.array(levels), sd).T
 
 
-def _count_apart(
+def _count_strata(
     rule: SelectionRule,
     selected: np.ndarray,
     centre: np.ndarray,
@@ -125,34 +129,34 @@ def _count_apart(
     sd: np.ndarray,
     scale: tuple[np.floating, np.ndarray | None],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A level for each feature's own noise; and how often it is kept, reaches the level, does both."""
+    """A level of each feature's noise; and how many samples keep the feature, exceed the level, and do both."""
     gamma, level = scale
     moved = noise * gamma
     moved += centre
-    # As numbers, because BLAS adds up columns faster than NumPy counts them; exact for any block that is held.
+    # As float32: BLAS sums columns faster than NumPy counts them, exactly for blocks of this size.
     kept = rule.keeps(moved, selected).astype(np.float32)
     ones = np.ones(len(noise), np.float32)
     hits = (ones @ kept).astype(float)
     if level is None:
-        # Any level is right. This one tells kept from not kept best: it is reached as often as the feature is kept.
+        # Any level is valid. One that is exceeded as often as the feature is kept separates the strata best.
         level = (-sd * ndtri((hits + 0.5) / (len(noise) + 1.0))).astype(own.dtype)
     reached = (own >= level if gamma > 0 else own <= -level).astype(np.float32)
     return level, np.array([hits, ones @ reached, np.einsum("ij,ij->j", kept, reached)])
 
 
 def _weighted(counts: np.ndarray, replicates: int, levels: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    """Probabilities of being kept, (scales, features), from the counts on either side of the levels."""
+    """Probabilities of being kept, (scales, features), from the counts in both strata."""
     hits, reached, both = counts[:, 0], counts[:, 1], counts[:, 2]
     split = (reached > 0) & (reached < replicates) & (sd > 0)
     high = both / np.where(split, reached, 1.0)
     low = (hits - both) / np.where(split, replicates - reached, 1.0)
     share = ndtr(-levels / np.where(sd > 0, sd, 1.0))
-    # In this form shares of exactly 0 and 1 stay what they are.
+    # In this form shares of exactly 0 and 1 are reproduced exactly.
     return np.where(split, low + share * (high - low), hits / replicates)
 
 
 def _precision(scores: Scores) -> type[np.floating]:
-    """Single precision is ample for counting, and half the memory to move, unless scores dwarf their spread."""
+    """Single precision suffices for counting, and halves the memory traffic, unless scores far exceed their spread."""
     spread = np.sqrt(scores.cov.diagonal())
     least = spread[spread > 0].min(initial=np.inf)
     most = max(np.abs(scores.estimate).max(), spread.max())

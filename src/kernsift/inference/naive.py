@@ -1,4 +1,4 @@
-"""The test that conditions on nothing: valid for features chosen before seeing the data, and where none are chosen."""
+"""The unconditional test: valid for features chosen before seeing the data, and where all features are tested."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kernsift.inference.selection_rules import SelectionRule
 
 
 def naive(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng: np.random.Generator) -> Outcome:
-    """The plain normal tail, from the variance of each score alone.
+    """The normal tail probability of each score.
 
     Examples
     --------
-    The tail beyond 2, as if the other score did not exist.
+    The tail probability beyond 2, whatever the other score is.
 
     >>> import numpy as np
     >>> from kernsift.estimators.scores import DiagonalCovariance, Scores

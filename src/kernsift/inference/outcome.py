@@ -1,4 +1,4 @@
-"""What every test returns."""
+"""The record that every test returns, and unconditional tail probabilities."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ class Outcome:
 
     Attributes
     ----------
-    log_pvalues : natural logarithms of the p-values, finite for statistics of any size.
-    truncation : for each feature the union of intervals its score was conditioned on; None where a test has none.
-    fit : the fitted scaling law of the multiscale test; None elsewhere.
+    log_pvalues : ndarray of shape (k,)
+        Natural logarithms of the p-values, finite for statistics of any size.
+    truncation : tuple of ndarray of shape (m, 2), or None
+        For each feature the union of intervals that its score was conditioned on; None where a test has none.
+    fit : ScalingFit or None
+        The fitted scaling law of the multiscale test.
 
     Examples
     --------
@@ -39,11 +42,11 @@ class Outcome:
 
 
 def standardised(scores: Scores, selected: np.ndarray) -> np.ndarray:
-    """Each selected score in its standard deviations; -inf, which is no evidence at all, where nothing varies."""
+    """Each selected score over its standard deviation; -inf, which is no evidence, where that is 0."""
     sd = np.sqrt(scores.cov.diagonal()[selected])
     return np.divide(scores.estimate[selected], sd, out=np.full(len(selected), -np.inf), where=sd > 0)
 
 
 def log_tail(scores: Scores, selected: np.ndarray) -> np.ndarray:
-    """Log of the normal tail beyond each selected score, as if nothing had been selected; 0 where nothing varies."""
+    """Log of the unconditional normal tail beyond each selected score; 0 where the standard deviation is 0."""
     return np.asarray(log_ndtr(-standardised(scores, selected)))

@@ -1,8 +1,7 @@
-"""The curved path that conditional tests follow where a covariance knows better than the null slopes.
+"""Truncation along curved paths, where the covariance models more than the null slopes.
 
-A path (`kernsift.estimators.scores.Path`) is straight between its knots, so that between two of them the scores move
-along lines and the selection rule's own answer for lines holds. It is asked where the feature is kept at one of the two
-knots only.
+A path (`kernsift.estimators.scores.Path`) is linear between its knots, so that between two of them the selection rule's
+truncation for lines applies. It is evaluated only between knots of which one keeps the feature and the other does not.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernsift.distributions.truncated_normal import joined
 from kernsift.estimators.scores import CurvedCovariance, Path, Scores
 
 Truncation = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
@@ -22,7 +22,7 @@ Kept = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Event(NamedTuple):
-    """What a test conditions on: along lines, and for given scores."""
+    """The event that a test conditions on: its truncation along lines, and whether it holds for given scores."""
 
     truncation: Truncation
     kept: Kept
@@ -38,11 +38,11 @@ def paths_of(scores: Scores, features: np.ndarray, columns: np.ndarray) -> list[
 def truncation_along(
     path: Path | None, event: Event, intercept: np.ndarray, slope: np.ndarray, feature: int
 ) -> np.ndarray:
-    """`event.truncation` where the path's followers leave their lines.
+    """`event.truncation` where some scores follow the path instead of their lines.
 
     Examples
     --------
-    A second score that is 1 as long as the first is below 2, and falls to 0 from there:
+    A second score that is 1 while the first is below 2, and decreases to 0 from there:
 
     >>> import numpy as np
     >>> from kernsift.inference.selection_rules import TopK
@@ -59,7 +59,7 @@ def truncation_along(
     samples[:, feature] = knots
     kept = event.kept(samples, feature)
     edges = np.concatenate([[-np.inf], knots, [np.inf]])
-    # Cells between knots: both ends kept is all of the cell, one of them a part of it.
+    # Intervals between knots: with both ends kept all of it, with one of them a part.
     whole = np.concatenate([kept[:1], kept[1:] & kept[:-1], kept[-1:]])
     pieces = [np.column_stack([edges[:-1][whole], edges[1:][whole]])]
     for cell in np.flatnonzero(kept[1:] != kept[:-1]):
@@ -69,21 +69,11 @@ def truncation_along(
         found = event.truncation(intercept, slope, feature).clip(low, high)
         pieces.append(found[found[:, 1] > found[:, 0]])
     every = np.concatenate(pieces)
-    return _joined(every[np.argsort(every[:, 0], kind="stable")])
+    return joined(every[np.argsort(every[:, 0], kind="stable")])
 
 
 def _increasing(path: Path) -> Path:
-    """The path without knots that add nothing: rounding may leave two of them equal."""
+    """The path without repeated knots, which rounding may produce."""
     highest = np.maximum.accumulate(path.knots)
     added = np.concatenate([[True], np.diff(highest) > 1e-9 * (1.0 + np.abs(highest[1:]))])
     return path if added.all() else Path(path.knots[added], path.followers, path.values[:, added])
-
-
-def _joined(pieces: np.ndarray) -> np.ndarray:
-    """Increasing intervals, those that touch made one."""
-    if len(pieces) < 2:
-        return pieces
-    apart = pieces[1:, 0] > pieces[:-1, 1]
-    starts = pieces[np.concatenate([[True], apart]), 0]
-    ends = pieces[np.concatenate([apart, [True]]), 1]
-    return np.column_stack([starts, ends])

@@ -2,8 +2,8 @@
 
 The event {the selected set is S} says that every score of S stays above every score outside it. Along the line of
 feature i that is one interval (Lee et al. 2016, theorem 5.2; the paper, section 3). The constraint matrix would have
-k (d - k) rows; what matters of it is where the lowest line of S meets the highest line outside, so that is all that is
-computed.
+k (d - k) rows; the interval ends where the lowest line of S crosses the highest line outside, so only these crossings
+are computed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng
 
     def truncation(intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         above, below = rule.sides(intercept, slope, selected)
-        return np.array([[-_first_meeting(_mirror(above), _mirror(below)), _first_meeting(above, below)]])
+        return np.array([[-_first_crossing(_reflected(above), _reflected(below)), _first_crossing(above, below)]])
 
     def kept(samples: np.ndarray, feature: int) -> np.ndarray:
         still = np.zeros(samples.shape[1])
@@ -49,28 +49,28 @@ def polyhedral(scores: Scores, rule: SelectionRule, selected: np.ndarray, *, rng
     return truncated_test(scores, selected, Event(truncation, kept))
 
 
-def _mirror(lines: Lines) -> Lines:
+def _reflected(lines: Lines) -> Lines:
     return Lines(lines.intercept, -lines.slope)
 
 
-def _first_meeting(above: Lines, below: Lines) -> float:
-    """Where, going right, the lowest line above first meets the highest line below; inf if never.
+def _first_crossing(above: Lines, below: Lines) -> float:
+    """The least t from which on the lowest line above crosses the highest line below; inf if there is none.
 
-    The gap, a minimum of straight lines, is concave. Newton's steps from the far right cross one line a time and stop
-    after finitely many, usually two or three, where the dense matrix would cost k (d - k).
+    The gap, a minimum of linear functions, is concave. Newton's method from the right changes lines at each step and
+    stops after finitely many, usually two or three, where the dense constraint matrix would cost k (d - k).
     """
     if len(above.intercept) == 0 or len(below.intercept) == 0:
         return np.inf
     low = np.lexsort((above.intercept, above.slope))[0]
     high = np.lexsort((-below.intercept, -below.slope))[0]
-    meeting = np.inf
+    crossing = np.inf
     while True:
         closing = below.slope[high] - above.slope[low]
         if closing <= 0:
-            return meeting
+            return crossing
         step = (above.intercept[low] - below.intercept[high]) / closing
-        if not step < meeting:
-            return meeting
-        meeting = step
-        low = np.argmin(above.intercept + above.slope * meeting)
-        high = np.argmax(below.intercept + below.slope * meeting)
+        if not step < crossing:
+            return crossing
+        crossing = step
+        low = np.argmin(above.intercept + above.slope * crossing)
+        high = np.argmax(below.intercept + below.slope * crossing)

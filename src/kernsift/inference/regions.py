@@ -16,7 +16,7 @@ Indicator = Callable[[np.ndarray], np.ndarray]
 
 _ROWS = 4096
 # The share of replicates that must cross a region's boundary at the widest scale before its scaling law is fitted, and
-# how often the scales are doubled to get there.
+# the most doublings of the scales to reach it.
 _REACHED = 0.01
 _DOUBLINGS = 40
 
@@ -27,8 +27,12 @@ class RegionTest:
 
     Attributes
     ----------
-    pvalue : the selective p-value, at least the smallest normal number; `log_pvalue` is its logarithm.
-    hypothesis, selection : fitted scaling laws of the two regions.
+    pvalue : float
+        The selective p-value, at least the smallest normal number.
+    log_pvalue : float
+        Its natural logarithm.
+    hypothesis, selection : ScalingFit
+        Fitted scaling laws of the two regions.
 
     Examples
     --------
@@ -62,18 +66,26 @@ def selective_bootstrap(
 
     Parameters
     ----------
-    mean : the observed vector y, (d,), taken as normal with covariance `cov`.
-    cov : (d, d) covariance.
-    in_hypothesis, in_selection : functions of an (m, d) array that return m booleans.
-    replicates : resampled vectors a scale.
-    scales : values of gamma^2 = n / n'. A region whose boundary fewer than 1% of the replicates cross at the widest of
-        them is simulated at wider ones.
-    model : scaling law, see `kernsift.inference.scaling_law.fit_scaling_law`.
-    random_state : seed or Generator.
+    mean : array_like of shape (d,)
+        The observed vector y, taken as normal with covariance `cov`.
+    cov : array_like of shape (d, d)
+        Covariance of y.
+    in_hypothesis, in_selection : callable
+        Functions of an (m, d) array that return m booleans.
+    replicates : int, default=10_000
+        Resampled vectors per scale.
+    scales : array_like of float
+        Values of gamma^2 = n / n'. A region whose boundary fewer than 1% of the replicates cross at the widest of them
+        is simulated at wider scales.
+    model : {"linear", "constant", "quadratic", "singular", "aic"}, default="linear"
+        Scaling law, see `kernsift.inference.scaling_law.fit_scaling_law`.
+    random_state : int or numpy.random.Generator, optional
+        Seed or generator of the replicates.
 
     Returns
     -------
-    RegionTest, with p = Phibar(phi_H(-1)) / Phibar(phi_H(-1) + phi_S(0)).
+    RegionTest
+        With p = Phibar(phi_H(-1)) / Phibar(phi_H(-1) + phi_S(0)).
 
     Examples
     --------
@@ -95,8 +107,8 @@ def selective_bootstrap(
     rng = np.random.default_rng(random_state)
     simulation = _Simulation(mean, DenseCovariance(cov), replicates, rng)
     hypothesis, selection = simulation.laws((in_hypothesis, in_selection), np.asarray(scales, float), model)
-    # A hypothesis that no replicate reaches at any scale has no law to fit. A flat boundary that gives half a hit at
-    # the widest of the given scales is a bound that claims no more than was simulated.
+    # A hypothesis that no replicate reaches at any scale has no law to fit. A flat boundary with half an expected hit
+    # at the widest of the given scales is a bound that the simulation supports.
     out_of_reach = -np.sqrt(np.max(scales)) * ndtri(0.5 / replicates)
     z = out_of_reach if np.isposinf(hypothesis.psi).all() else hypothesis.at_minus_one[0]
     distance = min(selection.at_zero[0], 0.0)
@@ -117,9 +129,9 @@ class _Simulation:
     def laws(self, regions: tuple[Indicator, ...], gamma2: np.ndarray, model: str) -> list[ScalingFit]:
         """The scaling law of each region.
 
-        Probabilities within simulation error of 0 or 1 at all scales tell that a boundary is far away, but not how
-        far. Such a region is simulated again at scales multiplied by a power of 2, at which replicates cross its
-        boundary; the law is a function of the scale, so that it is read at 0 and -1 as before.
+        Probabilities within simulation error of 0 or 1 at all scales do not determine the distance of the boundary.
+        Such a region is simulated again at scales multiplied by a power of 2, at which replicates cross its boundary;
+        the law is a function of the scale, so that it is extrapolated to 0 and -1 as before.
         """
         laws = []
         for region, hits in zip(regions, self._hits(regions, gamma2), strict=True):

@@ -3,10 +3,10 @@
 At scale gamma a region R has bootstrap probability BP = 1 - Phi(psi(gamma^2) / gamma), where psi, the normalised
 z-value, is smooth in gamma^2: psi = beta_0 + beta_1 gamma^2 + ..., with beta_0 the signed distance to the boundary of R
 and beta_1 its mean curvature (Shimodaira 2008; the paper, section 2). psi is fitted at scales that can be simulated and
-read at gamma^2 = 0 or -1, which cannot.
+extrapolated to gamma^2 = 0 or -1.
 
-The fit is a binomial likelihood (probit) fit, so that probabilities of exactly 0 or 1 count as what they are; least
-squares on psi would have to drop them.
+The fit maximises a binomial likelihood (probit), which uses probabilities of exactly 0 or 1; least squares on psi would
+have to drop them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SCALES = tuple(1.0 / np.geomspace(0.5, 2.0, 10))
 MODELS = ("linear", "constant", "quadratic", "singular", "aic")
 
 _NEWTON_STEPS = 50
-# Curvatures are moderate numbers; a standard normal prior on them keeps fits finite when almost every replicate hits,
-# and is not felt by 10,000 replicates.
+# Curvatures are of order 1; a standard normal prior on them keeps fits finite when almost every replicate hits, and has
+# no noticeable effect with 10,000 replicates.
 _CURVATURE_PRECISION = 1.0
 
 
@@ -33,11 +33,16 @@ class ScalingFit:
 
     Attributes
     ----------
-    gamma2 : the scales (s,).
-    psi : observed normalised z-values (regions, s); infinite where a probability was 0 or 1.
-    at_zero, at_minus_one : the fitted psi at gamma^2 = 0 and at -1.
-    model : name of the model behind each region's fit.
-    curve : fitted psi at `gamma2`, (regions, s), for plots.
+    gamma2 : ndarray of shape (s,)
+        The scales.
+    psi : ndarray of shape (regions, s)
+        Observed normalised z-values; infinite where a probability was 0 or 1.
+    at_zero, at_minus_one : ndarray of shape (regions,)
+        The fitted psi at gamma^2 = 0 and at -1.
+    model : tuple of str
+        Name of the model of each region.
+    curve : ndarray of shape (regions, s)
+        Fitted psi at `gamma2`, for plots.
 
     Examples
     --------
@@ -78,7 +83,7 @@ def fit_scaling_law(hits: np.ndarray, replicates: int, gamma2: np.ndarray, model
 
     Examples
     --------
-    Half the draws hit a half-plane whose edge runs through the point, at every scale: its signed distance is 0.
+    At every scale half the replicates lie in a half-plane whose boundary contains the point: its distance is 0.
 
     >>> import numpy as np
     >>> fit = fit_scaling_law(np.array([[5000, 5000, 5000]]), 10_000, np.array([0.5, 1.0, 2.0]))
@@ -93,7 +98,7 @@ def fit_scaling_law(hits: np.ndarray, replicates: int, gamma2: np.ndarray, model
     zero = np.array([c.at_zero for c in candidates])[best, rows]
     minus = np.array([c.at_minus_one for c in candidates])[best, rows]
     curve = np.array([c.curve for c in candidates])[best, rows]
-    # With every replicate inside (or outside) at every scale there is no slope to fit: the boundary is far away.
+    # With every replicate inside (or outside) at every scale there is no slope to fit: the distance is infinite.
     for extreme, value in ((hits.min(axis=1) == replicates, -np.inf), (hits.max(axis=1) == 0, np.inf)):
         zero[extreme], minus[extreme] = value, value
     return ScalingFit(
@@ -104,9 +109,9 @@ def fit_scaling_law(hits: np.ndarray, replicates: int, gamma2: np.ndarray, model
 def mirrored(gamma2: np.ndarray) -> np.ndarray:
     """The scales gamma, half of them negative: + - - + + - - + ...
 
-    Normal noise is symmetric, so that noise E serves at scale -gamma as well as at gamma. At one sign the errors of all
-    scales would be almost the same number, which the fitted line passes on in full; those of E and -E hardly agree. The
-    order of signs balances them along the line.
+    Normal noise is symmetric, so that noise E can be used at scale -gamma as well as at gamma. With one sign the errors
+    of all scales would be almost equal and bias the fitted line; those of E and -E are almost independent. The order of
+    the signs balances them along the line.
 
     >>> mirrored(np.array([1.0, 1.0, 4.0, 4.0, 9.0]))
     array([ 1., -1., -2.,  2.,  3.])
@@ -160,8 +165,8 @@ def _better(a: _Candidate, b: _Candidate) -> _Candidate:
 def _probit(hits: np.ndarray, total: int, gamma: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Maximise the binomial likelihood of P(hit) = Phi(-basis @ beta / gamma) for every region at once.
 
-    Newton's method with the exact second derivative: the probit log-likelihood is concave, and in this form nothing
-    overflows when a probability is within rounding of 0 or 1.
+    Newton's method with the exact Hessian: the probit log-likelihood is concave, and this form does not overflow when a
+    probability is within rounding of 0 or 1.
     """
     design = -basis / gamma[:, None]
     misses = total - hits

@@ -1,12 +1,12 @@
-"""Which features are kept, and along a line: for which t is feature i still kept.
+"""Selection rules, and the selection events that the tests condition on.
 
-A rule answers these questions. `select`: which features does it keep? `keeps`: for many resampled score vectors, which
-of the named features would it keep? `truncation`: when all scores move along a line `intercept + slope * t` and feature
-i's own score is t, for which t is i kept? That is the conditioning event of the exact test. `own_truncation`: the same
-where the scores of other features do not matter, so that no covariance has to be computed.
+A rule has these methods. `select`: the selected features. `keeps`: for many resampled score vectors, which of the given
+features are selected. `truncation`: the values t for which feature i is selected when all scores move along a line
+`intercept + slope * t` and feature i's own score is t; the conditioning event of the exact test. `own_truncation`: the
+same where it does not depend on the scores of other features, so that no covariance has to be computed.
 
-Ties go to the feature that comes first in the table. A feature whose score cannot vary (a constant column) ranks behind
-every feature whose score can, whatever the scores: its score of 0 is no evidence, and scores may be negative.
+Ties go to the feature that comes first in the table. A feature whose score has variance 0 (a constant column) ranks
+behind all others whatever its score: a score of 0 is no evidence, and other scores may be negative.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kernsift.distributions.truncated_normal import EVERYWHERE
+from kernsift.distributions.truncated_normal import EVERYWHERE, joined
 
 # Slopes closer than this to 1, and then intercepts closer than this to 0, are the same line (duplicate columns).
 _PARALLEL = 1e-10
@@ -30,7 +30,7 @@ class Lines(NamedTuple):
 
 
 class SelectionRule(Protocol):
-    """What the tests ask of a way to select features.
+    """The interface of a selection rule.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class SelectionRule(Protocol):
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
         """Whether each of `features` is kept in each row of `samples`: (rows, len(features)), boolean.
 
-        `samples` may come back with its rows in disorder: it is large, and a copy costs as much as the answer.
+        `samples` may be overwritten: a copy would cost as much as the computation.
         """
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
@@ -56,11 +56,11 @@ class SelectionRule(Protocol):
         """`truncation` of the named features where it depends on no other score; None where it does."""
 
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
-        """Lines that stay above and lines that stay below exactly while `selected` is the kept set."""
+        """Lines that stay above, and lines that stay below them, exactly while `selected` is the selected set."""
 
 
 def by_score(estimate: np.ndarray, varies: np.ndarray | None = None) -> np.ndarray:
-    """All features, best first; ties in table order, and those that cannot vary last."""
+    """All features, best first; ties in table order, and those with variance 0 last."""
     return np.argsort(-estimate if varies is None else np.where(varies, -estimate, np.inf), kind="stable")
 
 
@@ -70,9 +70,9 @@ def _standardised_order(estimate: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Everything:
-    """Keep all features: nothing is selected, so there is nothing to condition on.
+    """Keep all features, so that there is no selection to condition on.
 
-    Best first means the smallest p-value first: scores are ranked in their standard deviations `sd`, where given.
+    Features are ordered by their scores in units of their standard deviations `sd`, where given: by p-value.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class Threshold:
         return list(np.stack([self.cuts[features], np.full(len(features), np.inf)], axis=1)[:, None, :])
 
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
-        # Each score against its own level, which is the line through zero after subtracting it.
+        # Subtract each score's own threshold, so that all are compared with 0.
         kept = _mask(len(slope), selected)
         left = ~kept & (self.sd > 0)
         height = intercept - self.cuts
@@ -143,7 +143,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class TopK:
-    """Keep the k highest scores; of features that cannot vary, where `varies` says so, only if no others are left.
+    """Keep the k highest scores; features for which `varies` is False only if no others are left.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class TopK:
     >>> TopK(2).select(np.array([0.5, 2.0, 1.0]))
     array([1, 2])
 
-    While the others stay where they are, the second score is among the best two from 0.5 upwards.
+    With the other scores fixed, the second score is among the best two from 0.5 upwards.
 
     >>> TopK(2).truncation(np.array([0.5, 0.0, 1.0]), np.array([0.0, 1.0, 0.0]), 1)
     array([[0.5, inf]])
@@ -170,7 +170,7 @@ class TopK:
         if self.varies is not None and not self.varies.all():
             moving = int(self.varies.sum())
             if self.k >= moving:
-                # Which constants fill the list does not change from one sample to the next.
+                # The constant features that complete the selection are the same in every sample.
                 kept = np.isin(features, by_score(np.zeros(d), self.varies)[: self.k])
                 return np.broadcast_to(kept, (len(samples), len(features)))
             samples[:, ~self.varies] = -np.inf
@@ -182,13 +182,13 @@ class TopK:
         if self.varies is not None and not self.varies.all():
             if not self.varies[feature]:
                 return EVERYWHERE
-            # Features that cannot vary never overtake one that can.
+            # Constant features never rank above one that varies.
             feature = int(np.count_nonzero(self.varies[:feature]))
             intercept, slope = intercept[self.varies], slope[self.varies]
         gap = 1.0 - slope
         gap[feature] = 1.0
         if gap.min() > _PARALLEL and self.k < len(gap):
-            # Nearly always: every other line falls behind, so the feature is kept from the k-th crossing on.
+            # The usual case: every other line has a smaller slope, so the feature is kept from the k-th crossing on.
             crossing = intercept / gap
             crossing[feature] = -np.inf
             crossing.partition(len(gap) - self.k)
@@ -209,7 +209,7 @@ class TopK:
         return _where_few_above(crossing, falling, room)
 
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
-        # As many as can vary are kept: those are kept whatever their scores.
+        # With k at least the number of features that vary, these are kept whatever their scores.
         return None if self.varies is None or self.k < self.varies.sum() else [EVERYWHERE] * len(features)
 
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
@@ -227,7 +227,7 @@ def _mask(size: int, chosen: np.ndarray) -> np.ndarray:
 
 
 def _right_of_kth_largest(crossing: np.ndarray, room: int) -> np.ndarray:
-    """No line overtakes from below (always so for equal variances): one half-line."""
+    """The half-line on which the feature is kept if no line crosses it from below (always so for equal variances)."""
     if room < 0:
         return np.empty((0, 2))
     if len(crossing) <= room:
@@ -237,15 +237,9 @@ def _right_of_kth_largest(crossing: np.ndarray, room: int) -> np.ndarray:
 
 
 def _where_few_above(crossing: np.ndarray, falling: np.ndarray, room: int) -> np.ndarray:
-    """Sweep the crossings from left to right, counting the lines above the diagonal."""
+    """The intervals with at most `room` lines above the diagonal, from a sweep over the crossings."""
     order = np.argsort(crossing, kind="stable")
     edges = np.concatenate([[-np.inf], crossing[order], [np.inf]])
     above = int(falling.sum()) + np.concatenate([[0], np.cumsum(np.where(falling[order], -1, 1))])
     kept = (above <= room) & (edges[1:] > edges[:-1])
-    pieces = np.column_stack([edges[:-1][kept], edges[1:][kept]])
-    if len(pieces) < 2:
-        return pieces
-    joined = pieces[1:, 0] == pieces[:-1, 1]
-    starts = pieces[np.concatenate([[True], ~joined]), 0]
-    ends = pieces[np.concatenate([~joined, [True]]), 1]
-    return np.column_stack([starts, ends])
+    return joined(np.column_stack([edges[:-1][kept], edges[1:][kept]]))
