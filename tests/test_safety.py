@@ -12,6 +12,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +21,10 @@ from fuzz_readers import read_in_pieces
 from odd_files import FILES, broken_feather, broken_offsets, good, lying_header, million, npy, text
 from odd_inputs import XF, YF, X
 
-import kernsift.cli.output
+import kernsift.report.export
 from kernsift import InputError, Result, compare, relate
 from kernsift.cli import main
-from kernsift.cli.output import as_csv, as_json, write_whole
+from kernsift.report.export import as_csv, as_json, write_whole
 
 SOURCES = sorted((Path(__file__).resolve().parent.parent / "src" / "kernsift").rglob("*.py"))
 
@@ -152,11 +153,11 @@ def test_a_file_on_its_way_is_private(tmp_path: Path, monkeypatch: pytest.Monkey
     seen = []
     change = os.chmod
 
-    def look(path: str, mode: int) -> None:
+    def look(path: str, mode: int, **_: Any) -> None:
         seen.append((stat.S_IMODE(os.stat(path).st_mode), Path(path).read_text(), Path(path).parent))
         change(path, mode)
 
-    monkeypatch.setattr(kernsift.cli.output.os, "chmod", look)
+    monkeypatch.setattr(kernsift.report.export.os, "chmod", look)
     before = os.umask(0o027)
     try:
         write_whole(str(tmp_path / "answer.csv"), "whole")

@@ -12,16 +12,20 @@ import numpy as np
 
 from kernsift.data.exchangeability import Exchangeability, RowArguments
 from kernsift.estimators.complete import RowSubset
+from kernsift.estimators.conditional import LearningRows
+from kernsift.estimators.confounders import Confounders
 from kernsift.estimators.restricted import smallest_pvalue
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import CalibrationWarning, InputError
 from kernsift.execution import dask_workers
 from kernsift.execution.notes import add_note, collect_notes
+from kernsift.execution.progress import progress_bar
 from kernsift.execution.threads import thread_limit
 from kernsift.inference import TESTS, Outcome, log_tail
 from kernsift.inference.advice import advise
 from kernsift.inference.estimates import Coverage, Estimates
 from kernsift.inference.multiple_testing import CORRECTIONS, adjust
+from kernsift.inference.redundancy import Clusters
 from kernsift.inference.scaling_law import MODELS
 from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
 from kernsift.kernels.functions import Gaussian, Linear
@@ -65,6 +69,7 @@ class CallSettings:
         confidence_level: float,
         random_state: Seed,
         n_jobs: int | None,
+        progress: bool,
     ) -> None:
         self.question = question
         self.k, self.threshold = k, threshold
@@ -92,12 +97,20 @@ class CallSettings:
         if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
             raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {n_jobs!r}.")
         self.n_jobs = None if n_jobs is None else int(n_jobs)
+        if not isinstance(progress, bool):
+            raise InputError(f"progress: needs True or False, got {progress!r}.")
+        self.progress = progress
         self.notes: list[str] = []
 
     @contextmanager
     def execution_context(self, client: Any = None, *data: Any) -> Iterator[None]:
         """On as many threads as the caller allows, and on the workers of a Dask client."""
-        with thread_limit(self.n_jobs), dask_workers.client_in_use(client, *data), collect_notes() as self.notes:
+        with (
+            thread_limit(self.n_jobs),
+            dask_workers.client_in_use(client, *data),
+            progress_bar(self.progress),
+            collect_notes() as self.notes,
+        ):
             yield
 
     def options_for(self, subset: RowSubset | None) -> dict[str, Any]:
@@ -118,6 +131,63 @@ class CallSettings:
                 f"{self.estimator!r}; leave it out."
             )
         return given
+
+    def check_given(self, given: Any, model: Any, distinct: Any, client: Any) -> None:
+        """Refuse what cannot be combined with a conditional test, and put the rest on record."""
+        if not isinstance(distinct, bool):
+            raise InputError(f"distinct: needs True or False, got {distinct!r}.")
+        if given is None and model is not None and not distinct:
+            raise InputError("given_model: is the regression on the confounders given=, which are missing; pass both.")
+        if given is None and not distinct:
+            return
+        argument = "distinct" if given is None else "given"
+        if self.estimator != "complete":
+            raise InputError(
+                f"{argument}: needs estimator='complete', whose factors can be regressed on other columns, got "
+                f"{self.estimator!r}; leave it out."
+            )
+        if client is not None:
+            raise InputError(f"client: {argument}= is computed on this machine; leave out client.")
+        if model is not None and not all(hasattr(model, name) for name in ("fit", "predict", "get_params")):
+            raise InputError(
+                f"given_model: needs a scikit-learn regressor, got {type(model).__name__}; pass for instance "
+                "HistGradientBoostingRegressor()."
+            )
+        if given is not None:
+            names = [given] if isinstance(given, str) else given
+            known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+            self.options = {**self.options, "given": list(names) if known else "data"}
+        if model is not None:
+            self.options = {**self.options, "given_model": repr(model)}
+        if distinct:
+            self.options = {**self.options, "distinct": True}
+
+    def conditional_options(
+        self, confounders: Confounders, model: Any, rows: Exchangeability | None, learning: LearningRows
+    ) -> dict[str, Any]:
+        """The options of the conditional test of features that `learning.present` rows have."""
+        present = learning.present
+        if present is not None:
+            confounders = confounders.take(present)
+            rows = None if rows is None else rows.take(present)
+        return {
+            "confounders": confounders,
+            "adaptive": self.adaptive,
+            "units": None if rows is None else rows.unit,
+            "strata": None if rows is None else rows.stratum,
+            "model": model,
+            "rows": learning,
+            "rng": self.rng,
+        }
+
+    def distinct_level(self, discoveries: int, d: int) -> float:
+        """The largest conditional p-value of a distinct feature: what the correction asks of the last discovery."""
+        if self.correction is None:
+            return float(self.alpha)
+        if self.correction == "holm":
+            return float(self.alpha) / d
+        harmonic = float(np.sum(1.0 / np.arange(1, d + 1))) if self.correction == "by" else 1.0
+        return float(self.alpha) * discoveries / (d * harmonic)
 
     def advise_rows(self, rows: Exchangeability, d: int, symmetric: bool) -> None:
         """Note how small a p-value can be, and warn where that is too large for any discovery."""
@@ -221,7 +291,7 @@ class CallSettings:
             pictures=kept.pictures,
             descriptions=kept.descriptions,
             labels=kept.labels,
-            used=kept.used,
+            cluster_labels=Clusters(scores.cov, selected, rejected),
         )
 
     def _settings(self, listed: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from kernsift.exceptions import InputError
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
+from kernsift.inference.redundancy import Clusters
 from kernsift.report.descriptions import Description
 from kernsift.report.summaries import Picture, Summaries, renamed
 
@@ -87,7 +89,9 @@ class Result:
     pictures : counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
     descriptions : what changed in each listed feature (in the best 2000), in words.
     labels : names of the samples, or of the response.
-    used : (k, samples) rows without a missing value in each listed feature.
+    cluster_labels : clusters of alike discoveries (`kernsift.inference.redundancy`), computed when they are used.
+    distinct : (k,) which of the listed features are significant given the distinct ones before them; None unless
+        `distinct=True` was asked for.
 
     Examples
     --------
@@ -138,7 +142,20 @@ class Result:
     pictures: Sequence[Picture] = ()
     descriptions: Sequence[Description] = ()
     labels: tuple[str, ...] = ()
-    used: np.ndarray | None = None
+    cluster_labels: Clusters | None = None
+    distinct: np.ndarray | None = None
+
+    @property
+    def clusters(self) -> tuple[tuple[str, ...], ...]:
+        """The discoveries, those that tell the same together: the best feature of each cluster first.
+
+        Features are alike where the null correlation of their scores is at least 1/2. P-values do not depend on it.
+        """
+        if self.cluster_labels is None:
+            return ()
+        labels = self.cluster_labels.labels
+        rows = (np.flatnonzero(labels == label) for label in range(int(labels.max(initial=-1)) + 1))
+        return tuple(tuple(self.names[row] for row in own) for own in rows)
 
     @property
     def effects(self) -> np.ndarray | None:
@@ -162,17 +179,11 @@ class Result:
         return int(self.all_rejected.sum() - self.all_rejected[self.selected].sum())
 
     @property
-    def n_used(self) -> np.ndarray | None:
-        """(k,) rows without a missing value, over all samples, in each listed feature."""
-        return None if self.used is None else self.used.sum(axis=1)
-
-    @property
-    def missing(self) -> np.ndarray | None:
+    def missing(self) -> np.ndarray:
         """(k,) share of the rows in which each listed feature is missing."""
-        if self.used is None:
-            return None
-        rows = sum(self.rows) if self.question != "screen" else self.used.sum(axis=1)
-        return 1.0 - self.used.sum(axis=1) / np.maximum(rows, 1)
+        if self.question == "screen" or not self.rows:
+            return np.zeros(len(self.selected))
+        return np.maximum(1.0 - self.n[self.selected] / sum(self.rows), 0.0)
 
     def describe(self, row: int) -> str:
         """What changed in the listed feature at this place, in words.
@@ -216,8 +227,8 @@ class Result:
             listed=True,
             effect=None if self.effects is None else float(self.effects[row]),
             interval=None if ends is None else (float(ends[0, 0]), float(ends[0, 1])),
-            n=None if self.n_used is None else int(self.n_used[row]),
-            missing=None if self.missing is None else float(self.missing[row]),
+            n=int(self.n[self.selected[row]]),
+            missing=float(self.missing[row]),
             description=self.describe(row),
         )
 
@@ -225,7 +236,7 @@ class Result:
 
     def renamed(self, labels: tuple[str, ...]) -> Result:
         """The same result with other names for the samples in pictures and descriptions."""
-        kept = renamed(Summaries(self.pictures, self.descriptions, self.labels, self.used), labels)
+        kept = renamed(Summaries(self.pictures, self.descriptions, self.labels), labels)
         return replace(self, pictures=kept.pictures, descriptions=kept.descriptions, labels=labels)
 
     def order(self, sort: str = "p") -> np.ndarray:
@@ -244,6 +255,7 @@ class Result:
         table: dict[str, Any] = {
             "feature": list(self.names),
             "n": self.n[self.selected],
+            "missing": self.missing,
             "score": self.scores[self.selected],
             "pvalue": self.pvalues,
             "unconditional_pvalue": self.unconditional_pvalues,
@@ -254,12 +266,14 @@ class Result:
             table["effect"], table["raw_effect"] = self.effects, self.raw_effects
         if self.intervals is not None:
             table["effect_lower"], table["effect_upper"] = self.intervals.T
-        if self.used is not None:
-            table["n"], table["missing"] = self.n_used, self.missing
         if self.question == "compare" and len(self.labels) == 2 and self.descriptions:
             medians = [(found.medians or (np.nan, np.nan)) for found in self.descriptions]
             medians += [(np.nan, np.nan)] * (len(self.names) - len(medians))
             table["median_first"], table["median_second"] = np.array(medians).T
+        if self.cluster_labels is not None and self.rejected.any():
+            table["cluster"] = self.cluster_labels.labels
+        if self.distinct is not None:
+            table["distinct"] = self.distinct
         if self.descriptions:
             table["description"] = [self.describe(row) for row in range(len(self.names))]
         order = self.order(sort)
@@ -305,11 +319,13 @@ class Result:
                 f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}, or use to_dict()."
             ) from error
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in plain Python values, ready for JSON."""
+    def to_dict(self, sort: str = "p") -> dict[str, Any]:
+        """Everything in plain Python values, ready for JSON; `sort` is as in `to_frame`."""
+        columns = self.columns(sort)
+        plain = [[None if value != value else value for value in np.asarray(c).tolist()] for c in columns.values()]
         return {
             "question": self.question,
-            "features": [dict(zip(self.columns(), row, strict=True)) for row in zip(*self._plain(), strict=True)],
+            "features": [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)],
             "listed": self.listed,
             "tested": len(self.scores),
             "discoveries": int(self.rejected.sum()),
@@ -326,27 +342,21 @@ class Result:
             "all_adjusted_pvalues": dict(zip(self.feature_names, self.all_adjusted_pvalues.tolist(), strict=True)),
         }
 
-    def _plain(self) -> list[list[Any]]:
-        return [
-            [None if value != value else value for value in np.asarray(column).tolist()]
-            for column in self.columns().values()
-        ]
-
     def summary(self) -> str:
         """One sentence in plain words."""
         from kernsift.report.text import verdict
 
         return verdict(self)
 
-    def to_text(self, width: int = 100) -> str:
+    def to_text(self, width: int = 100, *, sort: str = "p") -> str:
         """What is printed, in at most `width` columns: the verdict, the table, and notes on the data.
 
-        Of a result that tests everything the table has the discoveries, best first and at most 20; where there are
-        none, the five best features. A short list is there as a whole, up to 20 features.
+        Of a result that tests everything the table has the discoveries, at most 20; where there are none, the five best
+        features. A short list is there as a whole, up to 20 features. `sort` is as in `to_frame`.
         """
         from kernsift.report.text import text
 
-        return text(self, width)
+        return text(self, width, sort)
 
     def __str__(self) -> str:
         return self.to_text()
@@ -403,14 +413,75 @@ class Result:
 
         return plot_feature(self, name, ax)
 
-    def to_html(self, *, title: str | None = None, command: str | None = None) -> str:
-        """The report: one HTML file with the verdict, the table and the pictures. Needs Jinja2.
+    def save(self, path: str | Path, *, sort: str = "p") -> None:
+        """Write a file, as its suffix says: .csv, .tsv, .json, .html, .md, .txt, .parquet or .xlsx.
 
-        `title` is its heading; `command` is what makes it again, if that is not the line of Python it would tell.
+        `sort` is as in `to_frame`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from kernsift import compare
+        >>> rng = np.random.default_rng(0)
+        >>> result = compare(rng.normal(size=(50, 3)), rng.normal(size=(50, 3)), random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.save(Path(folder) / "answer.csv")
+        ...     (Path(folder) / "answer.csv").read_text().split(",")[:3]
+        ['feature', 'n', 'missing']
+        """
+        from kernsift.report.export import save
+
+        save(self, path, sort=sort)
+
+    def to_csv(self, path: str | Path | None = None, *, sort: str = "p") -> str:
+        """The table as CSV, also written to `path` where that is given."""
+        from kernsift.report.export import as_csv
+
+        return self._written(as_csv(self, sort), path)
+
+    def to_json(self, path: str | Path | None = None, *, sort: str = "p") -> str:
+        """Everything as JSON, also written to `path` where that is given."""
+        from kernsift.report.export import as_json
+
+        return self._written(as_json(self, sort), path)
+
+    def to_markdown(self, path: str | Path | None = None, *, sort: str = "p") -> str:
+        """Verdict, table and notes in Markdown, also written to `path` where that is given."""
+        from kernsift.report.export import as_markdown
+
+        return self._written(as_markdown(self, sort), path)
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None, command: str | None = None) -> str:
+        """The report: one HTML page with verdict, table and pictures. Needs Jinja2.
+
+        It is also written to `path` where that is given. `title` is its heading; `command` is what makes it again, if
+        that is not a line of Python.
         """
         from kernsift.report.html import report
 
-        return report(self, title=title, command=command)
+        return self._written(report(self, title=title, command=command), path)
+
+    def to_excel(self, path: str | Path, *, sort: str = "p") -> None:
+        """The table as an Excel file. Needs openpyxl."""
+        self._saved(path, ".xlsx", sort)
+
+    def to_parquet(self, path: str | Path, *, sort: str = "p") -> None:
+        """The table as a Parquet file. Needs pyarrow."""
+        self._saved(path, ".parquet", sort)
+
+    def _saved(self, path: str | Path, suffix: str, sort: str) -> None:
+        from kernsift.report.export import content_of, write_whole
+
+        write_whole(path, content_of(self, suffix, sort=sort))
+
+    def _written(self, content: str, path: str | Path | None) -> str:
+        from kernsift.report.export import write_whole
+
+        if path is not None:
+            write_whole(path, content)
+        return content
 
     def plot_scaling(self, name: str | None = None, ax: Axes | None = None) -> Axes:
         """The multiscale test's scaling law for one feature (the best that has one by default), read at 0."""

@@ -130,13 +130,11 @@ class Summaries(NamedTuple):
     ----------
     pictures, descriptions : of the listed features, as far as they have some.
     labels : names of the samples, or of the response.
-    used : (k, samples) rows without a missing value in each listed feature; None where they are not counted.
     """
 
     pictures: Sequence[Picture] = ()
     descriptions: Sequence[Description] = ()
     labels: tuple[str, ...] = ()
-    used: np.ndarray | None = None
 
 
 def picture_samples(
@@ -146,8 +144,7 @@ def picture_samples(
     parts = _kept(tables, features)
     draw = partial(_samples, parts, tuple(series))
     describe = partial(_describe_samples, parts, tuple(series), means=means)
-    used = np.column_stack([_rows_used(table, features) for table in tables])
-    return _summaries(draw, describe, parts[0].d, series, used)
+    return _summaries(draw, describe, parts[0].d, series)
 
 
 def picture_candidates(
@@ -169,8 +166,7 @@ def picture_candidates(
     def describe(place: int) -> Description:
         return _describe_samples(*pair(place), 0, means=means).renamed("")
 
-    used = np.array([[reference.n, candidates[position].n] for position in features.tolist()]).reshape(-1, 2)
-    return _summaries(draw, describe, len(others), ("reference",), used)
+    return _summaries(draw, describe, len(others), ("reference",))
 
 
 def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = False) -> Summaries:
@@ -185,7 +181,7 @@ def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = 
         target = (target == two_valued[1]).astype(float)
     draw = partial(_against, table, target, label, levels)
     describe = partial(_describe_against, table, target, name, levels, means)
-    return _summaries(draw, describe, table.d, (name,), _rows_used(X, features)[:, None])
+    return _summaries(draw, describe, table.d, (name,))
 
 
 def _summaries(
@@ -193,24 +189,8 @@ def _summaries(
     describe: Callable[[int], Description],
     count: int,
     labels: Sequence[str],
-    used: np.ndarray,
 ) -> Summaries:
-    return Summaries(Records(draw, min(count, MOST_PICTURES)), Records(describe, count), tuple(labels), used)
-
-
-def _rows_used(table: Table, features: np.ndarray) -> np.ndarray:
-    """(k,) how many rows of these features have no missing value."""
-    used = np.full(table.d, table.n)
-    if table.incomplete is not None:
-        columns = np.flatnonzero(table.incomplete)
-        owner = np.searchsorted(table.offsets, columns, side="right") - 1
-        missing = np.zeros(len(columns), dtype=int)
-        for piece in table.pieces(columns, _NUMBERS):
-            missing[piece.columns] += np.isnan(to_numpy(piece.values)).sum(axis=0)
-        used[owner] -= missing
-        for j in np.unique(owner[np.diff(table.offsets)[owner] > 1]):
-            used[j] = _present(to_numpy(table.part(np.arange(table.offsets[j], table.offsets[j + 1])))).sum()
-    return used[features]
+    return Summaries(Records(draw, min(count, MOST_PICTURES)), Records(describe, count), tuple(labels))
 
 
 def _kept(tables: Sequence[Table], features: np.ndarray, described: int | None = None) -> list[Table]:
@@ -232,7 +212,7 @@ def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
         return summaries.descriptions[place].renamed(labels[-1])
 
     pictures = Records(draw, len(summaries.pictures))
-    return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels, summaries.used)
+    return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels)
 
 
 def _thinned(table: Table, most: int = _ROWS) -> Table:

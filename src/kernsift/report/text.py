@@ -27,6 +27,8 @@ _NARROWEST_NAME, _WIDEST_NAME = 12, 40
 MOST_ROWS = 20
 """Rows of a printed table."""
 _BEST = 5
+_CHANGE = "what changed"
+_NARROWEST_CHANGE, _WIDEST_CHANGE = 22, 48
 
 
 def things(question: str, count: int) -> str:
@@ -116,9 +118,9 @@ def p_text(value: float) -> str:
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
 
 
-def text(result: Result, width: int = 100) -> str:
+def text(result: Result, width: int = 100, sort: str = "p") -> str:
     """All that is printed: the verdict, the table, how many more there are, and the notes."""
-    parts = [said(result, width), table(result, width), more(result), notes(result, width)]
+    parts = [said(result, width), table(result, width, sort=sort), more(result, sort=sort), notes(result, width)]
     return "\n\n".join(filter(None, [parts[0], "\n".join(filter(None, parts[1:3])), parts[3]]))
 
 
@@ -135,50 +137,56 @@ def notes(result: Result, width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def shown_rows(result: Result, most: int = MOST_ROWS) -> np.ndarray:
-    """Which rows a table shows: discoveries best first, or the best where there are none; of a short list all."""
+def shown_rows(result: Result, most: int = MOST_ROWS, sort: str = "p") -> np.ndarray:
+    """Which rows a table shows: the discoveries, or the best where there are none; of a short list all."""
+    order = result.order(sort)
     if result.listed:
-        return np.arange(min(len(result.selected), most))
-    found = np.flatnonzero(result.rejected)
-    return found[:most] if len(found) else np.arange(min(len(result.selected), _BEST))
+        return order[:most]
+    found = order[result.rejected[order]]
+    return found[:most] if len(found) else order[np.isin(order, np.arange(_BEST))]
 
 
-def more(result: Result, most: int = MOST_ROWS) -> str:
-    """What a table leaves out."""
+def more(result: Result, most: int = MOST_ROWS, sort: str = "p") -> str:
+    """What a table leaves out, and how it is sorted where that is not by evidence."""
     if result.listed:
         left = len(result.selected) - len(shown_rows(result, most))
     else:
         left = max(int(result.rejected.sum()) - most, 0)
-    return f"and {left:,} more" if left else ""
+    lines = [f"and {left:,} more" if left else "", f"Sorted by {SORTED_BY[sort]}." if sort != "p" else ""]
+    return "\n".join(filter(None, lines))
 
 
-def table(result: Result, width: int = 100, most: int = MOST_ROWS) -> str:
-    """The rows to show, best first, in at most `width` columns."""
-    rows = shown_rows(result, most)
-    columns = _columns(result, rows)
+SORTED_BY = {"p": "evidence, strongest first", "effect": "effect, largest first", "name": "name"}
+
+
+def table(result: Result, width: int = 100, most: int = MOST_ROWS, *, sort: str = "p") -> str:
+    """The rows to show, strongest evidence first unless `sort` says otherwise, in at most `width` columns."""
+    rows = shown_rows(result, most, sort)
+    columns = cells_of(result, rows)
     names = [clean(result.names[row]) for row in rows]
     longest = max([_cells(name) for name in names] + [7])
-    columns = _fitting(columns, width - 2 - min(longest, 24))
-    taken = sum(2 + max(len(head), *map(len, cells), 0) for head, cells in columns)
+    columns = _fitting(columns, width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
+    taken = sum(2 + _width_of(column) for column in columns)
     room = int(np.clip(min(longest, width - 2 - taken), _NARROWEST_NAME, _WIDEST_NAME))
     lines = [" ".join([" ", _pad(things(result.question, 1), room)])]
     stars = ["*" if result.rejected[row] else " " for row in rows]
     lines += [f"{star} {_pad(name, room)}" for star, name in zip(stars, names, strict=True)]
     for head, cells in columns:
-        wide = max(len(head), *map(len, cells), 0)
-        lines = [f"{line}  {cell:>{wide}}" for line, cell in zip(lines, [head, *cells], strict=True)]
-    return "\n".join(lines)
+        wide = _width_of((head, cells))
+        padded = [_pad(cell, wide) if head == _CHANGE else f"{cell:>{wide}}" for cell in [head, *cells]]
+        lines = [f"{line}  {cell}" for line, cell in zip(lines, padded, strict=True)]
+    return "\n".join(line.rstrip() for line in lines) if columns and columns[-1][0] == _CHANGE else "\n".join(lines)
 
 
 def html_table(result: Result) -> str:
     """The same table for a notebook, with the verdict above it and the notes below."""
     rows = shown_rows(result)
     first = (things(result.question, 1), [result.names[row] for row in rows])
-    heads, columns = zip(*[first, *_columns(result, rows)], strict=True)
+    heads, columns = zip(*[first, *cells_of(result, rows)], strict=True)
 
     def line(tag: str, star: str, texts: Sequence[str]) -> str:
-        """Names to the left, numbers to the right."""
-        sides = ["left"] + ["right"] * (len(texts) - 1)
+        """Words to the left, numbers to the right."""
+        sides = ["left" if head in (heads[0], _CHANGE) else "right" for head in heads]
         shown = zip(sides, map(escape, texts), strict=True)
         cells = [f'<{tag} style="text-align: {side}">{text}</{tag}>' for side, text in shown]
         return f"<tr><{tag}>{star}</{tag}>{''.join(cells)}</tr>"
@@ -206,7 +214,7 @@ def interval_name(result: Result) -> str:
     return f"{100 * result.confidence_level:.6g}%{kind} interval"
 
 
-def _columns(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
+def cells_of(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
     """Head and cells of every column beside the name, in the order of reading."""
     columns: list[tuple[str, list[str]]] = []
     if result.effects is not None:
@@ -220,16 +228,42 @@ def _columns(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
     if result.correction:
         adjusted = [p_text(value) for value in result.adjusted_pvalues[rows]]
         columns.append((f"{result.correction.upper()} p", adjusted))
+    if (missing := result.missing[rows]).any():
+        columns.append(("n", [f"{count:,}" for count in result.n[result.selected[rows]]]))
+        columns.append(("missing", [f"{share:.0%}" for share in missing]))
+    changes = [clean(result.describe(int(row))) for row in rows]
+    if any(changes):
+        columns.append((_CHANGE, changes))
     return columns
 
 
+def _width_of(column: tuple[str, list[str]]) -> int:
+    head, cells = column
+    return max(_cells(head), *map(_cells, cells), 0)
+
+
 def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str, list[str]]]:
-    """Without the interval, then without the corrected p-values, where the line would be too long."""
+    """Columns that fit: first the description is shortened, then columns that others make up for are left out."""
     kept = list(columns)
-    for dispensable in ("interval", "BH p", "BY p", "BKY p", "HOLM p"):
-        if sum(2 + max(len(head), *map(len, cells), 0) for head, cells in kept) <= room:
-            break
-        kept = [column for column in kept if not column[0].endswith(dispensable)]
+    corrected = any(head.endswith(" p") and head != "selective p" for head, _ in columns)
+
+    def rest() -> int:
+        return room - sum(2 + _width_of(column) for column in kept if column[0] != _CHANGE)
+
+    described = [column for column in kept if column[0] == _CHANGE]
+    wanted = min(_width_of(described[0]), _WIDEST_CHANGE) + 2 if described else 0
+    least = min(wanted, _NARROWEST_CHANGE + 2)
+    dispensable = [["p"] if corrected else [], ["missing"], [head for head, _ in kept if head.endswith("interval")]]
+    for heads, needed in zip(dispensable, (wanted, wanted, least), strict=True):
+        if rest() < needed:
+            kept = [column for column in kept if column[0] not in heads]
+    if described:
+        place = min(rest() - 2, _WIDEST_CHANGE)
+        kept = kept[:-1]
+        if place >= _NARROWEST_CHANGE or place >= _width_of(described[0]):
+            kept.append((_CHANGE, [_pad(cell, place).rstrip() for cell in described[0][1]]))
+    if rest() < 0:
+        kept = [column for column in kept if column[0] in ("effect", "score", "p", "selective p", _CHANGE)]
     return kept
 
 
@@ -264,4 +298,7 @@ def legend(result: Result, width: int = 100) -> str:
     if result.correction:
         name, size = result.correction.upper(), family_size(result)
         parts.append(f"{name} p: corrected for {size:,} {'test' if size == 1 else 'tests'}")
+    if result.question == "compare" and len(result.labels) == 2:
+        parts.append(f"{_CHANGE}: {clean(result.labels[1])} v {clean(result.labels[0])}")
+    parts.append(f"sorted by {SORTED_BY['p']}")
     return "\n".join(textwrap.wrap("; ".join(parts) + ".", width))

@@ -1,0 +1,179 @@
+"""A result as a file: CSV, JSON, HTML, Markdown, text, Parquet or Excel, by the suffix of its name.
+
+Files are complete or absent, and cells of text are never formulas of a spreadsheet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernsift.exceptions import INSTALL, InputError
+from kernsift.execution.atomic_files import atomic_path
+
+if TYPE_CHECKING:
+    from kernsift.result import Result
+
+# What spreadsheets take for the beginning of a formula, in either width; a plain number with its sign is none.
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def save(result: Result, path: str | Path, *, sort: str = "p", command: str | None = None) -> None:
+    """Write the result as the suffix of `path` says; `command` is what a report gives to make it again."""
+    write_whole(path, content_of(result, check_suffix(path), sort=sort, command=command))
+
+
+def check_suffix(path: str | Path, argument: str = "path") -> str:
+    """The suffix, if it is one that can be written."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
+        raise InputError(f"{argument}: the suffix says what is written and must be one of {known}, got {str(path)!r}.")
+    return suffix
+
+
+def content_of(result: Result, suffix: str, *, sort: str = "p", command: str | None = None) -> str | bytes:
+    """What a file with this suffix holds."""
+    if suffix in (".html", ".htm"):
+        return result.to_html(command=command)
+    return SUFFIXES[suffix](result, sort)
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file in one step: a reader sees the old one or the new one, and a failure leaves the old one."""
+    try:
+        _write_whole(Path(path), content)
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; name a file in it.") from None
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror or error}); name a file in a folder that can be written to."
+        ) from None
+
+
+def _write_whole(target: Path, content: str | bytes) -> None:
+    # A name that is no Unicode, which file names may be, becomes question marks rather than an error.
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    if os.path.isdir(target):
+        raise IsADirectoryError
+    if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe cannot be replaced
+        target.write_bytes(data)
+        return
+    with atomic_path(target) as part:
+        part.write_bytes(data)
+
+
+def as_json(result: Result, sort: str = "p") -> str:
+    """The result as JSON, with null where there is no number."""
+    return json.dumps(_finite(result.to_dict(sort)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def as_csv(result: Result, sort: str = "p", *, delimiter: str = ",") -> str:
+    """The table as CSV; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    columns = result.columns(sort)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n", delimiter=delimiter)
+    writer.writerow(columns)
+    for row in zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True):
+        writer.writerow([_inert(cell) if isinstance(cell, str) else cell for cell in row])
+    return out.getvalue()
+
+
+def _inert(text: str) -> str:
+    # A carriage return ends a row for some readers, and what follows it would begin a cell.
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+
+
+def as_markdown(result: Result, sort: str = "p") -> str:
+    """The verdict, the table of the discoveries and the notes, for an issue, a wiki or a notebook."""
+    from kernsift.report import text as wording
+
+    rows = wording.shown_rows(result, sort=sort)
+    columns = [(wording.things(result.question, 1), [result.names[row] for row in rows])]
+    columns += wording.cells_of(result, rows)
+    stars = ["\\*" if result.rejected[row] else "" for row in rows]
+    lines = [
+        "| | " + " | ".join(head for head, _ in columns) + " |",
+        "|" + "---|" * (len(columns) + 1),
+        *(
+            f"| {star} | " + " | ".join(_cell(cell) for cell in cells) + " |"
+            for star, *cells in zip(stars, *(cells for _, cells in columns), strict=True)
+        ),
+    ]
+    notes = "\n".join(f"- {_cell(note)}" for note in result.notes)
+    parts = [_cell(wording.verdict(result)), "\n".join(lines), wording.more(result, sort=sort), notes]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text that Markdown takes as text: names come from data."""
+    from kernsift.report.text import clean
+
+    return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", clean(text))
+
+
+def _as_parquet(result: Result, sort: str) -> bytes:
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"Writing Parquet files needs pyarrow: {INSTALL}.") from error
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(result.to_frame("pyarrow", sort=sort), out)
+    return out.getvalue()
+
+
+def _as_excel(result: Result, sort: str) -> bytes:
+    try:
+        import openpyxl
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"Writing Excel files needs openpyxl: {INSTALL}.") from error
+    book = openpyxl.Workbook()
+    sheet = book.active
+    columns = result.columns(sort)
+    sheet.append(list(columns))
+    for row in zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True):
+        sheet.append([_inert(_printable(cell)) if isinstance(cell, str) else _finite(cell) for cell in row])
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which the format of Excel has no way to hold."""
+    return "".join(sign if sign.isprintable() or sign in "\t\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+SUFFIXES: dict[str, Callable[[Result, str], str | bytes]] = {
+    ".csv": as_csv,
+    ".tsv": lambda result, sort: as_csv(result, sort, delimiter="\t"),
+    ".json": as_json,
+    ".html": lambda result, sort: result.to_html(),
+    ".htm": lambda result, sort: result.to_html(),
+    ".md": as_markdown,
+    ".txt": lambda result, sort: result.to_text(sort=sort) + "\n",
+    ".parquet": _as_parquet,
+    ".xlsx": _as_excel,
+}
