@@ -1,0 +1,107 @@
+"""Discoveries that tell the same: clusters of alike features, and the features that add something to those before them.
+
+**Clusters.** Two features are alike where the null correlation of their scores is at least 1/2: whatever makes one
+of them significant would most likely make the other significant, too. For features with a joint normal law it is about
+their squared correlation. The best discovery represents the first cluster, with all that are alike to it; the best of
+the rest represents the next. P-values do not depend on clusters.
+
+**Distinct features.** The discoveries are tested in the order of the list, each given all features kept so far
+(`kernsift.estimators.conditional`), and kept if its conditional p-value is at most the level of the correction. The
+level is not adjusted for the dependence between the order of the list and these tests, so the guarantee is approximate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernsift.estimators.scores import Covariance
+
+ALIKE = 0.5
+"""The least null correlation of scores with which features are alike."""
+# Discoveries that are put into clusters.
+_MOST = 500
+# Features that are tested in one go for the next distinct one.
+_STEP = 32
+
+
+class Clusters:
+    """Clusters of the discoveries among the listed features.
+
+    Attributes
+    ----------
+    labels : (k,) the cluster of each listed feature, counted from 0; -1 for features that are no discoveries and for
+        discoveries beyond the first 500.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.estimators.scores import DenseCovariance
+    >>> cov = DenseCovariance(np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]]))
+    >>> Clusters(cov, np.array([2, 1, 0]), np.array([True, True, True])).labels
+    array([0, 1, 0])
+    """
+
+    def __init__(self, cov: Covariance, selected: np.ndarray, rejected: np.ndarray) -> None:
+        self._work: Any = (cov, selected, rejected)
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        cov, selected, rejected = self._work
+        labels = np.full(len(selected), -1)
+        places = np.flatnonzero(rejected)[:_MOST]
+        if len(places):
+            labels[places] = leader_clusters(correlations(cov, selected[places]))
+        return labels
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels between processes: the labels, without the data they come from."""
+        return {"labels": self.labels, "_work": None}
+
+
+def correlations(cov: Covariance, features: np.ndarray) -> np.ndarray:
+    """(k, k) null correlations of the scores of some features."""
+    among = getattr(cov, "among", None)
+    found = cov.columns(features)[features] if among is None else among(features)
+    sd = np.sqrt(np.maximum(np.diagonal(found), 0.0))
+    scale = np.outer(sd, sd)
+    return np.divide(found, scale, out=np.zeros_like(found), where=scale > 0)
+
+
+def leader_clusters(correlation: np.ndarray) -> np.ndarray:
+    """(k,) clusters: each feature joins the first representative that it is alike to, or represents a new one."""
+    labels = np.full(len(correlation), -1)
+    for place in range(len(correlation)):
+        if labels[place] < 0:
+            alike = (correlation[place] >= ALIKE) & (labels < 0)
+            alike[place] = True
+            labels[alike] = labels.max() + 1
+    return labels
+
+
+def keep_distinct(
+    order: np.ndarray, level: float, conditional_pvalues: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """The features of a list that are significant given those kept before them.
+
+    Parameters
+    ----------
+    order : (m,) the discoveries, best first; the first is kept.
+    level : the largest conditional p-value with which a feature is kept.
+    conditional_pvalues : of some features, given others.
+    """
+    kept, rest = list(order[:1]), order[1:]
+    while len(rest):
+        for start in range(0, len(rest), _STEP):
+            some = rest[start : start + _STEP]
+            significant = np.flatnonzero(conditional_pvalues(some, np.array(kept)) <= level)
+            if len(significant):
+                kept.append(some[significant[0]])
+                rest = rest[start + significant[0] + 1 :]
+                break
+        else:
+            break
+    return np.array(kept, dtype=int)
