@@ -72,7 +72,9 @@ def tabulate(
     columns = columns_of(table.offsets, features)
     if isinstance(table, SparseTable):
         joint, codes = sparse_codes(table.stored(columns), grid.edges, cells, 1 if cells is None else count, rows)
-        return Tabulation(np.sum(joint, axis=2), None if cells is None else joint, codes)
+        # Without cells whoever asks works row by row.
+        found = (None, np.asarray(codes)) if cells is None else (joint, codes)
+        return Tabulation(np.sum(joint, axis=2), *found)
     counting = _Counting(grid, cells, 1 if cells is None else count, rows)
     numbers = _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS
     if table.memory is None:

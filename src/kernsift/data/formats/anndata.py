@@ -7,24 +7,28 @@ anndata is never imported here: an object of it can only come from somebody who 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from kernsift.data.columns import Annotations, Columns, number_kind, quoted, read_columns
+from kernsift.data.columns import Annotations, Columns, quoted, read_columns
 from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
 from kernsift.data.formats.hdf5 import Hdf5Dataset
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import Rows, Source
+from kernsift.data.formats.source import Source
+from kernsift.data.formats.sparse_matrices import SparseSource, is_sparse_table, sparse_source
+from kernsift.data.sparse import InChunks, SparseRows, Summary
 from kernsift.exceptions import InputError
 from kernsift.execution.memory import machine_memory
 
 # Matrices above this share of the machine's memory stay in their files.
 _SHARE = 4
 # Stored numbers that are read at a time.
-_CHUNK = 1 << 20
+_CHUNK = 1 << 22
 
 
 def is_anndata(data: Any) -> bool:
@@ -59,7 +63,10 @@ def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool =
 def _matrix_source(values: Any, names: Sequence[str], obs: Any, argument: str) -> Source:
     """A matrix in memory, the names of its columns, and the columns that describe its rows."""
     _check_names(names, argument)
-    source = MemorySource(replace(read_columns(values, argument), names=tuple(names), named=True), argument)
+    if is_sparse_table(values):
+        source: Source = sparse_source(values, argument, names)
+    else:
+        source = MemorySource(replace(read_columns(values, argument), names=tuple(names), named=True), argument)
     source.annotations = Annotations(obs)
     return source
 
@@ -126,50 +133,70 @@ def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Sou
             matrix = kind((node["data"][:], node["indices"][:], node["indptr"][:]), shape=shape)
             return _matrix_source(matrix, names, obs, argument)
         else:
-            source = SparseFile(path, place, node, names, argument, stamp)
+            store = SparseFile(path, place, node, argument, stamp)
+            source = SparseSource(SparseRows(store, None, store.shape[0]), argument, names)
     source.annotations = Annotations(obs)
     return source
 
 
-class SparseFile(Source):
-    """A sparse matrix in an .h5ad file, stored by rows or by columns; pieces of it are dense."""
+class SparseFile(InChunks):
+    """A sparse matrix in an .h5ad file, stored by rows or by columns.
 
-    def __init__(self, path: str, place: str, node: Any, names: Sequence[str], argument: str, stamp: FileStamp) -> None:
-        self.path, self._place, self._stamp = path, place, stamp
-        self.by_column = _is_csc(node)
-        rows, columns = (int(size) for size in _shape(node))
+    By rows, the whole file is read for each chunk of columns that memory allows.
+    """
+
+    on_disk = True
+
+    def __init__(self, path: str, place: str, node: Any, argument: str, stamp: FileStamp) -> None:
+        self._path, self._place, self._argument, self._stamp = path, place, argument, stamp
+        self._by_column = _is_csc(node)
         self._starts = node["indptr"][:].astype(np.int64)
-        if self.by_column:
-            edges = np.array([0, rows])
-        else:
-            # Runs of rows with about as many stored numbers each.
-            cuts = np.searchsorted(self._starts, np.arange(0, self._starts[-1], _CHUNK), side="left")
-            edges = np.unique([0, *cuts.tolist(), rows])
-        kinds = [number_kind(node["data"].dtype)] * columns
-        super().__init__(argument, names, kinds, edges, np.full(columns, 16.0))
-        self.overhead = 0.0 if self.by_column else 12.0 * float(self._starts[-1]) / max(1, rows)
+        rows, columns = (int(size) for size in _shape(node))
+        dtype, count = node["data"].dtype, int(self._starts[-1])
+        super().__init__((rows, columns), dtype, count * (dtype.itemsize + 4))
 
-    def stored(self, first: int, last: int) -> sparse.csr_matrix | sparse.csc_matrix:
-        """Rows `first` to `last` of a matrix stored by rows, or columns of one stored by columns."""
-        with guarded(self.argument, self.path, "an .h5ad file", self._stamp), _h5py().File(self.path, "r") as file:
-            node = file[self._place]
-            start, stop = int(self._starts[first]), int(self._starts[last])
-            parts = node["data"][start:stop], node["indices"][start:stop], self._starts[first : last + 1] - start
-        if self.by_column:
-            return sparse.csc_matrix(parts, shape=(self.n, last - first))
-        return sparse.csr_matrix(parts, shape=(last - first, len(self.names)))
+    def limit(self, memory: int) -> None:
+        # Two chunks are held, and while another is made there are two copies of it.
+        self._cut(max(memory // 8, 1 << 20))
 
-    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        if self.by_column:
-            parts = [self.stored(column, column + 1) for column in columns]
-            cells = sparse.hstack(parts, format="csc")[rows].toarray() if parts else np.empty((self.n, 0))[rows]
-        else:
-            begin = int(self.edges[chunk])
-            low, high = (rows.start, rows.stop) if isinstance(rows, slice) else (int(rows[0]), int(rows[-1]) + 1)
-            block = self.stored(begin + low, begin + high)
-            block = block if isinstance(rows, slice) else block[rows - low]
-            cells = block[:, list(columns)].toarray()
-        return replace(read_columns(cells, self.argument), names=tuple(self.names[i] for i in columns), named=True)
+    def rearranged(self, start: int, stop: int) -> Any:
+        with self._opened() as node:
+            if self._by_column:
+                first, last = (int(place) for place in self._starts[[start, stop]])
+                parts = node["data"][first:last], node["indices"][first:last], self._starts[start : stop + 1] - first
+                return sparse.csc_matrix(parts, shape=(self.shape[0], stop - start))
+            values, columns, counts = [], [], []
+            for first, last in self._runs():
+                indices = node["indices"][int(self._starts[first]) : int(self._starts[last])]
+                inside = np.flatnonzero((indices >= start) & (indices < stop))
+                columns.append((indices[inside] - start).astype(np.int32))
+                values.append(node["data"][int(self._starts[first]) : int(self._starts[last])][inside])
+                counts.append(np.diff(np.searchsorted(inside, self._starts[first : last + 1] - self._starts[first])))
+        ends = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+        parts = np.concatenate(values), np.concatenate(columns), ends
+        del values, columns
+        return sparse.csr_matrix(parts, shape=(self.shape[0], stop - start)).tocsc()
+
+    def _summary(self) -> Summary:
+        found = Summary.nothing(self.shape[1])
+        with self._opened() as node:
+            for start in range(0, int(self._starts[-1]), _CHUNK):
+                some = slice(start, min(start + _CHUNK, int(self._starts[-1])))
+                own = node["indices"][some]
+                if self._by_column:
+                    own = np.searchsorted(self._starts, np.arange(some.start, some.stop), side="right") - 1
+                found.add(own, node["data"][some])
+        return found
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        """Runs of rows with about as many stored numbers each."""
+        cuts = np.searchsorted(self._starts, np.arange(0, self._starts[-1], _CHUNK), side="left")
+        yield from pairwise(np.unique([0, *cuts.tolist(), self.shape[0]]).tolist())
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        with guarded(self._argument, self._path, "an .h5ad file", self._stamp), _h5py().File(self._path, "r") as file:
+            yield file[self._place]
 
 
 class _FileColumns:
