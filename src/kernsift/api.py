@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -20,16 +20,20 @@ from kernsift.arguments import (
 from kernsift.data.exchangeability import codes_of, held_in_memory
 from kernsift.data.formats import open_table
 from kernsift.data.inputs import as_candidates, as_samples, group_rows, read_pair, read_xy
+from kernsift.data.row_columns import take_row_columns, take_sample_columns
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.patterns import measure_features
+from kernsift.estimators.conditional import LearningRows, conditional_hsic, conditional_mmd, measure_conditional
+from kernsift.estimators.confounders import Confounders, confounders_of, table_confounders
+from kernsift.estimators.patterns import bandwidth_of, measure_features
 from kernsift.estimators.restricted import aligned, restricted_hsic, restricted_mmd
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
-from kernsift.inference import TESTS
+from kernsift.inference import TESTS, Outcome, log_tail
 from kernsift.inference.advice import advise, several_two_valued
 from kernsift.inference.multiple_testing import adjust
+from kernsift.inference.redundancy import keep_distinct
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import TEST_OPTIONS, Options, resolve
@@ -68,8 +72,12 @@ def compare(
     strata: Any = None,
     paired: Any = None,
     unit: Any = None,
+    given: Any = None,
+    given_model: Any = None,
+    distinct: bool = False,
     random_state: Seed = None,
     n_jobs: int | None = None,
+    progress: bool = False,
     client: Any = None,
     memory: int | str | None = None,
 ) -> Result:
@@ -145,11 +153,23 @@ def compare(
         The rows of a unit, such as the cells of a donor, move together, and the sample belongs to the unit: the column
         that names it, or values for each row; for two tables a pair of arrays. With `strata`, units are exchangeable
         within strata.
+    given : str, list of str, array or table, optional
+        Confounders such as age, sex and site: is a feature distributed differently beyond what they explain? Names of
+        columns, which then leave the features, or values for each row, for two tables a pair of these; numbers and
+        categories, missing values allowed. Needs the estimator "complete".
+    given_model : scikit-learn regressor, optional
+        Tried beside the regression on `given` that is built in, cross-fitted over five folds; each direction of a
+        kernel has the one with the smaller error.
+    distinct : bool, default False
+        Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
+        marked before them.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
         Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
         threadpoolctl count), -1 for all cores. Results do not depend on it.
+    progress : bool, default False
+        Whether to show a bar for each stage that takes longer than two seconds.
     client : distributed.Client, optional
         Scores the features on the workers of a Dask cluster; where X is a Dask collection, the current client is the
         default. Results do not depend on it.
@@ -192,12 +212,17 @@ def compare(
         confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
+        progress=progress,
     )
     with call.execution_context(client, X, Y):
         given_rows = call.row_arguments(strata, paired, unit)
         if given_rows:
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
+        call.check_given(given, given_model, distinct, client)
+        columns = None
+        if given is not None:
+            samples, columns = take_sample_columns(samples, given, "given")
         (one, two), keep = read_pair(
             samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory
         )
@@ -220,12 +245,28 @@ def compare(
             kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.from_draws)
             return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset))
 
-        found = measure_features((one, two), measure, call.bandwidth, missing, call.estimator, call.rng)
+        def measure_given(
+            samples: Sequence[Table], bandwidth: Any, learning: LearningRows, confounders: Confounders
+        ) -> Scores | None:
+            if min(sample.n for sample in samples) < 2:
+                return None
+            kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng)
+            options = call.conditional_options(confounders, given_model, rows, learning)
+            return conditional_mmd(*samples, kernels, **options)
+
+        held = None if columns is None else confounders_of(columns, keep)
+        if held is None:
+            found = measure_features((one, two), measure, call.bandwidth, missing, call.estimator, call.rng)
+        else:
+            own_measure = partial(measure_given, confounders=held)
+            found = measure_conditional((one, two), own_measure, call.bandwidth, missing, call.rng)
         draw = partial(picture_samples, (one, two), samples.labels)
         few = partial(several_two_valued, pooled)
         answer = call.to_result(
             found.scores, found.constant, n=found.n, rows=(one.n, two.n), two_valued=few, draw=draw
         )
+        if distinct:
+            answer = _distinct(answer, call, (one, two), measure_given, held, missing)
         return _settled(answer, pooled)
 
 
@@ -234,7 +275,31 @@ def _settled(result: Result, table: Table) -> Result:
     if table.memory is not None:
         result.effects  # noqa: B018
         result.intervals  # noqa: B018
+        result.clusters  # noqa: B018
     return result
+
+
+def _distinct(
+    result: Result,
+    call: CallSettings,
+    tables: Sequence[Table],
+    measure: Callable[..., Scores | None],
+    held: Confounders | None,
+    missing: str,
+) -> Result:
+    """The result with its distinct features marked."""
+    pooled = stack(tables)
+
+    def conditional_pvalues(features: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        confounders = table_confounders(pooled, kept, held)
+        some = [table.select(features) for table in tables]
+        bandwidth = bandwidth_of(call.bandwidth, features, pooled.d)
+        found = measure_conditional(some, partial(measure, confounders=confounders), bandwidth, missing, call.rng)
+        return Outcome(log_tail(found.scores, np.arange(len(features)))).pvalues
+
+    order = result.selected[result.rejected]
+    kept = keep_distinct(order, call.distinct_level(len(order), pooled.d), conditional_pvalues)
+    return replace(result, distinct=np.isin(result.selected, kept))
 
 
 def compare_groups(
@@ -328,8 +393,12 @@ def relate(
     strata: Any = None,
     paired: Any = None,
     unit: Any = None,
+    given: Any = None,
+    given_model: Any = None,
+    distinct: bool = False,
     random_state: Seed = None,
     n_jobs: int | None = None,
+    progress: bool = False,
     client: Any = None,
     memory: int | str | None = None,
 ) -> Result:
@@ -344,8 +413,9 @@ def relate(
     X : table
         The features; see `compare`.
     y : array, column, table or str
-        The response: numbers, categories, several columns, or the name (or names) of columns of X.
-    response : {"auto", "category", "numeric"}, default "auto"
+        The response: numbers, categories, several columns, or the name (or names) of columns of X. A censored response
+        is a tuple of a time and an event (names or columns), or a structured array as scikit-survival has them.
+    response : {"auto", "category", "numeric", "censored"}, default "auto"
         "auto" takes strings, categoricals and truth values as categories and numbers as numbers; "category" and
         "numeric" insist. Integer class labels want "category".
     k : int or float, optional
@@ -396,11 +466,23 @@ def relate(
     unit : str, list of str or array, optional
         The rows of a unit, such as the cells of a donor, move together, and the response belongs to the unit: the
         column that names it, or values for each row. With `strata`, units are exchangeable within strata.
+    given : str, list of str, array or table, optional
+        Confounders such as age, sex and site: is a feature related to the response beyond what they explain? Names of
+        columns, which then leave the features, or values for each row; numbers and categories, missing values
+        allowed. Needs the estimator "complete".
+    given_model : scikit-learn regressor, optional
+        Tried beside the regression on `given` that is built in, cross-fitted over five folds; each direction of a
+        kernel has the one with the smaller error.
+    distinct : bool, default False
+        Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
+        marked before them.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
         Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
         threadpoolctl count), -1 for all cores. Results do not depend on it.
+    progress : bool, default False
+        Whether to show a bar for each stage that takes longer than two seconds.
     client : distributed.Client, optional
         Scores the features on the workers of a Dask cluster; where X is a Dask collection, the current client is the
         default. Results do not depend on it.
@@ -438,12 +520,17 @@ def relate(
         confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
+        progress=progress,
     )
     with call.execution_context(client, X, y):
         given_rows = call.row_arguments(strata, paired, unit)
         if given_rows:
             X = given_rows.split(X, layer=layer, memory=memory)
-        table, target, keep = read_xy(
+        call.check_given(given, given_model, distinct, client)
+        columns = None
+        if given is not None:
+            X, columns = take_row_columns(open_table(X, "X", layer=layer, memory=memory), given, "given")
+        table, target, keep, survival = read_xy(
             X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory
         )
         if given_rows.reads_whole_columns:
@@ -454,6 +541,10 @@ def relate(
             call.advise_rows(rows, table.d, symmetric=bool(target.categorical.all()))
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
+        # Log-rank scores are linear by construction: the log hazard grows in proportion to them.
+        named = "linear" if survival is not None else kernel if isinstance(kernel, str) else "gaussian"
+        if survival is not None and rows is not None and rows.stratum is not None:
+            target = survival.table(rows.stratum)
 
         def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
             [some], answers = samples, target if subset is None else target.take(subset.rows)
@@ -462,7 +553,6 @@ def relate(
             if rows is not None and call.adaptive:
                 some, answers = (aligned(part, rows, subset) for part in (some, answers))
             kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=call.from_draws)
-            named = kernel if isinstance(kernel, str) else "gaussian"
             response_kernels = fit_kernels(answers, named, own, rng=call.rng)
             if rows is not None:
                 return restricted_hsic(
@@ -477,10 +567,28 @@ def relate(
                 )
             return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **call.options_for(subset))
 
-        found = measure_features((table,), measure, call.bandwidth, missing, call.estimator, call.rng)
+        def measure_given(
+            samples: Sequence[Table], bandwidth: Any, learning: LearningRows, confounders: Confounders
+        ) -> Scores | None:
+            [some], answers = samples, target if learning.present is None else target.take(learning.present)
+            if some.n < 2 or answers.constant[0]:
+                return None
+            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng)
+            response_kernels = fit_kernels(answers, named, own, rng=call.rng)
+            options = call.conditional_options(confounders, given_model, rows, learning)
+            return conditional_hsic(some, answers, kernels, response_kernels, **options)
+
+        held = None if columns is None else confounders_of(columns, keep)
+        if held is None:
+            found = measure_features((table,), measure, call.bandwidth, missing, call.estimator, call.rng)
+        else:
+            own_measure = partial(measure_given, confounders=held)
+            found = measure_conditional((table,), own_measure, call.bandwidth, missing, call.rng)
         draw = partial(picture_response, table, target)
         few = partial(several_two_valued, table)
         answer = call.to_result(found.scores, found.constant, n=found.n, rows=(table.n,), two_valued=few, draw=draw)
+        if distinct:
+            answer = _distinct(answer, call, (table,), measure_given, held, missing)
         return _settled(answer, table)
 
 
@@ -503,6 +611,7 @@ def screen(
     layer: str | None = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
+    progress: bool = False,
 ) -> Result:
     """Which whole data sets deviate from a reference (the paper, section 5.3)?
 
@@ -557,6 +666,8 @@ def screen(
     n_jobs : int, optional
         Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
         threadpoolctl count), -1 for all cores. Results do not depend on it.
+    progress : bool, default False
+        Whether to show a bar for each stage that takes longer than two seconds.
 
     Returns
     -------
@@ -587,6 +698,7 @@ def screen(
         confidence_level=confidence_level,
         random_state=random_state,
         n_jobs=n_jobs,
+        progress=progress,
     )
     with call.execution_context():
         base, others = as_candidates(reference, candidates, missing=missing, kinds=kinds, layer=layer)

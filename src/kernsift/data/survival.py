@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns import Columns, read_columns, side_by_side
+from kernsift.data.columns import Columns, quoted, read_columns, side_by_side
+from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
 
+# Words in the names of columns that hold times until an event, and events.
+_TIMES = {"time", "times", "survival", "duration", "tte", "os", "pfs"}
+_EVENTS = {"event", "events", "cens", "censored", "censoring", "status", "death", "died", "dead"}
 _TRUE, _FALSE = ("true", "yes", "1", "1.0", "event", "dead", "died"), ("false", "no", "0", "0.0", "censored", "alive")
 
 
@@ -40,7 +47,44 @@ def logrank_scores(time: np.ndarray, event: np.ndarray, strata: np.ndarray | Non
     return np.asarray(event - hazard[place])
 
 
-def is_structured(y: Any) -> bool:
+class Survival(NamedTuple):
+    """Times (n,) until an event or until censoring, and which of them (n,) are events."""
+
+    name: str
+    time: np.ndarray
+    event: np.ndarray
+
+    def table(self, strata: np.ndarray | None = None) -> Table:
+        """The log-rank scores as a response of one column."""
+        scores = logrank_scores(self.time, self.event, strata)
+        if np.ptp(scores) == 0:
+            raise InputError("y: the log-rank scores must vary, but all rows have the same time and event.")
+        return Table((self.name,), scores[:, None], np.array([0, 1]), np.array([False]), {})
+
+
+def is_censored(y: Any, response: str) -> bool:
+    """Whether a response is a time with an event: a pair of names or columns, or a structured array."""
+    if response == "censored":
+        return True
+    return response == "auto" and (_is_structured(y) or (isinstance(y, tuple) and len(y) == 2))
+
+
+def hint_at_censoring(names: Sequence[str]) -> None:
+    """Note a time next to an event that is not called a censored response."""
+    times = [name for name in names if _words(name) & _TIMES]
+    events = [name for name in names if _words(name) & _EVENTS]
+    if times and events:
+        add_note(
+            f"'{times[0]}' and '{events[0]}' look like a time until an event and its indicator; for a censored "
+            f"response pass y=({times[0]!r}, {events[0]!r})."
+        )
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z]+", name.lower()))
+
+
+def _is_structured(y: Any) -> bool:
     """Whether a response is a structured array of an event and a time, as scikit-survival has them."""
     return isinstance(y, np.ndarray) and y.dtype.names is not None
 
@@ -63,8 +107,8 @@ def structured_survival(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(y[numbers[0]], float), np.asarray(y[truth[0]], bool)
 
 
-def survival_columns(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """Time (n,) and event (n,) from two columns, the time first; NaN where a cell of either is missing.
+def survival_of(columns: Columns) -> Survival:
+    """Times and events from two columns without missing cells, the time first.
 
     The event is a truth value, 0 or 1, or one of two words such as "dead" and "censored".
     """
@@ -81,40 +125,27 @@ def survival_columns(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     values = to_numpy(columns.values).astype(float)
     time, event = values[:, 0], values[:, 1]
     if (time < 0).any():
-        raise InputError(f"y: times of a censored response must not be negative, got {np.nanmin(time):g}.")
-    known = ~np.isnan(event)
+        raise InputError(f"y: times of a censored response must not be negative, got {time.min():g}.")
     if 1 in columns.levels:
         words = [str(level).strip().lower() for level in columns.levels[1]]
         meaning = [1.0 if word in _TRUE else 0.0 if word in _FALSE else np.nan for word in words]
-        used = np.unique(event[known]).astype(int)
-        if np.isnan([meaning[code] for code in used]).any():
-            raise InputError(
-                f"y: the event of a censored response must be truth values, or 0 (censored) and 1 (event), got "
-                f"{', '.join(repr(level) for level in columns.levels[1][:5])} in '{columns.names[1]}'; convert it."
-            )
-        event = np.where(known, np.array(meaning)[np.where(known, event, 0).astype(int)], np.nan)
-    elif not np.isin(event[known], (0.0, 1.0)).all():
-        found = np.unique(event[known])
+        event = np.array(meaning)[event.astype(int)]
+    if not np.isin(event, (0.0, 1.0)).all():
+        found = columns.levels[1] if 1 in columns.levels else [f"{value:g}" for value in np.unique(event)]
         raise InputError(
             f"y: the event of a censored response must be truth values, or 0 (censored) and 1 (event), got "
-            f"{', '.join(f'{value:g}' for value in found[:5])} in '{columns.names[1]}'; convert it."
+            f"{quoted(found)} in '{columns.names[1]}'; convert it, or pass a list for a response of two columns."
         )
-    if known.any() and not (event[known] == 1.0).any():
+    if not (event == 1.0).any():
         raise InputError("y: at least one event is needed, but all times are censored.")
-    return time, event
+    return Survival(columns.names[0], time, event == 1.0)
 
 
 def read_survival(y: Any) -> Columns:
     """A censored response as two columns, the time and the event."""
-    if is_structured(y):
+    if _is_structured(y):
         time, event = structured_survival(y)
         return read_columns({"time": time, "event": event.astype(float)}, "y")
     if isinstance(y, tuple) and len(y) == 2:
-        parts = [read_columns(part, "y") for part in y]
-        if parts[0].n != parts[1].n or any(len(part.names) != 1 for part in parts):
-            raise InputError(
-                f"y: time and event need one value for each row, got {parts[0].n} and {parts[1].n} rows of "
-                f"{len(parts[0].names)} and {len(parts[1].names)} columns."
-            )
-        return side_by_side(parts, ("time", "event"), "y")
-    return read_columns(y, "y")
+        return side_by_side([read_columns(part, "y") for part in y], ["time", "event"], "y")
+    return read_columns(y, "y", prefix="y")

@@ -27,6 +27,8 @@ _FEW_ROWS = 256
 _SKETCH = 2000
 # Numbers in one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
+# Features that are correlated with each other in one go, and the rows that they are correlated in.
+_TOGETHER, _THINNED = 64, 2**11
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,24 @@ class AlignmentCovariance:
             report_progress("correlating features", done, len(self.varies))
         out *= np.outer(self.varies, self.varies[features])
         out[features, np.arange(len(features))] = self.varies[features]
+        return out
+
+    def among(self, features: np.ndarray) -> np.ndarray:
+        """(k, k) correlations of the named features with each other."""
+        out = np.zeros((len(features), len(features)))
+        place = {feature: i for i, feature in enumerate(features.tolist())}
+        targets = {feature: factor.target for factor in self.factors for feature in factor.features.tolist()}
+        runs: dict[str, list[int]] = {}
+        for feature in features.tolist():
+            runs.setdefault(targets[feature], []).append(feature)
+        parts = [np.array(run[i : i + _TOGETHER]) for run in runs.values() for i in range(0, len(run), _TOGETHER)]
+        gathered_parts = [(part, _thinned(gathered(self.factors, part))) for part in parts]
+        for one, own in gathered_parts:
+            for other, theirs in gathered_parts:
+                rows, columns = ([place[feature] for feature in some.tolist()] for some in (one, other))
+                out[np.ix_(rows, columns)] = self._correlation(own, theirs)
+        out *= np.outer(self.varies[features], self.varies[features])
+        np.fill_diagonal(out, self.varies[features])
         return out
 
     def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
@@ -153,3 +173,18 @@ class AlignmentCovariance:
 def _column(counts: Array | int) -> Array | int:
     """Numbers (b,) as a column; one number stays one."""
     return counts if isinstance(counts, int) else counts[:, None]
+
+
+def _thinned(part: FactorRows) -> FactorRows:
+    """Some features in fewer rows, evenly spaced, where there are many."""
+    rows = part.factor.shape[2]
+    if rows <= _THINNED:
+        return part
+    xp = namespace(part.factor)
+    step = -(-rows // _THINNED)
+    factor, present = part.factor[:, :, ::step], None if part.present is None else part.present[:, ::step]
+    if present is None:
+        factor = factor - xp.mean(factor, axis=2, keepdims=True)
+    gram = factor @ xp.matrix_transpose(factor)
+    trace, square = xp.linalg.trace(gram), xp.sum(gram * gram, axis=(1, 2))
+    return FactorRows(factor, trace, square, part.targets, present)

@@ -18,7 +18,7 @@ residuals' covariances S. Its interval inverts the law of T along C, with the no
 the influence function, as in `kernsift.estimators.effect_intervals`.
 
 **What is left of z.** If residuals of the feature and of the response still depend on z, the p-value is too small.
-sum_{i != j} k(z_i, z_j) r_i'r_j, with a narrow kernel k, is compared with its law over random signs; where both sides
+sum_{i != j} k(z_i, z_j) r_i r_j, with three kernels k, is compared with its law over random signs; where both sides
 exceed the level of 0.01 the result carries a note.
 """
 
@@ -39,6 +39,7 @@ from kernsift.estimators.confounders import (
     Confounders,
     encode,
     fit_regression,
+    squared_distances,
 )
 from kernsift.estimators.effect_intervals import (
     CombinedEffects,
@@ -73,8 +74,8 @@ _LAW_ROWS, _CHECKED_ROWS = 2**13, 2**11
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
 _SKETCH = 2000
-# The level at which dependence on z is reported, and the bandwidth of its kernel in median distances.
-_CHECK_LEVEL, _CHECK_WIDTH = 0.01, 0.35
+# The level at which dependence on z is reported, and the bandwidths of its kernels in median distances.
+_CHECK_LEVEL, _CHECK_WIDTHS = 0.01, (0.1, 0.25, 0.6)
 _EFFECTS = np.linspace(0.0, 1.0, 201)
 
 
@@ -145,33 +146,38 @@ class ConditionalResponse:
 
 @dataclass(frozen=True)
 class _Check:
-    """Do residuals still depend on confounders? A kernel (rows, rows) of some rows, 0 on its diagonal."""
+    """Do residuals still depend on confounders? Kernels (rows, rows) of some rows, 0 on their diagonals."""
 
     rows: np.ndarray
-    kernel: np.ndarray
+    kernels: tuple[np.ndarray, ...]
 
     @classmethod
     def of(cls, confounders: Confounders, rng: np.random.Generator) -> _Check:
         rows = np.sort(rng.choice(confounders.n, min(confounders.n, _CHECKED_ROWS), replace=False))
         places = encode(confounders).joint[rows]
         if places.shape[1] == 0:
-            return cls(rows, np.zeros((len(rows), len(rows))))
-        distances = ((places**2).sum(axis=1)[:, None] + (places**2).sum(axis=1) - 2.0 * places @ places.T).clip(0.0)
-        scale = max(float(np.median(distances[np.triu_indices(len(rows), 1)])), 1e-12) * _CHECK_WIDTH**2
-        kernel = np.exp(-distances / scale)
-        np.fill_diagonal(kernel, 0.0)
-        return cls(rows, kernel)
+            return cls(rows, ())
+        distances = squared_distances(places, places)
+        scale = max(float(np.median(distances[np.triu_indices(len(rows), 1)])), 1e-12)
+        kernels = [np.exp(-distances / (scale * width**2)) for width in _CHECK_WIDTHS]
+        for kernel in kernels:
+            np.fill_diagonal(kernel, 0.0)
+        return cls(rows, tuple(kernels))
 
     def depends(self, residuals: np.ndarray) -> bool:
-        """Whether residuals (n, m) depend on the confounders at the level of the check."""
+        """Whether residuals (n, m) depend on the confounders at the level of the check.
+
+        Each direction and each kernel is a test by itself, and the level is divided by their number. Over random signs
+        sum_{i != j} k_ij r_i r_j has mean 0 and variance 2 sum_ij k_ij^2 r_i^2 r_j^2.
+        """
         own = residuals[self.rows]
-        smooth = self.kernel @ own
-        # Over random signs, var = 2 sum_ij k_ij^2 (r_i'r_j)^2; the Cauchy-Schwarz bound of (r_i'r_j)^2 is too large for
-        # several directions, so each direction is looked at by itself and the level divided by their number.
         squares = own**2
-        spread = np.sqrt(np.maximum(2.0 * (squares * (self.kernel**2 @ squares)).sum(axis=0), 1e-300))
-        scores = gamma_score((own * smooth).sum(axis=0) / spread, np.full(own.shape[1], 0.5))
-        return bool(log_ndtr(-scores.max()) < np.log(_CHECK_LEVEL / len(scores)))
+        for kernel in self.kernels:
+            spread = np.sqrt(np.maximum(2.0 * (squares * (kernel**2 @ squares)).sum(axis=0), 1e-300))
+            scores = gamma_score((own * (kernel @ own)).sum(axis=0) / spread, np.full(own.shape[1], 0.5))
+            if log_ndtr(-scores.max()) < np.log(_CHECK_LEVEL / (len(scores) * len(self.kernels))):
+                return True
+        return False
 
 
 def conditional_mmd(
@@ -241,7 +247,7 @@ def _conditional(
     rows: LearningRows | None,
     rng: np.random.Generator,
 ) -> Scores:
-    to_sort = rows_to_sort(table.n, rng)
+    to_sort = rows_to_sort(table.n)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     given = _without(response, confounders, units, strata, model, rng)
     measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
@@ -630,6 +636,17 @@ class ResidualAlignment:
         out = np.clip(out, -1.0, 1.0) * np.outer(self.varies, self.varies[features])
         out[features, np.arange(len(features))] = self.varies[features]
         return out
+
+    def among(self, features: np.ndarray) -> np.ndarray:
+        """(k, k) correlations of the named features with each other."""
+        known = {winner.feature: winner for winner in self.winners}
+        chosen = tuple(
+            known[feature]._replace(feature=place)
+            for place, feature in enumerate(features.tolist())
+            if feature in known
+        )
+        part = ResidualAlignment(chosen, self.given, self.varies[features])
+        return part.columns(np.arange(len(features)))
 
     @cached_property
     def _between(self) -> dict[tuple[str, str], float]:

@@ -27,6 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from kernsift.data.columns import Columns, quoted
+from kernsift.data.tables import Table
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
+
 # Ridge penalties by rows, and how many steps below the best one is used.
 _PENALTIES = np.geomspace(1e-6, 10.0, 29)
 _STEPS_BELOW = 2
@@ -46,6 +51,8 @@ _LEAST_DIRECTION, _LEAST_EXPLAINED, _MOST_DIRECTIONS = 0.05, 0.02, 3
 # The share of a metric that stays round, so that no direction is lost for good.
 _ROUND = 0.02
 _NEGLIGIBLE = 1e-9
+# Rows per stratum, on average, from which on strata are a confounder.
+_FEW_STRATA = 16
 
 
 class Confounders(NamedTuple):
@@ -68,6 +75,29 @@ class Confounders(NamedTuple):
 
     def take(self, rows: np.ndarray) -> Confounders:
         return self._replace(values=self.values[rows])
+
+
+def confounders_of(columns: Columns, keep: np.ndarray) -> Confounders:
+    """Confounders from the columns of all rows and which of these (n,) are kept; dates and truth values are numbers."""
+    values = to_numpy(columns.values).astype(float)[np.flatnonzero(keep)]
+    categorical = np.array([place in columns.levels for place in range(values.shape[1])])
+    infinite = [name for name, column in zip(columns.names, values.T, strict=True) if np.isinf(column).any()]
+    if infinite:
+        raise InputError(f"given: needs finite numbers, but {quoted(infinite)} has infinite ones; replace them.")
+    return Confounders(columns.names, values, categorical)
+
+
+def table_confounders(table: Table, features: np.ndarray, more: Confounders | None = None) -> Confounders:
+    """Features of a table as confounders, and `more` beside them."""
+    part = table.loaded(features)
+    values = to_numpy(part.values).astype(float)
+    categorical = np.repeat(part.categorical, np.diff(part.offsets))
+    names = tuple(np.repeat(np.array(part.names, dtype=object), np.diff(part.offsets)).tolist())
+    if more is None:
+        return Confounders(names, values, categorical)
+    return Confounders(
+        (*more.names, *names), np.hstack([more.values, values]), np.concatenate([more.categorical, categorical])
+    )
 
 
 class Residuals(NamedTuple):
@@ -180,7 +210,7 @@ def kernel_features(values: np.ndarray, count: int, width: float, rng: np.random
     """(n, m) features of a Gaussian kernel of several columns, with total variance 1; `width` in median distances."""
     n = len(values)
     marks = values[rng.choice(n, min(n, max(4 * count, 300)), replace=False)]
-    between = _squared_distances(marks, marks)
+    between = squared_distances(marks, marks)
     scale = 2.0 * width**2 * max(float(np.median(between[np.triu_indices(len(marks), 1)])), 1e-12)
     sizes, vectors = np.linalg.eigh(np.exp(-between / scale))
     sizes, vectors = sizes[::-1][:count], vectors[:, ::-1][:, :count]
@@ -188,7 +218,7 @@ def kernel_features(values: np.ndarray, count: int, width: float, rng: np.random
     turned = vectors[:, keep] / np.sqrt(sizes[keep])
     step = max(1, 2**22 // len(marks))
     parts = [
-        np.exp(-_squared_distances(values[start : start + step], marks) / scale) @ turned for start in range(0, n, step)
+        np.exp(-squared_distances(values[start : start + step], marks) / scale) @ turned for start in range(0, n, step)
     ]
     features = np.concatenate(parts)
     features -= features.mean(axis=0)
@@ -196,7 +226,8 @@ def kernel_features(values: np.ndarray, count: int, width: float, rng: np.random
     return features / np.sqrt(size) if size > 0 else features
 
 
-def _squared_distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def squared_distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """(n, m) between the rows of two arrays."""
     found = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None, :] - 2.0 * one @ other.T
     return np.maximum(found, 0.0)
 
@@ -215,7 +246,7 @@ def leading_directions(
     for _ in range(_ITERATIONS):
         size, vectors = np.linalg.eigh(metric)
         turned = z @ (vectors * np.sqrt(np.maximum(size, 0.0)))
-        distances = _squared_distances(turned, turned)
+        distances = squared_distances(turned, turned)
         scale = max(float(np.median(distances[np.triu_indices(len(z), 1)])), 1e-12)
         kernel = np.exp(-distances / (2.0 * scale))
         gradients = _gradient_products(kernel, z, y) / scale**2
@@ -369,8 +400,15 @@ def fit_regression(
 ) -> ConfounderRegression:
     """The regression on confounders, with directions that the leading outputs `targets` (n, k) of the response show.
 
-    `model` is a scikit-learn regressor that is tried beside it.
+    `strata` (n,) are codes whose means are taken out of everything; where they are few, they are a confounder as well,
+    as a curve may differ between strata. `model` is a scikit-learn regressor that is tried beside the ridge regression.
     """
+    if strata is not None and _FEW_STRATA * (int(strata.max()) + 1) <= confounders.n:
+        confounders = Confounders(
+            (*confounders.names, "strata"),
+            np.column_stack([confounders.values, strata]),
+            np.append(confounders.categorical, True),
+        )
     encoded = encode(confounders)
     n = confounders.n
     terms, weights = _terms(encoded, targets, rng, max(16, _NUMBERS // n))

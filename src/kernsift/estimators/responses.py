@@ -13,6 +13,7 @@ from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, FittedView, Pair,
 from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.functions import Linear
 from kernsift.kernels.low_rank import GROUP_ROWS, View
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
@@ -102,7 +103,7 @@ def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Respons
 def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, adaptive: bool = False) -> Response:
     """A response with kernels of its own: numbers, categories, or several columns together."""
     feature = np.array([0])
-    grid = fit_grid(y, feature, rows_to_sort(y.n, rng), _POINTS, kernels.rounds)
+    grid = fit_grid(y, feature, rows_to_sort(y.n), _POINTS, kernels.rounds)
     known = tabulate(y, feature, grid, None, 1, None)
     landmarks = np.sort(rng.choice(y.n, min(y.n, GROUP_ROWS), replace=False))
     xp, counts = namespace(known.counts), known.counts[0, :]
@@ -111,7 +112,8 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     if cells is not None and used.sum() == 2:
         cells = xp.astype(cells == int(np.flatnonzero(used)[1]), xp.int64)
         return _two_classes(y.n, cells, xp.take(counts, asarray_like(np.flatnonzero(used), counts)), adaptive)
-    pairs = PLAIN if not adaptive else CLASSES if kernels.categorical[0] else NUMBERS
+    linear = isinstance(kernels.kernel, Linear)
+    pairs = PLAIN if not adaptive else CLASSES if kernels.categorical[0] or linear else NUMBERS
     names = dict.fromkeys(pair.response for pair in pairs)
     views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
     alike = _multiplicities(y) if cells is None else to_numpy(counts)

@@ -1,0 +1,319 @@
+"""The conditional test: its null law against enumeration, its level, and what `given=` takes."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kstest, norm
+from sklearn.linear_model import LinearRegression
+
+from kernsift import InputError, SelectHSIC, compare, relate
+from kernsift.estimators.conditional import ResidualView, correlations, normal_scores, pair_statistic
+from kernsift.estimators.confounders import Confounders, centred_within, fit_regression, leading_directions, splines
+from kernsift.execution.threads import thread_limit
+
+
+def _numbers(*columns):
+    values = np.column_stack(columns)
+    names = tuple(f"z{j}" for j in range(values.shape[1]))
+    return Confounders(names, values, np.zeros(values.shape[1], dtype=bool))
+
+
+def _view(rng, n, m):
+    values = rng.normal(size=(n, m))
+    return ResidualView(values - values.mean(axis=0), np.zeros(m))
+
+
+def _over_signs(products):
+    """T for all signs of the products (n, D)."""
+    signs = np.array(list(itertools.product([-1.0, 1.0], repeat=len(products))))
+    return ((signs @ products) ** 2).sum(axis=1)
+
+
+def test_moments_are_those_over_all_signs():
+    rng = np.random.default_rng(0)
+    feature, response, other = _view(rng, 12, 3), _view(rng, 12, 2), _view(rng, 12, 2)
+    one, two = pair_statistic(feature, response), pair_statistic(other, response)
+    values = _over_signs(one.products)
+    assert np.isclose(one.mean, values.mean())
+    assert np.isclose(one.sd, values.std())
+    assert np.isclose(one.skewness, ((values - values.mean()) ** 3).mean() / values.std() ** 3)
+    assert np.isclose(one.statistic, (feature.values.T @ response.values**1.0).ravel() @ one.total)
+    assert np.isclose(correlations([one, two])[0, 1], np.corrcoef(values, _over_signs(two.products))[0, 1])
+
+
+def test_rows_of_a_unit_count_as_one():
+    """With units, the signs are those of the units' sums of products."""
+    rng = np.random.default_rng(1)
+    feature, response, units = _view(rng, 20, 2), _view(rng, 20, 2), np.repeat(np.arange(10), 2)
+    found = pair_statistic(feature, response, units)
+    products = (feature.values[:, :, None] * response.values[:, None, :]).reshape(20, -1)
+    sums = products.reshape(10, 2, -1).sum(axis=1)
+    sums = (sums - sums.mean(axis=0)) * np.sqrt(10 / 9)
+    assert np.isclose(found.mean, _over_signs(sums).mean())
+    assert np.isclose(found.sd, _over_signs(sums).std())
+
+
+def test_degrees_of_freedom_are_counted():
+    """Many linear confounders in few rows: with the rows' own scatter T would be too large for its law.
+
+    After projection on n - q dimensions, E T = tr(R'R) tr(S'S) / (n - q) for normal errors, while the products of
+    residuals add up to tr(R'R) tr(S'S) / n.
+    """
+    rng = np.random.default_rng(2)
+    n, q, ratios = 60, 30, []
+    for _ in range(200):
+        basis = np.linalg.qr(np.column_stack([np.ones(n), rng.normal(size=(n, q - 1))]))[0]
+        parts = [part - basis @ (basis.T @ part) for part in rng.normal(size=(2, n, 2))]
+        views = [ResidualView(part, np.full(2, float(q))) for part in parts]
+        found = pair_statistic(*views)
+        ratios.append(found.statistic / found.mean)
+    # T has four equal weights: the standard deviation of T / E T is sqrt(2 / 4).
+    assert abs(np.mean(ratios) - 1.0) < 4 * np.sqrt(0.5 / 200) + 0.05
+
+
+def test_regression_finds_curves_and_indices():
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=(1000, 5))
+    index = z @ np.array([1.0, -1.0, 0.5, 0.5, 0.0]) / np.sqrt(2.5)
+    truth = np.column_stack([np.sin(2 * index), z[:, 0] * z[:, 1], np.sin(3 * z[:, 0])])
+    noise = 0.3 * rng.normal(size=truth.shape)
+    with thread_limit(1):
+        regression = fit_regression(_numbers(*z.T), truth + noise, rng)
+    found = truth + noise - regression.residuals(truth + noise).values
+    error = ((found - found.mean(axis=0) - truth + truth.mean(axis=0)) ** 2).mean(axis=0) / truth.var(axis=0)
+    assert (error < 0.1).all()
+
+
+def test_directions_are_those_of_the_index():
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(800, 6))
+    index = np.array([1.0, 2.0, 0.0, 0.0, -1.0, 0.0]) / np.sqrt(6.0)
+    with thread_limit(1):
+        found = leading_directions(z, np.tanh(2 * z @ index)[:, None] + 0.2 * rng.normal(size=(800, 1)), rng)
+        assert leading_directions(z, rng.normal(size=(800, 1)), rng) is None
+    directions, shares = found
+    assert abs(directions[:, 0] @ index) > 0.97
+    assert shares[1] < 0.1
+
+
+def test_splines_are_orthogonal_to_the_line():
+    x = np.random.default_rng(5).normal(size=300)
+    terms = splines(x, 20)
+    assert np.allclose(terms.T @ np.column_stack([np.ones(300), x]), 0.0, atol=1e-8)
+    assert np.isclose((terms[:, 0] ** 2).mean(), 1.0)
+    assert splines((x > 0).astype(float), 20).shape == (300, 0)
+
+
+def test_strata_are_centred():
+    strata = np.array([0, 0, 1, 1, 1])
+    values = np.array([[1.0], [3.0], [1.0], [2.0], [6.0]])
+    assert centred_within(values, strata)[:, 0].tolist() == [-1.0, 1.0, -2.0, -1.0, 3.0]
+
+
+def _confounded(rng, n, d=8, p=2):
+    z = rng.normal(size=(n, p))
+    index = 1.5 * z @ np.ones(p) / np.sqrt(p)
+    shapes = [np.sin(index), index**2, np.tanh(index)]
+    X = np.column_stack([shapes[j % 3] / shapes[j % 3].std() + 0.7 * rng.normal(size=n) for j in range(d)])
+    y = shapes[rng.integers(3)] + 0.5 * rng.normal(size=n)
+    return X, y, z
+
+
+@pytest.mark.parametrize("samples", [False, True])
+def test_level_under_confounding(samples):
+    """20 data sets of 8 features: p-values of one data set share the response, so each counts as one of about 2."""
+    rejected, naive = [], []
+    for seed in range(20):
+        rng = np.random.default_rng([6, seed])
+        X, y, z = _confounded(rng, 300)
+        if samples:
+            group = y > np.median(y)
+            options = {"by": group, "correction": None, "random_state": seed}
+            rejected.append(compare(X, given=z, **options).rejected.mean())
+            naive.append(compare(X, **options).rejected.mean())
+        else:
+            rejected.append(relate(X, y, given=z, correction=None, random_state=seed).rejected.mean())
+            naive.append(relate(X, y, correction=None, random_state=seed).rejected.mean())
+    assert np.mean(rejected) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / (20 * 2))
+    assert np.mean(naive) > 0.5
+
+
+def test_pvalues_without_confounding_are_uniform():
+    pvalues = []
+    for seed in range(12):
+        rng = np.random.default_rng([7, seed])
+        X, y = rng.normal(size=(200, 12)), rng.normal(size=200)
+        pvalues.append(relate(X, y, given=rng.normal(size=200), bandwidth="median", random_state=seed).all_pvalues)
+    assert kstest(np.concatenate(pvalues), "uniform").pvalue > 0.001
+
+
+def test_linear_case_agrees_with_partial_correlation():
+    """With linear kernels T is the squared partial covariance; its normal score must be that of the t-test."""
+    rng = np.random.default_rng(8)
+    n = 2000
+    z = rng.normal(size=n)
+    y = z + rng.normal(size=n)
+    X = np.column_stack([z + rng.normal(size=n), 0.08 * y + z + rng.normal(size=n)])
+    found = relate(X, y, given=z, kernel="linear", random_state=0)
+    residual = [part - np.polyval(np.polyfit(z, part, 1), z) for part in (y, *X.T)]
+    partial = [np.corrcoef(residual[0], other)[0, 1] for other in residual[1:]]
+    expected = 2 * norm.sf(np.abs(partial) * np.sqrt(n - 3))
+    assert np.allclose(norm.isf(found.all_pvalues), norm.isf(expected), atol=0.3)
+    assert np.allclose(found.raw_effects[np.argsort(found.selected)], np.abs(partial), atol=0.03)
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(9)
+    n = 300
+    age, site = rng.normal(60, 10, size=n), rng.choice(["a", "b", "c"], n)
+    risk = np.sin(age / 5) + (site == "a")
+    y = risk + 0.5 * rng.normal(size=n)
+    return pd.DataFrame(
+        {
+            "follows": risk + 0.5 * rng.normal(size=n),
+            "direct": y + 0.5 * rng.normal(size=n),
+            "noise": rng.normal(size=n),
+            "age": age,
+            "site": site,
+            "y": y,
+        }
+    )
+
+
+def _found(result):
+    return {name for name, rejected in zip(result.names, result.rejected, strict=True) if rejected}
+
+
+def test_confounders_by_name_and_as_data(frame):
+    named = relate(frame, "y", given=["age", "site"], random_state=0)
+    assert _found(named) == {"direct"}
+    assert set(named.names) == {"follows", "direct", "noise"}
+    assert named.settings["given"] == ["age", "site"]
+    rest = frame[["follows", "direct", "noise"]]
+    data = relate(rest, frame["y"], given=frame[["age", "site"]], random_state=0)
+    assert np.allclose(data.all_pvalues, named.all_pvalues)
+    assert _found(relate(rest, frame["y"], random_state=0)) == {"follows", "direct"}
+
+
+def test_gaps_and_scales_of_confounders(frame):
+    gaps = frame.assign(age=frame.age.where(np.arange(300) % 7 > 0), site=frame.site.where(np.arange(300) % 5 > 0))
+    assert "direct" in _found(relate(gaps, "y", given=["age", "site"], random_state=0))
+    rescaled = relate(frame.assign(age=1e6 * frame.age), "y", given=["age", "site"], random_state=0)
+    assert np.allclose(rescaled.all_pvalues, relate(frame, "y", given=["age", "site"], random_state=0).all_pvalues)
+
+
+def test_rows_that_are_dropped_leave_the_confounders_too(frame):
+    holes = frame.assign(noise=frame.noise.where(np.arange(300) % 4 > 0))
+    kept = frame[np.arange(300) % 4 > 0]
+    dropped = relate(holes, "y", given=["age", "site"], missing="drop", random_state=0)
+    assert np.allclose(dropped.all_pvalues, relate(kept, "y", given=["age", "site"], random_state=0).all_pvalues)
+    column = relate(holes, "y", given=["age", "site"], missing="column", random_state=0)
+    assert column.n.tolist() == [300, 300, 225]
+    assert np.isclose(column.all_pvalues[2], dropped.all_pvalues[2], rtol=0.2)
+
+
+def test_two_tables_one_table_and_their_order(frame):
+    group = (frame.y > 0.5).to_numpy()
+    table = frame.drop(columns="y").assign(group=group)
+    one = compare(table, by="group", given=["age", "site"], random_state=0)
+    assert _found(one) == {"direct"}
+    first, second = (table[table.group == value].drop(columns="group") for value in (False, True))
+    two = compare(first, second, given=["age", "site"], random_state=0)
+    assert np.allclose(one.all_pvalues, two.all_pvalues)
+    rest = ["follows", "direct", "noise"]
+    beside = (first[["age", "site"]], second[["age", "site"]])
+    data = compare(first[rest], second[rest], given=beside, random_state=0)
+    assert np.allclose(one.all_pvalues, data.all_pvalues)
+    values = compare(table[[*rest, "group"]], by="group", given=frame[["age", "site"]], random_state=0)
+    assert np.allclose(one.all_pvalues, values.all_pvalues)
+
+
+def test_short_list_and_intervals(frame):
+    result = relate(frame, "y", given=["age", "site"], k=1, random_state=0)
+    assert result.names == ("direct",)
+    [[low, high]] = result.intervals
+    assert 0 < low < result.effects[0] < high < 1
+    everything = relate(frame, "y", given=["age", "site"], random_state=0)
+    excludes = everything.intervals[:, 0] > 0
+    assert (excludes == everything.rejected).all()
+    multiscale = relate(frame, "y", given=["age", "site"], k=2, test="multiscale", random_state=0)
+    assert multiscale.names[0] == "direct"
+
+
+def test_interval_covers_the_partial_correlation():
+    """Normal variables and linear kernels: the effect is the absolute partial correlation, here 0.4."""
+    covered = []
+    for seed in range(60):
+        rng = np.random.default_rng([10, seed])
+        z, noise = rng.normal(size=400), rng.normal(size=400)
+        x = z + noise
+        y = z + 0.4 * noise + np.sqrt(1 - 0.16) * rng.normal(size=400)
+        options = {"given": z, "kernel": "linear", "correction": None, "random_state": seed}
+        [[low, high]] = relate(x[:, None], y, **options).intervals
+        covered.append(low <= 0.4 <= high)
+    assert np.mean(covered) > 0.95 - 3.5 * np.sqrt(0.05 * 0.95 / 60)
+
+
+def test_strata_and_units_combine(frame):
+    with_strata = relate(frame, "y", given="age", strata="site", random_state=0)
+    assert _found(with_strata) == {"direct"}
+    rng = np.random.default_rng(11)
+    donors = np.repeat(np.arange(60), 5)
+    age, effect = rng.normal(size=60)[donors], rng.normal(size=60)[donors]
+    y = age + effect
+    X = np.column_stack([age + rng.normal(size=60)[donors] + rng.normal(size=300), y + rng.normal(size=300)])
+    result = relate(X, y, given=age, unit=donors, random_state=0)
+    assert _found(result) == {"x1"}
+
+
+def test_a_regressor_may_be_given(frame):
+    result = relate(frame, "y", given=["age", "site"], given_model=LinearRegression(), random_state=0)
+    assert _found(result) == {"direct"}
+    assert "LinearRegression" in result.settings["given_model"]
+
+
+def test_what_the_regression_leaves_is_noted():
+    """Waves of five confounders are more than the regression can learn from 500 rows."""
+    rng = np.random.default_rng(12)
+    z = rng.uniform(-1, 1, size=(1000, 2))
+    wave = np.sign(np.sin(9 * z[:, 0]) * np.sin(9 * z[:, 1]))
+    X = np.column_stack([wave + 0.3 * rng.normal(size=1000), rng.normal(size=1000)])
+    result = relate(X, wave + 0.3 * rng.normal(size=1000), given=z, random_state=0)
+    assert any("given_model" in note and "'x0'" in note and "'x1'" not in note for note in result.notes)
+    _, y, z = _confounded(rng, 500)
+    quiet = relate(_confounded(rng, 500)[0], y, given=z, random_state=0)
+    assert not any("given_model" in note for note in quiet.notes)
+
+
+def test_selector_takes_confounders_as_columns(frame):
+    selector = SelectHSIC(given=["age", "site"], random_state=0).fit(frame.drop(columns="y"), frame["y"])
+    assert selector.get_feature_names_out().tolist() == ["direct"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"given": "agee"}, "given: X has no column 'agee'.*age"),
+        ({"given": np.zeros(7)}, "given: one value for each row"),
+        ({"given": "age", "estimator": "incomplete"}, "given: needs estimator='complete'"),
+        ({"given_model": LinearRegression()}, "given_model: is the regression"),
+        ({"given": "age", "given_model": "forest"}, "given_model: needs a scikit-learn regressor"),
+        ({"distinct": 1}, "distinct: needs True or False"),
+        ({"given": "age", "client": object()}, "client"),
+    ],
+)
+def test_what_cannot_be_given(frame, options, message):
+    with pytest.raises(InputError, match=message):
+        relate(frame, "y", **options)
+
+
+def test_normal_scores_grow_with_the_statistic():
+    rng = np.random.default_rng(13)
+    feature, response = _view(rng, 50, 2), _view(rng, 50, 2)
+    one = pair_statistic(feature, response)
+    scores = normal_scores([one._replace(statistic=one.mean + t * one.sd) for t in (-1.0, 0.0, 3.0, 1000.0)])
+    assert (np.diff(scores) > 0).all()
+    assert np.isfinite(scores).all()
