@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kernsift import compare
 from kernsift.cli import options
 from kernsift.cli.app import app, in_shell_words, main
 from kernsift.estimators import HSIC, MMD, SCREEN
@@ -75,9 +76,9 @@ def test_compare(kernsift) -> None:
     assert (code, err) == (0, "")
     assert stars(out) == ["weight"]
     words = " ".join(out.split())
-    assert "1 of the 4 selected features, out of 16, significantly differs between the two samples" in words
-    assert "(false discovery rate 0.05, BH over all 16 features)" in words
-    for said in ("left out: 'id'", "left out: 'unit'", "categories: 'city' (2 values)", "selective p", "BH p"):
+    assert "1 of the 4 selected features, out of 17, significantly differs between the two samples" in words
+    assert "(false discovery rate 0.05, BH over all 17 features)" in words
+    for said in ("left out: 'id'", "(p = 1): 'unit'", "equality: 'city' (2 values)", "selective p", "BH p"):
         assert said in words
     assert kernsift("compare", "before.csv", "after.csv", "-k4", "--seed", "1")[1] == out
 
@@ -92,12 +93,12 @@ def test_the_table_fits_the_terminal(kernsift, monkeypatch: pytest.MonkeyPatch, 
 
 def test_everything_is_tested_by_default(kernsift) -> None:
     _, out, _ = kernsift("compare", "before.csv", "after.csv", "--seed", "1")
-    assert "of the 16 features significantly differ" in " ".join(out.split())
+    assert "of the 17 features significantly differ" in " ".join(out.split())
     assert stars(out) == ["weight"]
     for every in (["--k", "all"], ["--json"]):
         assert kernsift("compare", "before.csv", "after.csv", "--seed", "1", *every)[0] == 0
     record = json.loads(kernsift("compare", "before.csv", "after.csv", "--json")[1])
-    assert (len(record["features"]), record["listed"], record["tested"]) == (16, False, 16)
+    assert (len(record["features"]), record["listed"], record["tested"]) == (17, False, 17)
     arguments = ["--k", "3", "--family", "selected", "--confidence-level", "0.8", "--correction", "bky", "--json"]
     record = json.loads(kernsift("compare", "before.csv", "after.csv", *arguments)[1])
     assert (record["family"], record["confidence_level"], record["correction"]) == ("selected", 0.8, "bky")
@@ -112,7 +113,7 @@ def test_relate(kernsift) -> None:
 
 
 def test_relate_with_groups_and_several_targets(kernsift) -> None:
-    arguments = ["-t", "outcome", "-t", "class", "--group", "rest=noise*,city", "--k", "all", "--json"]
+    arguments = ["-t", "outcome", "-t", "class", "--feature", "rest=noise*,city,unit", "--k", "all", "--json"]
     code, out, _ = kernsift("relate", "patients.csv", *arguments)
     assert code == 0
     assert {row["feature"] for row in json.loads(out)["features"]} == {"weight", "rest"}
@@ -122,8 +123,62 @@ def test_whole_numbers_as_target_are_said(kernsift, folder: Path) -> None:
     table = pd.read_csv(folder / "patients.csv")
     table["grade"] = pd.qcut(table["weight"], 4, labels=False)
     table.to_csv(folder / "graded.csv", index=False)
-    assert "--response category" in " ".join(kernsift("relate", "graded.csv", "-t", "grade")[1].split())
-    assert "--response category" not in kernsift("relate", "graded.csv", "-t", "grade", "--response", "category")[1]
+    assert "--response numeric" in " ".join(kernsift("relate", "graded.csv", "-t", "grade")[1].split())
+    assert "--response numeric" not in kernsift("relate", "graded.csv", "-t", "grade", "--response", "numeric")[1]
+
+
+def test_compare_groups_of_one_file(kernsift, folder: Path) -> None:
+    files = {"t0": "before.csv", "t1": "after.csv"}
+    both = pd.concat([pd.read_csv(folder / file).assign(when=when) for when, file in files.items()])
+    both.to_csv(folder / "both.csv", index=False)
+    code, out, err = kernsift("compare", "both.csv", "--by", "when", "--seed", "1", "--json")
+    assert (code, err) == (0, "")
+    one, two = json.loads(out), json.loads(kernsift("compare", "before.csv", "after.csv", "--seed", "1", "--json")[1])
+    shared = {row["feature"]: row["pvalue"] for row in two["features"]}
+    assert {row["feature"]: pytest.approx(row["pvalue"]) for row in one["features"]} == shared
+    pd.concat([both, both.iloc[::3].assign(when="t2")]).to_csv(folder / "three.csv", index=False)
+    code, _, err = kernsift("compare", "three.csv", "--by", "when")
+    assert code == 2
+    assert all(word in err for word in ("--group t0", "--reference t1", "kernsift relate"))
+    for more in (["--group", "t1"], ["--group", "t1", "--reference", "t0"]):
+        assert stars(kernsift("compare", "three.csv", "--by", "when", *more)[1]) == ["weight"]
+
+
+def test_all_columns_that_need_a_decision_are_named_at_once(kernsift, folder: Path) -> None:
+    n = 40
+    rng = np.random.default_rng(0)
+    for name, factor in (("jan.csv", 1.0), ("feb.csv", 2.7)):
+        price = rng.lognormal(5, 0.5, n) * factor
+        columns = {
+            "price": [f"${value:,.2f}" for value in price * 10],
+            "share": [f"{value:.1f}%" for value in rng.uniform(0, 99, n)],
+            "dose": [*map(str, rng.integers(0, 50, n - 2)), "unknown", "n.a."],
+            "seen": [f"{day}/01/2020" for day in rng.integers(1, 28, n)],
+            "size": rng.normal(size=n),
+        }
+        pd.DataFrame(columns).to_csv(folder / name, index=False)
+    code, _, err = kernsift("compare", "jan.csv", "feb.csv")
+    assert code == 2
+    assert all(f"'{name}'" in err for name in ("price", "share", "dose", "seen"))
+    assert "--number price,share,dose --category seen" in err
+    chosen = ["--number", "price,share,dose", "--exclude", "seen", "--seed", "0"]
+    code, out, _ = kernsift("compare", "jan.csv", "feb.csv", *chosen)
+    assert code == 0
+    assert stars(out) == ["price"]
+    assert "'unknown'" in out
+    frames = [pd.read_csv(folder / name) for name in ("jan.csv", "feb.csv")]
+    kinds = {"price": "number", "share": "number", "dose": "number", "seen": "drop"}
+    record = json.loads(kernsift("compare", "jan.csv", "feb.csv", *chosen, "--json")[1])
+    expected = compare(*frames, kinds=kinds, random_state=0)
+    assert record["all_pvalues"] == dict(zip(expected.feature_names, expected.all_pvalues.tolist(), strict=True))
+
+
+def test_columns_that_files_do_not_share_are_said_however_quiet(kernsift, folder: Path) -> None:
+    pd.read_csv(folder / "before.csv").assign(extra=1.5).to_csv(folder / "wider.csv", index=False)
+    code, _, err = kernsift("compare", "wider.csv", "after.csv", "--csv", "--quiet")
+    assert code == 2 and "'extra'" in err and "--common-columns" in err
+    code, _, err = kernsift("compare", "wider.csv", "after.csv", "--csv", "--quiet", "--common-columns")
+    assert code == 0 and "'extra'" in err
 
 
 def test_screen(kernsift) -> None:
@@ -244,7 +299,7 @@ def test_missing_values(kernsift, folder: Path) -> None:
     table = pd.read_csv(folder / "before.csv")
     table.loc[3, "weight"] = np.nan
     table.to_csv(folder / "gaps.csv", index=False)
-    code, _, err = kernsift("compare", "gaps.csv", "after.csv")
+    code, _, err = kernsift("compare", "gaps.csv", "after.csv", "--missing", "error")
     assert code == 2
     assert err.startswith("kernsift: gaps.csv: 1 of 80 rows have missing values, in columns 'weight' (1);")
     assert "--missing drop" in err
@@ -304,22 +359,27 @@ def test_the_library_tells_how_far_it_is(estimator: str) -> None:
 
 WRONG = {
     "no such command": (["comprae"], "Did you mean 'compare'"),
-    "no file": (["compare", "before.csv"], "Missing argument 'SECOND'"),
+    "no file": (["compare", "before.csv"], "Name two files, or one file and"),
     "no such file": (["compare", "befor.csv", "after.csv"], "did you mean before.csv?"),
     "no target": (["relate", "patients.csv"], "Missing option '--target'"),
     "no such target": (["relate", "patients.csv", "-t", "outcom"], "did you mean 'outcome'?"),
     "no such option": (["compare", "before.csv", "after.csv", "--kk", "1"], "No such option"),
     "k is a word": (["compare", "before.csv", "after.csv", "--k", "ten"], "or 'all', got 'ten'"),
-    "k too large": (["compare", "before.csv", "after.csv", "--k", "99"], "--k: at most the number of features, 16"),
+    "k too large": (["compare", "before.csv", "after.csv", "--k", "99"], "--k: at most the number of features, 17"),
     "k and threshold": (["compare", "before.csv", "after.csv", "--k", "2", "--threshold", "1"], "leave out k"),
     "alpha": (["compare", "before.csv", "after.csv", "--alpha", "5"], "--alpha: needs a number between 0 and 1"),
     "level": (["compare", "before.csv", "after.csv", "--confidence-level", "95"], "--confidence-level: needs a number"),
-    "group": (["compare", "before.csv", "after.csv", "--group", "x"], "needs NAME=column,column"),
-    "group column": (["compare", "before.csv", "after.csv", "--group", "g=weigth"], "did you mean 'weight'?"),
+    "feature": (["compare", "before.csv", "after.csv", "--feature", "x"], "needs NAME=column,column"),
+    "feature column": (["compare", "before.csv", "after.csv", "--feature", "g=weigth"], "did you mean 'weight'?"),
+    "group without by": (["compare", "before.csv", "after.csv", "--group", "a"], "pass --by too"),
+    "by and two files": (["compare", "before.csv", "after.csv", "--by", "city"], "Name two files, or one file and"),
+    "by is no column": (["compare", "before.csv", "--by", "ctiy"], "did you mean 'city'?"),
+    "no such group": (["compare", "before.csv", "--by", "city", "--group", "Roma"], "(did you mean 'Rome'?)"),
+    "one group": (["compare", "before.csv", "--by", "unit"], "--by: two groups are needed"),
     "option": (["compare", "before.csv", "after.csv", "--option", "r"], "needs NAME=VALUE"),
     "unknown option": (["compare", "before.csv", "after.csv", "--option", "r=2"], "r: is no option of"),
     "estimator": (["relate", "patients.csv", "-t", "outcome", "--estimator", "linear"], "'linear' is not one of"),
-    "a file like no other": (["compare", "xyz.csv", "after.csv"], "xyz.csv: there is no such file."),
+    "a file like no other": (["compare", "xyz.csv", "after.csv"], "xyz.csv: there is no file xyz.csv; check"),
     "nowhere to write": (["compare", "before.csv", "after.csv", "--report", "no/where.html"], "cannot be written"),
     "category in screen": (["screen", "before.csv", "after.csv", "--columns", "city"], "hold categories"),
     "seed": (["compare", "before.csv", "after.csv", "--seed", "-1"], "--seed"),
@@ -351,7 +411,10 @@ def test_a_missing_package_is_named(kernsift, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "pandas", None)
     code, _, err = kernsift("compare", "before.csv", "after.csv")
     assert code == 3
-    assert err == "kernsift: Reading files needs pandas: pip install '.[all]' in a checkout of kernsift installs it.\n"
+    assert (
+        err
+        == "kernsift: Reading text files needs pandas: pip install '.[all]' in a checkout of kernsift installs it.\n"
+    )
     monkeypatch.undo()
 
 

@@ -417,7 +417,7 @@ def options_for_arguments(text: str) -> str:
     names = "missing|response|estimator|test|bandwidth|k|group|reference|encoding"
     text = re.sub(rf"\b({names})=(['\"]?)([\w.-]+)\2", r"--\1 \3", text)
     text = re.sub(r"\b(group|reference)=('[^']*')", r"--\1 \2", text)
-    text = text.replace("layer=", "--layer")
+    text = re.sub(r"\b(layer|by)=(?=\W|$)", r"--\1", text)
     text = text.replace("relate(table, by)", "`kernsift relate` with that --target")
     text = re.sub(r", and compare_groups\(table, by\) compares each with the rest", "", text)
 

@@ -257,7 +257,7 @@ def _guess(
         problems.add(f"dates written as {texts[0]!r:.40} and not as 2020-12-31", name, "category")
     elif mixed:
         problems.add(f"numbers and text such as {texts[-1]!r:.40}", name, "category")
-    else:
+    elif len(texts) > 1:
         told.setdefault("category", []).append(f"'{name}' ({len(texts)} values)")
 
 
