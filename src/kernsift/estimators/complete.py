@@ -340,7 +340,7 @@ class EffectMeasuring(Measuring[tuple[np.ndarray, CombinedEffects]]):
 def _complete(
     table: Table, response: Response, kernels: FeatureKernels, subset: RowSubset | None, rng: np.random.Generator
 ) -> Scores:
-    to_sort, to_align = rows_to_sort(table.n, rng), rows_to_align(table.n, rng)
+    to_sort, to_align = rows_to_sort(table.n), rows_to_align(table.n, rng)
     if subset is not None:
         to_align, places, count = subset.aligned
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))

@@ -334,7 +334,7 @@ def over_blocks(
     rng: np.random.Generator,
 ) -> Iterator[tuple[np.ndarray, Answer]]:
     """`work(known, factor)` for one block of features after the other."""
-    to_sort = rows_to_sort(table.n, rng)
+    to_sort = rows_to_sort(table.n)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     blocks = blocks_of(table, kernels, None, to_sort)
     done = 0

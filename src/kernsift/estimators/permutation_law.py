@@ -295,7 +295,11 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
     taken = np.zeros(scores.shape[1])
     for tree in _spanning_trees(count):
         taken = np.maximum(taken, np.sum([part for i, j, part in pairs if (j, i) in tree], axis=0))
-    return score_of(np.minimum(scale + np.log(np.maximum(total - taken, 1.0)), -1e-15))
+    union = scale + np.log(np.maximum(total - taken, 1.0))
+    # Near 1 the tree's bound exceeds 1; the chance for independent scores is a bound too (Sidak 1967).
+    independent = -np.expm1(np.log1p(-np.exp(tails)).sum(axis=0))
+    union = np.minimum(union, np.where(scale > -1.0, np.log(np.maximum(independent, 1e-300)), 0.0))
+    return score_of(np.minimum(union, -1e-15))
 
 
 @lru_cache(maxsize=8)

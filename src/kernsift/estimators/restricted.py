@@ -383,7 +383,7 @@ def _restricted(
     places: _Places | None,
     rng: np.random.Generator,
 ) -> Scores:
-    to_sort, to_align = rows_to_sort(table.n, rng), None
+    to_sort, to_align = rows_to_sort(table.n), None
     if places is None:
         to_align = rows_to_align(target.response.n, rng)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
