@@ -59,9 +59,11 @@ def pair(one: Any, two: Any, **options: Any) -> Callable[[], Result]:
     return lambda: compare(one, two, random_state=0, **options)
 
 
-def column(values: Any, other: Any = None) -> Callable[[], Result]:
+def column(values: Any, other: Any = None, **options: Any) -> Callable[[], Result]:
     """A table with a further column 'z' of these values, in both samples or with others in the second."""
-    return lambda: compare(XF.assign(z=values), YF.assign(z=values if other is None else other), random_state=0)
+    return lambda: compare(
+        XF.assign(z=values), YF.assign(z=values if other is None else other), random_state=0, **options
+    )
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -198,8 +200,14 @@ CONTAINERS = [
     Odd("Decimal", twice(lambda v: [[Decimal(int(c)) for c in row] for row in v]), same),
     Odd("Fraction", twice(lambda v: [[Fraction(int(c), 1) for c in row] for row in v]), same),
     Odd("Decimal infinity", column([Decimal("Infinity")] * ROWS), "^X: infinite values in 'z'; replace or remove"),
-    Odd("Decimal NaN", column([Decimal("NaN")] * ROWS), "^X: 30 of 30 rows have missing.*fill them in"),
-    Odd("Decimal signalling NaN", column([Decimal("sNaN")] * ROWS), "^X: 30 of 30 rows have missing.*fill them in"),
+    Odd(
+        "Decimal NaN", column([Decimal("NaN")] * ROWS, missing="error"), "^X: 30 of 30 rows have missing.*fill them in"
+    ),
+    Odd(
+        "Decimal signalling NaN",
+        column([Decimal("sNaN")] * ROWS, missing="error"),
+        "^X: 30 of 30 rows have missing.*fill them in",
+    ),
     Odd("objects that are numbers", twice(lambda v: v.astype(object)), same),
     Odd("NumPy scalars in lists", twice(lambda v: [[np.float64(c) for c in row] for row in v]), same),
     Odd("zero-dimensional arrays in lists", twice(lambda v: [[np.array(c) for c in row] for row in v]), same),
@@ -213,12 +221,18 @@ CONTAINERS = [
         "^X: .*50,000,000 cells.*fewer col",
     ),
     Odd(
-        "sparse matrix with NaN", pair(sparse.csr_array(np.where(X > 8, np.nan, X)), Y), "^X: .* no missing values.*fill"
+        "sparse matrix with NaN",
+        pair(sparse.csr_array(np.where(X > 8, np.nan, X)), Y),
+        "^X: .* no missing values.*fill",
     ),
     Odd("masked, nothing masked", twice(np.ma.masked_array), same),
-    Odd("masked cells", pair(np.ma.masked_greater(X, 8), Y), "^X: .* rows have missing values.*missing='drop'"),
+    Odd(
+        "masked cells",
+        pair(np.ma.masked_greater(X, 8), Y, missing="error"),
+        "^X: .* rows have missing values.*missing='drop'",
+    ),
     Odd("masked cells left out", pair(np.ma.masked_greater(X, 8), Y, missing="drop"), finds("x1")),
-    Odd("everything masked", pair(np.ma.masked_all((9, 3)), Y), "^X: 9 of 9 rows have missing.*fill"),
+    Odd("everything masked", pair(np.ma.masked_all((9, 3)), Y, missing="error"), "^X: 9 of 9 rows have missing.*fill"),
     Odd("pandas", twice(_frame), same),
     Odd("polars", twice(lambda v: pl.DataFrame(v, schema=NAMES)), same),
     Odd("pyarrow", twice(lambda v: pa.table({n: v[:, i] for i, n in enumerate(NAMES)})), same),
@@ -226,7 +240,11 @@ CONTAINERS = [
     Odd("pandas beside polars", pair(XF, pl.DataFrame(Y, schema=NAMES)), same),
     Odd("frame beside array", pair(XF, Y), same),
     Odd("nullable integers", twice(lambda v: _nullable(v, "Int64")), same),
-    Odd("nullable integers with a gap", pair(_nullable(X, "Int64").mask(XF > 8), YF), "^X: .* missing values.*'drop'"),
+    Odd(
+        "nullable integers with a gap",
+        pair(_nullable(X, "Int64").mask(XF > 8), YF, missing="error"),
+        "^X: .* missing values.*'drop'",
+    ),
     Odd("nullable floats", twice(lambda v: _nullable(v, "Float64")), same),
     Odd("Arrow-backed pandas", twice(lambda v: _nullable(v, "double[pyarrow]")), same),
     Odd("sparse pandas", twice(lambda v: _nullable(v, "Sparse[float]")), same),
@@ -288,7 +306,11 @@ SHAPES = [
     Odd("response left out", lambda: relate(X, None), "^y: .* is needed.*NoneType"),
     Odd("constant response", lambda: relate(X, np.ones(ROWS)), "^y: the response must vary.*choose another"),
     Odd("response of one level", lambda: relate(X, ["u"] * ROWS), "^y: the response must vary.*choose another"),
-    Odd("response with a gap", lambda: relate(X, [np.nan, *range(29)]), "^y: 1 of 30 rows have missing.*'drop'"),
+    Odd(
+        "response with a gap",
+        lambda: relate(X, [np.nan, *range(29)], missing="error"),
+        "^y: 1 of 30 rows have missing.*'drop'",
+    ),
     Odd("infinite response", lambda: relate(X, [np.inf, *range(29)]), "^y: infinite values.*replace or remove"),
     Odd("gap left out", lambda: relate(X, [np.nan, *X[1:, 0]], missing="drop", random_state=0), finds("x0")),
     Odd(
@@ -310,7 +332,9 @@ SHAPES = [
         "candidate with text", lambda: screen(XF, {"q": YF.assign(a=WORDS)}), r"^candidates\['q'\]: .*numbers.*drop or"
     ),
     Odd(
-        "candidate with a gap", lambda: screen(X, {"q": np.where(Y > 48, np.nan, Y)}), r"^candidates\['q'\]: .*missing"
+        "candidate with a gap",
+        lambda: screen(X, {"q": np.where(Y > 48, np.nan, Y)}, missing="error"),
+        r"^candidates\['q'\]: .*missing",
     ),
     Odd("candidates named alike", lambda: screen(X, {1: Y, "1": Y}), "^candidates: names must be unique.*rename"),  # type: ignore[dict-item]
     Odd("candidate is the reference", lambda: screen(X, {"q": X, "r": Y}, random_state=0), finds("r")),
@@ -362,16 +386,32 @@ def scaled(factor: float, shift: float = 0.0) -> Callable[[], Result]:
 
 
 CELLS = [
-    Odd("NaN", pair(np.where(X > 8, np.nan, X), Y), r"^X: \d+ of 30 rows have missing values, in columns 'x.*'drop'"),
+    Odd(
+        "NaN",
+        pair(np.where(X > 8, np.nan, X), Y, missing="error"),
+        r"^X: \d+ of 30 rows have missing values, in columns 'x.*'drop'",
+    ),
     Odd("NaN left out", pair(np.where(X > 8, np.nan, X), Y, missing="drop"), finds("x1")),
-    Odd("a column of NaN", column(np.full(ROWS, np.nan)), "^X: 30 of 30 rows have missing values, in columns 'z'"),
+    Odd(
+        "a column of NaN",
+        column(np.full(ROWS, np.nan), missing="error"),
+        "^X: 30 of 30 rows have missing values, in columns 'z'",
+    ),
     Odd(
         "a column of NaN to leave out",
         lambda: compare(XF.assign(z=np.nan), YF.assign(z=1.0), missing="drop"),
         "^X: mis.* leaves 0 of 30 rows.*leave out or fill",
     ),
-    Odd("None among numbers", column([None, *range(29)]), "^X: 1 of 30 rows have missing values, in columns 'z'"),
-    Odd("pd.NA among objects", column(np.array([pd.NA, *range(29)], dtype=object)), "^X: 1 of 30 rows have missing"),
+    Odd(
+        "None among numbers",
+        column([None, *range(29)], missing="error"),
+        "^X: 1 of 30 rows have missing values, in columns 'z'",
+    ),
+    Odd(
+        "pd.NA among objects",
+        column(np.array([pd.NA, *range(29)], dtype=object), missing="error"),
+        "^X: 1 of 30 rows have missing",
+    ),
     Odd(
         "NaT among dates",
         column([pd.NaT, *pd.date_range("2020", periods=29)]),
@@ -445,12 +485,14 @@ CELLS = [
     Odd("categories of numbers", column(pd.Categorical(np.arange(ROWS) % 3)), with_z(False)),
     Odd("categories against their strings", column(pd.Categorical(_HALF), _HALF), with_z(False)),
     Odd(
-        "a gap in categories", column(pd.Categorical([None, *_HALF[1:]])), "^X: 1 of 30 rows have missing.*'z' \\(1\\)"
+        "a gap in categories",
+        column(pd.Categorical([None, *_HALF[1:]]), missing="error"),
+        "^X: 1 of 30 rows have missing.*'z' \\(1\\)",
     ),
     Odd("nullable truth values", column(pd.array(np.arange(ROWS) % 2 == 0, dtype="boolean")), with_z(False)),
     Odd(
         "nullable truth with a gap",
-        column(pd.array([None] + [True] * 29, dtype="boolean")),
+        column(pd.array([None] + [True] * 29, dtype="boolean"), missing="error"),
         "^X: 1 of 30 rows have miss",
     ),
     Odd("dates", column([datetime.date(2020, 1, 1)] * ROWS), "^X: column 'z'.*date.*convert"),
@@ -498,11 +540,17 @@ CELLS = [
     ),
     Odd(
         "Arrow dictionaries with gaps",
-        pair(pa.table({"z": pa.array(["u", None, "v"]).dictionary_encode()}), pa.table({"z": ["u", "v"]})),
+        pair(
+            pa.table({"z": pa.array(["u", None, "v"]).dictionary_encode()}),
+            pa.table({"z": ["u", "v"]}),
+            missing="error",
+        ),
         "^X: 1 of 3 rows have missing",
     ),
     Odd(
-        "Arrow nulls", pair(pa.table({"z": pa.nulls(5)}), pa.table({"z": pa.nulls(5)})), "^X: 5 of 5 rows have missing"
+        "Arrow nulls",
+        pair(pa.table({"z": pa.nulls(5)}), pa.table({"z": pa.nulls(5)}), missing="error"),
+        "^X: 5 of 5 rows have missing",
     ),
     Odd("objects of a class of one's own", column([object()] * ROWS), "^X: column 'z'.*object.*convert"),
 ]

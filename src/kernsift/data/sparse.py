@@ -106,8 +106,9 @@ class Summary(NamedTuple):
     def add(self, columns: np.ndarray, values: np.ndarray) -> None:
         """Count values of these columns."""
         self.counts[:] += np.bincount(columns, minlength=len(self.counts))
-        np.minimum.at(self.low, columns, values)
-        np.maximum.at(self.high, columns, values)
+        with np.errstate(invalid="ignore"):
+            np.minimum.at(self.low, columns, values)
+            np.maximum.at(self.high, columns, values)
 
 
 class ByColumn(Store):
