@@ -144,10 +144,13 @@ def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument
     return found
 
 
-def judge(scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int] = (), few: int = 2) -> Verdict:
+def judge(
+    scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int] = (), few: int = 2, *, empty: bool = True
+) -> Verdict:
     """Decide on the columns of tables that have the same ones; `stay` are positions that are not left out by a guess.
 
-    Text with at most `few` different numbers is taken as categories; two differ as much as numbers as they do as text.
+    Columns without any value are left out where `empty`. Text with at most `few` different numbers is taken as
+    categories; two differ as much as numbers as they do as text.
 
     Text that is mostly numbers or dates, text mixed with numbers, and types that are neither numbers nor categories are
     refused unless `chosen` says what they are, all columns in one sentence.
@@ -160,7 +163,7 @@ def judge(scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int
         _decide(i, scans, chosen.get(i), few, verdict, told, problems)
     problems.complain()
     if source.named:
-        _leave_out(scans, {*stay, *chosen}, verdict, told)
+        _leave_out(scans, {*stay, *chosen}, empty, verdict, told)
     verdict.notes += [_SAID[reason].format(", ".join(names[:5]) + _more(names)) for reason, names in told.items()]
     return verdict
 
@@ -301,12 +304,14 @@ class _Problems:
         )
 
 
-def _leave_out(scans: Sequence[Scan], stay: set[int], verdict: Verdict, told: dict[str, list[str]]) -> None:
+def _leave_out(
+    scans: Sequence[Scan], stay: set[int], empty: bool, verdict: Verdict, told: dict[str, list[str]]
+) -> None:
     """Columns that cannot be features: empty ones, and those that only tell the rows apart."""
     names = scans[0].source.names
     present = np.array([scan.source.n for scan in scans])[:, None] - [scan.gaps for scan in scans]
     total = present.sum(axis=0)
-    found = dict.fromkeys(np.flatnonzero(total == 0).tolist(), "empty")
+    found = dict.fromkeys(np.flatnonzero(total == 0).tolist() if empty else (), "empty")
     if sum(scan.source.n for scan in scans) >= _FEW_ROWS:
         for i in {i for scan in scans for i in scan.levels} - verdict.parsed.keys() - found.keys():
             texts = set().union(*(scan.levels.get(i, ()) for scan in scans))

@@ -526,7 +526,7 @@ def prepare(
     scans = [scan(source, budget, trust=missing == "error") for source in sources]
     together = {name for part in (members or {}).values() for name in part}
     stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]
-    verdict = judge(scans, chosen, stay, few=FEW if labels else 2)
+    verdict = judge(scans, chosen, stay, FEW if labels else 2, empty=missing != "error")
     for note in (*dict.fromkeys(note for source in sources for note in source.notes), *verdict.notes):
         if not (labels and note.startswith("Text, compared")):  # which labels are expected to be
             add_note(note)

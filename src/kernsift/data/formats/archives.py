@@ -142,7 +142,8 @@ def npz_arrays(path: str, argument: str) -> dict[str, np.ndarray]:
                 f"{argument}: {path} holds pickled Python objects, which could run code and are never opened; save "
                 "numbers: np.save(file, array.astype(float))."
             ) from None
-        raise InputError(f"{argument}: {path} is a broken NumPy file ({first_line(error)}); save it again.") from None
+        broken = f"{argument}: {path} is a broken NumPy file ({first_line(error)}); save or copy it again."
+        raise InputError(broken) from None
 
 
 def array_columns(array: np.ndarray, argument: str, name: str) -> Columns:

@@ -55,7 +55,9 @@ def guarded(argument: str, name: str, what: str, *marks: FileStamp) -> Iterator[
     except Exception as error:  # what the readers raise on a broken file is not listed anywhere
         for mark in marks:
             mark.check(argument)
-        raise InputError(f"{argument}: {name} could not be read as {what} ({first_line(error)}).") from error
+        raise InputError(
+            f"{argument}: {name} could not be read as {what} ({first_line(error)}); save or copy it again."
+        ) from error
     for mark in marks:
         mark.check(argument)
 

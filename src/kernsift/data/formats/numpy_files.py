@@ -99,4 +99,4 @@ def _broken(path: str, argument: str, error: Exception) -> InputError:
             f"{argument}: {path} holds pickled Python objects, which could run code and are never opened; save "
             "numbers: np.save(file, array.astype(float))."
         )
-    return InputError(f"{argument}: {path} is a broken NumPy file ({first_line(error)}).")
+    return InputError(f"{argument}: {path} is a broken NumPy file ({first_line(error)}); save or copy it again.")

@@ -213,9 +213,9 @@ def _start(path: str, argument: str) -> bytes:
     except FileNotFoundError:
         raise InputError(f"{argument}: there is no file {path}{_beside(path)}") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{argument}: {path} cannot be opened ({first_line(error)}).") from None
+        raise InputError(f"{argument}: {path} cannot be opened ({first_line(error)}); check its name.") from None
     if not start:
-        raise InputError(f"{argument}: {path} is empty; a table is needed.")
+        raise InputError(f"{argument}: {path} is empty; a table with a line of column names is needed.")
     return start
 
 
