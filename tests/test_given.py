@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import kstest, norm
 from sklearn.linear_model import LinearRegression
 
-from kernsift import InputError, SelectHSIC, compare, relate
+from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
 from kernsift.estimators.conditional import ResidualView, correlations, normal_scores, pair_statistic
 from kernsift.estimators.confounders import Confounders, centred_within, fit_regression, leading_directions, splines
 from kernsift.execution.threads import thread_limit
@@ -276,7 +276,7 @@ def test_a_regressor_may_be_given(frame):
 
 
 def test_what_the_regression_leaves_is_noted():
-    """Waves of five confounders are more than the regression can learn from 500 rows."""
+    """A chessboard of two confounders has more corners than the regression can learn from 1000 rows."""
     rng = np.random.default_rng(12)
     z = rng.uniform(-1, 1, size=(1000, 2))
     wave = np.sign(np.sin(9 * z[:, 0]) * np.sin(9 * z[:, 1]))
@@ -289,8 +289,12 @@ def test_what_the_regression_leaves_is_noted():
 
 
 def test_selector_takes_confounders_as_columns(frame):
-    selector = SelectHSIC(given=["age", "site"], random_state=0).fit(frame.drop(columns="y"), frame["y"])
+    features, confounders = frame[["follows", "direct", "noise"]], frame[["age", "site"]]
+    selector = SelectHSIC(random_state=0).fit(features, frame["y"], given=confounders)
     assert selector.get_feature_names_out().tolist() == ["direct"]
+    labels = (frame["y"] > 0.5).to_numpy()
+    chosen = SelectMMD(random_state=0).fit(features, labels, given=confounders)
+    assert chosen.get_feature_names_out().tolist() == ["direct"]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
         missing: str = "column",
+        given_model: Any = None,
+        distinct: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
         progress: bool = False,
@@ -63,11 +65,15 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.confidence_level = confidence_level
         self.groups = groups
         self.missing = missing
+        self.given_model = given_model
+        self.distinct = distinct
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, *, strata: Any = None, paired: Any = None, unit: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, strata: Any = None, paired: Any = None, unit: Any = None, given: Any = None
+    ) -> Self:
         """Test the columns of X, and select some of them.
 
         Parameters
@@ -76,12 +82,16 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         y : one label or response for each row.
         strata, paired, unit : one value for each row: which rows may be exchanged, as in `kernsift.compare`. A pipeline
             passes them on where metadata routing is enabled and `set_fit_request(unit=True)` was called.
+        given : confounders, an array or table with one row for each row of X, as in `kernsift.compare`.
         """
         self._check(y)
         X, y = self._validated(X, y)
         self._forget()
-        given = {"strata": strata, "paired": paired, "unit": unit}
-        self._answer(X, y, {name: _row_labels(name, value) for name, value in given.items() if value is not None})
+        labels = {"strata": strata, "paired": paired, "unit": unit}
+        rows: dict[str, Any] = {name: _row_labels(name, part) for name, part in labels.items() if part is not None}
+        if given is not None:
+            rows["given"] = given if _frame(given) is not None else _row_labels("given", given)
+        self._answer(X, y, rows)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -99,6 +109,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         """
         self._check(y)
         arrived: RowBuffer | None = self.__dict__.get("_arrived")
+        if isinstance(y, np.ndarray) and y.dtype.names is not None:
+            raise InputError("y: a censored response cannot arrive in pieces; pass all rows to fit.")
         if "_rows_elsewhere" in self.__dict__:
             raise InputError(
                 f"X: no more rows can be added to a copy or pickle, which does not hold the {self._rows_elsewhere} "
@@ -169,6 +181,10 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             validate_data(self, X, reset=first, skip_check_array=True)
             # A list of strings would be taken for column names of X.
             return X, np.asarray(y) if isinstance(y, list | tuple) else y
+        if isinstance(y, np.ndarray) and y.dtype.names is not None:  # times and events, which `relate` reads
+            return validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=first
+            ), y
         X, checked = validate_data(
             self,
             X,
@@ -192,7 +208,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         pvalue = dict(zip(result.names, result.pvalues, strict=True))
         score = dict(zip(result.feature_names, result.scores, strict=True))
         keep = self.keep if self.keep != "auto" else "rejected" if self.k is self.threshold is None else "selected"
-        rows = range(len(result.names)) if keep == "selected" else np.flatnonzero(result.rejected)
+        found = result.rejected if result.distinct is None else result.distinct
+        rows = range(len(result.names)) if keep == "selected" else np.flatnonzero(found)
         kept = {result.names[row] for row in rows}
         self.support_ = np.array([name in kept for name in feature_of_column])
         # Columns that are left out, such as identifiers, have no score.
@@ -238,6 +255,10 @@ class SelectMMD(_KernelSelector):
         Columns that form one feature; they are kept or left out together.
     missing : {"column", "value", "drop", "error"}, default "column"
         What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
+    given_model : scikit-learn regressor, optional
+        Tried beside the regression on the confounders that `fit` is given; see `kernsift.relate`.
+    distinct : bool, default False
+        Whether to keep of the discoveries only those that are significant given the kept ones before them.
     random_state : int, Generator or RandomState, optional
         Seed or generator.
     n_jobs : int, optional
@@ -287,7 +308,7 @@ class SelectMMD(_KernelSelector):
             raise InputError("y: at least two labels (classes) are needed to compare samples, got one class.")
         if len(found) == 2:
             first, second = (np.flatnonzero(labels == label) for label in found)
-            given: dict[str, Any] = {name: (values[first], values[second]) for name, values in rows.items()}
+            given: dict[str, Any] = {name: (_rows(part, first), _rows(part, second)) for name, part in rows.items()}
             return compare(_rows(X, first), _rows(X, second), **given, **shared)
         if self.estimator not in HSIC:
             known = ", ".join(map(repr, HSIC))
@@ -296,7 +317,7 @@ class SelectMMD(_KernelSelector):
                 "choose one of them, or pass the rows of two labels."
             )
         keep = np.flatnonzero(labelled)
-        given = {name: values[keep] for name, values in rows.items()}
+        given = {name: _rows(values, keep) for name, values in rows.items()}
         return relate(_rows(X, keep), labels[keep], response="category", **given, **shared)
 
 
@@ -311,8 +332,9 @@ class SelectHSIC(_KernelSelector):
     keep : {"auto", "selected", "rejected"}, default "auto"
         "selected" keeps every feature that `k` or `threshold` selects, "rejected" only the significant ones of them;
         "auto" is "selected" where `k` or `threshold` is given, else "rejected".
-    response : {"auto", "category", "numeric"}, default "auto"
-        How y is read; see `kernsift.relate`.
+    response : {"auto", "category", "numeric", "censored"}, default "auto"
+        How y is read; see `kernsift.relate`. A structured array of events and times, as scikit-survival has it, is a
+        censored response.
     threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : optional
         As in `kernsift.relate`. Options of an estimator or test are parameters too: with `estimator=Incomplete(r=5)`
         there is a parameter `estimator__r`.
@@ -320,6 +342,10 @@ class SelectHSIC(_KernelSelector):
         Columns that form one feature; they are kept or left out together.
     missing : {"column", "value", "drop", "error"}, default "column"
         What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
+    given_model : scikit-learn regressor, optional
+        Tried beside the regression on the confounders that `fit` is given; see `kernsift.relate`.
+    distinct : bool, default False
+        Whether to keep of the discoveries only those that are significant given the kept ones before them.
     random_state : int, Generator or RandomState, optional
         Seed or generator.
     n_jobs : int, optional
@@ -366,6 +392,8 @@ class SelectHSIC(_KernelSelector):
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
         missing: str = "column",
+        given_model: Any = None,
+        distinct: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
         progress: bool = False,

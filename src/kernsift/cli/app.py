@@ -140,17 +140,18 @@ def compare(first: str, second: str | None, **given: Any) -> None:
 @click.option("--target", "-t", required=True, multiple=True, metavar="COLUMN", help="The response; may be repeated.")
 @click.option(
     "--response",
-    type=click.Choice(["auto", "numeric", "category"]),
+    type=click.Choice(["auto", "numeric", "category", "censored"]),
     default="auto",
     show_default=True,
     help="How to take the response: by default text, and whole numbers with few different values, are categories.",
 )
+@click.option("--event", metavar="COLUMN", help="--target is a time until this event (1), or until censoring (0).")
 @row_options
 @feature_option
 @cluster_options
 @estimator_option([name for name in ESTIMATORS if name != "linear"])
 @common
-def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> None:
+def relate(file: str, target: tuple[str, ...], response: str, event: str | None, **given: Any) -> None:
     """Which columns of FILE does the column --target depend on?
 
     FILE is read as by `kernsift compare`, see there. The target may hold numbers or categories; any form of
@@ -161,13 +162,19 @@ def relate(file: str, target: tuple[str, ...], response: str, **given: Any) -> N
       kernsift relate patients.csv --target outcome
       kernsift relate flats.xlsx --target price --exclude id --report price.html
       kernsift relate wine.csv --target class --response category --k 3
+      kernsift relate heart.csv --target disease --given age,sex,site
+      kernsift relate trial.csv --target time --event death
     """
+    if event is not None and len(target) > 1:
+        raise click.UsageError("--event needs one --target, the time.")
 
     def ask() -> Result:
         from kernsift import api
 
-        sources, options = _tables({"X": file}, given, [*target, *row_columns(given)])
         answer: Any = list(target) if len(target) > 1 else target[0]
+        if event is not None:
+            answer = (target[0], event)
+        sources, options = _tables({"X": file}, given, [*target, *([event] if event else []), *row_columns(given)])
         arguments = {"memory": given["memory"], **rows_given(given), **_arguments(given)}
         return api.relate(*sources, answer, response=response, **options, **arguments)
 
@@ -400,7 +407,7 @@ def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
     named = {"random_state": "--seed", "groups": "--feature", "client": "--cluster", **arguments}
     named["kinds"] = "--number or --category"
     options = {"k", "threshold", "alpha", "correction", "family", "confidence_level", "by", "group", "reference"}
-    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory", "encoding", "layer"}
+    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory", "encoding", "layer", "given"}
     first = named.get(first, f"--{first.replace('_', '-')}" if first in options else first)
     for sign in (" ", ": "):  # a file that the library names, too
         rest = rest.removeprefix(f"{first}{sign}")

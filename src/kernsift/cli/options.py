@@ -139,6 +139,15 @@ _ROWS: list[Callable[..., Any]] = [
     click.option(
         "--unit", multiple=True, metavar="COLUMN", help="The column that names what was sampled, such as a donor."
     ),
+    click.option(
+        "--given",
+        multiple=True,
+        metavar="COLUMNS",
+        help="Confounders such as age,sex: what is found beyond what these columns explain; may be repeated.",
+    ),
+    click.option(
+        "--distinct", is_flag=True, help="Mark the discoveries that are significant given those marked before them."
+    ),
 ]
 
 
@@ -152,12 +161,14 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def rows_given(given: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of the options above, as the library takes them."""
     found = {name: list(given[name]) or None for name in ("strata", "unit")}
-    return {**found, "paired": given["paired"]}
+    confounders = split_names(given["given"]) or None
+    return {**found, "paired": given["paired"], "given": confounders, "distinct": given["distinct"]}
 
 
 def row_columns(given: Mapping[str, Any]) -> list[str]:
     """The names of all these columns."""
-    return [*given["strata"], *given["unit"], *([given["paired"]] if given["paired"] else [])]
+    paired = [given["paired"]] if given["paired"] else []
+    return [*given["strata"], *given["unit"], *paired, *split_names(given["given"])]
 
 
 def estimator_option(names: Sequence[str]) -> Callable[..., Any]:
