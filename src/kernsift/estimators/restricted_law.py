@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import helmert
 
 from kernsift.estimators.permutation_law import moment_matrix
 
@@ -38,8 +39,10 @@ _NEGLIGIBLE = 1e-7
 _ROUNDING = 1e-10
 # Leading directions whose third moments are summed over strata, for few and for many rows.
 _CUBES, _FEW_ROWS, _FEWER_CUBES = 12, 256, 5
-# The most matrices B_k, and the largest size of V, in third moments.
-_TERMS, _LARGEST = 8, 128
+# Third moments leave out matrices B_k with less than this share of the squares, and those beyond the first few.
+_FAINT, _TERMS = 1e-14, 48
+# The largest V, or matrix with its eigenvalues, whose third power is computed as it is.
+_LARGEST = 256
 
 
 class Strata(NamedTuple):
@@ -114,12 +117,14 @@ class ResponseMoments(NamedTuple):
     ----------
     coefficients : (k, S) and
     basis : (k, p, q), orthogonal matrices of length 1: G_b H_b' / (n_b - 1) is the sum of these with the coefficients.
+    terms : how many of them third moments use.
     second : (S, 2) invariants of second order of each stratum.
     squares : (S,) |G_b H_b'|^2 / (n_b - 1)^2.
     """
 
     coefficients: np.ndarray
     basis: np.ndarray
+    terms: int
     second: np.ndarray
     squares: np.ndarray
 
@@ -141,8 +146,10 @@ class ResponseMoments(NamedTuple):
         first, last = ((part * part).sum(axis=0) for part in (one, other))
         squares = (scatter * scatter).sum(axis=1)
         basis = right[:kept].reshape(kept, len(one), len(other))
+        behind = np.cumsum(values[::-1] ** 2)[::-1]
+        terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), _TERMS)
         second = _second(squares, first, last, strata)
-        return cls((left[:, :kept] * values[:kept]).T, basis, second, squares / (sizes - 1) ** 2)
+        return cls((left[:, :kept] * values[:kept]).T, basis, terms, second, squares / (sizes - 1) ** 2)
 
 
 def _second(squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Strata) -> np.ndarray:
@@ -189,6 +196,7 @@ class ThirdMoments(NamedTuple):
     Attributes
     ----------
     folded : (k, b, m, m) the matrices A_k, or B_k of a response.
+    factor : (b, m, N) the factors.
     cubes : (b, S) tr S_b^3.
     third : (b, S, 5) invariants of third order of each stratum.
     own, other : (b, S, 2) and (k, b, S, 2) mixed invariants of second order of S_b with itself and with A_k.
@@ -197,6 +205,7 @@ class ThirdMoments(NamedTuple):
     """
 
     folded: np.ndarray
+    factor: np.ndarray
     cubes: np.ndarray
     third: np.ndarray
     own: np.ndarray
@@ -208,13 +217,13 @@ class ThirdMoments(NamedTuple):
     @classmethod
     def of_features(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
         """From factors (b, m, N) centred within strata, the leading directions first."""
-        weights = response.coefficients[:_TERMS, None, None, :][..., strata.of_row]
+        weights = response.coefficients[: response.terms, None, None, :][..., strata.of_row]
         return cls.of(factor, (factor * weights) @ factor.transpose(0, 2, 1), strata)
 
     @classmethod
     def of_response(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
         """From a factor (p, N) centred within strata."""
-        return cls.of(factor[None], response.basis[:_TERMS, None], strata)
+        return cls.of(factor[None], response.basis[: response.terms, None], strata)
 
     @classmethod
     def of(cls, factor: np.ndarray, folded: np.ndarray, strata: Strata) -> ThirdMoments:
@@ -253,7 +262,7 @@ class ThirdMoments(NamedTuple):
         twice = strata.sums(diagonal * twice)
         own = np.stack([cubes - trace * squares / (sizes - 1), twice - trace * squares / sizes], axis=-1)
         other = np.stack([crossed - trace * inner / (sizes - 1), outer - trace * inner / sizes], axis=-1)
-        return cls(folded, cubes, third, own, other, crossed, vectors, tensors)
+        return cls(folded, factor, cubes, third, own, other, crossed, vectors, tensors)
 
 
 def _third(
@@ -288,7 +297,7 @@ def third_moment(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.n
     w = np.where(pairs, 0.0, n / ((n - 1) * np.where(pairs, 1, n - 2)))
     second = strata.moment_matrices(2)
     total = np.einsum("bsi,sij,tsj->b", one.third, strata.moment_matrices(3), other.third, optimize=True)
-    total += 8.0 * _cube(one.folded, other.folded) + 16.0 * (one.cubes * other.cubes * rho**3).sum(axis=1)
+    total += 8.0 * _cube(one, other, strata) + 16.0 * (one.cubes * other.cubes * rho**3).sum(axis=1)
     total -= 12.0 * np.einsum("bsi,sij,tsj,s->b", one.own, second, other.own, rho, optimize=True)
     for k in range(len(one.folded)):
         total -= 24.0 * (one.crossed[k] * other.crossed[k] * rho**2).sum(axis=1)
@@ -300,11 +309,52 @@ def third_moment(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.n
     return np.asarray(total)
 
 
-def _cube(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(b,) tr V^3 of V = sum_k A_k (x) B_k, from (k, b, m, m) and (k, 1, p, p); leading directions of a large V."""
-    p = other.shape[-1]
-    q = min(p, max(1, _LARGEST // 8))
-    m = min(one.shape[-1], max(1, _LARGEST // q))
-    first, second = one[..., :m, :m], other[:, 0, :q, :q]
-    whole = np.einsum("kbij,kpq->bipjq", first, second, optimize=True).reshape(-1, m * q, m * q)
-    return np.asarray(((whole @ whole) * whole.transpose(0, 2, 1)).sum(axis=(1, 2)))
+def _cube(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
+    """(b,) tr V^3.
+
+    V has the eigenvalues of the smaller of two matrices: V itself, or the products of f (x) g between all pairs of
+    contrasts of a stratum. If both are large, the leading directions count as they are, and the rest as if the response
+    varied alike in all strata: V = A (x) R.
+    """
+    m, p = one.folded.shape[-1], other.folded.shape[-1]
+    free = strata.sizes - 1
+    if (free**2).sum() < min(m * p, _LARGEST):
+        return _contrast_cube(one.factor, other.factor[0], strata)
+    q = p if m * p <= _LARGEST else min(p, 8)
+    lead = min(m, max(1, _LARGEST // q))
+    whole = np.einsum("kbij,kpq->bipjq", one.folded[..., :lead, :lead], other.folded[:, 0, :q, :q], optimize=True)
+    whole = whole.reshape(-1, lead * q, lead * q)
+    found = ((whole @ whole) * whole.transpose(0, 2, 1)).sum(axis=(1, 2))
+    if m * p <= _LARGEST:
+        return np.asarray(found)
+    target = other.factor[0]
+    shares = strata.sums((target * target).sum(axis=0)) / free
+    pooled = (one.factor * shares[strata.of_row]) @ one.factor.transpose(0, 2, 1)
+    response = target @ target.T / (target * target).sum()
+    totals = [np.trace(part @ part @ part, axis1=-2, axis2=-1) for part in (pooled, response)]
+    pooled, response = pooled[..., :lead, :lead], response[:q, :q]
+    leading = [np.trace(part @ part @ part, axis1=-2, axis2=-1) for part in (pooled, response)]
+    return np.asarray(found + totals[0] * totals[1] - leading[0] * leading[1])
+
+
+def _contrast_cube(factor: np.ndarray, response: np.ndarray, strata: Strata) -> np.ndarray:
+    """(b,) tr V^3 from products of all contrasts within strata."""
+    parts: list[list[np.ndarray]] = [[], []]
+    first, second, scale, start = [], [], [], 0
+    for run in strata.runs(1):
+        n = int(strata.sizes[run[0]])
+        contrasts = helmert(n).T
+        for found, values in zip(parts, (factor, response), strict=True):
+            turned = strata.split(values, *run) @ contrasts
+            found.append(turned.reshape(*values.shape[:-1], -1))
+        for _ in range(*run):
+            places = start + np.arange(n - 1)
+            first.append(np.repeat(places, n - 1))
+            second.append(np.tile(places, n - 1))
+            scale.append(np.full((n - 1) ** 2, (n - 1.0) ** -0.5))
+            start += n - 1
+    own, target = (np.concatenate(found, axis=-1) for found in parts)
+    rows, columns, root = np.concatenate(first), np.concatenate(second), np.concatenate(scale)
+    own = own[:, :, rows] * root
+    products = (own.transpose(0, 2, 1) @ own) * (target.T @ target)[np.ix_(columns, columns)]
+    return np.asarray(((products @ products) * products).sum(axis=(1, 2)))
