@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import binom, hypergeom, norm
 
-from kernsift.distributions.truncated_normal import EVERYWHERE, log_survival
+from kernsift.distributions.truncated_normal import EVERYWHERE, log_survivals
 from kernsift.estimators.effect_intervals import CombinedEffects, NullMoments, effect_laws, penalties
 from kernsift.estimators.permutation_law import score_of
 from kernsift.estimators.scores import DiagonalCovariance, EffectsWithLaws, Scores
@@ -126,7 +126,7 @@ def test_an_interval_leaves_out_zero_exactly_when_the_test_rejects(unions):
         if unions is not None and not ((unions[:, 0] <= score) & (score <= unions[:, 1])).any():
             continue
         changed = dataclasses.replace(laws, score=np.full(6, score))
-        pvalue = norm.sf(score) if unions is None else np.exp(log_survival(score, unions))
+        pvalue = norm.sf(score) if unions is None else np.exp(log_survivals(np.array([score]), [unions], np.ones(1))[0])
         for miss in (0.9 * pvalue, 1.1 * pvalue):
             low = changed.intervals(1 - miss, None if unions is None else [unions] * 6)[:, 0]
             assert ((low > 0) == (pvalue <= miss)).all(), (score, miss)
@@ -291,7 +291,7 @@ def test_several_kernels_reject_together():
         assert (high >= [view.intervals(level)[:, 1] for view in views]).all()
     unions = [np.array([[score - 0.2, np.inf]]) for score in combined]
     low, high = effects.intervals(0.95, unions).T
-    selective = [np.exp(log_survival(score, union)) for score, union in zip(combined, unions, strict=True)]
+    selective = np.exp(log_survivals(np.asarray(combined), unions, np.ones(len(combined))))
     assert ((low > 0) == (np.array(selective) <= 0.05)).all()
     assert (effects.medians(unions) <= high + 1e-9).all()
     assert (effects.point == np.max([view.point for view in views], axis=0)).all()

@@ -1,7 +1,7 @@
-"""Which rows meet: pairs, quadruples, blocks and halves.
+"""Random designs of row indices: pairs, quadruples, blocks and halves.
 
-Index functions only. A `size` may be a shape, so that a design of its own for each of d features is
-`pairs(n, (draws, d), rng)`; tuples are drawn with replacement, the rows within a tuple are always different.
+A `size` may be a shape, so that separate designs for d features are `pairs(n, (draws, d), rng)`. Tuples are drawn with
+replacement; the rows within a tuple are distinct.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def quadruples(n: int, size: Size, rng: np.random.Generator) -> np.ndarray:
 
 
 def _distinct(n: int, arity: int, size: Size, rng: np.random.Generator) -> list[np.ndarray]:
-    """`arity` index arrays that never agree in an element, uniform over the ordered tuples.
+    """`arity` index arrays that differ in every element, uniform over the ordered tuples.
 
-    The t-th index is one of the n - t rows that are left: an integer below n - t, counted past the rows already taken,
-    smallest first. Nothing is rejected, so the law is exact for n as small as `arity`.
+    The t-th index is an integer below n - t, shifted past the rows already taken, smallest first. There is no rejection
+    step, so the distribution is exact for n as small as `arity`.
     """
     taken: list[np.ndarray] = []
     for t in range(arity):
@@ -41,7 +41,7 @@ def _distinct(n: int, arity: int, size: Size, rng: np.random.Generator) -> list[
 
 
 def blocks(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """A random permutation of n rows cut into blocks of `size`; rows that fill no block are left out."""
+    """A random permutation of n rows split into blocks of `size`; an incomplete last block is dropped."""
     count = n // size
     return rng.permutation(n)[: count * size].reshape(count, size)
 

@@ -2,32 +2,32 @@
 
 T = |C|^2 is the squared norm of the cross-covariance C = mean of f(x) g(y)' between the factors of a feature and of a
 response. The effect is the kernel correlation, the root of |C|^2 / sqrt(D_x D_y), with D = tr(S^2) of a factor's
-covariance S. An interval holds the effects under which the observed T would not be surprising. What is surprising is
-decided by the law that T has *at that effect*: its spread grows with the effect, so the spread at the observed T would
-make the upper end too low (the difference between Wald's and Wilson's interval for a proportion).
+covariance S. An interval holds the effects that a test based on T does not reject. The test uses the law of T *at that
+effect*: its spread grows with the effect, so the spread at the observed T would make the upper end too low (the
+difference between Wald's and Wilson's interval for a proportion).
 
 **Family.** P_t(x | y) is proportional to p(x) exp(t e(x, y)) on the values of the rows, and y keeps its law q. At t = 0
 the feature and the response are independent. e is the influence function of the effect up to a factor,
 
     e(x, y) = f(x)' C g(y) - |C|^2 / 2 (f(x)' S_x f(x) / D_x + g(y)' S_y g(y) / D_y),
 
-at the observed C: the direction in which the effect grows fastest for a given change of the law, the margin of x
-included, as rare values are known by few rows. It is Efron's (1981) least favourable family, begun at independence;
-the effect grows from 0 to 1 along it. For two samples the numbers of rows are given, and rows of one sample vary around
+at the observed C: the direction in which the effect grows fastest for a given change of the law. It includes the margin
+of x, because rare values occur in few rows. It is Efron's (1981) least favourable family, started at independence; the
+effect grows from 0 to 1 along it. For two samples the numbers of rows are fixed, and rows of one sample vary around
 their own mean; the term of y is then a constant.
 
 **Law of T at t.** The mean over n rows of P_t is nearly normal, with mean C_t and covariance S_t / n, so that T has the
 cumulants tr(S)/n + |C|^2, 2 tr(S^2)/n^2 + 4 C'SC/n and 8 tr(S^3)/n^3 + 24 C'S^2C/n^2. The terms without C are those of
-the exact permutation moments at t = 0, in proportion to the powers of tr(S). The terms with C count the noise of the
-denominator through the influence function. A power of T is then nearly normal (Jensen and Solomon 1972). What the
-test's own score differs by at t = 0 is carried along, so that an interval leaves out 0 exactly when the test rejects.
+the exact permutation moments at t = 0, in proportion to the powers of tr(S). The terms with C include the noise of the
+denominator through the influence function. A power of T is then nearly normal (Jensen and Solomon 1972). The difference
+to the test's score at t = 0 is kept along the family, so that an interval excludes 0 exactly when the test rejects.
 
-**Both signs.** T does not know the sign of C. For two samples of unequal size the opposite sign can have the larger
-effect that is compatible with T, and so it can for rare values in few rows. There the upper end is the larger one of
-the families for C and for -C.
+**Both signs.** T does not depend on the sign of C. For two samples of unequal size, and for rare values in few rows,
+the opposite sign can have the larger effect that is compatible with T. There the upper end is the larger one of the
+families for C and for -C.
 
-**Unseen values.** A value of probability u stays unseen in n rows with probability (1 - u)^n. The upper end is never
-below the effect that one such value could have.
+**Unseen values.** A value of probability u does not occur in n rows with probability (1 - u)^n. The upper end is at
+least the effect that one such value could have.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from kernsift.estimators.permutation_law import gamma_score
 # and how many members are interpolated from one to the next.
 _TILTS = np.concatenate([[0.0], np.geomspace(0.04, 20.0, 17)])
 _BETWEEN = 20
-# Numbers of one array (feature, value, response) of a family.
+# Elements of one array (feature, value, response) of a family.
 _NUMBERS = 2**17
-# Up to this score the test's correction of a score is constant; and how slowly corrected scores grow at least.
+# Up to this score the test's correction of a score is constant; and the least slope of corrected scores.
 _NEAR, _LEAST_SLOPE = 2.0, 0.1
 # From this score on the sign of the cross-covariance is known, and one family is enough.
 _SIGN_KNOWN = 3.0
 # With a response of many cells the opposite sign matters for few rows: in simulations with 16 to 30 rows it raises
 # upper ends by up to 0.36 (rare values), with 200 rows by less than 0.03 and on average by 0.001.
 _FEW_ROWS = 128
-# The share of the test's correction that widens the upper end, and the most that is a correction for few values of T.
+# The share of the test's correction that widens the upper end, and the largest correction for a discrete T.
 _CONTINUITY, _MOST = 0.5, 1.0
-# Bounds of the asymmetry of the rows' influence. Close to an effect of 1 few rows decide, and the law of T has a long
-# left tail; that of the other side ends too early in a law that is known by three moments.
+# Bounds of the asymmetry of the rows' influence. Close to an effect of 1 few rows dominate, and the law of T has a long
+# left tail; its right tail would be too short with a law fitted to three moments.
 _ASYMMETRY, _LEFT_ASYMMETRY = 0.8, 3.0
 # The correction for a smaller asymmetry is in proportion to it.
 _LITTLE = 0.05
@@ -120,15 +120,20 @@ class FamilyMoments(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """What the effect of a value depends on that no row of a sample has, or no row at all.
+    """What the effect of a value that occurs in no row of a sample, or in no row at all, depends on.
 
     Attributes
     ----------
-    rows : (b, s) rows of each sample, or all rows.
-    share : (b, s) their share of all rows.
-    extreme : (b,) squared distance from the mean of the most extreme of the seen values; an unseen one may be like it.
-    size : (b,) sqrt(D_x) of the seen values.
-    target, target_size : the same of a response whose margin is not given; 0 for samples.
+    rows : ndarray of shape (b, s)
+        Rows of each sample, or all rows.
+    share : ndarray of shape (b, s)
+        Their share of all rows.
+    extreme : ndarray of shape (b,)
+        Largest squared distance of an observed value from the mean; an unseen value may be as far.
+    size : ndarray of shape (b,)
+        sqrt(D_x) of the observed values.
+    target, target_size : ndarray of shape (b,)
+        The same for a response with a random margin; 0 for samples.
     """
 
     rows: np.ndarray
@@ -144,7 +149,7 @@ class Unseen(NamedTuple):
         weight = self.share * unseen
         extreme, size = self.extreme[:, None], self.size[:, None]
         whole = np.hypot((1.0 - weight) * size, weight * (1.0 - weight) * extreme)
-        # With samples: the label's own variance; with a response: the value meets the most extreme of its cells.
+        # With samples: the label's own variance; with a response: the value occurs with the most extreme of its cells.
         label = self.share * (1.0 - self.share)
         between = (label * unseen) ** 2 * extreme
         target, target_size = self.target[:, None], self.target_size[:, None]
@@ -159,18 +164,24 @@ class Unseen(NamedTuple):
 
 @dataclass(frozen=True)
 class EffectLaws:
-    """Observed statistics of b features, seen with one kernel each, and their laws along families of alternatives.
+    """Observed statistics of b features under one kernel, and their laws along families of alternatives.
 
     Attributes
     ----------
-    point : (b,) effects, corrected for chance.
-    statistic : (b,) R, the effect squared before that correction.
-    score : (b,) normal scores of the tests with these kernels.
-    penalty : (b,) what the test takes off the score because several kernels are tried.
-    families : the laws for the sign of the observed cross-covariance, and for the opposite one.
-    unseen : what the effect of an unseen value depends on.
-    whole : (b,) the factor from R, less its mean under independence, to the effect squared; it makes that of y with
-        itself 1.
+    point : ndarray of shape (b,)
+        Effects, corrected for chance.
+    statistic : ndarray of shape (b,)
+        R, the effect squared before that correction.
+    score : ndarray of shape (b,)
+        Normal scores of the tests with this kernel.
+    penalty : ndarray of shape (b,)
+        The correction of the score for testing several kernels.
+    families : tuple of FamilyMoments
+        The laws for the sign of the observed cross-covariance, and for the opposite one.
+    unseen : Unseen
+        What the effect of an unseen value depends on.
+    whole : ndarray of shape (b,)
+        The factor from R, less its mean under independence, to the effect squared; it makes that of y with itself 1.
     """
 
     point: np.ndarray
@@ -184,16 +195,17 @@ class EffectLaws:
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b, 2) confidence intervals.
 
-        How the chance of missing the effect is divided between the two sides depends on the effect: at 0 there is
-        nothing to miss below, so all of it is on the one side, and the interval leaves out 0 exactly when the
-        one-sided test rejects; far from 0 it is divided evenly. Any such division that shifts steadily gives the exact
-        level (Puza and O'Neill 2006).
+        The error probability is divided between the two sides as in
+        `kernsift.distributions.truncated_normal.confidence_intervals`: the interval excludes 0 exactly when the
+        one-sided test rejects.
 
         Parameters
         ----------
-        level : coverage, one for all features or (b,).
-        unions : for each feature the values (k, 2) of its score, penalty taken off, with which it would have been
-            selected; None where scores did not select.
+        level : float or ndarray of shape (b,), default=0.95
+            Coverage.
+        unions : sequence of ndarray of shape (k, 2), optional
+            For each feature the intervals of its score, less the penalty, on which it is selected; None without
+            selection.
         """
         miss = np.broadcast_to(1.0 - np.asarray(level, float), self.score.shape)[:, None]
         highs = [self._ends(laws, unions, miss, upper=True) for laws in self.families]
@@ -201,12 +213,12 @@ class EffectLaws:
         return np.column_stack([np.minimum(self._ends(self.families[0], unions, miss, upper=False), high), high])
 
     def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """(b,) median-unbiased effects: those at which half of the scores, given selection, exceed the observed one."""
+        """(b,) median-unbiased effects: the observed score is the median of its law given selection."""
         tails, effect = self._log_tails(self.families[0], unions, "middle")
         return _first_crossing(effect, np.log(0.5) - tails, beyond=effect[:, -1])
 
     def chance(self, probability: float = 0.05) -> np.ndarray:
-        """(b,) the estimated effects that a feature without any exceeds with this probability."""
+        """(b,) the estimated effects that a null feature exceeds with this probability."""
         warp, laws = self._warp(self.penalty), self.families[0]
         score = np.full(len(self.score), -ndtri(probability))
         excess = laws.null_statistics(warp.inverse(score)) - laws.mean[:, 0]
@@ -217,10 +229,10 @@ class EffectLaws:
     ) -> np.ndarray:
         tails, effect = self._log_tails(laws, unions, "upper" if upper else "lower")
         away = (laws.mean - laws.mean[:, :1]) / laws.sd
-        below = miss * (ndtr(np.maximum(away, 0.0)) - 0.5)  # the chance of missing an effect this large on the low side
+        below = miss * (ndtr(np.maximum(away, 0.0)) - 0.5)  # the error probability on the lower side
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = tails - np.log(below) if upper else np.log(miss - below) - tails
-        # A feature without any spread has no family.
+        # A constant feature has no family.
         return _first_crossing(effect, excess, beyond=np.where(effect[:, -1] > 0, 1.0, 0.0) if upper else effect[:, -1])
 
     def _log_tails(
@@ -228,7 +240,7 @@ class EffectLaws:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(b, t) log probability, given selection, of a T at least as large, for the upper end at most; and effects.
 
-        The probability of the observed T itself counts for both ends; for the middle half of it counts.
+        The probability of the observed T itself counts for both ends; half of it counts for the median.
         """
         upper = end == "upper"
         effect = np.maximum.accumulate(laws.effect, axis=1)
@@ -386,10 +398,10 @@ class CombinedEffects:
 
 
 def penalties(scores: np.ndarray, weights: np.ndarray, combined: np.ndarray) -> np.ndarray:
-    """(K, b) what a combination takes off the scores (K, b) of kernels whose p-values have weights (K,).
+    """(K, b) corrections of the scores (K, b) of kernels whose p-values have weights (K,).
 
-    `combined` (b,) are the scores of the smallest weighted p-values, after their number is counted. The kernel that has
-    it keeps the combined score; the others fall behind it by as much as their weighted p-values do.
+    `combined` (b,) are the scores of the smallest weighted p-values, corrected for their number. The kernel with the
+    smallest one keeps the combined score; the others are lower by as much as their weighted p-values are.
     """
     weighted = -ndtri_exp(np.minimum(log_ndtr(-scores) - np.log(weights)[:, None], -1e-3))
     return scores - (combined + weighted - weighted.max(axis=0))
@@ -411,16 +423,25 @@ def effect_laws(
 
     Parameters
     ----------
-    factor : (b, m, G) factors of the features' Gram matrices on their points, centred over the rows.
-    counts : (b, G) rows at each point.
-    response_factor : (p, J) the response's, on its cells.
-    joint : (b, G, J) rows at each point and cell.
-    null : moments of T over permutations.
-    score : (b,) normal scores of T.
-    samples : the response is the label of samples whose sizes are given.
-    penalty : (b,) what is taken off the score because several kernels are tried; see `penalties`.
-    statistic : (b,) T, where the points and cells stand for only some of the rows, their counts raised to the number of
-        all; None where `joint` has all rows.
+    factor : ndarray of shape (b, m, G)
+        Factors of the features' Gram matrices on their points, centred over the rows.
+    counts : ndarray of shape (b, G)
+        Rows at each point.
+    response_factor : ndarray of shape (p, J)
+        The response's factor on its cells.
+    joint : ndarray of shape (b, G, J)
+        Rows at each point and cell.
+    null : NullMoments
+        Moments of T over permutations.
+    score : ndarray of shape (b,)
+        Normal scores of T.
+    samples : bool
+        Whether the response is the label of samples whose sizes are fixed.
+    penalty : ndarray of shape (b,), optional
+        The correction of the score for testing several kernels; see `penalties`.
+    statistic : ndarray of shape (b,), optional
+        T, where the points and cells represent a subset of the rows, with counts scaled up to all rows; None where
+        `joint` has all rows.
     """
     if statistic is None:
         statistic = ((factor @ joint @ response_factor.T) ** 2).sum(axis=(1, 2))
@@ -430,13 +451,13 @@ def effect_laws(
     for start in range(0, len(factor), step):
         part = slice(start, start + step)
         moments = NullMoments(*(each[part] for each in null))
-        problem = _Problem(factor[part], response_factor, counts[part], joint[part], moments, samples)
-        parts.append(problem.laws(statistic[part], score[part], penalty[part]))
+        alternatives = _Alternatives(factor[part], response_factor, counts[part], joint[part], moments, samples)
+        parts.append(alternatives.laws(statistic[part], score[part], penalty[part]))
     return concatenated(parts)
 
 
 class _Moments(NamedTuple):
-    """What the law of R needs to know of a joint law; see the formulas at the head of this module. (b,) each."""
+    """Moments of a joint law that the law of R depends on, (b,) each; see the formulas in the module docstring."""
 
     dependence: np.ndarray  # |C|^2
     whole: np.ndarray  # sqrt(D_x D_y)
@@ -474,8 +495,8 @@ class _Pieces(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """Some features, and how the moments of joint laws on their points are computed."""
+class _Alternatives:
+    """Families of alternatives of some features: joint laws on their points, and the moments of these."""
 
     factor: np.ndarray
     response: np.ndarray
@@ -510,7 +531,7 @@ class _Problem:
         point = np.sqrt(np.clip((statistic - self.null.mean / n**2 / scale) * whole, 0.0, 1.0))
         return EffectLaws(point, statistic, score, penalty, (same, opposite), self.unseen(points, shares), whole)
 
-    def take(self, features: np.ndarray) -> _Problem:
+    def take(self, features: np.ndarray) -> _Alternatives:
         null = NullMoments(*(part[features] for part in self.null))
         return replace(
             self,
@@ -532,7 +553,7 @@ class _Problem:
         found = np.where(none[:, None, None], lead, found)
         spread = np.sqrt(_variance(base, found))
         found = found / np.where(spread > 0, spread, 1.0)[:, None, None]
-        # Exponents are not positive, and the largest of a cell is 0; points without rows do not matter.
+        # Exponents are at most 0, and the largest of a cell is 0; points without rows have no weight.
         found = np.where(base > 0, found, -np.inf)
         return np.where(base > 0, found - found.max(axis=1, keepdims=True), 0.0)
 
@@ -554,10 +575,10 @@ class _Problem:
         n, found = self.n, self.moments(joint)
         varies = start.trace > 0
         growth = np.divide(found.trace, start.trace, out=np.ones(len(joint)), where=varies)
-        # The mean of products around estimated means falls short by 1/n; the samples' own means are not products.
+        # The mean of products around estimated means is biased by a factor of 1 - 1/n; sample means are not products.
         kept = 1.0 if self.samples else (1.0 - 1.0 / n) ** 2
         mean = kept * found.dependence + growth * self.null.mean / n**2
-        # A statistic that no permutation changes has no law: it gets one that is nearly a point.
+        # A statistic that is constant over permutations gets a law that is nearly a point mass.
         sd = np.maximum(self.null.sd, 1e-3 * self.null.mean) / n**2 * growth
         linear = 4.0 * found.linear / (n - 1)
         variance = sd**2 + linear
@@ -610,7 +631,7 @@ class _Problem:
         b, n = len(points), self.n
         own = (self.factor * points[:, None, :]) @ _transposed(self.factor)
         size = np.sqrt((own**2).sum(axis=(1, 2)))
-        # Nothing is known of the scale of a constant feature, and nothing depends on it.
+        # The scale of a constant feature is arbitrary.
         distance = np.where(points > 0, (self.factor**2).sum(axis=1), 0.0)
         extreme = np.where(size > 0, distance.max(axis=1), 1.0)
         if self.samples:
@@ -622,10 +643,10 @@ class _Problem:
 
 
 def _without_chance(n: int, size: np.ndarray, diagonal: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """tr(S^2) of a factor without what chance adds: the U-statistic over different rows, from the V-statistic.
+    """tr(S^2) of a factor without its bias: the U-statistic over distinct rows, from the V-statistic.
 
-    With few rows pairs of a row with itself make up much of the V-statistic. Not less than a tenth of it is kept, as
-    the U-statistic can be negative, and not more than all of it, so that an effect of 1 remains one.
+    With few rows pairs of a row with itself dominate the V-statistic. The result is clipped to at least a tenth of it,
+    as the U-statistic can be negative, and to at most all of it, so that an effect of 1 is preserved.
     """
     if n < 4:
         return size
@@ -661,7 +682,7 @@ def _transposed(values: np.ndarray) -> np.ndarray:
 
 
 def concatenated(parts: Sequence[EffectLaws]) -> EffectLaws:
-    """The features of several parts, one after the other."""
+    """The features of several parts, concatenated."""
     if len(parts) == 1:
         return parts[0]
     same, opposite = (

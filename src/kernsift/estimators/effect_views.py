@@ -1,7 +1,7 @@
-"""Effects of the complete estimator: the laws of its statistics under every pair of views, when they are asked for.
+"""Effects of the complete estimator: the distributions of its statistics under every pair of views, on demand.
 
 The laws along families of alternatives (`kernsift.estimators.effect_intervals`) need the factors and the counts of a
-feature, which are not kept for all features. So the features whose intervals are asked for are measured again.
+feature, which are not kept for all features. They are computed again for features whose intervals are requested.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernsift.kernels.contingency import Tabulation
 if TYPE_CHECKING:
     from kernsift.estimators.complete import FittedStatistic
 
-# Rows that represent a feature, or a response, whose rows are its points.
+# Rows that represent a feature, or a response, with one point per row.
 _ROWS, _RESPONSE_ROWS = 2**10, 2**9
 
 
@@ -31,12 +31,12 @@ def point_effects(statistics: Sequence[FittedStatistic]) -> np.ndarray:
     A = tr K^2 - (tr K)^2 / (n - 1) is what T - E T would be if the response were the feature: that has effect 1.
     """
     effects = []
-    for look in statistics:
-        own, target = look.fitted.own.second[:, 0], look.target.own.second[0]
-        size = np.maximum(look.laws.size, 1e-300) * np.maximum(look.laws.target, 1e-300)
+    for one in statistics:
+        own, target = one.fitted.own.second[:, 0], one.target.own.second[0]
+        size = np.maximum(one.laws.size, 1e-300) * np.maximum(one.laws.target, 1e-300)
         whole = np.sqrt(np.maximum(own * target, 0.01 * size))
-        varies = look.laws.sd > 0
-        share = np.where(varies, look.laws.statistic - look.laws.mean, 0.0) / np.where(varies, whole, 1.0)
+        varies = one.laws.sd > 0
+        share = np.where(varies, one.laws.statistic - one.laws.mean, 0.0) / np.where(varies, whole, 1.0)
         effects.append(np.sqrt(np.clip(share, 0.0, 1.0)))
     return np.asarray(np.max(effects, axis=0))
 
@@ -53,22 +53,29 @@ def view_effects(
 
     Parameters
     ----------
-    looks, scores : the statistics under the pairs of views, and their normal scores (pairs, b).
-    smooth, final : (b,) the combined scores before and after features with few outcomes are enumerated.
-    known : counts of the block.
+    statistics : sequence of FittedStatistic
+        The statistics under the pairs of views.
+    scores : ndarray of shape (pairs, b)
+        Their normal scores.
+    smooth, final : ndarray of shape (b,)
+        The combined scores before and after features with few outcomes are enumerated.
+    known : Tabulation
+        Counts of the block.
+    response : Response
+        The response.
     """
     weights = np.array([pair.weight for pair in response.pairs])
     taken = penalties(scores, weights, smooth) if len(statistics) > 1 else np.zeros_like(scores)
-    # What enumeration takes off is the probability of single outcomes, and counts for both ends of an interval.
+    # Enumeration lowers a score by the probability of single outcomes, which applies to both ends of an interval.
     stricter = np.minimum(final - smooth, 0.0)
     counts, joint, places, cells = _represented(known, response)
     samples = len(cells) == 2 and joint.shape[2] == 2
     views = []
-    for look, score, penalty in zip(statistics, scores, taken, strict=True):
-        laws = look.laws
+    for one, score, penalty in zip(statistics, scores, taken, strict=True):
+        laws = one.laws
         sd = np.where(laws.sd > 0, laws.sd, 0.0)
-        factor = to_numpy(look.view.factor)[:, :, places]
-        target = to_numpy(look.target.factor)[:, cells]
+        factor = to_numpy(one.view.factor)[:, :, places]
+        target = to_numpy(one.target.factor)[:, cells]
         views.append(
             effect_laws(
                 _recentred(factor, counts),
@@ -88,9 +95,9 @@ def view_effects(
 def _represented(
     known: Tabulation, response: Response
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | slice, np.ndarray]:
-    """Counts (b, G) and joint counts (b, G, J), and which points of the features and of the response they belong to.
+    """Counts (b, G), joint counts (b, G, J), and the points of the features and of the response that they belong to.
 
-    Where rows are points, some of them represent all.
+    Where every row is a point, a subset of the rows represents all.
     """
     used = np.flatnonzero(to_numpy(response.counts) > 0)
     if known.joint is not None:
@@ -128,12 +135,14 @@ def combined(parts: Sequence[tuple[np.ndarray, CombinedEffects]], features: np.n
 
 @dataclass(frozen=True)
 class MeasuredEffects:
-    """Effects of some features: estimates at once, intervals from laws that are computed when they are asked for.
+    """Effects of some features: estimates, and intervals from laws that are computed on demand.
 
     Attributes
     ----------
-    point : (b,) effects, corrected for chance.
-    measure : computes the laws.
+    point : ndarray of shape (b,)
+        Effects, corrected for chance.
+    measure : callable
+        Computes the laws.
     """
 
     point: np.ndarray
@@ -152,5 +161,5 @@ class MeasuredEffects:
         return self._laws.medians(unions)
 
     def chance(self, probability: float = 0.05) -> np.ndarray:
-        """(b,) estimated effects that a feature without any exceeds with this probability."""
+        """(b,) estimated effects that a null feature exceeds with this probability."""
         return self._laws.chance(probability)

@@ -1,12 +1,12 @@
-"""Permutation laws by enumeration, for columns and samples with few different outcomes.
+"""Permutation distributions by enumeration, for columns and samples with few distinct outcomes.
 
-A smooth law does not fit a statistic that takes few values: a column with four nonzero rows, or three rows against
-three. There the outcomes are enumerated where they are few, and drawn at random where they are not but where only few
-rows of the column differ from its commonest value.
+A continuous distribution does not fit a statistic with few values: a column with four nonzero rows, or three rows
+against three. There the outcomes are enumerated if they are few, and sampled if they are many but few rows of the
+column differ from its commonest value.
 
-With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its own
-pair, and its own law is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that tie
-with the observed one count in full.
+With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its
+pair, and its distribution is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that
+tie with the observed one count in full.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from scipy.special import gammaln, logsumexp
 
 from kernsift.estimators.permutation_law import score_of
 
-# The most outcomes that are enumerated, and how many are drawn at random from more.
+# The most outcomes that are enumerated, and the number of sampled ones otherwise.
 _MOST, _DRAWN = 5_500, 2**13
 # A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
 # with two values that has no more rows than the second bound.
 _SPARSE, _FEW_ROWS = 15, 40
-# Drawn outcomes beyond the observed one that a tail is estimated from; further out the smooth law continues it.
+# Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
 _BEYOND = 20
 # Statistics that differ by less than this share of the largest are equal.
 _EQUAL = 1e-9
@@ -37,12 +37,18 @@ class ViewedFeature(NamedTuple):
 
     Attributes
     ----------
-    counts : (V,) rows of each of its values.
-    joint : (V, J) how many of them fall into each cell of the response.
-    factors : for each pair (m, V), the feature's factor.
-    targets : for each pair (p, J), the response's factor.
-    weights : (pairs,) shares of the level.
-    log_tails : (pairs,) log p-values of the observed statistics under the smooth law.
+    counts : ndarray of shape (V,)
+        Rows of each of its values.
+    joint : ndarray of shape (V, J)
+        Rows of each value in each cell of the response.
+    factors : sequence of ndarray of shape (m, V)
+        For each pair, the feature's factor.
+    targets : sequence of ndarray of shape (p, J)
+        For each pair, the response's factor.
+    weights : ndarray of shape (pairs,)
+        Shares of the level.
+    log_tails : ndarray of shape (pairs,)
+        Log p-values of the observed statistics under the continuous law.
     """
 
     counts: np.ndarray
@@ -54,12 +60,14 @@ class ViewedFeature(NamedTuple):
 
 
 def few_outcomes(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Which features have so few outcomes that these are enumerated or drawn.
+    """Which features have so few outcomes that these are enumerated or sampled.
 
     Parameters
     ----------
-    counts : (b, G) rows of each value of the features; unused values have none.
-    cells : (J,) rows of each cell of the response.
+    counts : ndarray of shape (b, G)
+        Rows of each value of the features; 0 for unused values.
+    cells : ndarray of shape (J,)
+        Rows of each cell of the response.
     """
     few = _log_outcomes(counts, cells) <= math.log(_MOST)
     # Two values against two cells is Fisher's test, which has a closed form.
@@ -83,7 +91,7 @@ def _two_valued(counts: np.ndarray) -> np.ndarray:
 
 
 def _log_tables(counts: np.ndarray) -> np.ndarray:
-    """Log of how many ways the rows that differ from the commonest value fall into two cells."""
+    """Log of the number of ways to assign the rows that differ from the commonest value to two cells."""
     each = np.log1p(counts)
     return np.asarray(each.sum(axis=1) - each.max(axis=1))
 
@@ -93,7 +101,7 @@ def _log_arrangements(cells: np.ndarray) -> float:
 
 
 def enumerated_log_pvalue(feature: ViewedFeature, rng_seed: int) -> float:
-    """Log p-value of a feature with few outcomes, from all of them or from outcomes drawn at random."""
+    """Log p-value of a feature with few outcomes, from all of them or from a random sample."""
     counts, cells = feature.counts, feature.joint.sum(axis=0).astype(int)
     common = int(counts.argmax())
     if _log_outcomes(counts[None, :], cells)[0] > math.log(_MOST):
@@ -114,7 +122,7 @@ def _over_tables(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, 
 
 @lru_cache(maxsize=16)
 def _tables(counts: tuple[int, ...], drawn: int, common: int) -> tuple[np.ndarray, np.ndarray]:
-    """All ways (outcomes, V) to draw so many rows from values with these counts, and their probabilities."""
+    """All ways (outcomes, V) to draw `drawn` rows from values with these counts, and their probabilities."""
     values = np.array(counts)
     others = np.delete(np.arange(len(values)), common)
     first = np.zeros((int(np.prod(values[others] + 1)), len(values)))
@@ -132,7 +140,7 @@ def _tables(counts: tuple[int, ...], drawn: int, common: int) -> tuple[np.ndarra
 
 
 def _over_arrangements(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray) -> float:
-    """All arrangements of the response's rows, of which the feature's rows stay where they are."""
+    """All arrangements of the response's rows against the fixed rows of the feature."""
     arrangements = _arrangements(tuple(cells.tolist()))
     # The observed arrangement, in the order of the feature's values.
     observed = np.concatenate([np.repeat(np.arange(len(cells)), row.astype(int)) for row in feature.joint])
@@ -147,7 +155,7 @@ def _over_arrangements(feature: ViewedFeature, counts: np.ndarray, cells: np.nda
 
 @lru_cache(maxsize=4)
 def _arrangements(cells: tuple[int, ...]) -> np.ndarray:
-    """(N, n) all different orders of a multiset with so many elements of each kind."""
+    """(N, n) all distinct orders of a multiset with these numbers of elements of each kind."""
     found = np.zeros((1, 0), dtype=np.int8)
     left = np.array([cells])
     for _ in range(sum(cells)):
@@ -182,7 +190,7 @@ def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def _over_draws(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, common: int, rng_seed: int) -> float:
-    """Random rows of the response for the rows of a sparse column."""
+    """Sampled rows of the response for the rows of a sparse column."""
     others = np.delete(np.arange(len(counts)), common)
     values = np.repeat(np.arange(len(others)), counts[others])
     statistics = []
@@ -209,7 +217,7 @@ def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int
 
 @lru_cache(maxsize=4)
 def _drawn_rows(n: int, rng_seed: int) -> np.ndarray:
-    """(draws, size) numbers of rows, drawn without replacement; any column that is sparse needs no more."""
+    """(draws, size) row indices, drawn without replacement; enough for any sparse column."""
     rng = np.random.default_rng(rng_seed)
     size = n // 2 if n <= _FEW_ROWS else _SPARSE
     if n <= 4 * _FEW_ROWS:
@@ -226,7 +234,7 @@ def _drawn_rows(n: int, rng_seed: int) -> np.ndarray:
 def _log_drawn_tail(statistics: np.ndarray, shares: np.ndarray, log_tails: np.ndarray) -> float:
     """As `_log_tail`, for drawn outcomes of which the first is the observed one.
 
-    A tail with few draws in it is the smooth law's, scaled so that the two agree where there are draws enough.
+    A tail with few draws is that of the continuous law, scaled so that the two agree where there are enough draws.
     """
     count = statistics.shape[1]
     weight = np.full(count, 1.0 / count)
@@ -260,7 +268,7 @@ def fisher_scores(joint: np.ndarray, score: np.ndarray) -> np.ndarray:
 
 
 def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
-    """Log of the chance that the number marked among the drawn deviates from its mean at least as much as `seen`."""
+    """Log probability that a hypergeometric count deviates from its mean at least as much as `seen`."""
     cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
     log_mass = (
         _log_choose(np.array(marked), cells)

@@ -1,10 +1,10 @@
 """Incomplete U-statistics: the kernel of MMD or HSIC averaged over a random design (paper, sections 2 and 4.1).
 
-The null variance counts both sources of randomness. Given the data the l draws are independent, and the mean over all
-tuples varies itself: Var = Var(h)/l + (1 - 1/l) Var(U), with Var(U)/Var(h) known exactly under the null.
+The null variance has two sources. Given the data the l draws are independent, and the mean over all tuples varies
+itself: Var = Var(h)/l + (1 - 1/l) Var(U), with Var(U)/Var(h) known exactly under the null.
 
-The draws of an MMD are symmetric around 0 under the null, so that Student's law serves where they are few. Those of an
-HSIC are skewed to the right: their mean and their spread rise together, so that the normal law errs on the safe side.
+The draws of an MMD are symmetric around 0 under the null, so that Student's t applies where they are few. Those of an
+HSIC are skewed to the right: their mean and variance are positively correlated, so that the normal law is conservative.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from kernsift.kernels.fitted import FeatureKernels
 
 Design = Literal["shared", "independent"]
 
-# Features whose own designs are drawn together, and draws of them: part of what a seed means, unlike a batch's size.
+# Features whose separate designs are drawn together, and draws per call: results depend on these for a given seed.
 _FEATURES, _DRAWS = 64, 2**17
 
 
@@ -67,8 +67,8 @@ def incomplete_mmd(
 ) -> Scores:
     """MMD^2 of every feature from about r * min(n, m) draws of two different rows of each sample.
 
-    With `design="shared"` all features meet in the same rows, which makes the covariance of the draws that of the
-    scores; with "independent" every feature has its own, and the scores are taken as uncorrelated.
+    With `design="shared"` all features use the same rows, so that the covariance of the draws estimates that of the
+    scores; with "independent" every feature has its own design, and the scores are taken as uncorrelated.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def incomplete_mmd(
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
     factor = _variance_factor(_count(r, min(X.n, Y.n)), mmd_null_ratio(X.n, Y.n))
-    # Draws that share rows tell no more about their spread than as many as there are rows.
+    # Draws that share rows have at most as many degrees of freedom as there are rows.
     freedom = max(1, min(_count(r, min(X.n, Y.n)), X.n, Y.n) - 1)
     each = 4 * index_type(X, Y).itemsize
     columns_that_fit([X, Y], each * _count(r, min(X.n, Y.n)) if design == "shared" else 0)
@@ -189,14 +189,14 @@ def _count(r: float, n: int) -> int:
 def _variance_factor(count: int, ratio: float) -> float:
     """Null variance of the estimate over the sample variance of the draws.
 
-    The draws share rows, so their sample variance falls short of Var(h) by the variance of their common mean: it
-    estimates Var(h) - Var(U) = (1 - ratio) Var(h). With n = 4 every draw is the same quadruple and nothing is left.
+    The draws share rows, so their sample variance is below Var(h) by the variance of their common mean: it estimates
+    Var(h) - Var(U) = (1 - ratio) Var(h). With n = 4 every draw is the same quadruple and this is 0.
     """
     return 1 / count + min(ratio, 0.9) / (1 - min(ratio, 0.9))
 
 
 def _by_feature(d: int, count: int, block: Callable[[np.ndarray], Callable[[int], Draws]]) -> Moments:
-    """Moments of draws whose design is each feature's own, drawn for some features and some draws at a time."""
+    """Moments of draws with a separate design for each feature, in blocks of features and draws."""
     found = []
     for start in range(0, d, _FEATURES):
         features = np.arange(start, min(start + _FEATURES, d))

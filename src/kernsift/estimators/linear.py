@@ -34,7 +34,7 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = _draws(X, Y, kernels, rng)
     scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
-    # Few draws are too skewed for an interval around their mean.
+    # The mean of few draws is too skewed for an interval.
     intervals = draws if draws.count >= MANY_DRAWS else None
     i, i2, j, j2 = draws.rows
     scores = with_student_tails(scores, draws.count - 1)

@@ -1,8 +1,8 @@
 """Whole data sets against a reference: each candidate is one feature (the paper, section 5.3).
 
-All candidates are held against the same reference rows, which makes their scores correlated even when nothing is wrong
-with any of them. With n reference rows and m_a, m_b candidate rows the two differences of mean embeddings correlate by
-sqrt(m_a m_b / ((n + m_a) (n + m_b))), and quadratic statistics of them by its square.
+All candidates are compared with the same reference rows, which makes their scores correlated under the null. With n
+reference rows and m_a, m_b candidate rows the two differences of mean embeddings have the correlation
+sqrt(m_a m_b / ((n + m_a) (n + m_b))), and quadratic statistics of them its square.
 """
 
 from __future__ import annotations
@@ -55,16 +55,17 @@ def complete_screen(
         label = label_response(reference.n, int(size), whole[0].factor)._replace(pairs=pairs)
         ones = _ones(len(rows), whole[0].factor)
         known = Tabulation(ones, None, None)
-        meeting = CrossTable(known, label)
-        seen = [
-            fit_statistics(fitted(centred(_rows(view.factor, rows), ones), ones, label.n), meeting) for view in whole
+        cross_table = CrossTable(known, label)
+        statistics = [
+            fit_statistics(fitted(centred(_rows(view.factor, rows), ones), ones, label.n), cross_table)
+            for view in whole
         ]
-        scores = scores_of(seen)
-        smooth, [winner[place]] = best_of(seen, scores, ones, label)
-        sd[place] = seen[winner[place]].laws.sd[0]
+        scores = scores_of(statistics)
+        smooth, [winner[place]] = best_of(statistics, scores, ones, label)
+        sd[place] = statistics[winner[place]].laws.sd[0]
         score[place] = min(smooth[0], label.ceiling) if sd[place] > 0 else 0.0
-        [point[place]] = point_effects(seen)
-        laws.append(partial(view_effects, seen, scores, smooth, score[place : place + 1], known, label))
+        [point[place]] = point_effects(statistics)
+        laws.append(partial(view_effects, statistics, scores, smooth, score[place : place + 1], known, label))
     share = sizes / (reference.n + sizes)
     correlation = np.outer(share, share)
     if adaptive:
@@ -82,11 +83,11 @@ def complete_screen(
 
 
 def _views(table: Table, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator) -> list[View]:
-    """All rows through each lens, each row a point of its own."""
+    """The factors of all rows under each kernel view, with one point per row."""
     values = table.part(slice(None))
     ones = _ones(table.n, values)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
-    return [lens.view(Grid(values, None), ones, np.array([0]), landmarks) for lens in kernel_views(kernels, adaptive)]
+    return [one.view(Grid(values, None), ones, np.array([0]), landmarks) for one in kernel_views(kernels, adaptive)]
 
 
 def _ones(rows: int, prototype: Array) -> Array:
@@ -112,27 +113,27 @@ def cross_screen(
     adaptive: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
-    """Scores of every candidate along a witness learned on other rows; the reference's rows are shared by all."""
+    """Scores of every candidate along a witness function fitted on other rows; all share the reference's rows."""
     for name, table in [("reference", reference), *candidates.items()]:
         require_rows(table, 4, name, " for the cross estimator")
     whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
     factor = to_numpy(side_by_side(whole))[0]
-    base_look, base_learn = halves(reference.n, rng)
+    base_test, base_fit = halves(reference.n, rng)
     first, seconds, ratio = [], [], Ratio.empty(len(candidates))
     start = reference.n
     for place, table in enumerate(candidates.values()):
-        look, learn = (start + rows for rows in halves(table.n, rng))
+        test, fit = (start + rows for rows in halves(table.n, rng))
         start += table.n
-        witness = factor[:, base_learn].mean(axis=1) - factor[:, learn].mean(axis=1)
-        heights = witness @ factor
-        first.append(heights[base_look])
-        seconds.append(heights[look])
-        ratio.put(np.array([place]), _ratio(factor, (base_look, look), (base_learn, learn)))
+        witness = factor[:, base_fit].mean(axis=1) - factor[:, fit].mean(axis=1)
+        values = witness @ factor
+        first.append(values[base_test])
+        seconds.append(values[test])
+        ratio.put(np.array([place]), _ratio(factor, (base_test, test), (base_fit, fit)))
     return witness_scores(tuple(candidates), np.column_stack(first), seconds, ratio)
 
 
 def _ratio(factor: np.ndarray, *halves: tuple[np.ndarray, np.ndarray]) -> Ratio:
-    """What turns a candidate's mean into its effect; each half has rows of the reference and of the candidate."""
+    """The ratio from a candidate's mean to its effect; each half has rows of the reference and of the candidate."""
     own = np.concatenate([rows for half in halves for rows in half])
     part = factor[:, own] - factor[:, own].mean(axis=1, keepdims=True)
 
@@ -184,7 +185,7 @@ def _repeated(kernels: FeatureKernels, candidates: Candidates) -> FeatureKernels
 
 
 def _side_by_side(base: Table, others: Candidates, rng: np.random.Generator) -> tuple[Table, Table]:
-    """The reference repeated once a candidate, and the candidates next to each other, cut to the same length."""
+    """The reference repeated for each candidate, and the candidates as columns, truncated to the same length."""
     rows = min(table.n for table in others.values())
     parts = [table.part(slice(None), rng.permutation(table.n)[:rows]) for table in others.values()]
     width = int(base.offsets[-1])
@@ -192,5 +193,5 @@ def _side_by_side(base: Table, others: Candidates, rng: np.random.Generator) -> 
     flags = np.zeros(len(others), dtype=bool)
     repeated = base.part(np.tile(np.arange(width), len(others)))
     names = tuple(others)
-    beside_each_other = namespace(repeated).concat(parts, axis=1)
-    return Table(names, repeated, offsets, flags, {}), Table(names, beside_each_other, offsets, flags, {})
+    columns = namespace(repeated).concat(parts, axis=1)
+    return Table(names, repeated, offsets, flags, {}), Table(names, columns, offsets, flags, {})

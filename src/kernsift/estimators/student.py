@@ -1,4 +1,4 @@
-"""Student's law of means whose variance is estimated from few draws, as the normal law that the tests expect."""
+"""Student's t distribution for means whose variance is estimated from few draws, as the normal law the tests assume."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from kernsift.estimators.permutation_law import score_of
 from kernsift.estimators.scores import Covariance, Scores
 
-# The smallest tail that is taken from Student's law, and the normal score that belongs to it.
+# The smallest tail that is computed from Student's t, and its normal score.
 _LEAST_TAIL = 1e-290
 _DEEPEST = float(-ndtri(_LEAST_TAIL))
-# Below this statistic the ratio of the statistic to its normal score is that of the two laws' densities at 0.
+# Below this statistic the ratio of the statistic to its normal score is that of the two densities at 0.
 _NEAR_ZERO = 1e-3
-# Degrees of freedom from which on the normal law serves.
+# Degrees of freedom from which on the normal approximation is used.
 _MANY = 60
 
 
 def normal_scores(statistic: np.ndarray, freedom: np.ndarray | float) -> np.ndarray:
     """The normal scores of Student statistics.
 
-    Tails too small for numbers are Wallace's (1959): z = (8 f + 1) / (8 f + 3) sqrt(f log(1 + t^2 / f)).
+    Where the tail underflows, Wallace's (1959) approximation: z = (8 f + 1) / (8 f + 3) sqrt(f log(1 + t^2 / f)).
     """
     tail = stdtr(freedom, -statistic)
     far = tail <= _LEAST_TAIL
@@ -40,11 +40,12 @@ def student_statistics(score: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 
 
 def with_student_tails(scores: Scores, freedom: float) -> Scores:
-    """Scores whose standard deviations are widened until their normal tails are the tails of Student's law.
+    """Scores with standard deviations inflated so that their normal tails equal the tails of Student's t.
 
-    Each standard deviation is multiplied by t / z, where t is the score in its estimated standard deviations and z the
-    normal score of t: estimates and their order stay, and a test of one feature becomes Student's. From 60 degrees of
-    freedom on the normal law is close enough (0.053 where Student's says 0.05), and is kept as in the paper.
+    Each standard deviation is multiplied by t / z, where t is the score over its estimated standard deviation and z the
+    normal score of t: estimates and their order are unchanged, and the test of one feature is Student's. From 60
+    degrees of freedom on the normal law is close enough (a level of 0.053 in place of 0.05), and is kept as in the
+    paper.
 
     Examples
     --------
@@ -59,13 +60,13 @@ def with_student_tails(scores: Scores, freedom: float) -> Scores:
         return scores
     sd = np.sqrt(scores.cov.diagonal())
     statistic = np.divide(scores.estimate, sd, out=np.zeros(len(sd)), where=sd > 0)
-    # The ratio is smooth and even; at 0 it is that of the densities, for which a value near 0 does.
+    # The ratio is smooth and even in t; near 0 it is replaced by its value at a small t.
     size = np.maximum(np.abs(statistic), _NEAR_ZERO)
     return replace(scores, cov=RescaledCovariance(scores.cov, size / normal_scores(size, freedom)))
 
 
 def widening(freedom: float) -> float:
-    """What standard deviations from so many degrees of freedom are multiplied with, for intervals of about 95%."""
+    """The factor of standard deviations with these degrees of freedom in intervals with a level of about 95%."""
     return float(stdtrit(freedom, 0.975) / ndtri(0.975))
 
 

@@ -1,20 +1,20 @@
-"""How a null statistic grows: paths of cross-covariances along which its score keeps its normal law.
+"""Paths of cross-covariances along which a null statistic keeps its conditional distribution.
 
-Let C (q x p) be the cross-covariance of a feature with the response, in orthogonal directions of both. Without
-dependence its entries are independent normal variables of variances w, and T = |C|^2 plus whatever directions are left
-out. A conditional test needs a path through the observed C such that the place along it is independent of the path.
+Let C (q x p) be the cross-covariance of a feature with the response, in orthogonal directions of both. Under
+independence its entries are independent normal variables of variances w, and T = |C|^2 plus the omitted directions. A
+conditional test needs a path through the observed C such that the position along it is independent of the path.
 Given T = t, C has nearly the law of independent normal variables of variances w / (1 - 2 s w), with s from
 sum w / (1 - 2 s w) = t (the saddlepoint, or Gibbs' conditioning principle). So the path multiplies each entry by
-sqrt((1 - 2 s0 w) / (1 - 2 s w)), s0 being that of the observed T: it carries the law of C given one value of T over
-into that given another. With a single weight this is the ray through C, and the independence is exact. With decreasing
-weights a large T is large in its leading directions, and these are the ones that shrink first.
+sqrt((1 - 2 s0 w) / (1 - 2 s w)), s0 being that of the observed T: it maps the law of C given one value of T to that
+given another. With equal weights this is the ray through C, and the independence is exact. With decreasing weights a
+large T is large in its leading directions, and these shrink first.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Knots of a path, and how many candidates for them are tried.
+# Number of knots of a path, and of candidates for them.
 _KNOTS, _TRIED = 40, 256
 # Where a path begins and ends, in roots of T, relative to the larger of the observed T and its null mean.
 _FIRST, _LAST = 0.04, 2.5
@@ -23,7 +23,7 @@ _BELOW, _ABOVE = 7.0, 16.0
 
 
 def tilted_paths(cross: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Paths (k, g, q, p) through k cross-covariances (k, q, p), and which knot of each is the observed one.
+    """Paths (k, g, q, p) through k cross-covariances (k, q, p), and the index of each path's observed knot.
 
     `weights` (k, q, p) are the null variances of the entries; an entry of weight 0 must be 0.
 

@@ -1,9 +1,9 @@
-"""The U-statistics behind every estimator: their kernels, their complete unbiased values, their null variances.
+"""The U-statistics of all estimators: their kernels, complete unbiased values and null variances.
 
 MMD (paper, section 2) is the mean of h(x, x', y, y') = k(x,x') + k(y,y') - k(x,y') - k(x',y) over different rows x, x'
 of one sample and y, y' of the other. HSIC is the mean of a kernel of four rows that is linear in K, with weights from
-the response alone (Song et al. 2012), so that one weight per pair of rows serves all features. Both are unchanged when
-a constant is added to K: subtracting one kernel value makes them exactly 0 where a feature is constant.
+the response alone (Song et al. 2012), so that all features share one weight per pair of rows. Both are unchanged when a
+constant is added to K: subtracting one kernel value makes them exactly 0 for a constant feature.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from kernsift.execution.arrays import (
 from kernsift.execution.fused import gaussian_mmd
 from kernsift.kernels.fitted import FeatureKernels
 
-# Numbers of one temporary array: a megabyte of doubles, which stays in the cache while a kernel works on it. A device
-# wants more at a time.
+# Elements of one temporary array: a megabyte of doubles, which stays in the cache; more on a device.
 CHUNK, DEVICE_CHUNK = 1 << 17, 1 << 25
 
 Resample = Callable[[float, np.random.Generator], np.ndarray]
 
 
 def mmd_kernel(kernels: FeatureKernels, x: Array, x2: Array, y: Array, y2: Array) -> Array:
-    """h(x, x', y, y') of matched value rows (l, p): (l, d); the rows are spent."""
+    """h(x, x', y, y') of matched value rows (l, p): (l, d); the rows may be overwritten."""
     fused = None if kernels.exponents is None else gaussian_mmd(x, x2, y, y2, kernels.exponents)
     if fused is not None:
         return fused
-    # In this order h is exactly 0 where it should be: when x = y or x' = y', as with three equal rows out of four.
+    # In this order h is exactly 0 when x = y or x' = y', as with three equal rows out of four.
     h = kernels.matched(x, x2)
     h -= kernels.matched(x, y2, spend=True)
     across = kernels.matched(x2, y, spend=True)
@@ -95,8 +94,8 @@ def largest(kernels: FeatureKernels, rows: Array) -> Array:
 def snap_to_zero(values: Array, scale: Array) -> Array:
     """`values` with rounding errors of sums of numbers up to `scale` replaced by 0.
 
-    A feature with one deviating row in a block has the value 0 there. Left as rounding errors, a score made only of
-    such values would be compared with a spread as meaningless as itself.
+    A feature with one deviating row in a block has the value 0 there. A score that averages rounding errors would be
+    studentised with a meaningless spread.
     """
     xp = namespace(values)
     # Sums are in float64 where the device has it; the kernel values themselves may be coarser.
@@ -110,21 +109,21 @@ def chunk_of(array: Array) -> int:
 
 
 def batches(count: int, width: int, prototype: Array) -> Iterator[slice]:
-    """Cuts `count` rows of `width` values into runs that suit the library of `like`, at least one row each."""
+    """Slices of `count` rows of `width` values that suit the device of `prototype`, at least one row each."""
     step = max(1, chunk_of(prototype) // max(width, 1))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
 def _tiles(rows: int, columns: int, width: int, prototype: Array, *, upper: bool) -> Iterator[tuple[slice, slice]]:
-    """Cuts the pairs of rows and columns into tiles that suit `like`; `upper`: only those above a diagonal."""
+    """Tiles of the pairs of rows and columns, of a size that suits the device; `upper`: those above the diagonal."""
     chunk = chunk_of(prototype)
     tall = max(1, chunk // max(columns * width, 1))
     for top in range(0, rows, tall):
         high = slice(top, min(top + tall, rows))
-        wide_ = max(1, chunk // ((high.stop - top) * width))
-        for left in range(top if upper else 0, columns, wide_):
-            yield high, slice(left, min(left + wide_, columns))
+        step = max(1, chunk // ((high.stop - top) * width))
+        for left in range(top if upper else 0, columns, step):
+            yield high, slice(left, min(left + step, columns))
 
 
 def _above(rows: slice, columns: slice) -> np.ndarray:
@@ -158,7 +157,7 @@ def mmd_ustat(X: Table, Y: Table, kernels: FeatureKernels) -> np.ndarray:
 
     Examples
     --------
-    With a linear kernel it is the squared difference of means, without what chance adds to it.
+    With a linear kernel it is the squared difference of means without its bias.
 
     >>> import numpy as np
     >>> from kernsift.kernels.fitted import fit_kernels
@@ -173,7 +172,7 @@ def mmd_ustat(X: Table, Y: Table, kernels: FeatureKernels) -> np.ndarray:
 
 
 def complete_mmd_values(x: Array, y: Array, kernels: FeatureKernels) -> Array:
-    """`mmd_ustat` of bare value rows."""
+    """`mmd_ustat` of arrays of rows."""
     n, m = x.shape[0], y.shape[0]
     base = kernels.matched(x[0, :], y[0, :])
 
@@ -205,11 +204,11 @@ def hsic_ustat(X: Table, y: Table, kernels: FeatureKernels, response_kernels: Fe
 
 
 def complete_hsic_values(x: Array, y: Array, kernels: FeatureKernels, response_kernels: FeatureKernels) -> Array:
-    """`hsic_ustat` of bare value rows."""
+    """`hsic_ustat` of arrays of rows."""
     xp, n = namespace(x), x.shape[0]
     base = response_kernels.matched(y[0, :], y[1, :])
 
-    def answers(rows: slice, columns: slice) -> Array:
+    def response_values(rows: slice, columns: slice) -> Array:
         values = response_kernels.matched(y[rows, None, :], y[None, columns, :])
         values -= base
         return xp.astype(values[..., 0], accumulator_dtype(y), copy=False)
@@ -217,30 +216,30 @@ def complete_hsic_values(x: Array, y: Array, kernels: FeatureKernels, response_k
     sums = base[0] - response_kernels.matched(y, y)[:, 0]
     sums = xp.astype(sums, accumulator_dtype(y))
     for rows, columns in _tiles(n, n, y.shape[1], y, upper=False):
-        sums[rows] += xp.sum(answers(rows, columns), axis=1)
+        sums[rows] += xp.sum(response_values(rows, columns), axis=1)
     total = xp.sum(sums)
 
     def weights(rows: slice, columns: slice) -> Array:
         ends = sums[rows, None] + sums[None, columns]
-        return asarray_like(_above(rows, columns), x) * pair_weights(answers(rows, columns), ends, total, n)
+        return asarray_like(_above(rows, columns), x) * pair_weights(response_values(rows, columns), ends, total, n)
 
     values = _pair_sum(kernels, x, x, kernels.matched(x[0, :], x[1, :]), weights)
     return snap_to_zero(values, largest(kernels, x) * largest(response_kernels, y))
 
 
 def require_rows(table: Table, needed: int, argument: str, reason: str = "") -> None:
-    """Refuse a table that is too short for an estimator."""
+    """Raise an error if a table has too few rows for an estimator."""
     if table.n < needed:
         raise InputError(f"{argument}: at least {needed} rows are needed{reason}, got {table.n}.")
 
 
 def bootstrap_rows(n: int, fraction: float, least: int, rng: np.random.Generator) -> np.ndarray:
-    """`fraction * n` rows with replacement, but never fewer than the estimator needs."""
+    """`fraction * n` rows with replacement, at least `least`."""
     return rng.integers(n, size=max(least, round(fraction * n)))
 
 
 def resample_two(X: Table, Y: Table, least: int, estimate: Callable[[Table, Table, Any], np.ndarray]) -> Resample:
-    """The slow alternative of the paper's section 3: the estimate again, on rows of both samples with replacement."""
+    """The slow alternative of the paper's section 3: the estimate on rows of both samples drawn with replacement."""
 
     def resample(fraction: float, rng: np.random.Generator) -> np.ndarray:
         x, y = (table.take(bootstrap_rows(table.n, fraction, least, rng)) for table in (X, Y))
@@ -250,7 +249,7 @@ def resample_two(X: Table, Y: Table, least: int, estimate: Callable[[Table, Tabl
 
 
 def resample_joint(X: Table, y: Table, least: int, estimate: Callable[[Table, Table, Any], np.ndarray]) -> Resample:
-    """The same for features and a response, whose rows stay together."""
+    """The same for features and a response, whose rows are drawn jointly."""
 
     def resample(fraction: float, rng: np.random.Generator) -> np.ndarray:
         rows = bootstrap_rows(X.n, fraction, least, rng)

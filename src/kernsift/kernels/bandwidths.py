@@ -1,4 +1,4 @@
-"""Median distances, the usual choice of a kernel's bandwidth: pure functions of arrays."""
+"""Median distances, the default bandwidths of kernels."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from kernsift.kernels.sparse_columns import sparse_medians
 
 # Order statistics per column behind the median distance: 2016 differences, the same for any row order.
 _QUANTILES = 64
-# Numbers of one temporary array while medians are computed: small enough to stay in the cache; a device wants more.
+# Elements of one temporary array while medians are computed: few enough to stay in the cache; more on a device.
 _CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
-# Numbers that one thread sorts.
+# Elements up to which one thread sorts them: starting more would take longer.
 _FEW = 1 << 18
-# Sparse columns that are worked on in one go.
+# Sparse columns per block.
 _SPARSE_BLOCK = 128
-# Rows beyond which the order statistics are those of as many rows.
+# The most rows behind order statistics; of longer tables a random subset of this size.
 _MOST_ROWS = 1 << 14
 
 
 def median_rows(n: int) -> np.ndarray | None:
-    """The rows behind median distances, None for all of them: a random part, always the same for n rows."""
+    """The rows that median distances are computed from, None for all of them; the subset depends on n alone."""
     return None if n <= _MOST_ROWS else np.sort(np.random.default_rng(0).choice(n, _MOST_ROWS, replace=False))
 
 
@@ -46,13 +46,13 @@ def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -
     """The median distance and the median of each of those value columns, from `median_rows`.
 
     The distances are those between at most 64 evenly spaced order statistics; where ties make their median 0, only
-    distances above 0 count, and a constant column gets 1. Up to 2^14 rows all of them count, so their order does not
-    matter; of a longer table as many rows are sorted.
+    positive distances count, and a constant column gets 1. Up to 2^14 rows all of them are used, so that the result
+    does not depend on their order; of a longer table 2^14 rows are used.
     """
     if table.incomplete is not None and table.incomplete[columns].any():
-        return _of_values_that_are_there(table, columns, rows)
+        return _of_present_values(table, columns, rows)
     distances, middles = _in_blocks(table, columns, rows)
-    # The rows left out may be those that vary: columns that look constant are read in full.
+    # The other rows may vary: columns that are constant on the subset are read in full.
     flat = np.isnan(distances)
     if rows is not None and table.span is not None:
         low, high = table.span
@@ -62,9 +62,7 @@ def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -
     return np.where(np.isnan(distances), 1.0, distances), middles
 
 
-def _of_values_that_are_there(
-    table: Table, columns: np.ndarray, rows: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _of_present_values(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Medians of columns of which some have missing values."""
     assert table.incomplete is not None
     distances, middles = np.ones(len(columns)), np.zeros(len(columns))
@@ -92,7 +90,7 @@ def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tu
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     if table.memory is None:
         return _of_columns(lambda block: table.part(run_of(block), rows), columns, count, table.prototype)
-    # A file is read in as few goes as memory allows.
+    # Read as many columns of a file at a time as memory allows.
     step = max(1, table.memory // (64 * count))
     found = []
     for start in range(0, len(columns), step):
@@ -111,11 +109,10 @@ def _columns_of(values: Array, block: np.ndarray) -> Array:
 def _of_columns(
     read: Callable[[np.ndarray], Array], columns: np.ndarray, count: int, prototype: Array
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Medians of columns that are read a few at a time."""
+    """Medians of columns, read in blocks."""
     size = max(count, _QUANTILES * (_QUANTILES - 1) // 2)
     step = max(1, (_CHUNK if on_host(prototype) else _DEVICE_CHUNK) // size)
     blocks = [columns[start : start + step] for start in range(0, len(columns), step)]
-    # Few numbers are sorted faster than threads start.
     found = list(parallel_map(lambda block: _medians(read(block)), blocks, None if count * len(columns) > _FEW else 1))
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
@@ -135,7 +132,7 @@ def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
     count = gaps.shape[1]
     if isinstance(gaps, np.ndarray):
         gaps.partition(count // 2, axis=1)
-        # Of the two middle ones the lower is the largest below: cheaper than to ask for both.
+        # The lower of the two middle values is the maximum below: cheaper than partitioning at both.
         below = gaps[:, : count // 2].max(axis=1) if count % 2 == 0 else gaps[:, count // 2]
         medians = _halfway(below, gaps[:, count // 2]).astype(float)
     else:
@@ -146,7 +143,7 @@ def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
         medians[tied] = to_numpy(_positive_median(take(gaps, tied, 0)))
     tied = tied[medians[tied] == 0]
     if len(tied):
-        # All order statistics are equal: then the rows off the median decide, or the column is constant.
+        # All order statistics are equal: use the values that differ from the median, if there are any.
         off = xp.abs(take(ordered, tied, 0) - asarray_like(middle[tied, None], ordered))
         medians[tied] = to_numpy(_positive_median(off))
         medians[tied[medians[tied] == 0]] = np.nan
@@ -200,7 +197,7 @@ def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int
     low, high = np.triu_indices(len(rows), 1)
     total = norms[low] + norms[high]
     squares = total - 2.0 * gram[low, high]
-    # Equal rows come out as rounding error instead of 0.
+    # Rounding leaves a nonzero distance between equal rows.
     squares[squares <= (1e-13 if dtype_of(points) == np.float64 else 1e-6) * total] = 0.0
     distances = np.sqrt(squares, out=squares)
     median = float(np.median(distances)) or float(_positive_median(distances[None])[0])

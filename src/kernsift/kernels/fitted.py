@@ -1,7 +1,7 @@
 """Kernels fitted to the features of a table, one per feature.
 
 `fit_kernels` chooses bandwidths, and the `FeatureKernels` it returns evaluates all features at once on matched rows. No
-Gram matrix is formed here: callers say which rows meet.
+Gram matrix is formed here: callers choose the pairs of rows.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFu
 
 Columns = slice | np.ndarray
 
-# Rows behind a median of joint distances, where no order statistics exist: for a group, and for all columns together.
+# Rows whose joint distances have a median: of a group of columns, and of all columns together.
 _GROUP_ROWS = 500
 _JOINT_ROWS = 1000
-# Points on which a user's function is tested for being a kernel, and features that are tested.
+# Rows on which a user's function is checked for being a kernel, and features that are checked.
 _TESTED_ROWS, _TESTED_FEATURES = 64, 8
-# Columns of a feature up to which they are added one after the other.
+# Columns of a feature up to which they are added column by column.
 _NARROW = 8
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Features that are evaluated in one go: `columns` of the values, `width` of them for each."""
+    """Features that are evaluated together: `columns` of the values, `width` of them for each feature."""
 
     kernel: Kernel
     features: np.ndarray
@@ -60,14 +60,20 @@ class FeatureKernels:
 
     Attributes
     ----------
-    kernel : the kernel of the numeric features; categorical ones compare for equality.
-    offsets, categorical : the layout of the table's value columns, as in `Table`.
-    inverse : (p,) what each value column is multiplied with before distances or products are taken. It lies with the
-        values: in the same library, on the same device.
-    centre : (p,) what is subtracted from each column before products are taken; None for nothing.
-    bandwidth : (d,) the bandwidths, NaN for features whose kernel has none.
-    missing : whether values may be NaN, a value of its own: equal to itself, with kernel value 1, and unlike all else,
-        with kernel value 0. Features are then single columns.
+    kernel : Kernel
+        The kernel of the numeric features; categorical ones have the equality kernel.
+    offsets, categorical : ndarray
+        The layout of the table's value columns, as in `Table`.
+    inverse : array of shape (p,)
+        Factors of the value columns before distances or products are taken, in the array library and on the device of
+        the values.
+    centre : array of shape (p,) or None
+        Subtracted from each column before products are taken.
+    bandwidth : ndarray of shape (d,)
+        The bandwidths, NaN for features whose kernel has none.
+    missing : bool
+        Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Features are then
+        single columns.
 
     Examples
     --------
@@ -95,12 +101,12 @@ class FeatureKernels:
 
     @property
     def rounds(self) -> bool:
-        """Whether values next to each other may be taken for one: not where the kernel only knows equality."""
+        """Whether neighbouring values may be merged into one point: not with the equality kernel."""
         return self.kernel.kind != "equality"
 
     @cached_property
     def _parts(self) -> tuple[_Part, ...]:
-        """Features of one kernel and one width each; nearly always that is one part."""
+        """Features by kernel and number of columns; usually one part."""
         widths = np.where(self.categorical, 0, np.diff(self.offsets))
         parts = []
         for width in np.unique(widths).tolist():
@@ -111,20 +117,20 @@ class FeatureKernels:
 
     @cached_property
     def _order(self) -> np.ndarray | None:
-        """Where each feature is when the parts lie side by side; None where that is their own order."""
+        """The position of each feature in the concatenated parts; None where that is their own order."""
         places = np.argsort(np.concatenate([part.features for part in self._parts]))
         return None if np.array_equal(places, np.arange(self.d)) else places
 
     @cached_property
     def _squarable(self) -> bool:
-        """Whether squares of the reciprocal bandwidths are ordinary numbers."""
+        """Whether squares of the reciprocal bandwidths neither overflow nor underflow."""
         limit = 1e15 if dtype_of(self.inverse) == np.float32 else 1e100
         inverse = to_numpy(self.inverse)
         return bool((inverse > 1 / limit).all() and (inverse < limit).all())
 
     @cached_property
     def exponents(self) -> Array | None:
-        """(d,) the c of exp(c (x - y)^2), where all features are single columns under the Gaussian kernel; or None."""
+        """(d,) c of exp(c (x - y)^2) where all features are single columns with the Gaussian kernel; else None."""
         [part, *others] = self._parts
         plain = isinstance(part.kernel, Gaussian) and part.width == 1 and not others and self._squarable
         plain = plain and not self.missing
@@ -133,7 +139,7 @@ class FeatureKernels:
     def matched(self, A: Array, B: Array, *, spend: bool = False) -> Array:
         """Kernel values (..., d), feature by feature, of value rows A and B (..., p) that broadcast together.
 
-        With `spend` the memory of A, which then has the shape of the result, may be used for it.
+        With `spend` the result may overwrite A, which then has its shape.
         """
         if not self.missing:
             return self._values(A, B, spend)
@@ -143,7 +149,7 @@ class FeatureKernels:
         return xp.where(one | other, xp.astype(one & other, values.dtype), values)
 
     def _values(self, A: Array, B: Array, spend: bool) -> Array:
-        # Scaled distances may overflow to infinity, where every distance kernel is 0, as it should be.
+        # Scaled distances may overflow to infinity, where every distance kernel is 0.
         with np.errstate(over="ignore"):
             if len(self._parts) == 1:
                 return self._evaluate(self._parts[0], A, B, spend)
@@ -173,19 +179,18 @@ class FeatureKernels:
         if kind == "equality":
             xp = namespace(A)
             same = xp.astype(A == B, xp.result_type(A.dtype, B.dtype))
-            # As many equal columns as there are.
             return same if width == 1 else xp.astype(_sums(same, width) == width, same.dtype)
         return _function_values(part, A, B)
 
     def _standardised(self, A: Array, columns: Columns) -> Array:
         t = A if self.centre is None else A - take(self.centre, columns, 0)
         t = t * take(self.inverse, columns, 0)
-        # Bounds that only keep the product of two values finite.
+        # Clip so that the product of two values is finite.
         bound = 1e15 if dtype_of(t) == np.float32 else 1e150
         return bounded(t, -bound, bound)
 
     def rescaled(self, factor: float) -> FeatureKernels:
-        """The same kernels with every bandwidth multiplied; kernels without one stay as they are."""
+        """The same kernels with every bandwidth multiplied by a factor; kernels without one are unchanged."""
         if not self.kernel.scaled:
             return self
         numeric = np.repeat(~self.categorical, np.diff(self.offsets))
@@ -195,11 +200,11 @@ class FeatureKernels:
         return replace(self, inverse=inverse, bandwidth=self.bandwidth * factor)
 
     def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
-        """The kernels of those features, for tables that have nothing else."""
+        """The kernels of those features, for tables that hold these features only."""
         return self.select(features)
 
     def sent(self, features: np.ndarray) -> FeatureKernels:
-        """The kernels of those features, for whoever reads them elsewhere."""
+        """The kernels of those features, for a worker that reads their columns itself."""
         return self.select(features)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
@@ -222,7 +227,7 @@ def _sums(t: Array, width: int) -> Array:
         return t
     if width > _NARROW:
         return namespace(t).sum(namespace(t).reshape(t, (*t.shape[:-1], -1, width)), axis=-1)
-    # A sum over a short last axis is slow; over every width-th column it is not.
+    # Sums over a short last axis are slow; adding strided columns is fast.
     total = t[..., ::width] + t[..., 1::width]
     for place in range(2, width):
         total += t[..., place::width]
@@ -241,14 +246,14 @@ def _function_values(part: _Part, A: Array, B: Array) -> Array:
 
 
 def columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """The value columns of those features, one feature after the other."""
+    """The value columns of those features, concatenated."""
     widths = np.diff(offsets)[features]
     inside = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
     return np.repeat(offsets[:-1][features], widths) + inside
 
 
 def _span(index: np.ndarray) -> Columns:
-    """The same index as a slice where it is a run, because slices are views and arrays are copies."""
+    """The same index as a slice where it is contiguous, because a slice is a view and an index array a copy."""
     if len(index) == index[-1] - index[0] + 1 and (np.diff(index) == 1).all():
         return slice(int(index[0]), int(index[-1]) + 1)
     return index
@@ -262,17 +267,22 @@ def fit_kernels(
     rng: np.random.Generator,
     late: bool = False,
 ) -> FeatureKernels:
-    """Tie a kernel to every feature of a table.
+    """Fit a kernel to every feature of a table.
 
     Parameters
     ----------
-    pooled : the rows of all samples.
-    kernel : a name in `KERNELS`, a `Kernel` such as `Polynomial(degree=2)`, or a function f(A, B) of two arrays
-        (..., columns of one feature) with values (...). Categorical features always compare for equality.
-    bandwidth : "median", the median distance of each feature by itself; "joint", one number for all features, the
-        median distance of whole rows (the authors' choice); a positive number; or one number per feature. The numbers
-        are used as they are, in the units of the feature.
-    late : whether kernels of a table on disk may be fitted when its columns are read.
+    pooled : Table
+        The rows of all samples.
+    kernel : str, Kernel or callable, default="gaussian"
+        A name in `KERNELS`, a `Kernel` such as `Polynomial(degree=2)`, or a function f(A, B) of two arrays (...,
+        columns of one feature) with values (...). Categorical features always have the equality kernel.
+    bandwidth : {"median", "joint"}, float or array of shape (d,), default="median"
+        "median", the median distance of each feature; "joint", one number for all features, the median distance of
+        whole rows (the authors' choice); a positive number; or one number per feature, in the units of the feature.
+    rng : numpy.random.Generator
+        Draws the rows of joint distances.
+    late : bool, default=False
+        Whether kernels of a table on disk may be fitted when its columns are read.
 
     Notes
     -----
@@ -309,7 +319,7 @@ def fit_kernels(
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
         rows = median_rows(pooled.n)
-        # Workers of a cluster that are sent their columns are told the bandwidths beforehand.
+        # Workers that are sent their columns get the bandwidths with them.
         here = current_workers() is None or not must_be_sent(pooled)
         read = (late and pooled.memory is not None) or isinstance(pooled, SparseTable)
         if read and here and (widths == 1).all():
@@ -333,7 +343,7 @@ def fit_kernels(
 
 
 def _check_missing(pooled: Table, bandwidth: str | np.ndarray) -> None:
-    """Refuse what has no meaning where a missing value is a value."""
+    """Raise an error for settings that are undefined where a missing value is a value of its own."""
     if pooled.incomplete is None:
         return
     if isinstance(bandwidth, str) and bandwidth == "joint":
@@ -349,9 +359,9 @@ def _check_missing(pooled: Table, bandwidth: str | np.ndarray) -> None:
 
 
 def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None:
-    """Refuse a function that is no kernel, whose matrix on distinct rows is not symmetric or has negative eigenvalues.
+    """Raise an error if the function's matrix on distinct rows is not symmetric or has negative eigenvalues.
 
-    Some rows of some features are tested, evenly spaced. The tolerance is the root of the values' rounding error.
+    Evenly spaced rows of evenly spaced features are checked. The tolerance is the square root of the machine epsilon.
     """
     rows = np.unique(np.linspace(0, pooled.n - 1, _TESTED_ROWS).astype(int))
     tested = (
@@ -383,22 +393,25 @@ def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None
 
 
 def _reciprocal(scale: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Reciprocals; of the very smallest numbers they would not be finite."""
+    """Reciprocals, clipped so that they are finite."""
     limit = 1e37 if dtype == np.float32 else 1e300
     return np.asarray((1.0 / np.clip(scale, 1.0 / limit, limit)).astype(dtype))
 
 
 @dataclass(frozen=True)
 class LateKernels(FeatureKernels):
-    """Kernels of a table on disk with a column for each feature, fitted when a feature is first asked for.
+    """Kernels of a table on disk with one column per feature, fitted when a feature is first used.
 
-    Whoever reads a block of columns anyway has them fitted to it, which saves reading the whole table once before.
+    Estimators that read blocks of columns fit the kernels to these, which saves a pass over the table.
 
     Attributes
     ----------
-    pooled : the table.
-    rows : the rows behind median distances.
-    found : (d,) bool: the features whose kernels are fitted.
+    pooled : Table
+        The table.
+    rows : ndarray or None
+        The rows that median distances are computed from.
+    found : ndarray of bool of shape (d,)
+        The features whose kernels are fitted.
     """
 
     pooled: Table
@@ -407,7 +420,7 @@ class LateKernels(FeatureKernels):
 
     @classmethod
     def of(cls, pooled: Table, kernel: Kernel, rows: np.ndarray | None) -> LateKernels:
-        """The kernels, none of them fitted; categories need no fitting."""
+        """The kernels, not fitted yet but for categorical features, which need no fitting."""
         dtype = dtype_of(pooled.prototype)
         centre = np.zeros(pooled.d, dtype=dtype) if kernel.kind == "product" else None
         inverse, bandwidth = np.ones(pooled.d, dtype=dtype), np.full(pooled.d, np.nan)
@@ -434,7 +447,7 @@ class LateKernels(FeatureKernels):
         return self._fitted(every, self.pooled, every).rescaled(factor)
 
     def _fitted(self, features: np.ndarray, table: Table, places: np.ndarray) -> FeatureKernels:
-        """These kernels, of which those of some features, at these places of a table, are fitted now."""
+        """The kernels, after fitting those of `features`, which are at `places` of the table."""
         new = ~self.found[features]
         if new.any():
             distances, middle = column_medians(table, places[new], self.rows)
@@ -477,7 +490,7 @@ def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:
 
 
 def _fit_groups(pooled: Table, scale: np.ndarray, bandwidths: np.ndarray, rng: np.random.Generator) -> None:
-    """Replace the scales of columns in groups: own median distance times the group's median of joint distances."""
+    """Scale the columns of groups by their own median distance times the group's median joint distance."""
     for j in np.flatnonzero(np.diff(pooled.offsets) > 1):
         columns = np.arange(pooled.offsets[j], pooled.offsets[j + 1])
         bandwidths[j] = joint_median(pooled, columns, scale[columns], _GROUP_ROWS, rng)

@@ -27,11 +27,11 @@ KernelFunction = Callable[[Array, Array], Array]
 
 
 class Kernel:
-    """A kernel of one feature, as a map of one number.
+    """A kernel of one feature, as a function of one number.
 
-    `kind` says which number: the distance in units of the bandwidth, the inner product of the two rows in those units,
-    or whether the rows are equal. `scaled` tells whether a bandwidth exists, `joint` whether several columns can form
-    one feature.
+    `kind` is what that number is: the distance in units of the bandwidth, the inner product of the two rows in those
+    units, or whether the rows are equal. `scaled`: whether the kernel has a bandwidth; `joint`: whether several columns
+    can form one feature.
     """
 
     kind: ClassVar[Literal["distance", "product", "equality", "function"]] = "distance"
@@ -39,11 +39,11 @@ class Kernel:
     joint: ClassVar[bool] = True
 
     def profile(self, t: Array) -> Array:
-        """Kernel values from `t`, written into `t` where the library can; distances may come with a sign."""
+        """Kernel values from `t`, in place where the array library allows it; distances may be signed."""
         return t
 
     def of_differences(self, t: Array, inverse: Array) -> Array:
-        """Kernel values from differences `t` and one over the bandwidths: where that saves a pass over `t`."""
+        """Kernel values from differences `t` and reciprocal bandwidths, which can save a pass over `t`."""
         t *= inverse
         return self.profile(t)
 
@@ -107,7 +107,7 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    """(1 + <x, y> / s^2)^degree, saturating far beyond any sensible value so that its squares stay finite.
+    """(1 + <x, y> / s^2)^degree, clipped at a huge value so that its squares stay finite.
 
     Examples
     --------
@@ -181,7 +181,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
 
 
 def as_kernel(kernel: str | Kernel | KernelFunction) -> Kernel:
-    """The kernel of that name, the kernel itself, or a function f(A, B) made one."""
+    """The kernel with a name, a kernel itself, or a function f(A, B) as a kernel."""
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str):
@@ -190,7 +190,7 @@ def as_kernel(kernel: str | Kernel | KernelFunction) -> Kernel:
         near = difflib.get_close_matches(kernel.lower(), KERNELS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise InputError(f"kernel: one of {', '.join(KERNELS)}, or a function, was needed, got {kernel!r}{hint}")
-    # A class such as Polynomial is callable too, but calling it with two arrays is never what was meant.
+    # A class such as Polynomial is callable too, but is not a function of two arrays.
     if callable(kernel) and not isinstance(kernel, type):
         return Custom(kernel)
     raise InputError(

@@ -1,9 +1,9 @@
-"""Low-rank factors of centred Gram matrices on the points of a grid: no n x n matrix, and no cost in n.
+"""Low-rank factors of centred Gram matrices on the points of a grid, without any n x n matrix.
 
-A pivoted Cholesky factorisation of the kernel on a feature's points, heaviest error first, gives k(x, y) = F(x) . F(y)
-to a thousandth: some 5 to 20 directions for a smooth kernel of one column. Whatever rougher kernels, groups
-and the limit on the rank leave out makes it a slightly different kernel, which is as good: the factors depend on the
-pooled feature values alone, so every permutation test stays valid.
+A pivoted Cholesky factorisation of the kernel on a feature's points gives k(x, y) = F(x) . F(y) with a relative error
+of 1e-3: some 5 to 20 directions for a smooth kernel of one column. Truncation at the largest rank, which rougher
+kernels and groups of columns reach, amounts to a slightly different kernel: the factors depend on the pooled feature
+values alone, so every permutation test stays valid.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kernsift.kernels.quantisation import Grid
 
 # The largest rank of a column, and of a group; rows among which a group's landmarks are chosen.
 _RANK, _GROUP_RANK, GROUP_ROWS = 32, 256, 256
-# Directions are added until no point is missed by more than this share of the mean over the points.
+# Directions are added until the weighted residual of every point is at most this share of the mean over the points.
 TOLERANCE = 1e-3
-# Points that are equally badly missed: the first one is taken, and rounding errors have no say in it.
+# Relative preference for earlier points, so that ties between residuals do not depend on rounding.
 _TILT = 1e-9
-# Directions of a factor below this share of the largest are rounding error.
+# Eigenvalues of a factor below this share of the largest are rounding error.
 _NEGLIGIBLE = 1e-9
 WIDE = 4.0
 """Bandwidth of the wide kernel, in median distances."""
@@ -30,20 +30,22 @@ _NARROW = 0.7
 
 
 class View(NamedTuple):
-    """What one kernel sees of b features.
+    """The centred Gram matrices of b features under one kernel, as factors.
 
     Attributes
     ----------
-    factor : (b, m, G), centred over the rows and with orthogonal directions, leading first: `F.T @ F` is the centred
-        Gram matrix on the points.
-    sizes : (b, m) squared lengths of the directions over all rows, the eigenvalues of the Gram matrix of the rows.
+    factor : array of shape (b, m, G)
+        Centred over the rows and with orthogonal directions, leading first: `F.T @ F` is the centred Gram matrix on the
+        points.
+    sizes : array of shape (b, m)
+        Squared norms of the directions over all rows: the eigenvalues of the Gram matrix of the rows.
     """
 
     factor: Array
     sizes: Array
 
     def raised(self, power: float) -> View:
-        """The same directions with their eigenvalues raised to a power; below 1, finer shapes count for more."""
+        """The same directions with their eigenvalues raised to a power; one below 1 gives weight to finer shapes."""
         xp = namespace(self.factor)
         if power == 1.0:
             return View(xp.where((self.sizes > 0)[:, :, None], self.factor, 0.0), self.sizes)
@@ -64,18 +66,18 @@ class View(NamedTuple):
 
 
 class KernelView(NamedTuple):
-    """A way to look at every feature: its kernels, and whether the square root of the Gram matrix is taken.
+    """The kernels of all features, and whether the square root of the Gram matrix is taken (`flat`).
 
-    The root flattens the spectrum, so that finer shapes count for more.
+    The root flattens the spectrum, which gives more weight to finer shapes.
     """
 
     kernels: FeatureKernels
     flat: bool = False
 
     def view(self, grid: Grid, counts: Array, features: np.ndarray, landmark_rows: np.ndarray) -> View:
-        """These features through this lens, from their points and how many rows (b, G) each stands for.
+        """The factors of these features, from their points and the rows (b, G) that each point represents.
 
-        `landmark_rows` are rows that represent a group.
+        The landmarks of a group of columns are chosen among `landmark_rows`.
         """
         own = self.kernels.select(features)
         if grid.edges is None:
@@ -88,10 +90,10 @@ class KernelView(NamedTuple):
 
 
 def kernel_views(kernels: FeatureKernels, adaptive: bool) -> tuple[KernelView, ...]:
-    """One look at each feature with its own kernel; or, adaptive, two looks that between them miss few shapes.
+    """The kernel of each feature; or, adaptive, a wide and a narrow kernel.
 
-    The wide kernel sees shifts of mean and spread, the narrow one, its spectrum flattened, finer shapes too. The two
-    bandwidths did best over shifts, spreads, tails, modes and skews (docs/power.md).
+    The wide kernel is sensitive to shifts of mean and spread, the narrow one, its spectrum flattened, also to finer
+    shapes. The two bandwidths had the best power over shifts, spreads, tails, modes and skews (docs/power.md).
     """
     if not adaptive:
         return (KernelView(kernels),)
@@ -103,8 +105,8 @@ def pivoted(
 ) -> tuple[Array, Array]:
     """Pivoted Cholesky of each feature's kernel on its points (G, columns): factors (b, m, G) and pivots (b, m).
 
-    The next pivot is the point with the largest weight times what is missed of k(x, x) there. A feature that has enough
-    directions gets zeros from then on.
+    The next pivot is the point with the largest weight times residual of k(x, x). The further directions of a feature
+    that has converged are 0.
     """
     xp, (b, size) = namespace(points), weights.shape
     residual = xp.matrix_transpose(kernels.matched(points, points))
@@ -143,10 +145,10 @@ def pivoted(
 
 
 def _indicators(counts: Array) -> Array:
-    """(b, m, G): the factor of a kernel that compares for equality, a direction for each of the commonest values.
+    """(b, m, G): the factor of the equality kernel, with a direction for each of the commonest values.
 
-    A value that only one row has equals no other, so that it has no direction. A column whose values are all different
-    has none at all, and its statistic is constant.
+    A value that occurs once has no direction. A column whose values are all different has none, and a constant
+    statistic.
     """
     known = to_numpy(counts)
     order = np.argsort(-known, axis=1, kind="stable")
@@ -159,7 +161,7 @@ def _indicators(counts: Array) -> Array:
 
 
 def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> Array:
-    """(1, m, n): landmarks among some rows, and the kernel between them and all rows turned into a factor."""
+    """(1, m, n): the Nyström factor from landmarks among some rows."""
     xp = namespace(values)
     sample = xp.take(values, asarray_like(rows, values), axis=0)
     ones = xp.ones((1, len(rows)), dtype=accumulator_dtype(values), device=values.device)
@@ -181,7 +183,7 @@ def centred(factor: Array, counts: Array, power: float = 1.0) -> View:
     mean = factor @ counts[:, :, None] / n
     factor = factor - mean
     gram = (factor * counts[:, None, :]) @ xp.matrix_transpose(factor)
-    # What centring leaves of a constant feature is rounding error, which must not be scaled up later.
+    # The centred factor of a constant feature is rounding error, which must not be scaled up later.
     varies = xp.linalg.trace(gram) > 1e-24 * xp.sum(n * mean**2, axis=(1, 2))
     gram = xp.where(varies[:, None, None], gram, 0.0)
     values, vectors = xp.linalg.eigh(gram)
