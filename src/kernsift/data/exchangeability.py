@@ -208,7 +208,7 @@ class AlignedTable(Table):
         values = self._table.part(columns, rows)
         stratum = self._rows.stratum
         assert stratum is not None
-        medians = self._medians[stratum if rows is None else stratum[rows]][:, columns]
+        medians = self._medians[:, columns][stratum if rows is None else stratum[rows]]
         return values - namespace(values).astype(asarray_like(medians, values), values.dtype)
 
     @cached_property

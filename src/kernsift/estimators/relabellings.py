@@ -21,6 +21,7 @@ from kernsift.data.exchangeability import Exchangeability
 from kernsift.estimators.enumeration import _arrangements, _log_drawn_tail, _log_tail
 from kernsift.estimators.permutation_law import score_of
 from kernsift.estimators.restricted_law import Strata
+from kernsift.estimators.stratified_counts import StratifiedCounts
 from kernsift.execution.arrays import to_numpy
 from kernsift.kernels.contingency import Tabulation
 
@@ -133,17 +134,23 @@ class Relabellings:
         weights: np.ndarray,
         values: FewValues,
         seed: int,
+        counted: StratifiedCounts | None = None,
     ) -> np.ndarray:
         """Scores (b,) with those replaced whose law is no smooth one; `scores` (pairs, b) are those of the pairs."""
         out, every = score.copy(), self._all
         varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
         for place in np.flatnonzero(varies):
-            factors = [statistic.view.factor[place] for statistic in statistics]
-            targets = [statistic.target.factor for statistic in statistics]
             others = values.others[place]
+            two_classes = values.two_valued[place] and self._table.shape[1] == 2
+            if every is None and others is None and not two_classes:
+                continue
+            factors = [statistic.view.factor[place] for statistic in statistics]
+            if counted is not None:
+                factors = [counted.rows(factor, int(place)) for factor in factors]
+            targets = [statistic.target.factor for statistic in statistics]
             if every is not None:
                 log_pvalue = self._enumerated(every, factors, targets, weights)
-            elif values.two_valued[place] and self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED:
+            elif two_classes and len(self._kinds) <= _CONVOLVED:
                 log_pvalue = self._hypergeometric(values.marked[place])
             elif others is not None:
                 log_pvalue = self._drawn(others, factors, targets, weights, log_ndtr(-scores[:, place]), seed)

@@ -38,10 +38,11 @@ from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments, covariance, third_moment
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, rows_to_align
+from kernsift.estimators.stratified_counts import FEWEST, MOST_STRATA, StratifiedCounts
 from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, fitted, fitted_views
 from kernsift.execution import threads
 from kernsift.execution.arrays import Array, asarray_like, lookup, to_numpy
-from kernsift.execution.dask_workers import parallel_map
+from kernsift.execution.parallel import parallel_map
 from kernsift.execution.progress import report_progress
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -236,24 +237,38 @@ class _Measuring:
             tables.append(AlignedTable(block.table, self.rows, discrete=True))
         grids = [fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds) for table in tables]
         units = self.rows.units + (self.rows.left_out > 0) if block.cells is not None else 1
-        counted = [
+        tabulated = [
             tabulate(table, block.own, grid, block.cells, units, None)
             for table, grid in zip(tables, grids, strict=True)
         ]
 
         def measure(part: slice) -> Any:
             own = block.own[part]
-            some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, counted, strict=True)]
-            statistics = self._statistics(some, own, block.kernels)
+            some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, tabulated, strict=True)]
+            counted = self._by_stratum(some[0][1])
+            statistics = self._statistics(some, own, block.kernels, counted)
             if self.final is None:
-                return self._scores(block.features[part], statistics, *some[0])
-            return self._effects(block.features[part], statistics)
+                return self._scores(block.features[part], statistics, some[0][1], counted)
+            return self._effects(block.features[part], statistics, counted)
 
         rows = len(self.target.strata.order)
         return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, 2**28)))
 
+    def _by_stratum(self, known: Tabulation) -> StratifiedCounts | None:
+        """Counts of points by stratum, where there are many rows; else every row counts by itself."""
+        strata, first = self.target.strata, self.target.response.first
+        many = len(strata.order) >= FEWEST and len(strata.sizes) <= MOST_STRATA
+        if self.rows.unit is not None or known.codes is None or not many:
+            return None
+        codes = to_numpy(known.codes)[:, strata.order]
+        return StratifiedCounts.of(codes, known.counts.shape[1], strata, first.factor)
+
     def _statistics(
-        self, tables: Sequence[tuple[Grid, Tabulation]], own: np.ndarray, kernels: FeatureKernels
+        self,
+        tables: Sequence[tuple[Grid, Tabulation]],
+        own: np.ndarray,
+        kernels: FeatureKernels,
+        counted: StratifiedCounts | None,
     ) -> list[FittedStatistic]:
         pairs = self.target.response.pairs
         factors: dict[str, np.ndarray] = {}
@@ -261,12 +276,48 @@ class _Measuring:
             names = [pair.feature for pair in pairs if (pair is _ALIGNED) == (place == 1)]
             counts = self._counts(known)
             views = fitted_views(dict.fromkeys(names), grid, counts, self.rows.units, kernels, own, self.landmarks)
-            factors |= {name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
-        return [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
+            if counted is None:
+                factors |= {name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
+            else:
+                factors |= {name: to_numpy(view.view.factor) for name, view in views.items()}
+        if counted is None:
+            return [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
+        sums = {name: counted.sums(view.factor) for name, view in self.target.response.views.items()}
+        return [self._counted_statistic(factors[pair.feature], pair.response, counted, sums) for pair in pairs]
+
+    def _counted_statistic(
+        self, factor: np.ndarray, name: str, counted: StratifiedCounts, sums: dict[str, np.ndarray]
+    ) -> FittedStatistic:
+        """T of features with factors (b, m, G) on their points, and its law."""
+        target = self.target.response.views[name]
+        values, vectors = np.linalg.eigh(counted.scatter(factor, factor, counted.shares))
+        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
+        sizes = np.maximum(np.flip(values, axis=1), 0.0)
+        cross = factor @ sums[name]
+        free = counted.strata.sizes - 1
+        within = counted.scatter(factor, factor, np.ones(len(free)))
+        size = (within * within).sum(axis=(1, 2))
+        traces = counted.traces(factor)
+        second = np.column_stack([size - (traces**2 / free).sum(axis=1), np.zeros(len(size))])
+        own = Invariants(traces.sum(axis=1), second, np.zeros((len(size), 5)))
+        # The shares are those of the first view, in which the response of each view varies alike up to a factor.
+        share = target.sizes / self.target.response.first.sizes.sum()
+        sd = np.sqrt(2.0 * (sizes**2).sum(axis=1) * (share**2).sum())
+        third = 8.0 * (sizes**3).sum(axis=1) * (share**3).sum()
+        laws = NullMoments(
+            (cross**2).sum(axis=(1, 2)),
+            traces @ (counted.strata.sums((target.factor**2).sum(axis=0)) / free),
+            sd,
+            third / np.where(sd > 0, sd, 1.0) ** 3,
+            size,
+            np.full(len(sd), (target.sizes**2).sum()),
+        )
+        return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
 
     def _counts(self, known: Tabulation) -> Array:
         """(b, G) shares of the units at each point, all units counting alike."""
-        if self.rows.unit is None:
+        sizes = self.rows.unit_sizes
+        if self.rows.unit is None or (not self.rows.left_out and sizes.min() == sizes.max()):
             return known.counts
         weights = np.append(1.0 / self.rows.unit_sizes, np.zeros(int(self.rows.left_out > 0)))
         if known.joint is not None:
@@ -318,7 +369,9 @@ class _Measuring:
         )
         return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
 
-    def _best(self, statistics: Sequence[FittedStatistic], scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _best(
+        self, statistics: Sequence[FittedStatistic], scores: np.ndarray, counted: StratifiedCounts | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """One score from the scores (pairs, b) of each feature, and the pair of views that it comes from."""
         pairs = self.target.response.pairs
         weights = np.array([pair.weight for pair in pairs])
@@ -329,35 +382,45 @@ class _Measuring:
         correlation = np.ones((len(pairs), len(pairs), scores.shape[1]))
         for i, one in enumerate(statistics):
             for j, other in enumerate(statistics[:i]):
-                moments = self.target.moments[pairs[i].response, pairs[j].response]
-                found = covariance(one.view.factor, other.view.factor, self.target.strata, moments)
-                scale = one.laws.sd * other.laws.sd
+                if counted is None:
+                    moments = self.target.moments[pairs[i].response, pairs[j].response]
+                    found = covariance(one.view.factor, other.view.factor, self.target.strata, moments)
+                    scale = one.laws.sd * other.laws.sd
+                else:
+                    found = counted.correlation_term(one, other)
+                    scale = np.sqrt(counted.correlation_term(one, one) * counted.correlation_term(other, other))
                 found = np.divide(found, scale, out=np.ones(len(found)), where=scale > 0)
                 correlation[i, j] = correlation[j, i] = np.clip(found, -1.0, 1.0)
         return union_score(scores, weights, correlation), winner
 
     def _scores(
-        self, features: np.ndarray, statistics: list[FittedStatistic], grid: Grid, known: Tabulation
+        self,
+        features: np.ndarray,
+        statistics: list[FittedStatistic],
+        known: Tabulation,
+        counted: StratifiedCounts | None,
     ) -> _Measured:
         target = self.target
         scores = scores_of(statistics)
-        score, winner = self._best(statistics, scores)
+        score, winner = self._best(statistics, scores, counted)
         differing = few_values(known, self.rows, target.strata)
         weights = np.array([pair.weight for pair in target.response.pairs])
-        score = target.relabellings.scores(statistics, scores, score, weights, differing, self.seed)
+        score = target.relabellings.scores(statistics, scores, score, weights, differing, self.seed, counted)
         laws = np.choose(winner, [np.array(statistic.laws) for statistic in statistics])
-        n = len(target.strata.order)
-        points = Tabulation(np.ones((len(features), n)), None, None)
+        points, root, to_align = self._points(features, counted), np.sqrt(target.scale), self.to_align
+        if counted is not None:
+            # Rows are looked up, without the means of strata, which alignment has taken off already.
+            root, to_align = np.ones(1), np.arange(len(target.scale)) if to_align is None else to_align
         factors = [
             SelectedFactor.of(
                 features,
                 np.flatnonzero(winner == which),
                 points,
-                View(statistic.view.factor * np.sqrt(target.scale), statistic.view.sizes),
+                View(statistic.view.factor * root, statistic.view.sizes),
                 statistic.cross,
                 target.response.pairs[which].response,
                 target.response,
-                self.to_align,
+                to_align,
                 self.dtype,
             )
             for which, statistic in enumerate(statistics)
@@ -365,12 +428,19 @@ class _Measuring:
         ]
         return _Measured(features, score, laws, point_effects(statistics), factors)
 
-    def _effects(self, features: np.ndarray, statistics: list[FittedStatistic]) -> tuple[np.ndarray, CombinedEffects]:
+    def _points(self, features: np.ndarray, counted: StratifiedCounts | None) -> Tabulation:
+        """The points of the factors: units, or points that stand for rows."""
+        if counted is None:
+            return Tabulation(np.ones((len(features), len(self.target.strata.order))), None, None)
+        return Tabulation(counted.counts.sum(axis=2), None, counted.codes)
+
+    def _effects(
+        self, features: np.ndarray, statistics: list[FittedStatistic], counted: StratifiedCounts | None
+    ) -> tuple[np.ndarray, CombinedEffects]:
         assert self.final is not None
         scores = scores_of(statistics)
-        smooth, _ = self._best(statistics, scores)
-        n = len(self.target.strata.order)
-        points = Tabulation(np.ones((len(features), n)), None, None)
+        smooth, _ = self._best(statistics, scores, counted)
+        points = self._points(features, counted)
         found = view_effects(statistics, scores, smooth, self.final[features], points, self.target.response)
         return features, found
 
