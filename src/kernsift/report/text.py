@@ -28,6 +28,8 @@ MOST_ROWS = 20
 """Rows of a printed table."""
 _BEST = 5
 _CHANGE = "what changed"
+# The longest name of a feature that others are said to be like.
+_LONGEST_LIKE = 14
 _NARROWEST_CHANGE, _WIDEST_CHANGE = 22, 48
 
 
@@ -87,6 +89,43 @@ def verdict(result: Result) -> str:
     else:
         said = f"{found:,} {of_them} significantly {one if found == 1 else many} ({error_rate(result)})"
     return f"{said}{_outside(result)}{_condition(result)}."
+
+
+CORRECTIONS = {
+    "bh": "Benjamini and Hochberg's procedure: of what is significant, the expected share of false findings is at most "
+    "the error rate.",
+    "by": "Benjamini and Yekutieli's procedure: of what is significant, the expected share of false findings is at "
+    "most the error rate, however the features depend on each other.",
+    "bky": "The two-stage procedure of Benjamini, Krieger and Yekutieli: of what is significant, the expected share of "
+    "false findings is at most the error rate.",
+    "holm": "Holm's procedure: the chance of even one false finding is at most the error rate.",
+}
+"""What each correction promises."""
+
+
+def promise(result: Result) -> str:
+    """What the correction promises about what is significant, in one sentence."""
+    noun = things(result.question, 2)
+    share = f"{100 * result.alpha:g}%"
+    if result.correction is None:
+        return f"Nothing is corrected for the number of tests: of {noun} without any effect, {share} are significant."
+    if result.correction == "holm":
+        sure, one = f"{100 * (1 - result.alpha):g}%", things(result.question, 1)
+        return f"With a probability of at least {sure}, no {one} called significant is a false finding."
+    return f"Of the {noun} called significant, at most {share} are false findings on average."
+
+
+def title(result: Result) -> str:
+    """A heading that names the samples or the response."""
+    if result.question == "compare":
+        named = len(result.labels) == 2 and result.labels != ("X", "Y")
+        return (
+            f"What differs between {' and '.join(result.labels)}" if named else "What differs between the two samples"
+        )
+    if result.question == "relate":
+        response = result.labels[0] if result.labels and result.labels[0] != "y" else "the response"
+        return f"Which features depend on {response}"
+    return "Which data sets deviate from the reference" if result.question == "screen" else "Result"
 
 
 def _outside(result: Result) -> str:
@@ -231,10 +270,25 @@ def cells_of(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
     if (missing := result.missing[rows]).any():
         columns.append(("n", [f"{count:,}" for count in result.n[result.selected[rows]]]))
         columns.append(("missing", [f"{share:.0%}" for share in missing]))
+    if result.distinct is not None:
+        columns.append(("distinct", ["yes" if result.distinct[row] else "no" for row in rows]))
+    if any(alike := _alike(result, rows)):
+        columns.append(("alike", alike))
     changes = [clean(result.describe(int(row))) for row in rows]
     if any(changes):
         columns.append((_CHANGE, changes))
     return columns
+
+
+def _alike(result: Result, rows: np.ndarray) -> list[str]:
+    """How many discoveries tell the same as the best of their cluster, and which that is for the others."""
+    said = {}
+    for members in result.clusters:
+        if len(members) > 1:
+            said[members[0]] = f"and {len(members) - 1} alike"
+            name = clean(members[0])
+            said |= dict.fromkeys(members[1:], f"like {name}" if _cells(name) <= _LONGEST_LIKE else "like above")
+    return [said.get(result.names[row], "") for row in rows]
 
 
 def _width_of(column: tuple[str, list[str]]) -> int:
@@ -253,7 +307,8 @@ def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str,
     described = [column for column in kept if column[0] == _CHANGE]
     wanted = min(_width_of(described[0]), _WIDEST_CHANGE) + 2 if described else 0
     least = min(wanted, _NARROWEST_CHANGE + 2)
-    dispensable = [["p"] if corrected else [], ["missing"], [head for head, _ in kept if head.endswith("interval")]]
+    intervals = [head for head, _ in kept if head.endswith("interval")]
+    dispensable = [["p"] if corrected else [], ["missing", "alike"], intervals]
     for heads, needed in zip(dispensable, (wanted, wanted, least), strict=True):
         if rest() < needed:
             kept = [column for column in kept if column[0] not in heads]
