@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -128,7 +129,8 @@ def choose(
             raise InputError(f"{files[0]}: has no column '{name}'{_nearest(name, everywhere)}")
     wanted = set(match("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
     wanted = (wanted - set(match("--exclude", exclude, anywhere, files[0]))) | set(keep)
-    lacking = [name for name in anywhere if name in wanted and name not in known]
+    nameless = {name for name in anywhere if name not in known and re.fullmatch(r"Unnamed: \d+", name)}
+    lacking = [name for name in anywhere if name in wanted - nameless and name not in known]
     if lacking:
         if not given.get("common_columns"):
             lacks = next(i for i, source in enumerate(sources) if lacking[0] not in source.names)
@@ -144,7 +146,9 @@ def choose(
     found = []
     for source in sources:
         place = {name: i for i, name in enumerate(source.names)}
-        found.append(source.pick([place[name] for name in rest]))
+        # Columns without a name stay for the library to leave out, and to say so.
+        own = [name for name in source.names if name in nameless]
+        found.append(source.pick([place[name] for name in (*rest, *own)]))
     return found
 
 

@@ -209,6 +209,8 @@ class AlignedTable(Table):
         stratum = self._rows.stratum
         assert stratum is not None
         medians = self._medians[:, columns][stratum if rows is None else stratum[rows]]
+        if isinstance(values, np.ndarray):
+            return np.subtract(values, medians, dtype=values.dtype)
         return values - namespace(values).astype(asarray_like(medians, values), values.dtype)
 
     @cached_property

@@ -8,6 +8,7 @@ number or, where missing values may stay, NaN.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -41,6 +42,7 @@ from kernsift.exceptions import InputError
 from kernsift.execution.arrays import asarray_like, dtype_of, to_numpy
 from kernsift.execution.memory import answer_of, parse_memory
 from kernsift.execution.notes import add_note
+from kernsift.execution.parallel import task_memory
 
 # Squared differences must neither overflow nor vanish; float32 data near its own limits is carried on in float64.
 _LARGEST = {np.dtype(np.float64): 1e70, np.dtype(np.float32): 1e15}
@@ -80,9 +82,7 @@ class KeptPair(NamedTuple):
     keep: np.ndarray
 
 
-def read_pair(
-    X: Any, Y: Any, *, layer: str | None = None, memory: int | str | None = None, **options: Any
-) -> KeptPair:
+def read_pair(X: Any, Y: Any, *, layer: str | None = None, memory: int | str | None = None, **options: Any) -> KeptPair:
     """Like `as_pair`, with the rows that are kept."""
     one, other = (open_table(data, name, memory=memory, layer=layer) for data, name in ((X, "X"), (Y, "Y")))
     prepared = prepare(align(one, other), ["X", "Y"], memory=memory, **options)
@@ -311,6 +311,7 @@ def align(first: Source, second: Source) -> tuple[Source, Source]:
         return first.called(named.names, named.named), second.called(named.names, named.named)
     if first.names == second.names:
         return first, second
+    first, second = _without_nameless(first, second), _without_nameless(second, first)
     where = {name: i for i, name in enumerate(second.names)}
     known = set(first.names)
     lacking = [name for name in first.names if name not in where]
@@ -331,6 +332,16 @@ def check_rows(features: Source, target: Source) -> None:
             f"y: one response for each row of X is needed, but X has {features.n} rows and y has "
             f"{target.n}; check that both come from the same rows."
         )
+
+
+def _without_nameless(one: Source, other: Source) -> Source:
+    """Without the columns that have no name of their own, such as row names, and are not in the other table."""
+    known = set(other.names)
+    nameless = [name for name in one.names if name not in known and re.fullmatch(r"Unnamed: \d+", name)]
+    if not nameless:
+        return one
+    add_note(f"{one.argument}: without a name and not in {other.argument}, so left out: {quoted(nameless)}.")
+    return one.pick([i for i, name in enumerate(one.names) if name not in nameless])
 
 
 FEW = 10
@@ -457,9 +468,9 @@ class Prepared:
         encoding, spans = _encoding(scans, self.verdict, self._arguments, self.missing)
         nothing = np.empty((0, len(scans[0].source.names)))
         named = Columns(scans[0].source.names, nothing, dict(encoding.levels), (), scans[0].source.named, False)
-        layout = layout_of(named, self._groups)
+        layout, memory = layout_of(named, self._groups), task_memory(self._memory)
         return [
-            StoredTable(one.source, layout, encoding, low, high, self._memory, encoding.incomplete(one))
+            StoredTable(one.source, layout, encoding, low, high, memory, encoding.incomplete(one))
             for one, (low, high) in zip(scans, spans, strict=True)
         ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +15,8 @@ from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import TEXTS, Source
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import take, to_numpy
-from kernsift.execution.dask_workers import current_workers, memory_here, parallel_map, shared_memory
 from kernsift.execution.memory import scratch_of
+from kernsift.execution.parallel import parallel_map, task_memory, worker_threads
 from kernsift.execution.progress import report_progress
 
 
@@ -87,22 +88,21 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
         found.infinite[known] = ~np.isfinite(bounds.low[known]) | ~np.isfinite(bounds.high[known])
         unread = ~known
     columns = np.flatnonzero(unread)
-    workers = current_workers()
-    if workers is None or source.in_memory or not len(columns):
+    if source.in_memory or not len(columns) or not worker_threads():
         _look(found, columns, memory)
     else:
-        _look_from_afar(found, columns, memory, 2 * workers.threads())
+        _look_on_workers(found, columns, memory, 2 * worker_threads())
     return found
 
 
-def _look_from_afar(found: Scan, columns: np.ndarray, memory: int, runs: int) -> None:
-    """Let the workers of a cluster look, at a run of rows each."""
+def _look_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int) -> None:
+    """Let the workers in use look, at a chunk of rows each."""
     source = found.source
     texts = _Texts(source, memory)
-    edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, runs + 1).astype(int)])
+    edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, chunks + 1).astype(int)])
     spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
-    sent = [_Run(source, columns, span) for span in spans]
-    for span, part in zip(spans, parallel_map(_ScanRows(shared_memory(memory)), sent), strict=True):
+    look = partial(_scan_rows, source.pick(columns.tolist()), task_memory(memory))
+    for span, part in zip(spans, parallel_map(look, spans), strict=True):
         some = part.high >= part.low
         texts.check(part.levels, columns, some)
         for i, levels in part.levels.items():
@@ -117,42 +117,11 @@ def _look_from_afar(found: Scan, columns: np.ndarray, memory: int, runs: int) ->
         report_progress(f"rows of {source.argument}", span.stop, source.n)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Some rows and columns to be looked at."""
-
-    source: Source
-    columns: np.ndarray
-    rows: slice
-
-    def pack(self) -> tuple[_PackedRun, list[Any]]:
-        columns = self.columns.tolist()
-        if self.source.must_be_sent:
-            stub, values = self.source.handed(columns, self.rows)
-            return _PackedRun(stub, None), values
-        return _PackedRun(None, self.source.between(self.rows.start, self.rows.stop).pick(columns)), []
-
-
-@dataclass(frozen=True)
-class _PackedRun:
-    stub: Any
-    source: Source | None
-
-    def unpack(self, values: list[Any]) -> Source:
-        return self.stub.unpack(values) if self.source is None else self.source
-
-
-@dataclass(frozen=True)
-class _ScanRows:
-    """A look at all rows of a source."""
-
-    memory: int
-
-    def __call__(self, source: Source) -> Scan:
-        found = _nothing_yet(source)
-        _look(found, np.arange(len(source.names)), memory_here(self.memory))
-        unread: Any = None
-        return replace(found, source=unread)
+def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
+    found = _nothing_yet(source.between(rows.start, rows.stop))
+    _look(found, np.arange(len(source.names)), memory)
+    unread: Any = None
+    return replace(found, source=unread)
 
 
 def _look(found: Scan, columns: np.ndarray, memory: int) -> None:

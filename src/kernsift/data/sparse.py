@@ -350,6 +350,17 @@ class SparseTable(Table):
     def select(self, features: np.ndarray) -> SparseTable:
         return SparseTable(self.layout.select(np.asarray(features, dtype=np.intp)), self.parts, self.dtype)
 
+    def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> SparseTable:
+        from scipy.sparse import csc_matrix
+
+        some = self.select(np.arange(self.d)[features])
+        every = np.arange(int(some.offsets[-1]))
+        stored = some.stored(every)
+        matrix = csc_matrix((stored.values, stored.rows, stored.offsets), shape=(self.n, len(every)))
+        return SparseTable(
+            some.layout._replace(columns=every), [SparseRows(ByColumn(matrix), None, self.n)], self.dtype
+        )
+
     def dense(self) -> Table:
         """The same table in memory, where it fits."""
         return Table(self.names, self.values, self.offsets, self.categorical, dict(self.levels))

@@ -263,24 +263,6 @@ class StoredTable(Table):
         """A run of rows."""
         return self.changed(source=self.source.between(rows.start, rows.stop))
 
-    def handed(self, rows: np.ndarray | None = None) -> tuple[StoredTable, Any, list[Any]]:
-        """A table that travels: itself without its source, what makes the source, and the values for that.
-
-        `rows` are sorted; None for all.
-        """
-        own = np.unique(self.layout.columns)
-        stub, values = self.source.handed(own.tolist(), slice(0, self.n) if rows is None else rows)
-        nothing: Any = None
-        table = self.changed(
-            source=nothing,
-            layout=self.layout._replace(columns=np.searchsorted(own, self.layout.columns)),
-            encoding=self.encoding.pick(own.tolist()),
-            low=self.low[own],
-            high=self.high[own],
-            gaps=self.gaps[own],
-        )
-        return table, stub, values
-
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         """The features at these positions, in memory; in `space` if that is given."""
         some = self.select(np.arange(self.d)[features])

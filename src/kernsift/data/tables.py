@@ -7,7 +7,7 @@ otherwise; categories are codes; nothing is missing or infinite. Everything behi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -200,6 +200,13 @@ class _Stacked(Table):
     @property
     def memory(self) -> int | None:
         return min((table.memory for table in self._tables if table.memory is not None), default=None)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with ExitStack() as open_files:
+            for table in self._tables:
+                open_files.enter_context(table.reading())
+            yield
 
     @cached_property
     def values(self) -> Array:

@@ -1,9 +1,12 @@
-"""Dask arrays and data frames: a chunk is a partition, computed by whatever scheduler is in force."""
+"""Dask arrays and data frames: a chunk is a partition, computed by whatever scheduler is in force.
+
+On a worker that is the cluster: a task that computes a partition lets other tasks have its thread meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,15 +46,6 @@ class DaskArray(Source):
         part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
         return (part[:, None] if self.flat else part[:, list(columns)])[rows]
 
-    @property
-    def must_be_sent(self) -> bool:
-        return True
-
-    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        lazy = [self._lazy(chunk, columns, inside) for chunk, inside, _ in self._touched(rows)]
-        return _Handed.of(self, columns), lazy
-
-
 class DaskFrame(Source):
     """A dask.dataframe; its index is no column."""
 
@@ -79,21 +73,6 @@ class DaskFrame(Source):
     def _expected(self, chunk: int) -> int:
         return int(self.edges[chunk + 1] - self.edges[chunk])
 
-    @property
-    def must_be_sent(self) -> bool:
-        return True
-
-    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        import dask
-
-        rows_of: Any = dask.delayed(_rows_of, pure=False)  # type: ignore[attr-defined, unused-ignore]
-        lazy = [
-            rows_of(self._lazy(chunk, columns), inside, chunk, self._expected(chunk), self.argument)
-            for chunk, inside, _ in self._touched(rows)
-        ]
-        return _Handed.of(self, columns), lazy
-
-
 def _rows_of(part: Any, rows: Rows, chunk: int, expected: int, argument: str) -> Any:
     """Rows of a partition, a pandas data frame, which must be as long as it was when it was looked at first."""
     if len(part) != expected:
@@ -102,47 +81,6 @@ def _rows_of(part: Any, rows: Rows, chunk: int, expected: int, argument: str) ->
             "before: its files changed, or what makes it is random; call .persist() first."
         )
     return part.iloc[rows]
-
-
-@dataclass(frozen=True)
-class _Handed:
-    """Cells of a Dask collection on their way: a worker computes them before they get there."""
-
-    argument: str
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
-    widths: np.ndarray
-    named: bool
-    flat: bool
-
-    @classmethod
-    def of(cls, source: Source, columns: Sequence[int]) -> _Handed:
-        names, kinds = (tuple(part[i] for i in columns) for part in (source.names, source.kinds))
-        return cls(source.argument, names, kinds, source.widths[list(columns)], source.named, source.flat)
-
-    def unpack(self, values: list[Any]) -> Source:
-        return _Computed(self, values)
-
-
-class _Computed(Source):
-    """What was computed of a Dask collection, partition by partition."""
-
-    def __init__(self, handed: _Handed, parts: list[Any]) -> None:
-        edges = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        super().__init__(
-            handed.argument, handed.names, handed.kinds, edges, handed.widths, named=handed.named, flat=handed.flat
-        )
-        self._parts = parts
-
-    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        part = self._parts[chunk]
-        array = isinstance(part, np.ndarray)
-        cells = part[rows][:, list(columns)] if array else part.iloc[rows, list(columns)]
-        found = read_columns(cells, self.argument)
-        # Pieces may be written into, and what came from elsewhere may not.
-        values = found.values if found.values.flags.writeable else found.values.copy()
-        names = tuple(self.names[i] for i in columns)
-        return replace(found, values=values, names=names, named=self.named, flat=self.flat)
 
 
 def _frame_kind(dtype: Any) -> str:
@@ -159,3 +97,10 @@ def _frame_kind(dtype: Any) -> str:
 def dask_source(data: Any, argument: str) -> Source:
     """A Dask array, data frame or series."""
     return DaskFrame(data, argument) if hasattr(data, "map_partitions") else DaskArray(data, argument)
+
+
+def computed(data: Any, source: Source) -> Columns:
+    """All of a Dask collection that was opened as a source."""
+    with guarded(source.argument, "the Dask collection", "a table"):
+        cells = data.compute()
+    return read_columns(cells, source.argument)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -52,23 +51,3 @@ class MemorySource(Source):
     @property
     def in_memory(self) -> bool:
         return True
-
-    @property
-    def must_be_sent(self) -> bool:
-        return True
-
-    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        cells = replace(self.columns, values=self.columns.values[rows]).pick(columns)
-        return _Handed(replace(cells, values=np.empty((0, len(columns)))), self.argument), [cells.values]
-
-
-@dataclass(frozen=True)
-class _Handed:
-    """Columns on their way, without their values."""
-
-    columns: Columns
-    argument: str
-
-    def unpack(self, values: list[Any]) -> Source:
-        # Copied: what arrives may not be written into, as pieces are.
-        return MemorySource(replace(self.columns, values=np.array(values[0])), self.argument)

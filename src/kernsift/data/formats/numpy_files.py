@@ -28,8 +28,12 @@ class NumpyFile(ArraySource):
         self._mark = FileStamp.of(path, argument)
         try:
             array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
+        except (ValueError, EOFError, OSError, SyntaxError) as error:
             raise _broken(path, argument, error) from None
+        if array.ndim == 0:
+            raise InputError(
+                f"{argument}: a table with rows and columns is needed, but {path} has shape (); reshape it."
+            )
         shape, self._dtype, self._offset = array.shape, array.dtype, array.offset
         by_column = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
         self._by_column = bool(by_column)

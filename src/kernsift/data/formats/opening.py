@@ -14,7 +14,7 @@ from kernsift.data.columns import read_columns
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
 from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
 from kernsift.data.formats.arrow import ArrowSource, Part
-from kernsift.data.formats.dask_collections import dask_source
+from kernsift.data.formats.dask_collections import DaskArray, DaskFrame, computed, dask_source
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
@@ -27,6 +27,7 @@ from kernsift.data.formats.sparse_matrices import is_sparse_table, sparse_source
 from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
 from kernsift.exceptions import InputError
+from kernsift.execution.memory import answer_of, parse_memory
 
 _TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 _REFUSED = [
@@ -82,6 +83,7 @@ def open_table(
     """Any table as a source: what is outside of memory stays there, all else is read into numbers and codes.
 
     NumPy's memory maps look like arrays to those who hold them: they are read in pieces only where `memory` is given.
+    A Dask collection that fits into memory is computed once, because every pass over it computes all of it again.
     """
     if is_anndata(data):
         return anndata_source(data, argument, layer, whole=memory is None)
@@ -90,6 +92,9 @@ def open_table(
     elif points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
         source = open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
         assert source is not None
+        lazy = isinstance(source, DaskArray | DaskFrame)
+        if lazy and source.n * source.widths.sum() <= answer_of(parse_memory(memory)):
+            source = MemorySource(computed(data, source), argument)
     else:
         source = MemorySource(read_columns(data, argument), argument)
     if layer is not None and source.annotations is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from kernsift.data.formats.archives import refuse_bomb
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.source import Bounds
 from kernsift.execution.threads import n_threads
@@ -17,6 +19,7 @@ _PLAIN_LOGICAL = {"NONE", "INT"}
 
 # In groups with fewer rows, looking at the rows is quicker than looking at what the group says of them.
 _WORTH = 1000
+_ABSURD = 10_000
 
 
 class ParquetPart:
@@ -31,6 +34,10 @@ class ParquetPart:
         with self._reading():
             self.schema = self._open([]).schema_arrow
             self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
+            cells = 8 * int(self.sizes.sum()) * max(1, self._metadata.num_columns)
+            # Columns of one value pack without end, and honest ones pack well: only the absurd is refused.
+            if cells > _ABSURD * os.path.getsize(path):
+                refuse_bomb(f"{argument}: {path}", os.path.getsize(path), cells)
 
     def opened(self) -> Any:
         with self._reading():

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -174,17 +173,6 @@ class Source(ABC):
         """Whether the cells are in memory."""
         return False
 
-    @property
-    def must_be_sent(self) -> bool:
-        """Whether the cells have to be sent to other machines, because these cannot read them by themselves."""
-        return False
-
-    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        """Some cells of a source that travels: what `unpack(values)` makes a source with nothing else from, and the
-        values, arrays or Dask collections, which travel beside it.
-        """
-        raise NotImplementedError
-
     def read(self, columns: Sequence[int], start: int, stop: int) -> Columns:
         """The rows `start` to `stop` of some columns."""
         return self._join(columns, slice(start, stop))
@@ -292,10 +280,6 @@ class _Part(Source):
     def in_memory(self) -> bool:
         return self._whole.in_memory
 
-    @property
-    def must_be_sent(self) -> bool:
-        return self._whole.must_be_sent
-
 
 class _Picked(_Part):
     """Some columns of another source."""
@@ -313,22 +297,6 @@ class _Picked(_Part):
         bounds = self._whole.bounds()
         return None if bounds is None else bounds.pick(self._positions)
 
-    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        stub, values = self._whole.handed(self._positions[np.asarray(columns, dtype=np.intp)].tolist(), rows)
-        return _Renamed(stub, tuple(self.names[i] for i in columns)), values
-
-
-@dataclass(frozen=True)
-class _Renamed:
-    """A source on its way, whose columns have other names."""
-
-    stub: Any
-    names: tuple[str, ...]
-
-    def unpack(self, values: list[Any]) -> Source:
-        source: Source = self.stub.unpack(values)
-        return source.pick(range(len(self.names)), self.names)
-
 
 class _Between(_Part):
     """A run of rows of another source."""
@@ -343,9 +311,6 @@ class _Between(_Part):
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         begin = int(self.edges[chunk]) + self._start - int(self._whole.edges[chunk + self._first])
         return self._whole.fetch(chunk + self._first, columns, shifted(rows, begin))
-
-    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        return self._whole.handed(columns, shifted(rows, self._start))
 
 
 class _Where(_Part):
@@ -364,10 +329,6 @@ class _Where(_Part):
             run = slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
             return self._whole.fetch(chunk, columns, run).take(places - run.start)
         return self._whole.fetch(chunk, columns, self._kept.locate(begin + rows) - wide[0])
-
-    def handed(self, columns: Sequence[int], rows: Rows) -> tuple[Any, list[Any]]:
-        wanted = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        return self._whole.handed(columns, self._kept.locate(wanted))
 
 
 @dataclass(frozen=True)
