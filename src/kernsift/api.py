@@ -17,7 +17,7 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.exchangeability import codes_of, held_in_memory
+from kernsift.data.exchangeability import codes_of, held_in_memory, note_identifiers
 from kernsift.data.formats import open_table
 from kernsift.data.inputs import as_candidates, as_samples, group_rows, read_pair, read_xy
 from kernsift.data.row_columns import take_row_columns, take_sample_columns
@@ -232,7 +232,9 @@ def compare(
         call.check_selection(pooled.d)
         label = np.repeat([0, 1], [one.n, two.n])
         rows = given_rows.rows(label, keep, missing, samples.rows) if given_rows else None
-        if rows is not None:
+        if rows is None:
+            note_identifiers(pooled, label)
+        else:
             call.advise_rows(rows, pooled.d, symmetric=True)
 
         def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
@@ -252,7 +254,8 @@ def compare(
                 return None
             kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng)
             options = call.conditional_options(confounders, given_model, rows, learning)
-            return conditional_mmd(*samples, kernels, **options)
+            first, second = samples
+            return conditional_mmd(first, second, kernels, **options)
 
         held = None if columns is None else confounders_of(columns, keep)
         if held is None:
@@ -537,7 +540,9 @@ def relate(
             table = held_in_memory(table, str(given_rows))
         call.check_selection(table.d)
         rows = given_rows.rows(codes_of(target), keep, missing) if given_rows else None
-        if rows is not None:
+        if rows is None:
+            note_identifiers(table, codes_of(target))
+        else:
             call.advise_rows(rows, table.d, symmetric=bool(target.categorical.all()))
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"

@@ -23,6 +23,8 @@ _SMALL = 8
 _UNEVEN = 1.1
 # A numeric column with at most this many different values among its first rows is discrete, and is not aligned.
 _DISCRETE, _LOOKED_AT = 16, 512
+# The fewest values of an identifier, and the most columns that are checked for being one.
+_FEWEST_SUBJECTS, _CHECKED = 6, 16
 # Numbers of one array of aligned columns.
 _NUMBERS = 2**22
 
@@ -265,6 +267,34 @@ def held_in_memory(table: Table, argument: str) -> Table:
 def codes_of(target: Table) -> np.ndarray:
     """(n,) codes of the rows of a response, equal where all its columns are."""
     return np.unique(to_numpy(target.values), axis=0, return_inverse=True)[1].ravel()
+
+
+def note_identifiers(table: Table, response: np.ndarray) -> None:
+    """Note a column that looks like the identifier of subjects: values repeat, each with one response."""
+    if table.memory is not None or table.n < 2 * _FEWEST_SUBJECTS:
+        return
+    single = np.flatnonzero(np.diff(table.offsets) == 1)
+    first = to_numpy(table.part(table.offsets[single], np.arange(min(table.n, _LOOKED_AT))))
+    looks = [
+        bool((column == np.floor(column)).all()) and len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first.T
+    ]
+    for feature in single[looks][:_CHECKED]:
+        column = to_numpy(table.part(table.offsets[[feature]]))[:, 0]
+        known = ~np.isnan(column)
+        values, code = np.unique(column[known], return_inverse=True)
+        sizes = np.bincount(code)
+        if len(values) < _FEWEST_SUBJECTS or np.median(sizes) < 2 or len(np.unique(response[known])) < 2:
+            continue
+        low, high = np.full(len(values), response.max()), np.full(len(values), response.min())
+        np.minimum.at(low, code, response[known])
+        np.maximum.at(high, code, response[known])
+        # By chance some small values have one response; that all of them have is no chance.
+        if (low == high).all():
+            name = table.names[feature]
+            add_note(
+                f"'{name}' looks like an identifier: its {len(values):,} values repeat, each with one response. Rows "
+                f"may not be independent, which makes p-values too small; use unit='{name}'."
+            )
 
 
 # From arguments ------------------------------------------------------------------------------------------------------
