@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,6 +20,10 @@ from kernsift.exceptions import InputError
 
 # Bytes of rearranged columns that are held at a time, twice.
 _CHUNK = 2**27
+# Stored values that are looked at in one go.
+_PIECE = 2**20
+# Numbers up to this and down to its reciprocal can be squared in any type.
+_ORDINARY = 1e15
 # A sparse table is made dense up to this many cells, 0.4 GB of float64, for what works on rows.
 LARGEST_DENSE = 50_000_000
 
@@ -93,22 +97,29 @@ class Store(ABC):
 
 
 class Summary(NamedTuple):
-    """(p,) how many values are stored in each column, and the smallest and the largest; NaN where one is NaN."""
+    """(p,) bounds of the values that are stored in each column, NaN where one is NaN; those of all where these do."""
 
-    counts: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
     @classmethod
-    def nothing(cls, columns: int) -> Summary:
-        return cls(np.zeros(columns, dtype=np.int64), np.full(columns, np.inf), np.full(columns, -np.inf))
-
-    def add(self, columns: np.ndarray, values: np.ndarray) -> None:
-        """Count values of these columns."""
-        self.counts[:] += np.bincount(columns, minlength=len(self.counts))
+    def of(cls, columns: int, pieces: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]) -> Summary:
+        """From `pieces`, the columns and the values of what is stored, some at a time."""
+        low, high, least = 0.0, 0.0, np.inf
+        for _, values in pieces():
+            # NaN passes through.
+            low, high = float(np.minimum(low, values.min())), float(np.maximum(high, values.max()))
+            if values.dtype.kind == "f":
+                least = min(least, float(np.min(np.abs(values), where=values != 0, initial=np.inf)))
+        if max(-low, high) < _ORDINARY and least > 1 / _ORDINARY:
+            return cls(np.full(columns, low), np.full(columns, high))
+        # Some columns have numbers that cannot be used: it matters which.
+        found = cls(np.full(columns, np.inf), np.full(columns, -np.inf))
         with np.errstate(invalid="ignore"):
-            np.minimum.at(self.low, columns, values)
-            np.maximum.at(self.high, columns, values)
+            for own, values in pieces():
+                np.minimum.at(found.low, own, values.astype(float))
+                np.maximum.at(found.high, own, values.astype(float))
+        return found
 
 
 class ByColumn(Store):
@@ -121,15 +132,15 @@ class ByColumn(Store):
         return _slices(self._matrix, columns)
 
     def _summary(self) -> Summary:
-        matrix, found = self._matrix, Summary.nothing(self.shape[1])
-        found.counts[:] = np.diff(matrix.indptr)
-        some = np.flatnonzero(found.counts)
-        if len(some):
-            starts = matrix.indptr[some]
-            # Columns without values take no room, so that those with some follow each other.
-            data = matrix.data[: matrix.indptr[-1]]
-            found.low[some], found.high[some] = np.minimum.reduceat(data, starts), np.maximum.reduceat(data, starts)
-        return found
+        return Summary.of(self.shape[1], self._pieces)
+
+    def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        matrix = self._matrix
+        for start in range(0, matrix.nnz, _PIECE):
+            stop = min(start + _PIECE, matrix.nnz)
+            first, last = np.searchsorted(matrix.indptr, [start, stop - 1], side="right") - 1
+            ends = np.clip(matrix.indptr[first : last + 2], start, stop)
+            yield np.repeat(np.arange(first, last + 1), np.diff(ends)), matrix.data[start:stop]
 
 
 class InChunks(Store):
@@ -186,11 +197,13 @@ class ByRow(InChunks):
         return self._matrix[:, start:stop].tocsc()
 
     def _summary(self) -> Summary:
-        matrix, found = self._matrix, Summary.nothing(self.shape[1])
-        for start in range(0, matrix.nnz, 1 << 22):
-            some = slice(start, min(start + (1 << 22), matrix.nnz))
-            found.add(matrix.indices[some], matrix.data[some])
-        return found
+        return Summary.of(self.shape[1], self._pieces)
+
+    def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        matrix = self._matrix
+        for start in range(0, matrix.nnz, _PIECE):
+            some = slice(start, min(start + _PIECE, matrix.nnz))
+            yield matrix.indices[some], matrix.data[some]
 
 
 def _slices(matrix: Any, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -178,15 +178,16 @@ class SparseFile(InChunks):
         return sparse.csr_matrix(parts, shape=(self.shape[0], stop - start)).tocsc()
 
     def _summary(self) -> Summary:
-        found = Summary.nothing(self.shape[1])
+        return Summary.of(self.shape[1], self._pieces)
+
+    def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with self._opened() as node:
             for start in range(0, int(self._starts[-1]), _CHUNK):
                 some = slice(start, min(start + _CHUNK, int(self._starts[-1])))
                 own = node["indices"][some]
                 if self._by_column:
                     own = np.searchsorted(self._starts, np.arange(some.start, some.stop), side="right") - 1
-                found.add(own, node["data"][some])
-        return found
+                yield own, node["data"][some]
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         """Runs of rows with about as many stored numbers each."""

@@ -83,16 +83,15 @@ class SparseSource(Source):
         return not self.rows.store.on_disk
 
     def bounds(self) -> Bounds:
-        """Bounds of the stored values in all rows of the matrix, which may be more than those of this table."""
-        counts, low, high = (part[self.positions] for part in self.rows.store.summary)
+        """Bounds of the values in all rows of the matrix, which may be more than those of this table, and of 0."""
+        low, high = (part[self.positions] for part in self.rows.store.summary)
         absent = np.isnan(low)
         if absent.any():
             raise InputError(
                 f"{self.argument}: a sparse matrix must hold no missing values, but "
                 f"{quoted(np.array(self.names)[absent])} have some; fill them in, or pass a dense table."
             )
-        some = counts < self.rows.store.shape[0]
-        low, high = np.where(some, np.minimum(low, 0.0), low), np.where(some, np.maximum(high, 0.0), high)
+        low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         return Bounds(np.ones(len(low), dtype=bool), low, high, np.zeros(len(low), dtype=np.int64), exact=True)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:

@@ -1,0 +1,164 @@
+"""Sparse tables: time and memory of `compare`, beside scanpy's Wilcoxon test where scanpy is installed.
+
+    python benchmarks/sparse.py                      # 20,000 cells x 5,000 genes at 5%
+    python benchmarks/sparse.py --large              # 200,000 x 20,000 at 5%: 2e8 stored values, 1.6 GB
+    python benchmarks/sparse.py --large --file DIR   # the same from an .h5ad file of 1.6 GB, within 1 GB of memory
+    python benchmarks/sparse.py --data FILE.h5ad --by stim   # the dense answer of a real table
+
+Counts are negative binomial, by rows as AnnData has them, in float32. Each call runs in a process of its own, whose
+memory is read while it runs; what is there before the call is taken off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import forget_peak, peak_memory
+from scipy import sparse
+
+SMALL, LARGE, DENSITY = (20_000, 5_000), (200_000, 20_000), 0.05
+TARGETS = {"small": 1.0, "large": 60.0, "file": 180.0}
+"""Seconds on two idle cores that are to be reached."""
+MEMORY = 1_500
+"""MB beyond the input, or in all where that is a file."""
+
+
+def counts(rows: int, columns: int, density: float = DENSITY, seed: int = 0) -> sparse.csr_matrix:
+    """Counts by rows; the first tenth of the columns have more in the second half of the rows."""
+    rng = np.random.default_rng(seed)
+    gap = round(2 / density) - 1
+    starts, indices, data = [0], [], []
+    for row in range(rows):
+        # Increasing columns with gaps of 1 to 2 / density - 1, the mean gap being 1 / density.
+        own = np.cumsum(rng.integers(1, gap + 1, size=round(columns * density)), dtype=np.int32) - 1
+        own = own[own < columns]
+        values = 1.0 + rng.negative_binomial(1, 0.6, size=len(own))
+        if row >= rows // 2:
+            values[own < columns // 10] += rng.poisson(0.3, size=np.count_nonzero(own < columns // 10))
+        indices.append(own)
+        data.append(values.astype(np.float32))
+        starts.append(starts[-1] + len(own))
+    parts = np.concatenate(data), np.concatenate(indices), np.array(starts, dtype=np.int64)
+    return sparse.csr_matrix(parts, shape=(rows, columns))
+
+
+def write_h5ad(path: Path, matrix: sparse.csr_matrix, condition: np.ndarray) -> None:
+    """The parts of an .h5ad file that are read."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        group = file.create_group("X")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(matrix, name)
+        for name, size in (("obs", matrix.shape[0]), ("var", matrix.shape[1])):
+            frame = file.create_group(name)
+            frame.attrs["_index"], frame.attrs["column-order"] = "_index", ["condition"] if name == "obs" else []
+            frame["_index"] = np.array([f"{name}{i}" for i in range(size)], dtype="S")
+        file["obs"]["condition"] = condition.astype("S")
+
+
+def measured(call: Any) -> dict[str, float]:
+    """Seconds and MB of a call, beyond what was there before and in all."""
+    before = forget_peak()
+    start, processor = time.perf_counter(), time.process_time()
+    call()
+    seconds, own = time.perf_counter() - start, time.process_time() - processor
+    peak = peak_memory()
+    return {"seconds": seconds, "processor_seconds": own, "beyond": peak - before, "peak": peak}
+
+
+def run(which: str, path: str | None) -> dict[str, float]:
+    """One measurement, in a process of its own."""
+    from kernsift import compare
+
+    warm = counts(400, 200)
+    compare(warm[:200], warm[200:], random_state=0)
+    if which == "file":
+        return measured(lambda: compare(path, by="condition", memory="1GB", random_state=0))
+    matrix = counts(*(SMALL if which == "small" else LARGE))
+    labels = np.repeat(["a", "b"], matrix.shape[0] // 2)
+    if which == "scanpy":
+        return _scanpy(counts(*SMALL))
+    return measured(lambda: compare(matrix, by=labels, random_state=0))
+
+
+def _scanpy(matrix: sparse.csr_matrix) -> dict[str, float]:
+    import anndata
+    import pandas as pd
+    import scanpy
+
+    labels = pd.Categorical(np.repeat(["a", "b"], matrix.shape[0] // 2))
+    data = anndata.AnnData(matrix, obs=pd.DataFrame({"g": labels}, index=[str(i) for i in range(matrix.shape[0])]))
+    scanpy.pp.log1p(data)
+
+    def call() -> None:
+        scanpy.tl.rank_genes_groups(data, "g", method="wilcoxon", n_genes=data.shape[1])
+
+    call()
+    return measured(call)
+
+
+def same_as_dense(path: str, by: str) -> float:
+    """The largest difference of p-values from those of the dense copy."""
+    from kernsift import compare
+    from kernsift.data.formats import open_table
+
+    found = compare(path, by=by, random_state=0)
+    dense = open_table(path, "X")
+    everything = dense.read(range(len(dense.names)), 0, dense.n)
+    labels = dense.annotations.column(by, "by") if dense.annotations else None
+    assert labels is not None
+    codes = labels.values[:, 0]
+    one, two = (everything.values[codes == code] for code in np.unique(codes[~np.isnan(codes)]))
+    expected = compare(one, two, random_state=0)
+    return float(np.abs(found.all_pvalues - expected.all_pvalues).max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--large", action="store_true", help="200,000 x 20,000")
+    parser.add_argument("--file", type=Path, help="folder for an .h5ad file of 1.6 GB")
+    parser.add_argument("--data", help="an .h5ad file whose answer is compared with that of its dense copy")
+    parser.add_argument("--by", help="its column of groups")
+    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(run(given.one[0], given.one[1] if len(given.one) > 1 else None)))
+        return
+    if given.data:
+        print(f"largest difference of p-values from the dense copy: {same_as_dense(given.data, given.by):.2g}")
+        return
+    calls = [("small", []), ("scanpy", [])] if not given.large else [("large", [])]
+    if given.file:
+        path = given.file / "counts.h5ad"
+        if not path.exists():
+            matrix = counts(*LARGE)
+            write_h5ad(path, matrix, np.repeat(["a", "b"], matrix.shape[0] // 2))
+        calls = [("file", [str(path)])]
+    for name, arguments in calls:
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", name, *arguments], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            print(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+            continue
+        found = json.loads(done.stdout.splitlines()[-1])
+        memory = found["peak"] if name == "file" else found["beyond"]
+        target = f", to reach {TARGETS[name]:g} s and {MEMORY} MB" if name in TARGETS else ""
+        print(
+            f"{name}: {found['seconds']:.2f} s ({found['processor_seconds']:.2f} s of processors), "
+            f"{memory:,.0f} MB{target}"
+        )
+
+
+if __name__ == "__main__":
+    main()
