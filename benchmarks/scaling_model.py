@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from kernsift.estimators.draws import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
-from kernsift.estimators.scores import LEARNING
+from kernsift.estimators.draws import LEARNING
+from kernsift.estimators.feature_blocks import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
 from kernsift.execution.dask_workers import _PROCESS
 
 MEMORY = 700_000_000
@@ -67,31 +67,21 @@ def kept(size: Size) -> bool:
 
 def block_columns(size: Size) -> int:
     """Columns of a block: what a process has room for, beside the rows that are drawn and one more block to be read."""
-    n, workers = int(size["n"]), size["workers"]
+    n, d, workers = int(size["n"]), int(size["d"]), size["workers"]
     memory = size.get("memory", MEMORY // share(size) - (_PROCESS if workers else 0))
     most = int(_SHARE * memory - 8 * n) // (8 * n * (1 if workers else 2))
-    return max(1, whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))
-
-
-def parcel_columns(size: Size) -> int:
-    """Columns that a worker is sent at a time; all of them without workers."""
-    n, d = int(size["n"]), int(size["d"])
-    if not size["workers"]:
-        return d
-    most, block = min(max(_BLOCK_BYTES // 4 // n, _ROW), -(-d // (2 * share(size)))), block_columns(size)
-    return most - most % block if most > block else max(1, whole_lines(most))
+    most = max(1, whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))
+    return whole_lines(min(most, -(-d // (2 * workers)))) if workers else most
 
 
 def blocks(size: Size) -> int:
     """Blocks that all columns are read in."""
-    parcel, rest = parcel_columns(size), int(size["d"]) % parcel_columns(size)
-    each = block_columns(size)
-    return int(size["d"]) // parcel * -(-parcel // each) + -(-rest // each)
+    return -(-int(size["d"]) // block_columns(size))
 
 
 def block_bytes(size: Size) -> float:
     """Bytes of the blocks of columns that are in memory: two in one process, and one in each worker."""
-    each = 8.0 * size["n"] * min(block_columns(size), parcel_columns(size))
+    each = 8.0 * size["n"] * min(block_columns(size), int(size["d"]))
     return each * (size["workers"] or min(2, blocks(size)))
 
 

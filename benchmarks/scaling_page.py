@@ -8,7 +8,7 @@ from typing import Any
 
 from scaling_model import BLOCKS, ROWS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
-from kernsift.estimators.draws import _SHARE
+from kernsift.estimators.feature_blocks import _SHARE
 from kernsift.experiments.studies import table
 
 # Tables to foretell: name, rows, columns, k.

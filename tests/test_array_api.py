@@ -15,7 +15,8 @@ import pytest
 from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate, screen
 from kernsift.data.inputs import as_pair, as_table, as_xy
 from kernsift.data.tables import stack
-from kernsift.estimators import scores as scores_module
+from kernsift.estimators import draw_moments as moments_module
+from kernsift.estimators.draw_moments import FeatureDraws
 from kernsift.estimators.draws import MMDDraws
 from kernsift.execution.arrays import accumulator_dtype, dtype_of, namespace, to_numpy
 from kernsift.kernels.fitted import fit_kernels
@@ -157,9 +158,9 @@ def test_bandwidths(library: Library, bandwidth: Any) -> None:
 @pytest.mark.parametrize("options", MMD.values(), ids=MMD)
 def test_many_draws(library: Library, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     # The way of draws that are not kept: moments batch by batch, correlations from draws made again.
-    monkeypatch.setattr(scores_module, "_KEPT", 0)
-    monkeypatch.setattr(scores_module, "LEARNING", 20)
-    monkeypatch.setattr(scores_module, "batch_numbers", lambda like: 100)
+    monkeypatch.setattr(moments_module, "_KEPT", 0)
+    monkeypatch.setattr(moments_module, "LEARNING", 20)
+    monkeypatch.setattr(moments_module, "batch_numbers", lambda like: 100)
     X, Y = two_samples()
     for test in ("exact", Multiscale(replicates=100)):
         settings: dict[str, Any] = {"k": 3, "random_state": 1, "test": test, **options}
@@ -192,7 +193,8 @@ def test_values_stay_where_they_are(library: Library) -> None:
     one, two = as_pair(X, Y)
     kernels = fit_kernels(stack([one, two]), rng=np.random.default_rng(0))
     rows = np.arange(20)
-    draws = MMDDraws(one, kernels, two, (rows, rows + 1, rows, rows + 1)).of(slice(0, 7), slice(0, 20))
+    made = MMDDraws((rows, rows + 1, rows, rows + 1))
+    draws = FeatureDraws(stack([one, two]), kernels, made).of(slice(0, 7), slice(0, 20))
     for values in (one.values, stack([one, two]).values, kernels.inverse, draws, one.part(np.array([2, 0]), rows)):
         assert type(values) is type(X)
         assert values.device == X.device

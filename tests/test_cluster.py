@@ -6,6 +6,7 @@ The clusters are real ones, with processes of their own; each number of workers 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from io import StringIO
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import dask
@@ -26,10 +28,12 @@ from distributed import Client, LocalCluster
 
 from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate
 from kernsift.data.inputs import as_pair, as_table
-from kernsift.data.table_parts import pack
+from kernsift.data.table_parts import row_chunks
+from kernsift.data.tables import stack
 from kernsift.estimators import HSIC, MMD
-from kernsift.estimators import feature_blocks as blocks
+from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.execution import dask_workers as cluster
+from kernsift.execution import parallel
 from kernsift.execution.progress import progress_callback
 from kernsift.kernels.fitted import fit_kernels
 
@@ -67,9 +71,9 @@ def client(clients: Callable[[int], Client]) -> Client:
 
 
 @pytest.fixture
-def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of few rows are cut into runs, too."""
-    monkeypatch.setattr(blocks, "_ROWS", 1 << 12)
+def never_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask collections are left on the cluster, however small they are."""
+    monkeypatch.setattr("kernsift.data.formats.opening.answer_of", lambda memory: 0)
 
 
 def samples(n: int = 300, d: int = 130, seed: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -91,6 +95,17 @@ def mixed(n: int = 20_000) -> tuple[pd.DataFrame, pd.DataFrame]:
     return frames[0], frames[1]
 
 
+def a_worker(client: Client, rng: np.random.Generator | None = None) -> int:
+    """The process of a worker, the first or any; one that dies just now cannot be asked."""
+    for _ in range(50):
+        try:
+            found = sorted(client.run(os.getpid).values())
+            return int(found[0] if rng is None else rng.choice(found))
+        except (OSError, IndexError):
+            time.sleep(0.2)
+    raise AssertionError("no worker answers")
+
+
 def same(one: Result, other: Result, *, names: bool = True) -> None:
     assert not names or one.names == other.names
     np.testing.assert_array_equal(one.selected, other.selected)
@@ -103,9 +118,9 @@ def same(one: Result, other: Result, *, names: bool = True) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("estimator", ["complete", "cross", Incomplete(r=40)], ids=str)
+@pytest.mark.parametrize("estimator", ["complete", "cross", Incomplete(r=40)], ids=["complete", "cross", "incomplete"])
 def test_any_number_of_workers_gives_the_answer_of_one_process(
-    clients: Callable[[int], Client], workers: int, estimator: str | Incomplete
+    clients: Callable[[int], Client], workers: int, estimator: Any
 ) -> None:
     X, Y = samples()
     given = {"k": 6, "estimator": estimator, "random_state": 3}
@@ -138,32 +153,19 @@ def test_groups_categories_and_kernels_of_the_users_own(client: Client) -> None:
     same(compare(X, Y, **given), compare(X, Y, client=client, **given))
 
 
-@pytest.mark.usefixtures("short_runs")
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_long_tables_are_cut_into_runs_of_rows(clients: Callable[[int], Client], workers: int) -> None:
-    X, Y = mixed()
-    with cluster.client_in_use(clients(workers)):
-        table = as_table(X.drop(columns="letter"))  # categories are in blocks of their own
-        kernels = fit_kernels(table, rng=np.random.default_rng(0))
-        (block,) = blocks.blocks_of(table, kernels, np.zeros(table.n), np.arange(0, table.n, 5), runs=True)
-        runs = block.runs()
-    assert len(runs) == min(2 * workers, 4)
-    assert [run.rows.start for run in runs[1:]] == [run.rows.stop for run in runs[:-1]]
-    for question, other in ((compare, Y), (relate, X["u"] + X["v"])):
-        same(question(X, other, k=3, random_state=5), question(X, other, k=3, random_state=5, client=clients(workers)))
-
-
 def test_a_worker_is_sent_the_columns_of_its_block_and_nothing_else() -> None:
-    X, _ = samples()
-    table = as_table(X)
+    X, Y = samples()
+    table = stack([as_table(X), as_table(Y)])
     kernels = fit_kernels(table, rng=np.random.default_rng(0))
-    first, *_ = blocks.blocks_of(table, kernels, np.arange(table.n) % 2)
-    stub, values = first.pack()
-    assert [value.shape for value in values] == [(table.n, len(first.features)), (table.n,)]
-    assert values[1].dtype == np.uint8
-    back = stub.unpack(values)
-    np.testing.assert_array_equal(back.table.values, X[:, first.features])
-    np.testing.assert_array_equal(back.kernels.bandwidth, kernels.bandwidth[first.features])
+    block, *_ = blocks_of(table, kernels, np.arange(table.n) % 2)
+    message = pickle.dumps(block)
+    back = pickle.loads(message)
+    assert len(message) < 1.1 * 8 * table.n * len(block.features)
+    np.testing.assert_array_equal(back.table.values, np.vstack([X, Y])[:, block.features])
+    np.testing.assert_array_equal(back.features, block.features)
+    np.testing.assert_array_equal(back.cells, block.cells)
+    assert back.cells.dtype == np.uint8
+    np.testing.assert_array_equal(back.kernels.bandwidth, kernels.bandwidth[block.features])
 
 
 # Tables that are not in memory ---------------------------------------------------------------------------------------
@@ -180,7 +182,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("short_runs")
 @pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete"])
 def test_workers_read_files_themselves(client: Client, files: Path, estimator: str) -> None:
     given = {"k": 3, "estimator": estimator, "random_state": 2}
@@ -190,7 +191,21 @@ def test_workers_read_files_themselves(client: Client, files: Path, estimator: s
     same(compare(X, Y, **given), compare(files / "X.npy", files / "Y.npy", client=client, **given))
 
 
-@pytest.mark.usefixtures("short_runs")
+def test_chunks_of_rows_end_where_those_of_the_files_do(files: Path) -> None:
+    X, Y = as_pair(files / "X", files / "Y", memory="1GB")
+    table = stack([X, Y])
+    chunks = list(row_chunks(table, np.arange(3), 4))
+    assert [(chunk.place, chunk.start, chunk.rows) for chunk in chunks] == [
+        (0, 0, slice(0, 5000)),
+        (0, 5000, slice(5000, 10000)),
+        (0, 10000, slice(10000, 15000)),
+        (0, 15000, slice(15000, 20000)),
+        (1, 20000, slice(0, 5000)),
+        (1, 25000, slice(5000, 10000)),
+        (1, 30000, slice(10000, 19100)),
+    ]
+
+
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("estimator", ["complete", "incomplete"])
 def test_files_on_any_number_of_workers(
@@ -202,17 +217,14 @@ def test_files_on_any_number_of_workers(
 
 
 def test_workers_on_one_machine_share_its_memory(clients: Callable[[int], Client], files: Path) -> None:
-    assert cluster.shared_memory(10**9) == 10**9
-    table = as_pair(files / "X", files / "Y", memory="1GB")[0]
+    assert parallel.task_memory(10**9) == 10**9
     for workers in (1, 2, 4):
         with cluster.client_in_use(clients(workers)):
             share = 10**9 // workers - (150 << 20)  # less what a process takes for itself
-            assert cluster.shared_memory(10**9) == share
-            parcel, values = pack(table, np.arange(2))
-        assert not values
-        assert parcel.unpack([]).memory == share
+            assert parallel.task_memory(10**9) == share
+            assert as_pair(files / "X", files / "Y", memory="1GB")[0].memory == share
     with cluster.client_in_use(clients(4)):
-        assert cluster.shared_memory(40 << 20) == 32 << 20  # less than this is of no use
+        assert parallel.task_memory(40 << 20) == 32 << 20  # less than this is of no use
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes that a process read are counted by Linux")
@@ -227,16 +239,17 @@ def test_workers_read_every_column_once_for_draws(client: Client, tmp_path: Path
         return sum(client.run(_bytes_read).values())
 
     before = read()
-    result = compare(tmp_path / "x", tmp_path / "y", client=client, estimator=Incomplete(r=1), k=1, random_state=0)
+    given: dict[str, Any] = {"estimator": Incomplete(r=1), "k": 1, "random_state": 0, "missing": "error"}
+    result = compare(tmp_path / "x", tmp_path / "y", client=client, **given)
     assert 0.9 * size < read() - before < 1.4 * size
-    same(compare(X, Y, estimator=Incomplete(r=1), k=1, random_state=0), result, names=False)
+    same(compare(X, Y, **given), result, names=False)
 
 
 def _bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
 
 
-@pytest.mark.usefixtures("short_runs")
+@pytest.mark.usefixtures("never_fits")
 @pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete"])
 def test_dask_collections_are_computed_by_the_workers(client: Client, estimator: str) -> None:
     given = {"k": 3, "estimator": estimator, "random_state": 2}
@@ -255,7 +268,7 @@ def number_of(frame: Any) -> Any:
     return frame["u"] + frame["v"]
 
 
-def test_rows_with_missing_cells_are_left_out_as_in_memory(client: Client, short_runs: None) -> None:
+def test_rows_with_missing_cells_are_left_out_as_in_memory(client: Client, never_fits: None) -> None:
     X, Y = mixed()
     X.loc[::7, "u"] = np.nan
     Y.loc[3:40, "letter"] = None
@@ -263,18 +276,14 @@ def test_rows_with_missing_cells_are_left_out_as_in_memory(client: Client, short
     lazy = dd.from_pandas(X, npartitions=3), dd.from_pandas(Y, npartitions=2)
     same(compare(X, Y, **given), compare(*lazy, client=client, **given))
     with pytest.raises(InputError, match=r"^X: 2858 of 20000 rows have missing values, in columns 'u' \(2858\)"):
-        compare(*lazy, client=client)
+        compare(*lazy, client=client, missing="error")
 
 
 def test_the_current_client_is_taken_for_dask_collections_alone(client: Client, monkeypatch: Any) -> None:
     X, Y = samples(60, 4)
     sent = []
-    submit = cluster.DaskWorkers.submit
-    monkeypatch.setattr(
-        cluster.DaskWorkers,
-        "submit",
-        lambda current_workers, *call: sent.append(call) or submit(current_workers, *call),
-    )
+    submit = cluster.DaskWorkers._submit
+    monkeypatch.setattr(cluster.DaskWorkers, "_submit", lambda self, *call: sent.append(call) or submit(self, *call))
     lazy = da.from_array(X, chunks=(30, 4)), da.from_array(Y, chunks=(40, 4))
     with client.as_current():
         compare(X, Y, random_state=0)
@@ -300,7 +309,7 @@ def test_a_killed_worker_does_not_change_the_answer(
 
     def kill(stage: str, done: int, total: int) -> None:
         if stage == "scoring features" and 0 < done < total / 2 and not killed:
-            killed.append(next(iter(used.run(os.getpid).values())))
+            killed.append(a_worker(used))
             os.kill(killed[0], signal.SIGKILL)
 
     with progress_callback(kill):
@@ -309,14 +318,14 @@ def test_a_killed_worker_does_not_change_the_answer(
     same(compare(X, Y, **given), result)
 
 
-@pytest.mark.usefixtures("short_runs")
+@pytest.mark.usefixtures("never_fits")
 def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(clients: Callable[[int], Client]) -> None:
     X, Y = mixed()
     used, killed = clients(2), []
 
     def kill(stage: str, done: int, total: int) -> None:
         if not killed:
-            killed.append(next(iter(used.run(os.getpid).values())))
+            killed.append(a_worker(used))
             os.kill(killed[0], signal.SIGKILL)
 
     with progress_callback(kill):
@@ -326,20 +335,19 @@ def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(client
     same(compare(X, Y, random_state=1), result)
 
 
-@pytest.mark.parametrize("estimator", ["complete", "incomplete"])
+@pytest.mark.parametrize("estimator", ["complete", Incomplete(r=5)], ids=["complete", "incomplete"])
 def test_a_killed_worker_does_not_change_the_answer_from_files(
-    clients: Callable[[int], Client], tmp_path: Path, estimator: str
+    clients: Callable[[int], Client], tmp_path: Path, estimator: Any
 ) -> None:
     frames = [pd.DataFrame(values[:, :100], columns=[f"c{j}" for j in range(100)]) for values in samples(3000, 100)]
     for name, frame in zip("xy", frames, strict=True):
         frame.to_parquet(tmp_path / name, row_group_size=400)
-    chosen = Incomplete(r=5) if estimator == "incomplete" else estimator
-    given = {"k": 5, "estimator": chosen, "random_state": 9}
+    given = {"k": 5, "estimator": estimator, "random_state": 9}
     used, killed = clients(2), []
 
     def kill(stage: str, done: int, total: int) -> None:
         if stage == "scoring features" and done < total and not killed:
-            killed.append(next(iter(used.run(os.getpid).values())))
+            killed.append(a_worker(used))
             os.kill(killed[0], signal.SIGKILL)
 
     with progress_callback(kill):
@@ -348,22 +356,47 @@ def test_a_killed_worker_does_not_change_the_answer_from_files(
     same(compare(*frames, **given), result)
 
 
-def test_a_moment_without_workers_is_waited_out(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dask says so in two ways while the next worker starts."""
-    troubles = [ValueError("Can not use replicate to delete data"), OSError("no workers")]
-    real = client.scatter
-
-    def scatter(*values: Any, **how: Any) -> Any:
-        async def fail(error: Exception) -> None:
-            raise error
-
-        return fail(troubles.pop()) if troubles else real(*values, **how)
-
+def test_a_moment_without_workers_is_waited_out(clients: Callable[[int], Client]) -> None:
+    used = clients(1)
     X, Y = samples(60, 4)
-    expected = compare(X, Y, random_state=0)
-    monkeypatch.setattr(client, "scatter", scatter)
-    same(expected, compare(X, Y, random_state=0, client=client))
-    assert not troubles
+    os.kill(a_worker(used), signal.SIGKILL)
+    same(compare(X, Y, random_state=0), compare(X, Y, random_state=0, client=used))
+
+
+@pytest.mark.usefixtures("never_fits")
+@pytest.mark.parametrize(
+    "kills", [pytest.param(3, id="short"), pytest.param(24, id="long", marks=[pytest.mark.slow, pytest.mark.nightly])]
+)
+def test_workers_killed_at_random_moments_do_not_change_the_answer(
+    clients: Callable[[int], Client], files: Path, kills: int
+) -> None:
+    """One of two workers dies at any moment of a call: while data is sent, read, worked on or sent back."""
+    used, rng = clients(2), np.random.default_rng()
+    X, Y = samples(300, 64 * 6)
+    frames = mixed()
+    lazy = dd.from_pandas(frames[0], npartitions=3), dd.from_pandas(frames[1], npartitions=2)
+    calls: list[tuple[tuple[Any, Any], tuple[Any, Any], dict[str, Any]]] = [
+        ((X, Y), (X, Y), {}),
+        (frames, (files / "X", files / "Y"), {}),
+        ((X, Y), (X, Y), {"estimator": Incomplete(r=40)}),
+        (frames, lazy, {}),
+        (frames, (files / "X", files / "Y"), {"estimator": "incomplete"}),
+        (frames, (files / "X", files / "Y"), {"estimator": "cross"}),
+    ]
+    expected = [compare(*plain, k=4, random_state=3, **given) for plain, _, given in calls]
+    seconds = [0.0] * len(calls)
+    for place, (_, data, given) in enumerate(calls[: min(kills, len(calls))]):
+        start = time.monotonic()
+        same(expected[place], compare(*data, k=4, random_state=3, client=used, **given))
+        seconds[place] = time.monotonic() - start
+    for kill in range(kills):
+        used = clients(2)
+        place = kill % len(calls)
+        victim = a_worker(used, rng)
+        timer = Timer(float(rng.uniform(0, seconds[place])), os.kill, (victim, signal.SIGKILL))
+        timer.start()
+        same(expected[place], compare(*calls[place][1], k=4, random_state=3, client=used, **calls[place][2]))
+        timer.join()
 
 
 def test_work_that_kills_every_worker_is_told(clients: Callable[[int], Client]) -> None:
@@ -426,7 +459,7 @@ def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subpro
         assert time.monotonic() - lost[0] < 15
         assert not used.futures
     # And afterwards this process works on by itself.
-    assert cluster.current_workers() is None
+    assert parallel.worker_threads() == 0
     assert len(compare(X[:, :3], Y[:, :3], random_state=0).names) == 3
 
 
@@ -456,7 +489,7 @@ def test_the_command_line_tells_of_a_lost_scheduler_and_leaves_nothing(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_file_removed_in_the_middle_is_one_clear_error(client: Client, tmp_path: Path, short_runs: None) -> None:
+def test_a_file_removed_in_the_middle_is_one_clear_error(client: Client, tmp_path: Path) -> None:
     X, Y = (frame[list("uvwx")].to_numpy() for frame in mixed())
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "Y.npy", Y)
@@ -487,8 +520,8 @@ def test_arrays_on_a_device_are_refused(client: Client) -> None:
 
 def test_workers_that_have_no_space_to_spill_into_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their memory is full, Dask pauses them, and nothing would ever happen again."""
-    monkeypatch.setattr(cluster, "_PAUSED", 3.0)
-    monkeypatch.setattr(cluster, "_LOOK", 0.5)
+    monkeypatch.setattr(cluster, "_WITHOUT_WORKERS", 3.0)
+    monkeypatch.setattr(cluster, "_INTERVAL", 0.5)
     memory = {"target": 0.5, "spill": 0.6, "max-spill": 1000, "pause": 0.7, "terminate": False}
     X, Y = np.random.default_rng(0).normal(size=(2, 2000, 20))
     with (

@@ -11,8 +11,8 @@ from kernsift import Incomplete, compare, relate
 from kernsift.data.inputs import as_pair, as_xy
 from kernsift.data.tables import stack
 from kernsift.estimators.designs import pairs, quadruples
+from kernsift.estimators.draw_moments import FeatureDraws, moments_of
 from kernsift.estimators.draws import HSICDraws, MMDDraws
-from kernsift.estimators.scores import moments_of
 from kernsift.execution import fused
 from kernsift.kernels.fitted import fit_kernels
 
@@ -34,18 +34,18 @@ def both(worth: Any, draws: Any, features: slice, some: slice) -> tuple[np.ndarr
     return array, draws.of(features, some)
 
 
-def mmd_draws(x: np.ndarray, y: np.ndarray, count: int, seed: int) -> MMDDraws:
+def mmd_draws(x: np.ndarray, y: np.ndarray, count: int, seed: int) -> FeatureDraws:
     rng = np.random.default_rng(seed)
     X, Y = as_pair(x, y)
     kernels = fit_kernels(stack([X, Y]), "gaussian", "median", rng=rng)
-    return MMDDraws(X, kernels, Y, (*pairs(X.n, count, rng), *pairs(Y.n, count, rng)))
+    return FeatureDraws(stack([X, Y]), kernels, MMDDraws((*pairs(X.n, count, rng), *pairs(Y.n, count, rng))))
 
 
-def hsic_draws(x: np.ndarray, y: np.ndarray, count: int, seed: int) -> HSICDraws:
+def hsic_draws(x: np.ndarray, y: np.ndarray, count: int, seed: int) -> FeatureDraws:
     rng = np.random.default_rng(seed)
     X, response = as_xy(x, y)
     kernels = [fit_kernels(table, "gaussian", "median", rng=rng) for table in (X, response)]
-    return HSICDraws(X, kernels[0], response, kernels[1], quadruples(X.n, count, rng))
+    return FeatureDraws(X, kernels[0], HSICDraws.at(quadruples(X.n, count, rng), response, kernels[1]))
 
 
 def values(shape: tuple[int, int], dtype: Any, seed: int) -> np.ndarray:
@@ -92,7 +92,7 @@ def test_exp_is_right_to_the_last_digits(worth: Any, dtype: Any, digits: float) 
     kernels = fit_kernels(stack([X, Y]), "gaussian", 1.0, rng=np.random.default_rng(0))
     one, two = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     worth(ALWAYS)
-    h = MMDDraws(X, kernels, Y, (one, two, one, two)).of(slice(0, len(t)), slice(0, 1))[0]
+    h = FeatureDraws(stack([X, Y]), kernels, MMDDraws((one, two, one, two))).of(slice(0, len(t)), slice(0, 1))[0]
     exact = np.exp(-(x[1].astype(float) ** 2))
     # The square is rounded before it is an exponent, and exp has as many times its relative error.
     allowed = digits * (1 + x[1].astype(float) ** 2)

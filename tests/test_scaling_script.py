@@ -111,7 +111,7 @@ def test_predictions_divide_what_workers_do_and_wait_for_storage(script: Any) ->
 
 
 def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> None:
-    from kernsift.estimators.draws import columns_that_fit
+    from kernsift.estimators.feature_blocks import columns_that_fit
     from kernsift.exceptions import InputError
 
     n = 10**8
@@ -131,36 +131,30 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model counts blocks and parcels of columns; the package cuts them."""
-    monkeypatch.setattr("kernsift.estimators.draws.must_be_sent", lambda table: False)
-    monkeypatch.setattr("kernsift.estimators.draws.to_be_read", lambda table: table)
-    from kernsift.data.inputs import as_table
+    """The model counts blocks of columns; the package cuts them."""
+    from kernsift.estimators import feature_blocks
+    from kernsift.estimators.draw_moments import FeatureDraws
     from kernsift.estimators.draws import MMDDraws
     from kernsift.execution.threads import thread_limit
-    from kernsift.kernels.fitted import fit_kernels
 
+    for module in ("feature_blocks", "draw_moments"):
+        monkeypatch.setattr(f"kernsift.estimators.{module}.is_readable", lambda table: True)
+    monkeypatch.setattr(feature_blocks, "worker_threads", lambda: workers)
     model = script.scaling_model
     for size in script.scaling.settings():
         if size["workers"] != workers or size["estimator"] != "incomplete":
             continue
         n, d = size["n"], size["d"]
         memory = model.MEMORY // max(1, workers) - (model._PROCESS if workers else 0)
-        empty = np.empty((0, d))
-        sample = SimpleNamespace(n=n // 2, d=d, memory=memory, prototype=empty, offsets=np.arange(d + 1), by_column=True)
-        kernels = fit_kernels(as_table(np.random.default_rng(0).normal(size=(5, 2))), rng=np.random.default_rng(0))
+        same: Any = {"d": d, "memory": memory, "prototype": np.empty((0, d)), "offsets": np.arange(d + 1)}
+        sample = SimpleNamespace(n=n // 2, by_column=True, **same)
+        table: Any = SimpleNamespace(n=n, tables=(sample, sample), **same)
         rows = tuple(np.broadcast_to(np.int32(0), n // 2) for _ in range(4))
-        draws: Any = MMDDraws(sample, kernels, sample, rows)
+        draws = FeatureDraws(table, None, MMDDraws(rows))  # type: ignore[arg-type]
         with thread_limit(1 if workers else 2):
-            whole = draws.blocks
-            widest = max(block.stop - block.start for block in whole)
-            assert widest == min(d, model.block_columns(size))
-            if not workers:
-                assert len(whole) == model.blocks(size)
-                continue
-            parcels = draws.parcels(2 * workers)
-            assert max(len(parcel.features) for parcel in parcels) == model.parcel_columns(size)
-            each = [-(-len(parcel.features) // widest) for parcel in parcels]
-            assert sum(each) == model.blocks(size)
+            found = draws.features_at_once(workers)
+        assert max(map(len, found)) == min(d, model.block_columns(size))
+        assert len(found) == model.blocks(size)
 
 
 def test_the_page(script: Any, tmp_path: Path) -> None:

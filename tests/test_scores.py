@@ -1,4 +1,4 @@
-"""The waist: operators agree with the matrix they stand for, and merge as independent averages do."""
+"""The waist: operators agree with the matrix they stand for."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,6 @@ from kernsift.estimators.scores import (
     DenseCovariance,
     DiagonalCovariance,
     FactorCovariance,
-    WeightedSum,
-    merge_scores,
     scores_from_draws,
 )
 
@@ -19,10 +17,6 @@ OPERATORS = {
     "diagonal": (DiagonalCovariance(np.arange(1.0, 7.0)), np.diag(np.arange(1.0, 7.0))),
     "tall factor": (FactorCovariance(TALL), TALL.T @ TALL),
     "wide factor": (FactorCovariance(WIDE), WIDE.T @ WIDE),
-    "sum": (
-        WeightedSum((0.25, 0.75), (FactorCovariance(TALL), FactorCovariance(WIDE))),
-        TALL.T @ TALL / 16 + WIDE.T @ WIDE * 9 / 16,
-    ),
 }
 
 
@@ -60,23 +54,6 @@ def test_constant_draws():
         assert variance[0] == 0
         assert scores.estimate[1] / np.sqrt(variance[1]) == pytest.approx(20)
         assert variance[2] == pytest.approx(draws[:, 2].var(ddof=1) / 20)
-
-
-def test_merging_chunks_weights_by_draws():
-    parts = [scores_from_draws("abcdef", TALL[:10]), scores_from_draws("abcdef", TALL[10:])]
-    merged = merge_scores(parts)
-    assert merged.estimate == pytest.approx(TALL.mean(axis=0))
-    by_hand = (np.cov(TALL[:10].T) / 10) / 16 + (np.cov(TALL[10:].T) / 30) * 9 / 16
-    assert merged.cov.columns(np.arange(6)) == pytest.approx(by_hand)
-    assert merged.draws == 40
-
-
-def test_merging_refuses_what_does_not_belong_together():
-    a = scores_from_draws("ab", TALL[:, :2])
-    with pytest.raises(ValueError, match="same feature names"):
-        merge_scores([a, scores_from_draws("ac", TALL[:, :2])])
-    with pytest.raises(ValueError, match="at least one"):
-        merge_scores([])
 
 
 def test_no_d_by_d_matrix_is_formed():

@@ -433,13 +433,13 @@ def test_no_covariance_where_no_selection_needs_it(
     question: str, estimator: str, test: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Testing everything, or whatever passes a threshold, takes variances only."""
-    from kernsift.estimators import alignment, scores
+    from kernsift.estimators import alignment, draw_moments, scores
 
     def refuse(*_: Any) -> np.ndarray:
         raise AssertionError("covariance computed")
 
     kinds = [getattr(scores, name) for name in dir(scores) if name.endswith("Covariance") and name != "Covariance"]
-    for kind in [*kinds, scores.WeightedSum, alignment.AlignmentCovariance]:
+    for kind in [*kinds, draw_moments.DrawCovariance, alignment.AlignmentCovariance]:
         for method in ("columns", "sample"):
             monkeypatch.setattr(kind, method, refuse)
     result = ask(question, estimator, test=test, k=None)

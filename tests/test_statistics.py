@@ -18,14 +18,16 @@ from scipy import stats
 from kernsift import compare
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import block, designs, effects, incomplete, linear, ustatistic
+from kernsift.estimators import draw_moments as moments_module
 from kernsift.estimators import draws as draws_module
-from kernsift.estimators import scores as scores_module
+from kernsift.estimators import feature_blocks as blocks_module
 from kernsift.estimators.block import block_hsic, block_mmd
 from kernsift.estimators.cross import cross_hsic, cross_mmd
-from kernsift.estimators.draws import FeatureDraws, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
+from kernsift.estimators.draw_moments import DrawCovariance, FeatureDraws
+from kernsift.estimators.draws import LEARNING, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
 from kernsift.estimators.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.estimators.linear import linear_mmd
-from kernsift.estimators.scores import LEARNING, DiagonalCovariance, DrawCovariance, Scores, scores_from_draws
+from kernsift.estimators.scores import DiagonalCovariance, Scores, scores_from_draws
 from kernsift.estimators.student import RescaledCovariance
 from kernsift.estimators.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
 from kernsift.exceptions import InputError
@@ -212,7 +214,7 @@ def test_draws_are_the_kernel_at_every_tuple(rng: np.random.Generator) -> None:
     X, y = mixed(5, rng), numeric(5, rng, 1)
     kernels, response = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
     tuples = np.array(list(permutations(range(5), 4)))
-    draws = HSICDraws(X, kernels, y, response, tuples)
+    draws = FeatureDraws(X, kernels, HSICDraws.at(tuples, y, response))
     K, L = gram(kernels, X, X), gram(response, y, y)[..., 0]
     terms = np.array([hsic_term(K, L, tuple(rows)) for rows in tuples])
     np.testing.assert_allclose(draws.of(slice(0, 4), slice(0, len(tuples))), terms, **CLOSE)
@@ -228,46 +230,30 @@ def four_kinds_of_draws(rng: np.random.Generator) -> dict[str, FeatureDraws]:
     both = np.concatenate([tuples[:, :2], tuples[:, 2:] % 9], axis=1)
     own = both.reshape(7, X.d, 4)
     return {
-        "mmd": MMDDraws(X, kernels, Y, tuple(both[:7].T)),
-        "own mmd": OwnMMDDraws(X, kernels, Y, tuple(own[..., a] for a in range(4))),
-        "hsic": HSICDraws(X, kernels, y, response, tuples[:7]),
-        "own hsic": OwnHSICDraws(X, kernels, y, response, tuples.reshape(7, X.d, 4)),
+        "mmd": FeatureDraws(stack([X, Y]), kernels, MMDDraws(tuple(both[:7].T))),
+        "own mmd": FeatureDraws(stack([X, Y]), kernels, OwnMMDDraws(tuple(own[..., a] for a in range(4)))),
+        "hsic": FeatureDraws(X, kernels, HSICDraws.at(tuples[:7], y, response)),
+        "own hsic": FeatureDraws(X, kernels, OwnHSICDraws(tuples.reshape(7, X.d, 4), y, response)),
     }
 
 
 @pytest.mark.parametrize("kind", ["mmd", "own mmd", "hsic", "own hsic"])
-def test_draws_of_features_that_are_read_alone(kind: str, rng: np.random.Generator) -> None:
+def test_draws_of_a_block_that_is_sent_are_the_same(kind: str, rng: np.random.Generator) -> None:
+    """A worker gets the columns of some features and nothing else, and the rows of the draws."""
     draws = four_kinds_of_draws(rng)[kind]
     whole = draws.of(slice(0, 4), slice(0, 7))
-    for features in (np.array([2, 0]), np.array([1]), slice(1, 4)):
-        alone = draws.loaded(features)
-        chosen = np.arange(4)[features]
-        assert alone.X.d == len(chosen)
-        np.testing.assert_allclose(alone.of(slice(0, len(chosen)), slice(2, 7)), whole[2:, chosen], **CLOSE)
-
-
-@pytest.mark.parametrize("kind", ["mmd", "hsic"])
-def test_draws_that_are_made_elsewhere_are_the_same(kind: str, rng: np.random.Generator) -> None:
-    """A worker gets tables of some features, packed, and the rest of the draws without any."""
-    draws = four_kinds_of_draws(rng)[kind]
-    whole = draws.of(slice(0, 4), slice(0, 7))
-    rest = pickle.loads(pickle.dumps(draws.emptied()))
-    assert rest.X is None and rest.kernels is None and getattr(rest, "Y", None) is None
-    for least, count in ((1, 1), (2, 2), (50, 4)):
-        parcels = draws.parcels(least)
-        assert len(parcels) == count
-        np.testing.assert_array_equal(np.concatenate([parcel.features for parcel in parcels]), np.arange(4))
-        for parcel in parcels:
-            packed, values = parcel.pack()
-            there = rest.filled(packed.unpack(values))
-            size = len(parcel.features)
-            np.testing.assert_allclose(there.of(slice(0, size), slice(0, 7)), whole[:, parcel.features], **CLOSE)
+    made = pickle.loads(pickle.dumps(draws.draws))
+    for features in (np.array([2, 0]), np.array([1]), np.arange(1, 4)):
+        there = pickle.loads(pickle.dumps(draws.block(features)))
+        assert there.table.d == there.kernels.d == len(features)
+        assert there.table.n == draws.table.n and there.table.names == tuple(draws.table.names[j] for j in features)
+        np.testing.assert_allclose(made.of(there, slice(2, 7)), whole[2:, features], **CLOSE)
 
 
 def test_a_block_that_is_read_leaves_the_one_at_work_alone() -> None:
     sizes = [(10, np.dtype(np.float64)), (4, np.dtype(np.float32))]
     with thread_limit(2):
-        shelf = draws_module.BufferPool()
+        shelf = blocks_module.BufferPool()
         one, two, three = (shelf.spaces(sizes) for _ in range(3))
         assert [(len(room), room.dtype) for room in one] == sizes
         assert not any(np.shares_memory(a, b) for a in one for b in two)
@@ -283,15 +269,17 @@ def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
     """A row that is gathered brings whole lines: begun in the middle of one, half of what comes is for nothing."""
     in_line = 64 // np.dtype(dtype).itemsize
     for numbers in (1, 1000, 10**6):
-        (room,) = draws_module.BufferPool().spaces([(numbers, np.dtype(dtype))])
+        (room,) = blocks_module.BufferPool().spaces([(numbers, np.dtype(dtype))])
         assert room.ctypes.data % 64 == 0 and len(room) == numbers
         room[:] = 0
 
     def fits(columns: float) -> int:
         offsets, n = np.arange(101), 10**4
-        memory = int((columns * n * np.dtype(dtype).itemsize + 100) / draws_module._SHARE) + 1
-        table = SimpleNamespace(n=n, memory=memory, prototype=np.empty((0, 100), dtype), offsets=offsets, by_column=True)
-        return draws_module.columns_that_fit([table], 0)  # type: ignore[list-item]
+        memory = int((columns * n * np.dtype(dtype).itemsize + 100) / blocks_module._SHARE) + 1
+        table = SimpleNamespace(
+            n=n, memory=memory, prototype=np.empty((0, 100), dtype), offsets=offsets, by_column=True
+        )
+        return blocks_module.columns_that_fit([table], 0)  # type: ignore[list-item]
 
     assert [fits(k) for k in (1, in_line - 1, in_line, in_line + 1)] == [1, in_line - 1, in_line, in_line]
     assert fits(3.9 * in_line) == 3 * in_line
@@ -310,7 +298,7 @@ def test_rows_that_are_put_in_order_are_the_same_tuples_in_few_bytes(n: int, rng
 
 def test_sending_pays_for_many_draws_a_row(rng: np.random.Generator) -> None:
     """So many draws of a feature take as long as to send a row; features with draws of their own are never sent."""
-    draws, least = four_kinds_of_draws(rng), draws_module._WORTH * 12
+    draws, least = four_kinds_of_draws(rng), moments_module._WORTH * 12
     assert draws["hsic"].worth_sending(least) and not draws["hsic"].worth_sending(least - 1)
     assert not draws["own mmd"].worth_sending(10**9) and not draws["own hsic"].worth_sending(10**9)
 
@@ -549,8 +537,8 @@ def test_the_size_of_batches_changes_nothing(rng: np.random.Generator, monkeypat
     complete = [mmd_ustat(*two), hsic_ustat(*joint)]
     for chunk in (1, 37, 200):
         monkeypatch.setattr(ustatistic, "CHUNK", chunk)
-        monkeypatch.setattr(scores_module, "batch_numbers", lambda like, chunk=chunk: chunk)
-        monkeypatch.setattr(draws_module, "_COLUMNS", chunk)
+        monkeypatch.setattr(moments_module, "batch_numbers", lambda like, chunk=chunk: chunk)
+        monkeypatch.setattr(moments_module, "_COLUMNS", chunk)
         for (estimator, data), expected in zip(every, whole, strict=True):
             found = estimator(*data, rng=np.random.default_rng(1)).estimate
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
@@ -883,7 +871,7 @@ def test_draws_that_are_not_kept_give_the_same_scores(
 ) -> None:
     every = shared_cases(rng)
     kept = [estimated(estimator(*data, rng=np.random.default_rng(1))) for estimator, data in every]
-    monkeypatch.setattr(scores_module, "_KEPT", 0)
+    monkeypatch.setattr(moments_module, "_KEPT", 0)
     for (estimator, data), expected in zip(every, kept, strict=True):
         scores = estimated(estimator(*data, rng=np.random.default_rng(1)))
         assert isinstance(scores.cov, DrawCovariance)
@@ -900,8 +888,8 @@ def test_draws_that_are_not_kept_give_the_same_scores(
 def test_correlations_from_the_first_draws_and_variances_from_all(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scores_module, "_KEPT", 0)
-    monkeypatch.setattr(scores_module, "LEARNING", 12)
+    monkeypatch.setattr(moments_module, "_KEPT", 0)
+    monkeypatch.setattr(moments_module, "LEARNING", 12)
     for estimator, data in shared_cases(rng):
         scores = estimated(estimator(*data, rng=np.random.default_rng(1)))
         if scores.draws is None or scores.draws <= 12:
@@ -918,7 +906,7 @@ def test_correlations_from_the_first_draws_and_variances_from_all(
         np.testing.assert_allclose(found / np.outer(sd, sd), np.corrcoef(draws[:12].T), rtol=0, atol=1e-9)
         # The normal draws have that covariance, whether the factor is held or made again piece by piece.
         for most in (2**25, 1):
-            monkeypatch.setattr(scores_module, "_MOST", most)
+            monkeypatch.setattr(moments_module, "_MOST", most)
             sample = scores.cov.sample(20_000, rng) / sd
             # A product of two standard normals has a variance of at most 2.
             assert (np.abs(sample.T @ sample / 20_000 - found / np.outer(sd, sd)) < Z * np.sqrt(2 / 20_000)).all()
@@ -928,8 +916,8 @@ def test_correlations_from_the_first_draws_and_variances_from_all(
 def test_a_feature_that_varies_only_late_keeps_its_variance(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scores_module, "_KEPT", 0)
-    monkeypatch.setattr(scores_module, "LEARNING", 5)
+    monkeypatch.setattr(moments_module, "_KEPT", 0)
+    monkeypatch.setattr(moments_module, "LEARNING", 5)
     X, Y = numeric(200, rng), numeric(200, rng)
     X.values[:, 1], Y.values[:, 1] = 0.0, 5.0
     X.values[150:, 2] = Y.values[:, 2] = X.values[:150, 2] = 0.0
@@ -946,15 +934,15 @@ def test_a_feature_that_varies_only_late_keeps_its_variance(
     columns = scores.cov.columns(np.arange(3))
     assert (columns - np.diag(np.diag(columns)) == 0).all()
     for most in (2**25, 1):
-        monkeypatch.setattr(scores_module, "_MOST", most)
+        monkeypatch.setattr(moments_module, "_MOST", most)
         sample = scores.cov.sample(4000, rng) / np.sqrt(scores.cov.diagonal())
         assert (np.abs(sample.T @ sample / 4000 - np.eye(3)) < Z * np.sqrt(2 / 4000)).all()
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_threads_change_no_bit(jobs: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores_module, "_KEPT", 0)
-    monkeypatch.setattr(scores_module, "batch_numbers", lambda like: 20)
+    monkeypatch.setattr(moments_module, "_KEPT", 0)
+    monkeypatch.setattr(moments_module, "batch_numbers", lambda like: 20)
     for estimator, data in cases(rng):
         plain = estimator(*data, rng=np.random.default_rng(1))
         expected = plain.cov.columns(np.array([0, 2]))

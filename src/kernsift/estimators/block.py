@@ -11,11 +11,14 @@ from numbers import Integral
 
 import numpy as np
 
-from kernsift.data.tables import Table
+from kernsift.data.table_parts import tables_of
+from kernsift.data.tables import Table, stack
 from kernsift.estimators.designs import blocks
-from kernsift.estimators.draws import FeatureDraws, columns_that_fit, room_to_keep
+from kernsift.estimators.draw_moments import FeatureDraws, moments_of, scores_from_batches
+from kernsift.estimators.draws import Draws
 from kernsift.estimators.effects import MANY_DRAWS, with_hsic_effects, with_mmd_effects
-from kernsift.estimators.scores import Scores, moments_of, scores_from_batches
+from kernsift.estimators.feature_blocks import Block, columns_that_fit
+from kernsift.estimators.scores import Scores
 from kernsift.estimators.ustatistic import (
     chunk_of,
     complete_hsic_values,
@@ -32,7 +35,7 @@ from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, na
 from kernsift.kernels.fitted import FeatureKernels
 
 _HSIC_BLOCK = 5  # the paper's choice, section 5.1
-# Kernel values of one block, in temporary arrays, up to which it is evaluated in one go.
+# Kernel values of one block, in temporary arrays, up to which blocks are evaluated together.
 _SMALL = 16
 
 
@@ -41,7 +44,7 @@ def block_mmd(
 ) -> Scores:
     """MMD^2 of every feature within blocks of `block_size` rows of the shorter sample; its square root by default.
 
-    Where the samples differ in length the longer one is cut into as many blocks, of more rows.
+    If the samples differ in length, the longer one is split into as many blocks, of more rows.
 
     Examples
     --------
@@ -60,17 +63,17 @@ def block_mmd(
     default = min(max(2, round(least**0.5)), least // 2)
     size = default if block_size is None else _checked_size(block_size, 2, least)
 
-    def values(x: Table, y: Table, rng: np.random.Generator) -> _MMDBlocks:
+    def values(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[_MMDBlocks]:
         count = max(1, min(x.n, y.n) // size)
         rows, others = (blocks(table.n, table.n // count, rng)[:count] for table in (x, y))
-        return _MMDBlocks(x, kernels, y, rows, others)
+        return FeatureDraws(stack([x, y]), kernels, _MMDBlocks(rows, others))
 
     resample = resample_two(X, Y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = values(X, Y, rng)
-    scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
+    scores = scores_from_batches(draws, resample=resample)
     intervals = draws if draws.count >= MANY_DRAWS else None
-    return with_mmd_effects(scores, X, Y, kernels, intervals, (draws.rows, draws.others))
+    return with_mmd_effects(scores, X, Y, kernels, intervals, (draws.draws.rows, draws.draws.others))
 
 
 def block_hsic(
@@ -99,15 +102,15 @@ def block_hsic(
     require_rows(X, 8, "X", " for two blocks")
     size = min(_HSIC_BLOCK, X.n // 2) if block_size is None else _checked_size(block_size, 4, X.n)
 
-    def values(x: Table, y: Table, rng: np.random.Generator) -> _HSICBlocks:
-        return _HSICBlocks(x, kernels, y, response_kernels, blocks(x.n, size, rng))
+    def values(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[_HSICBlocks]:
+        return FeatureDraws(x, kernels, _HSICBlocks(y, response_kernels, blocks(x.n, size, rng)))
 
     resample = resample_joint(X, y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
     columns_that_fit([X], 16 * X.n)
     draws = values(X, y, rng)
-    scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
+    scores = scores_from_batches(draws, resample=resample)
     intervals = draws if draws.count >= MANY_DRAWS else None
-    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals, (draws.rows,))
+    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals, (draws.draws.rows,))
 
 
 def _checked_size(block_size: int, least: int, n: int) -> int:
@@ -121,10 +124,9 @@ def _checked_size(block_size: int, least: int, n: int) -> int:
 
 
 @dataclass(frozen=True)
-class _MMDBlocks(FeatureDraws):
+class _MMDBlocks(Draws):
     """The statistic of each block: `rows` (blocks, n) of one sample against `others` (blocks, m) of the other."""
 
-    Y: Table
     rows: np.ndarray
     others: np.ndarray
 
@@ -132,21 +134,26 @@ class _MMDBlocks(FeatureDraws):
     def count(self) -> int:
         return len(self.rows)
 
-    def numbers(self, features: slice) -> int:
-        n, m = self.rows.shape[1], self.others.shape[1]
-        return super().numbers(features) * max(n * m, n * n // 2, m * m // 2)
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes + self.others.nbytes
 
-    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
-        columns, kernels = self.chosen(features)
+    @property
+    def kernel_values(self) -> int:
+        n, m = self.rows.shape[1], self.others.shape[1]
+        return int(max(n * m, n * n // 2, m * m // 2))
+
+    def of(self, block: Block, draws: slice) -> Array:
+        (X, Y), columns, kernels = tables_of(block.table), block.columns, block.own_kernels
         rows, others = self.rows[draws], self.others[draws]
-        (n, m), width = (rows.shape[1], others.shape[1]), kernels.inverse.shape[0]
-        if max(n * m, n * n // 2, m * m // 2) * width > _SMALL * chunk_of(self.prototype):
+        n, m = rows.shape[1], others.shape[1]
+        if self.kernel_values * block.width > _SMALL * chunk_of(block.table.prototype):
             parts = [
-                complete_mmd_values(self.X.part(columns, a), self.Y.part(columns, b), kernels)
+                complete_mmd_values(X.part(columns, a), Y.part(columns, b), kernels)
                 for a, b in zip(rows, others, strict=True)
             ]
             return namespace(parts[0]).stack(parts, axis=0)
-        x, y = _in_blocks(self.X, columns, rows), _in_blocks(self.Y, columns, others)
+        x, y = _in_blocks(X, columns, rows), _in_blocks(Y, columns, others)
         base = kernels.matched(x[:, :1, :], y[:, :1, :])
         eta = _pair_mean(x, x, np.triu_indices(n, 1), kernels, base)
         eta += _pair_mean(y, y, np.triu_indices(m, 1), kernels, base)
@@ -155,7 +162,7 @@ class _MMDBlocks(FeatureDraws):
 
 
 @dataclass(frozen=True)
-class _HSICBlocks(FeatureDraws):
+class _HSICBlocks(Draws):
     """The statistic of each block of `rows` (blocks, B)."""
 
     y: Table
@@ -166,22 +173,26 @@ class _HSICBlocks(FeatureDraws):
     def count(self) -> int:
         return len(self.rows)
 
-    def numbers(self, features: slice) -> int:
-        return super().numbers(features) * (self.rows.shape[1] ** 2 // 2)
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes
 
-    def of(self, features: slice | np.ndarray, draws: slice) -> Array:
-        columns, kernels = self.chosen(features)
-        rows = self.rows[draws]
-        size, width = rows.shape[1], kernels.inverse.shape[0]
-        if size * size // 2 * width > _SMALL * chunk_of(self.prototype):
+    @property
+    def kernel_values(self) -> int:
+        return int(self.rows.shape[1] ** 2 // 2)
+
+    def of(self, block: Block, draws: slice) -> Array:
+        columns, kernels = block.columns, block.own_kernels
+        rows, size = self.rows[draws], self.rows.shape[1]
+        if self.kernel_values * block.width > _SMALL * chunk_of(block.table.prototype):
             parts = [
                 complete_hsic_values(
-                    self.X.part(columns, own), self.y.part(slice(None), own), kernels, self.response_kernels
+                    block.table.part(columns, own), self.y.part(slice(None), own), kernels, self.response_kernels
                 )
                 for own in rows
             ]
             return namespace(parts[0]).stack(parts, axis=0)
-        x, y = _in_blocks(self.X, columns, rows), _in_blocks(self.y, slice(None), rows)
+        x, y = _in_blocks(block.table, columns, rows), _in_blocks(self.y, slice(None), rows)
         xp = namespace(x)
         first, second = np.triu_indices(size, 1)
         weights = xp.reshape(_block_weights(y, self.response_kernels), (len(rows), size * size))

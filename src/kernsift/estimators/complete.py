@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.enumeration import ViewedFeature, enumerated_log_pvalue, few_outcomes, fisher_scores
-from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.paths import ScoreLaws
 from kernsift.estimators.permutation_law import (
     limit_weights,
@@ -41,14 +42,12 @@ from kernsift.estimators.responses import CrossTable, Response, ResponseView, la
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.views import FittedView, fitted_views
-from kernsift.execution import threads
 from kernsift.execution.arrays import Array, namespace, to_numpy
-from kernsift.execution.dask_workers import parallel_map
-from kernsift.execution.progress import report_progress
-from kernsift.kernels.contingency import Tabulation, joined, tabulate
+from kernsift.execution.parallel import parallel_map
+from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import GROUP_ROWS, View
-from kernsift.kernels.quantisation import Grid, blocks_at_once, fit_grid, parts_of, rows_to_sort
+from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 
 def complete_mmd(
@@ -257,32 +256,26 @@ class Measuring(ABC, Generic[Found]):
     landmarks: np.ndarray
 
     def __call__(self, block: Block) -> list[Found]:
-        grid = self.begin(block)
-        return self.finish(block, grid, [self.count(block, grid)])
-
-    def begin(self, block: Block) -> Grid:
-        """The points of the features."""
-        return fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
-
-    def count(self, block: Block, grid: Grid) -> Tabulation:
-        """What the rows of the block amount to."""
+        table, cells, features = block.table, block.cells, block.features
+        grid = fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds)
         # Without cells every row's code is needed, to look up the response's own row.
-        kept = block.within(self.to_align) if block.cells is not None else None
-        return tabulate(block.table, block.own, grid, block.cells, self.response.factor.shape[1], kept)
+        kept = self.to_align if cells is not None else None
+        known = tabulate(table, block.own, grid, cells, self.response.factor.shape[1], kept)
+        rows, memory = (0, None) if cells is not None else (self.response.n, table.memory)
+        parts = parts_of(features, grid.points, rows, memory)
+        some = [(features[part], block.own[part], grid.part(part), known.part(part)) for part in parts]
+        response = self.response._replace(cells=cells if known.joint is None else None)
+        # In a thread of its own these are done one after the other; a block from a file has all threads or workers.
+        return list(parallel_map(partial(self._measure, block.kernels, response), some))
 
-    def finish(self, block: Block, grid: Grid, counted: Sequence[Tabulation]) -> list[Found]:
-        """The features measured, from what all rows amount to."""
-        known = joined(counted)
-        response = self.response._replace(cells=block.cells)
-
-        def measure(part: slice) -> Found:
-            own, some = block.own[part], known.part(part)
-            statistics = _looks(grid.part(part), some, own, block.kernels, response, self.landmarks)
-            return self.measured(block.features[part], statistics, some, response)
-
-        rows, memory = (0, None) if block.cells is not None or block.table is None else (response.n, block.table.memory)
-        # In a thread of its own these are done one after the other; a block from a file has all threads.
-        return list(threads.parallel_map(measure, parts_of(block.features, grid.points, rows, memory)))
+    def _measure(
+        self,
+        kernels: FeatureKernels,
+        response: Response,
+        part: tuple[np.ndarray, np.ndarray, Grid, Tabulation],
+    ) -> Found:
+        features, own, grid, known = part
+        return self.measured(features, _looks(grid, known, own, kernels, response, self.landmarks), known, response)
 
     @abstractmethod
     def measured(
@@ -346,24 +339,21 @@ def _complete(
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     shared = (response._replace(cells=None), to_align, landmarks)
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
-    blocks = blocks_of(table, kernels, response.cells, to_sort, runs=True)
+    blocks = blocks_of(table, kernels, response.cells, to_sort)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
     factors: list[SelectedFactor] = []
-    done = 0
-    for measured in parallel_map(measuring, blocks, blocks_at_once(table)):
+    for measured in map_blocks(measuring, blocks, table.d):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
             effect[part.features] = part.effect
             factors += part.factors
-            done += len(part.features)
-        report_progress("scoring features", done, table.d)
     sd = NullMoments(*laws).sd
     score = np.where(sd > 0, np.minimum(score, response.ceiling), 0.0)
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
             blocks = blocks_of(table, kernels, response.cells, to_sort, among=features)
-            found = parallel_map(EffectMeasuring(*shared, score), blocks, blocks_at_once(table))
+            found = map_blocks(EffectMeasuring(*shared, score), blocks, len(features))
             return combined([part for parts in found for part in parts], features)
 
         return MeasuredEffects(effect[features], measure)

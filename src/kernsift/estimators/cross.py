@@ -1,13 +1,13 @@
-"""The cross estimator: one half of the rows says where to look, the other half looks.
+"""The cross estimator: a witness function fitted on one half of the rows is evaluated on the other half.
 
 The second half gives each feature a witness (for MMD the difference of mean embeddings, for HSIC the cross-covariance);
 the first half evaluates it. Given the second half the draws are independent, and their mean estimates MMD^2 or HSIC
-without bias. Scores are Student statistics turned into normal scores, so that small halves are taken for what they are.
+without bias. Scores are Student statistics converted into normal scores, which accounts for small halves.
 
-Effect sizes are those of `kernsift.estimators.effects`. MMD^2 = |D|^2, say, is estimated by <D + e1, D + e2> with the
-errors of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The spread of the first half's
-values has the first and the third of these, the spread of the second half's values along the first half's witness the
-second and the third, and the third, which is all there is under the null, is taken off once. HSIC likewise.
+Effect sizes are those of `kernsift.estimators.effects`. MMD^2 = |D|^2 is estimated by <D + e1, D + e2> with the errors
+of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The variance of the first half's values
+contains the first and the third of these, that of the second half's values along the first half's witness the second
+and the third, and the third, which is the only one under the null, is subtracted once. HSIC likewise.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ import numpy as np
 
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.designs import halves
+from kernsift.estimators.draws import LEARNING
 from kernsift.estimators.effects import SelfDependence, effect_of, hsic_scale, mmd_scale
-from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.responses import Response, summed_rows, table_response
-from kernsift.estimators.scores import LEARNING, EffectSizes, FactorCovariance, Scores, supported
+from kernsift.estimators.scores import EffectSizes, FactorCovariance, Scores, supported
 from kernsift.estimators.student import normal_scores, student_statistics
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.execution.arrays import Array, asarray_like, bincount, lookup, namespace, to_numpy
-from kernsift.execution.dask_workers import parallel_map
-from kernsift.execution.progress import report_progress
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import GROUP_ROWS, View, kernel_views
-from kernsift.kernels.quantisation import blocks_at_once, fit_grid, parts_of, rows_to_sort
+from kernsift.kernels.quantisation import fit_grid, parts_of, rows_to_sort
 
-# What rounding a column to a grid, and its kernel to a low rank, may change of a mean relative to its scale: more than
-# its sampling error only where there is hardly any noise and many rows.
+# Relative error of a mean from rounding a column to a grid and its kernel to a low rank: larger than the sampling error
+# only with little noise and many rows.
 _ROUNDING = 2e-3
 
 
 def cross_mmd(
     X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
 ) -> Scores:
-    """Scores of the difference between the samples along a witness learned on other rows.
+    """Scores of the difference between the samples along a witness fitted on other rows.
 
     Examples
     --------
@@ -58,12 +57,12 @@ def cross_mmd(
     require_rows(X, 4, "X", " for the cross estimator")
     require_rows(Y, 4, "Y", " for the cross estimator")
     table = stack([X, Y])
-    x_look, x_learn = halves(X.n, rng)
-    y_look, y_learn = (X.n + rows for rows in halves(Y.n, rng))
-    one, two = Drawn.empty(len(x_look), table.d, LEARNING // 2), Drawn.empty(len(y_look), table.d, LEARNING // 2)
+    x_test, x_fit = halves(X.n, rng)
+    y_test, y_fit = (X.n + rows for rows in halves(Y.n, rng))
+    one, two = Drawn.empty(len(x_test), table.d, LEARNING // 2), Drawn.empty(len(y_test), table.d, LEARNING // 2)
     ratio = Ratio.empty(table.d)
-    heights = WitnessValues((x_look, x_learn), (y_look, y_learn))
-    for features, (high, low, own) in over_blocks(table, kernels, adaptive, heights, rng):
+    values = WitnessValues((x_test, x_fit), (y_test, y_fit))
+    for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, rng):
         one.put(features, high)
         two.put(features, low)
         ratio.put(features, own)
@@ -72,7 +71,7 @@ def cross_mmd(
 
 @dataclass(frozen=True)
 class WitnessValues:
-    """The witness of features at the rows that look, in each sample; `x` and `y` are the rows that look and learn."""
+    """The witness values of features in each sample; `x` and `y` are its test rows and its fit rows."""
 
     x: tuple[np.ndarray, np.ndarray]
     y: tuple[np.ndarray, np.ndarray]
@@ -83,7 +82,7 @@ class WitnessValues:
         sizes = [(len(x), len(y)) for x, y in zip(self.x, self.y, strict=True)]
         witness = _witness(factor, *halves[1])
         high, low = _at_rows(known, witness, self.x[0]), _at_rows(known, witness, self.y[0])
-        # A witness that is the same at all rows leaves rounding errors, which must not be compared with each other.
+        # A witness that is constant over the rows up to rounding is set to 0: rounding errors must not be tested.
         top, bottom = np.maximum(high.max(axis=0), low.max(axis=0)), np.minimum(high.min(axis=0), low.min(axis=0))
         some = top - bottom > 1e-10 * to_numpy(xp.max(xp.abs(witness), axis=1))
         one, two = (Drawn.of(np.where(some, part, 0.0), LEARNING // 2) for part in (high, low))
@@ -97,12 +96,14 @@ def _witness(factor: Array, one: Array, two: Array) -> Array:
 
 
 class Ratio(NamedTuple):
-    """What turns means of draws into effects.
+    """The ratio from means of draws to effects.
 
     Attributes
     ----------
-    scale : (d,) the mean that belongs to an effect of 1.
-    error : (d,) standard deviation of the mean, over both halves of the rows and with the noise of the scale.
+    scale : ndarray of shape (d,)
+        The mean at an effect of 1.
+    error : ndarray of shape (d,)
+        Standard deviation of the mean, over both halves of the rows and including the noise of the scale.
     """
 
     scale: np.ndarray
@@ -118,7 +119,7 @@ class Ratio(NamedTuple):
         return cls(np.empty(d), np.empty(d))
 
     def put(self, features: np.ndarray, part: Ratio) -> None:
-        """Write down some of the features."""
+        """Store the values of some of the features."""
         self.scale[features], self.error[features] = part
 
 
@@ -145,9 +146,9 @@ def mmd_ratio(
 
 
 class Drawn(NamedTuple):
-    """The values of features at the rows that look: how many, their means and variances, and the first rows' values.
+    """Values of features at the test rows: their number, means and variances, and the values at the first rows.
 
-    The rows are in random order, so that the first are as good as any to learn correlations from.
+    The rows are in random order, so that correlations can be estimated from the first ones.
     """
 
     size: int
@@ -161,13 +162,13 @@ class Drawn(NamedTuple):
 
     @classmethod
     def of(cls, values: np.ndarray, most: int | None = None) -> Drawn:
-        """From values (rows, features), of which at most so many rows are kept."""
+        """From values (rows, features), of which at most `most` rows are kept."""
         # A copy, because a view would keep all of them.
         kept = values if most is None or most >= len(values) else values[:most].copy()
         return cls(len(values), values.mean(axis=0), values.var(axis=0, ddof=1), kept)
 
     def put(self, features: np.ndarray, part: Drawn) -> None:
-        """Write down some of the features."""
+        """Store the values of some of the features."""
         self.mean[features], self.variance[features], self.kept[:, features] = part.mean, part.variance, part.kept
 
     def part(self) -> np.ndarray:
@@ -180,7 +181,7 @@ class Drawn(NamedTuple):
 
 
 def _share(known: Tabulation, rows: np.ndarray) -> Array:
-    """(b, G) the share of these rows that each point stands for."""
+    """(b, G) the share of these rows at each point."""
     xp, (b, points) = namespace(known.counts), known.counts.shape
     index = asarray_like(rows, known.counts)
     codes = index[None, :] if known.codes is None else xp.astype(xp.take(known.codes, index, axis=1), xp.int64)
@@ -189,7 +190,7 @@ def _share(known: Tabulation, rows: np.ndarray) -> Array:
 
 
 def _at_rows(known: Tabulation, values: Array, rows: np.ndarray) -> np.ndarray:
-    """(rows, b) what rows look up in `values` (b, G)."""
+    """(rows, b) the values (b, G) at the points of the rows."""
     xp, index = namespace(values), asarray_like(rows, values)
     if known.codes is None:
         return to_numpy(xp.take(values, index, axis=1)).T
@@ -205,7 +206,7 @@ def cross_hsic(
     adaptive: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
-    """Scores of the dependence on the response along a cross-covariance learned on other rows.
+    """Scores of the dependence on the response along a cross-covariance fitted on other rows.
 
     Examples
     --------
@@ -220,15 +221,15 @@ def cross_hsic(
     1
     """
     require_rows(X, 8, "X", " for the cross estimator")
-    look, learn = halves(X.n, rng)
+    test, fit = halves(X.n, rng)
     response = table_response(y, response_kernels, rng)
-    answers, held = (_rows_of(response, rows) for rows in (learn, look))
-    answers, held = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (answers, held))
+    at_fit, at_test = (_rows_of(response, rows) for rows in (fit, test))
+    at_fit, at_test = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (at_fit, at_test))
     target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
     cells = np.arange(X.n) if response.cells is None else to_numpy(response.cells)
     influence = target.influence[0, cells]
-    draws, ratio = Drawn.empty(len(look), X.d, LEARNING), Ratio.empty(X.d)
-    predictions = Predictions(look, learn, held, answers, target._replace(influence=influence))
+    draws, ratio = Drawn.empty(len(test), X.d, LEARNING), Ratio.empty(X.d)
+    predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence))
     for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, rng):
         draws.put(features, products)
         ratio.put(features, own)
@@ -237,62 +238,62 @@ def cross_hsic(
 
 @dataclass(frozen=True)
 class Predictions:
-    """Products of the prediction and the response at the rows that look, and what turns their mean into an effect.
+    """Products of the prediction and the response at the test rows, and the ratio from their mean to an effect.
 
-    `held` and `answers` (p, rows) are the response's centred factor at the rows that look and learn, `target` its
-    dependence on itself, with the influence of each row (n,).
+    `at_test` and `at_fit` (p, rows) are the response's centred factor at the test rows and at the fit rows, `target`
+    its self-dependence, with the influence of each row (n,).
     """
 
-    look: np.ndarray
-    learn: np.ndarray
-    held: Array
-    answers: Array
+    test: np.ndarray
+    fit: np.ndarray
+    at_test: Array
+    at_fit: Array
     target: SelfDependence
 
     def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Ratio]:
-        found = _products(known, factor, (self.learn, self.answers), (self.look, self.held))
+        found = _products(known, factor, (self.fit, self.at_fit), (self.test, self.at_test))
         return Drawn.of(found, LEARNING), self._ratio(known, factor, found)
 
     def _ratio(self, known: Tabulation, factor: Array, found: np.ndarray) -> Ratio:
         own = SelfDependence.of_factor(factor, known.counts)
-        first, second, total = len(self.look), len(self.learn), len(self.look) + len(self.learn)
+        first, second, total = len(self.test), len(self.fit), len(self.test) + len(self.fit)
         mean, variance = found.mean(axis=0), np.zeros(found.shape[1])
-        others = _products(known, factor, (self.look, self.held), (self.learn, self.answers))
-        for rows, products in ((self.look, found), (self.learn, others)):
+        others = _products(known, factor, (self.test, self.at_test), (self.fit, self.at_fit))
+        for rows, products in ((self.test, found), (self.fit, others)):
             relative = _at_rows(known, asarray_like(own.influence, factor), rows) + self.target.influence[rows, None]
             variance += len(rows) * np.var(products / first - mean * relative / total, axis=0, ddof=1)
         null = (own.size * self.target.size) ** 2 * second / first
-        # The halves are centred at their own means, and the witness is a sum over the rows that learn.
+        # The halves are centred at their own means, and the witness is a sum over the fit rows.
         unit = second * (1 - 1 / first) * (1 - 1 / second)
         return Ratio.of(unit * hsic_scale(own, self.target, total), mean, variance, null)
 
 
 def _products(
-    known: Tabulation, factor: Array, learn: tuple[np.ndarray, Array], look: tuple[np.ndarray, Array]
+    known: Tabulation, factor: Array, fit: tuple[np.ndarray, Array], test: tuple[np.ndarray, Array]
 ) -> np.ndarray:
-    """(rows, b) products of the response at rows that look and its prediction from rows that learn."""
+    """(rows, b) products of the response at the test rows and its prediction from the fit rows."""
     xp, (b, points) = namespace(factor), known.counts.shape
-    index = [asarray_like(rows, factor) for rows, _ in (learn, look)]
+    index = [asarray_like(rows, factor) for rows, _ in (fit, test)]
     if known.codes is None:
         estimated, seen = (rows[None, :] for rows in index)
     else:
         estimated, seen = (xp.take(known.codes, rows, axis=1) for rows in index)
-    witness = factor @ summed_rows(estimated, learn[1], points)  # centred on one side is enough
-    shares = _share(known, look[0])
+    witness = factor @ summed_rows(estimated, fit[1], points)  # centring one side suffices
+    shares = _share(known, test[0])
     raw = xp.matrix_transpose(factor) @ witness
     predicted = raw - xp.sum(shares[:, :, None] * raw, axis=1, keepdims=True)
     squares = xp.sum(shares * xp.sum(predicted**2, axis=2), axis=1)
-    # A prediction that is the same for all rows leaves rounding errors, which must not be compared with each other:
-    # it is held against what it could be, were the directions of rows and witness the same.
-    could = xp.sum(shares * xp.sum(factor**2, axis=1), axis=1) * xp.sum(witness**2, axis=(1, 2))
-    some = squares > 1e-20 * could
+    # A prediction that is constant over the rows up to rounding is set to 0: rounding errors must not be tested. It is
+    # compared with its bound, which it reaches if rows and witness have the same direction.
+    bound = xp.sum(shares * xp.sum(factor**2, axis=1), axis=1) * xp.sum(witness**2, axis=(1, 2))
+    some = squares > 1e-20 * bound
     predicted, squares = xp.where(some[:, None, None], predicted, 0.0), xp.where(some, squares, 0.0)
-    own = xp.matrix_transpose(look[1])
+    own = xp.matrix_transpose(test[1])
     seen = xp.astype(seen, xp.int64)
     products = [xp.sum(xp.take(predicted[i, ...], seen[i, :], axis=0) * own, axis=1) for i in range(b)]
     found = to_numpy(xp.stack(products, axis=1))
-    # Where prediction and response have no direction in common, their product is rounding error too.
-    most = np.sqrt(to_numpy(squares) * float(xp.sum(xp.mean(look[1] ** 2, axis=1))))
+    # Where prediction and response are orthogonal, their product is rounding error too.
+    most = np.sqrt(to_numpy(squares) * float(xp.sum(xp.mean(test[1] ** 2, axis=1))))
     return np.where(np.abs(found).max(axis=0) > 1e-10 * most, found, 0.0)
 
 
@@ -337,16 +338,12 @@ def over_blocks(
     to_sort = rows_to_sort(table.n)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     blocks = blocks_of(table, kernels, None, to_sort)
-    done = 0
-    for answers in parallel_map(BlockScoring(work, adaptive, landmarks), blocks, blocks_at_once(table)):
-        for features, answer in answers:
-            yield features, answer
-            done += len(features)
-        report_progress("scoring features", done, table.d)
+    for answers in map_blocks(BlockScoring(work, adaptive, landmarks), blocks, table.d):
+        yield from answers
 
 
 def side_by_side(views: Sequence[View]) -> Array:
-    """One factor (b, m, G) for each feature; two looks are put side by side with equal weight."""
+    """One factor (b, m, G) for each feature; two views are concatenated with equal weight."""
     if len(views) == 1:
         return views[0].factor
     xp = namespace(views[0].factor)
@@ -392,7 +389,7 @@ def _welch(
     squares = one.variance / one.size, variance / counts
     least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (counts - 1), np.finfo(float).tiny)
     freedom = (squares[0] + squares[1]) ** 2 / least
-    # Two constants, but for rounding: what `supported` says of their spread is as good as all rows make it.
+    # Two constants up to rounding: the variance that `supported` gives them has the degrees of freedom of all rows.
     flat = squares[0] + squares[1] < 1e-12 * (gap / (one.size + counts)) ** 2
     freedom = np.where(flat | (squares[0] + squares[1] <= 0), one.size + counts - 2.0, freedom)
     rows = np.vstack([one.part(), below])
@@ -404,7 +401,7 @@ def _student_scores(
 ) -> Scores:
     """Normal scores of estimates whose centred, scaled draws are `part`: `part.T @ part` is their covariance.
 
-    `count` is how many draws there were.
+    `count` is the number of draws.
     """
     part = supported(part, estimate, count)
     error = np.sqrt((part**2).sum(axis=0))

@@ -2,25 +2,28 @@
 
 The effect is the root of HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), which lies in [0, 1]; with linear kernels it is
 |corr(x, y)|. With the sample label as y it is the root of p q MMD^2 / sqrt(HSIC(x, x)), where p and q are the shares of
-the two samples. The denominator is corrected for chance as the complete estimator's is: tr(K) tr(L) / (n - 1), which is
-the mean of tr(K L) over permutations of the rows, is taken off.
+the two samples. The denominator is corrected for chance as in the complete estimator: tr(K) tr(L) / (n - 1), the mean
+of tr(K L) over permutations of the rows, is subtracted.
 
-**Noise of the denominator.** Rows change numerator and denominator together. To first order the effect squared is a
+**Noise of the denominator.** Numerator and denominator depend on the same rows. To first order the effect squared is a
 ratio T / D, and its error that of the mean of h - T (log D)', where h are the draws that T averages and (log D)' the
-influence of their rows on log D. For a row x the influence on log sqrt(HSIC(x, x)) is E k(x, X)^2 / HSIC(x, x) - 1,
-with k centred, so that kernel values on a column's points are all it takes.
+influence of their rows on log D. For a row x the influence on log sqrt(HSIC(x, x)) is E k(x, X)^2 / HSIC(x, x) - 1 with
+k centred, which depends on kernel values on a column's points only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.draws import FeatureDraws, columns_that_fit
+from kernsift.estimators.draw_moments import FeatureDraws
+from kernsift.estimators.draws import Draws
+from kernsift.estimators.feature_blocks import Block, columns_that_fit
 from kernsift.estimators.scores import EffectSizes, Scores
 from kernsift.estimators.student import widening
 from kernsift.estimators.ustatistic import batches
@@ -30,12 +33,12 @@ from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.quantisation import POINTS, fit_grid
 
 MANY_DRAWS = 40
-"""Draws below which their mean is too skewed for a confidence interval."""
-# Rows behind a denominator: of a column, which is rounded to a grid, and of a feature whose rows are its points.
+"""The fewest draws whose mean has a confidence interval; fewer are too skewed."""
+# Rows that a denominator is computed from: of a column, which is rounded to a grid, and with one point per row.
 _ROWS, _POINT_ROWS = 2**14, 2**10
-# Features that are worked on in one go.
+# Features per block.
 _BLOCK = 64
-# Numbers held at a time: influences of rows, and kernel values on points.
+# Elements of one array: influences of rows, and kernel values on points.
 _NUMBERS = 2**22
 
 
@@ -44,9 +47,12 @@ class SelfDependence(NamedTuple):
 
     Attributes
     ----------
-    size : (b,) its root mean square, sqrt(HSIC(x, x)).
-    trace : (b,) its mean over equal rows.
-    influence : (b, G) of a row at each point on log(size).
+    size : ndarray of shape (b,)
+        Its root mean square, sqrt(HSIC(x, x)).
+    trace : ndarray of shape (b,)
+        Its mean on the diagonal.
+    influence : ndarray of shape (b, G)
+        Influence of a row at each point on log(size).
     """
 
     size: np.ndarray
@@ -59,7 +65,7 @@ class SelfDependence(NamedTuple):
         xp = namespace(squares)
         weights = counts / xp.sum(counts, axis=1, keepdims=True)
         square, trace = (to_numpy(xp.sum(weights * part, axis=1)) for part in (squares, diagonal))
-        # What centring leaves of a constant feature is rounding error.
+        # The centred kernel of a constant feature is rounding error.
         square = np.where(square > 1e-24 * np.maximum(trace, 1e-300) ** 2, square, 0.0)
         relative = np.divide(to_numpy(squares), square[:, None], out=np.ones(squares.shape), where=square[:, None] > 0)
         return cls(np.sqrt(square), trace, relative - 1.0)
@@ -95,7 +101,7 @@ def hsic_scale(own: SelfDependence, response: SelfDependence, rows: int) -> np.n
 
 
 def effect_of(means: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Effects that belong to mean scores; 0 where nothing varies."""
+    """The effects of mean scores; 0 for constant features."""
     share = np.divide(means, scale, out=np.zeros(len(scale)), where=scale > 0)
     return np.sqrt(np.clip(share, 0.0, 1.0))
 
@@ -112,13 +118,13 @@ def with_mmd_effects(
     X: Table,
     Y: Table,
     kernels: FeatureKernels,
-    draws: FeatureDraws | None = None,
+    draws: FeatureDraws[Any] | None = None,
     design: Sequence[np.ndarray] = (),
 ) -> Scores:
     """MMD^2 scores with effect sizes.
 
-    They have intervals where the scores are means of independent `draws`; `design` are the rows (l, c) of X and those
-    of Y that these are made of.
+    They have intervals where the scores are means of independent `draws`; `design` are the rows (l, c) of X and of Y
+    that the draws use.
     """
     share = X.n / (X.n + Y.n)
 
@@ -127,7 +133,7 @@ def with_mmd_effects(
         for places, rows, own, codes in _self_dependence(table, kernels, features):
             scale[places] = mmd_scale(own, len(rows), share)
             at_rows = np.take_along_axis(own.influence, codes, axis=1).T / len(rows)
-            # The samples' sizes are given: each sample's rows vary around their own mean.
+            # The sample sizes are fixed: the rows of each sample vary around their own mean.
             for sample in (rows < X.n, rows >= X.n):
                 at_rows[sample] -= at_rows[sample].mean(axis=0) if sample.any() else 0.0
             influence[np.ix_(rows, places)] = at_rows
@@ -143,7 +149,7 @@ def with_hsic_effects(
     y: Table,
     kernels: FeatureKernels,
     response_kernels: FeatureKernels,
-    draws: FeatureDraws | None = None,
+    draws: FeatureDraws[Any] | None = None,
     design: Sequence[np.ndarray] = (),
 ) -> Scores:
     """HSIC scores with effect sizes; `draws` and `design` as for MMD, with the rows of X alone."""
@@ -165,40 +171,40 @@ def _with_effects(
     table: Table,
     kernels: FeatureKernels,
     denominator: Callable[[Table, FeatureKernels, np.ndarray], _Denominator],
-    draws: FeatureDraws | None,
+    draws: FeatureDraws[Any] | None,
     design: Sequence[np.ndarray],
 ) -> Scores:
     def sizes(features: np.ndarray) -> EffectSizes:
         step = max(1, _NUMBERS // table.n)
         if draws is not None:
-            fit = columns_that_fit(draws.samples, draws.design_bytes) // int(np.diff(table.offsets).max())
+            fit = columns_that_fit(tables_of(table), draws.draws.nbytes) // int(np.diff(table.offsets).max())
             step = max(1, min(step, fit))
         scales, spreads = [], []
         for some in np.split(features, range(step, len(features), step)):
             if draws is None:
                 scales.append(denominator(table, kernels, some).scale)
                 continue
-            own = draws.loaded(some)
-            found = denominator(stack(own.samples), own.kernels, np.arange(len(some)))
+            block = draws.block(some).loaded()
+            found = denominator(block.table, block.kernels, block.own)
             scales.append(found.scale)
-            spreads.append(_spread(scores.estimate[some] * found.influence, own, design))
+            spreads.append(_spread(scores.estimate[some] * found.influence, draws.draws, block, design))
         scale, spread = np.concatenate(scales), np.concatenate(spreads) if draws is not None else None
         return EffectSizes(effect_of(scores.estimate[features], scale), spread, lambda means: effect_of(means, scale))
 
     return replace(scores, effects=sizes)
 
 
-def _spread(influence: np.ndarray, draws: FeatureDraws, design: Sequence[np.ndarray]) -> np.ndarray:
+def _spread(influence: np.ndarray, draws: Draws, block: Block, design: Sequence[np.ndarray]) -> np.ndarray:
     """Standard deviations of means of draws less the influences (n, d) of their rows."""
-    count, every = draws.count, slice(0, draws.X.d)
+    count = draws.count
     unused = np.ones(len(influence), dtype=bool)
-    total = np.zeros((count, draws.X.d))
+    total = np.zeros((count, len(block.own)))
     for rows in design:
         for column in rows.T:
             total -= influence[column]
             unused[column] = False
-    for part in batches(count, draws.numbers(every), draws.prototype):
-        total[part] += to_numpy(draws.of(every, part)) / count
+    for part in batches(count, block.width * draws.kernel_values, block.table.prototype):
+        total[part] += to_numpy(draws.of(block, part)) / count
     variance = total.var(axis=0, ddof=1) * count + (influence[unused] ** 2).sum(axis=0)
     return np.sqrt(variance) * widening(count - 1)
 
@@ -206,7 +212,7 @@ def _spread(influence: np.ndarray, draws: FeatureDraws, design: Sequence[np.ndar
 def _self_dependence(
     table: Table, kernels: FeatureKernels, features: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, SelfDependence, np.ndarray]]:
-    """Some features at a time: their places among `features`, the rows behind them, and the points of these (b, rows).
+    """By blocks: places among `features`, the rows used, the self-dependence, and the points (b, rows) of these rows.
 
     The rows are evenly spaced over the table.
     """
@@ -234,5 +240,5 @@ def _self_dependence(
 
 
 def spaced_rows(n: int, most: int) -> np.ndarray:
-    """All rows, or `most` of them from the middles of as many parts of equal length."""
+    """All rows, or `most` evenly spaced ones."""
     return np.arange(n) if n <= most else ((np.arange(most) + 0.5) * n / most).astype(np.intp)

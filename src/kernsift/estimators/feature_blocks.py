@@ -1,25 +1,41 @@
-"""Some features of a table that are worked on in one go, and how they travel to whoever does the work.
+"""Features in blocks that are worked on in one go: in memory, from files, and on the workers of a cluster.
 
-Here a block is the whole table and the places of its features: nothing is copied. Sent to a worker it takes its own
-columns along and nothing else, and a long one is sent in runs of rows.
+A block knows its table and the places of its features there: nothing is copied. Pickled for a worker it holds its own
+columns and nothing else, or where these are to be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
-from kernsift.data.table_parts import Rows, TablePart, must_be_sent, pack
-from kernsift.data.tables import Table
-from kernsift.execution.dask_workers import current_workers
-from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.quantisation import feature_blocks
+from kernsift.data.table_parts import is_readable, run_of, tables_of, to_send
+from kernsift.data.tables import Table, stack
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import dtype_of
+from kernsift.execution.parallel import parallel_map, worker_threads
+from kernsift.execution.progress import report_progress
+from kernsift.execution.threads import n_threads, prefetch
+from kernsift.kernels.fitted import FeatureKernels, columns_of
+from kernsift.kernels.quantisation import blocks_at_once, feature_blocks
 
-# Numbers that one message holds at most: 2^23 doubles are 64 MB. Fewer rows than this are no run of their own.
-_MESSAGE, _ROWS = 2**23, 2**15
+Answer = TypeVar("Answer")
+
+# Bytes of the blocks that are on their way to workers at the same time, and of one of them.
+_SENT_BYTES, _MESSAGE_BYTES = 2**30, 2**25
+# The share of the memory that blocks of a table on disk and the rows that are drawn may take.
+_SHARE = 0.6
+# Bytes of a block that is read and worked on at a time: enough to read at full speed; and columns without which a row
+# that is gathered would waste most of what comes from memory.
+_BLOCK_BYTES, _ROW = 2**27, 16
+# Bytes that come from memory together. Rows that begin with such a line and end with one bring nothing else along.
+_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -29,13 +45,11 @@ class Block:
     Attributes
     ----------
     features : (b,) which features, among all.
-    table, kernels : where they are.
+    table, kernels : where they are; several samples are stacked.
     own : (b,) their places in `table` and `kernels`.
     cells : (n,) the cell of a response that each row is in; None for a response without cells.
     to_sort : the rows whose order statistics become points; None for all.
-    start : the number, among all, of the table's first row.
-    pieces : into how many runs of rows the block is cut where it is sent away.
-    rows : the rows of the table that are sent; None for all.
+    all_columns : the number of value columns of all features.
     """
 
     features: np.ndarray
@@ -44,78 +58,87 @@ class Block:
     own: np.ndarray
     cells: Any = None
     to_sort: np.ndarray | None = None
-    start: int = 0
-    pieces: int = field(default=1, kw_only=True)
-    rows: Rows | None = field(default=None, kw_only=True)
+    all_columns: int = 0
 
-    def within(self, rows: np.ndarray | None) -> np.ndarray | None:
-        """Those of the sorted `rows`, of all, that are in this table, counted from its first."""
-        if rows is None:
-            return None
-        first, last = np.searchsorted(rows, [self.start, self.start + self.table.n])
-        return rows[first:last] - self.start
+    @cached_property
+    def columns(self) -> slice | np.ndarray:
+        """The value columns of the features in the table."""
+        return run_of(columns_of(self.table.offsets, self.own))
 
-    def runs(self) -> list[Block]:
-        """The block in runs of rows; none where it stays whole."""
-        if self.pieces == 1:
-            return []
-        numbers = -(-self.table.n // self.pieces) * len(self.own)
-        found = self.table.row_chunks(self.own, numbers)
-        return [replace(self, start=start, rows=slice(start, stop), pieces=1) for start, stop in found]
+    @property
+    def width(self) -> int:
+        """How many value columns the features have."""
+        return int(np.diff(self.table.offsets)[self.own].sum())
 
-    def samples(self) -> list[Block]:
-        """The rows that are sorted; from a table that others read, in runs."""
-        assert self.to_sort is not None
-        rows = [self.to_sort]
-        if self.table.memory is not None:
-            rows = np.split(self.to_sort, np.searchsorted(self.to_sort, [run.start for run in self.runs()[1:]]))
-        return [replace(self, rows=own, to_sort=None, cells=None, pieces=1) for own in rows if len(own)]
+    @cached_property
+    def own_kernels(self) -> FeatureKernels:
+        """The kernels of the features alone."""
+        every = len(self.own) == self.table.d and np.array_equal(self.own, np.arange(self.table.d))
+        return self.kernels if every else self.kernels.select(self.own)
 
-    def values(self) -> np.ndarray:
-        """The values of all rows."""
-        return np.asarray(self.table.part(slice(None)))
+    @property
+    def counted_by_rows(self) -> bool:
+        """Whether workers count chunks of rows, and not blocks of features, so that each reads a part of the files."""
+        single = (np.diff(self.table.offsets)[self.own] == 1).all()
+        sampled = self.cells is not None and self.to_sort is not None and self.kernels.rounds
+        return bool(sampled and single and is_readable(self.table))
 
-    def asarray_like(self, values: list[np.ndarray]) -> Block:
-        """The features of this block with the values of the rows that are sorted."""
-        table = replace(self.table, values=np.concatenate(values))
-        return replace(self, table=table, to_sort=np.arange(table.n))
+    def loaded(self, pool: BufferPool | None = None) -> Block:
+        """The same features with a table in memory."""
+        if self.table.memory is None:
+            return self
+        tables = tables_of(self.table)
+        sizes = [(table.n * self.width, dtype_of(table.prototype)) for table in tables]
+        spaces = [None] * len(tables) if pool is None else pool.spaces(sizes)
+        found = [table.loaded(self.own, space) for table, space in zip(tables, spaces, strict=True)]
+        kernels = self.kernels.on(self.own, found)
+        return self._with(stack(found), kernels)
 
-    def head(self) -> Block:
-        """All but the rows."""
+    def _with(self, table: Table, kernels: FeatureKernels) -> Block:
+        """The block in a table that has its features alone."""
         own = np.arange(len(self.own))
-        names = tuple(self.table.names[j] for j in self.own)
-        levels = {name: self.table.levels[name] for name in names if name in self.table.levels}
-        table = Table(names, None, np.arange(len(own) + 1), self.table.categorical[self.own], levels)
-        return replace(self, table=table, kernels=self.kernels.select(self.own), own=own, cells=None, to_sort=None)
+        return Block(self.features, table, kernels, own, self.cells, self.to_sort, self.all_columns)
 
-    def pack(self) -> tuple[_Packed, list[Any]]:
-        """The block without its values, and these."""
-        parcel, values = pack(self.table, self.own, self.rows)
-        if self.cells is not None:
-            cells = self.cells if self.rows is None else self.cells[self.rows]
-            # A response has at most 64 cells where it has any order, and seldom more than 256.
-            values.append(cells.astype(np.uint8) if len(cells) and cells.max() < 256 else cells)
-        to_sort = self.to_sort if self.rows is None else None
-        kernels, has_cells = self.kernels.select(self.own), self.cells is not None
-        return _Packed(self.features, parcel, kernels, to_sort, self.start, has_cells), values
+    def __reduce__(self) -> tuple[Any, ...]:
+        tables = [
+            table.select(self.own) if is_readable(table) else to_send(table, self.own)
+            for table in tables_of(self.table)
+        ]
+        # Where a worker reads a block, it may fit the kernels to what it read.
+        kernels = self.kernels.sent(self.own) if is_readable(self.table) else self.kernels.select(self.own)
+        sent = self._with(stack(tables), kernels)
+        cells = self.cells
+        if cells is not None:
+            cells = cells.astype(np.min_scalar_type(int(cells.max(initial=0))))
+        fields = (sent.features, sent.table, sent.kernels, sent.own, cells, sent.to_sort, sent.all_columns)
+        return Block, fields
 
 
-@dataclass(frozen=True)
-class _Packed:
-    """A block on its way."""
+def map_blocks(
+    work: Callable[[Block], Answer], blocks: Iterable[Block], total: int, *, local: bool = False
+) -> Iterator[Answer]:
+    """`work` of each block, in order, and how many of the `total` features are done.
 
-    features: np.ndarray
-    parcel: TablePart
-    kernels: FeatureKernels
-    to_sort: np.ndarray | None
-    start: int
-    has_cells: bool
+    Blocks run on threads or on the workers in use; those from a file, and all of them with `local`, run one after the
+    other in this thread, so that the parallel maps inside of `work` have all threads or workers.
+    """
+    done, sizes = 0, deque[int]()
 
-    def unpack(self, values: list[Any]) -> Block:
-        cells = values[-1] if self.has_cells else None
-        table = self.parcel.unpack(values[:-1] if self.has_cells else values)
-        own = np.arange(len(self.features))
-        return Block(self.features, table, self.kernels, own, cells, self.to_sort, self.start)
+    def counted() -> Iterator[Block]:
+        for block in blocks:
+            sizes.append(len(block.features))
+            yield block
+
+    def most_of(block: Block) -> int | None:
+        if local or (worker_threads() and block.counted_by_rows):
+            return 1
+        return None if worker_threads() else blocks_at_once(block.table)
+
+    for most, run in groupby(counted(), most_of):
+        for answer in parallel_map(work, run, most):
+            yield answer
+            done += sizes.popleft()
+            report_progress("scoring features", done, total)
 
 
 def blocks_of(
@@ -124,28 +147,116 @@ def blocks_of(
     cells: Any = None,
     to_sort: np.ndarray | None = None,
     *,
-    runs: bool = False,
     among: np.ndarray | None = None,
 ) -> Iterator[Block]:
-    """Features of a table in blocks, all or those `among` some; with `runs` a worker may be sent some of their rows."""
-    found = list(feature_blocks(table, kernels.rounds, every_row=cells is None))
-    if among is not None:
-        chosen = [block[np.isin(block, among)] for block in found]
-        found = [block for block in chosen if len(block)]
-    workers = current_workers()
-    single = np.diff(table.offsets) == 1
-    splits = runs and workers is not None and cells is not None and to_sort is not None and kernels.rounds
-    if workers is not None and not splits:
-        # Columns that are sent are in the memory of a worker as a whole; and where that is the only way to cut the
-        # work, all workers are to have some.
-        room = max(1, 4 * _MESSAGE // table.n) if must_be_sent(table) else table.d
-        most = room if runs else min(room, -(-table.d // (2 * workers.threads())))
-        found = [part for block in found for part in np.array_split(block, -(-len(block) // most))]
-    for features in found:
-        pieces = 1
-        if splits and workers is not None and single[features].all():
-            pieces = -(-2 * workers.threads() // len(found))
-            if must_be_sent(table):
-                pieces = max(pieces, -(-table.n * len(features) // _MESSAGE))
-            pieces = min(pieces, max(1, table.n // _ROWS))
-        yield Block(features, table, kernels, features, cells, to_sort, pieces=pieces)
+    """Features of a table in blocks, all or those `among` some."""
+    threads = worker_threads()
+    for features in feature_blocks(table, kernels.rounds, every_row=cells is None):
+        chosen = features if among is None else features[np.isin(features, among)]
+        if not len(chosen):
+            continue
+        block = Block(chosen, table, kernels, chosen, cells, to_sort)
+        if not threads or block.counted_by_rows:
+            yield block
+            continue
+        most = sent_columns(table, table.d)
+        for part in np.array_split(chosen, -(-len(chosen) // most)):
+            yield Block(part, table, kernels, part, cells, to_sort)
+
+
+def sent_columns(table: Table, columns: int) -> int:
+    """Columns of a block for a worker: all workers are to have some, and those that are sent pass the scheduler."""
+    threads = worker_threads()
+    # Where every block takes a pass over all of a file, two for each thread would take twice the time.
+    fair = -(-columns // (2 * threads if all(one.by_column for one in tables_of(table)) else threads))
+    if is_readable(table):
+        return max(1, fair)
+    row = table.n * dtype_of(table.prototype).itemsize
+    return max(1, min(fair, min(_MESSAGE_BYTES, _SENT_BYTES // (2 * threads)) // row))
+
+
+def runs_of(offsets: np.ndarray, most: int) -> list[np.ndarray]:
+    """Runs of features with at most so many value columns, or of one feature."""
+    bounds = [0]
+    while bounds[-1] < len(offsets) - 1:
+        fit = int(np.searchsorted(offsets, offsets[bounds[-1]] + most, side="right")) - 1
+        bounds.append(max(fit, bounds[-1] + 1))
+    return [np.arange(start, stop) for start, stop in pairwise(bounds)]
+
+
+# Blocks of a table on disk that are in memory as a whole ------------------------------------------------------------
+
+
+def prefetched(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Blocks with their tables in memory; the next one is read while one is worked on."""
+    pool = BufferPool()
+    yield from prefetch(lambda block: block.loaded(pool), blocks)
+
+
+def held(table: Table) -> Table:
+    """The table in memory, where it fits."""
+    if table.memory is None or columns_that_fit(tables_of(table), 0) < int(table.offsets[-1]):
+        return table
+    return table.loaded(slice(0, table.d))
+
+
+def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None = None) -> int:
+    """Value columns of tables on disk that may be in memory at a time, beside a design of so many bytes.
+
+    Where there are threads there are two such blocks, or `at_once`: one is worked on while the next is read. Where not
+    even a feature fits this raises.
+    """
+    at_once = n_threads() if at_once is None else at_once
+    memory = min((table.memory for table in tables if table.memory is not None), default=None)
+    if memory is None:
+        return int(tables[0].offsets[-1])
+    each = sum(table.n * dtype_of(table.prototype).itemsize for table in tables)
+    widest = int(np.diff(tables[0].offsets).max())
+    room = int(_SHARE * memory) - design
+    if room < at_once * widest * each:
+        needed = (at_once * widest * each + design) / _SHARE
+        raise InputError(
+            f"memory: a feature of {sum(table.n for table in tables):,} rows and the rows that are drawn of it need "
+            f"{needed / 1e6:,.0f} MB, but {memory / 1e6:,.0f} MB may be used; allow more, or use estimator='complete', "
+            "which reads rows piece by piece."
+        )
+    most = room // (at_once * each)
+    if all(table.by_column for table in tables):
+        # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
+        most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
+    return max(1, whole_lines(most, dtype_of(tables[0].prototype).itemsize))
+
+
+def whole_lines(most: int, bytes_each: int = 8) -> int:
+    """Columns, at most so many, of which a row fills lines of memory where there are enough for one."""
+    in_line = _LINE // bytes_each
+    return most - most % in_line if most > in_line else most
+
+
+class BufferPool:
+    """Buffers for blocks that are read one after the other: each time anew, the system would clear them first.
+
+    With threads two blocks are in use at a time: one is worked on, the next is read.
+    """
+
+    def __init__(self) -> None:
+        self._turn = 0
+        self._buffers: dict[tuple[int, int], np.ndarray] = {}
+
+    def spaces(self, sizes: Sequence[tuple[int, np.dtype[Any]]]) -> list[np.ndarray]:
+        """An array of at least so many numbers for each table."""
+        self._turn = (self._turn + 1) % n_threads()
+        for place, (numbers, dtype) in enumerate(sizes):
+            buffer = self._buffers.pop((self._turn, place), None)
+            if buffer is None or len(buffer) < numbers or buffer.dtype != dtype:
+                del buffer
+                buffer = _aligned(numbers, dtype)
+            self._buffers[self._turn, place] = buffer
+        return [self._buffers[self._turn, place] for place in range(len(sizes))]
+
+
+def _aligned(numbers: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """An empty array that begins where a line of memory does."""
+    buffer = np.empty(numbers + _LINE // dtype.itemsize, dtype=dtype)
+    start = -buffer.ctypes.data % _LINE // dtype.itemsize
+    return buffer[start : start + numbers]

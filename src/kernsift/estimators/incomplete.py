@@ -11,33 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from kernsift.data.tables import Table
+from kernsift.data.tables import Table, stack
 from kernsift.estimators.designs import pairs, quadruples
-from kernsift.estimators.draws import (
-    HSICDraws,
-    MMDDraws,
-    OwnHSICDraws,
-    OwnMMDDraws,
-    columns_that_fit,
-    held,
-    in_order,
-    index_type,
-    room_to_keep,
-)
+from kernsift.estimators.draw_moments import FeatureDraws, Moments, moments_of, scores_from_batches
+from kernsift.estimators.draws import HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws, in_order, index_type
 from kernsift.estimators.effects import with_hsic_effects, with_mmd_effects
-from kernsift.estimators.scores import (
-    DiagonalCovariance,
-    Draws,
-    Moments,
-    Scores,
-    moments_of,
-    scores_from_batches,
-    supported_variances,
-)
+from kernsift.estimators.feature_blocks import columns_that_fit, held
+from kernsift.estimators.scores import DiagonalCovariance, Scores, supported_variances
 from kernsift.estimators.student import with_student_tails
 from kernsift.estimators.ustatistic import (
     Resample,
@@ -91,25 +75,26 @@ def incomplete_mmd(
     columns_that_fit([X, Y], each * _count(r, min(X.n, Y.n)) if design == "shared" else 0)
     if design == "shared":
 
-        def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+        def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
             count = _count(r, min(x.n, y.n))
             rows = np.stack([*pairs(x.n, count, rng), *pairs(y.n, count, rng)])
-            return MMDDraws(x, kernels, y, tuple(rows if x.memory is None else in_order(rows, x, y)))
+            draws = MMDDraws(tuple(rows if x.memory is None else in_order(rows, x, y)))
+            return FeatureDraws(stack([x, y]), kernels, draws)
 
         draws = shared(X, Y, rng)
         resample = resample_two(X, Y, 2, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
-        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample, keep=room_to_keep(X))
+        scores = scores_from_batches(draws, variance_factor=factor, resample=resample)
         return with_mmd_effects(with_student_tails(scores, freedom), X, Y, kernels)
 
     def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         count = _count(r, min(x.n, y.n))
 
-        def block(features: np.ndarray) -> Callable[[int], Draws]:
-            (one, two), own = held([x.select(features), y.select(features)]), kernels.select(features)
+        def block(features: np.ndarray) -> Callable[[int], FeatureDraws[Any]]:
+            table, own = held(stack([x.select(features), y.select(features)])), kernels.select(features)
 
-            def some(draws: int) -> Draws:
+            def some(draws: int) -> FeatureDraws[Any]:
                 rows = [*pairs(x.n, (draws, len(features)), rng), *pairs(y.n, (draws, len(features)), rng)]
-                return OwnMMDDraws(one, own, two, tuple(rows))
+                return FeatureDraws(table, own, OwnMMDDraws(tuple(rows)))
 
             return some
 
@@ -151,22 +136,25 @@ def incomplete_hsic(
     columns_that_fit([X], each * _count(r, X.n) if design == "shared" else 0)
     if design == "shared":
 
-        def shared(x: Table, y: Table, rng: np.random.Generator) -> Draws:
+        def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
             rows = quadruples(x.n, _count(r, x.n), rng)
             rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T, x).T)
-            return HSICDraws(x, kernels, y, response_kernels, rows)
+            return FeatureDraws(x, kernels, HSICDraws.at(rows, y, response_kernels))
 
         draws = shared(X, y, rng)
         resample = resample_joint(X, y, 4, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
-        scores = scores_from_batches(X.names, draws, variance_factor=factor, resample=resample, keep=room_to_keep(X))
+        scores = scores_from_batches(draws, variance_factor=factor, resample=resample)
         return with_hsic_effects(scores, X, y, kernels, response_kernels)
 
     def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
-        def block(features: np.ndarray) -> Callable[[int], Draws]:
-            (one,), own = held([x.select(features)]), kernels.select(features)
-            return lambda draws: OwnHSICDraws(
-                one, own, y, response_kernels, quadruples(x.n, (draws, len(features)), rng)
-            )
+        def block(features: np.ndarray) -> Callable[[int], FeatureDraws[Any]]:
+            table, own = held(x.select(features)), kernels.select(features)
+
+            def some(draws: int) -> FeatureDraws[Any]:
+                rows = quadruples(x.n, (draws, len(features)), rng)
+                return FeatureDraws(table, own, OwnHSICDraws(rows, y, response_kernels))
+
+            return some
 
         return _by_feature(x.d, _count(r, x.n), block)
 
@@ -195,7 +183,7 @@ def _variance_factor(count: int, ratio: float) -> float:
     return 1 / count + min(ratio, 0.9) / (1 - min(ratio, 0.9))
 
 
-def _by_feature(d: int, count: int, block: Callable[[np.ndarray], Callable[[int], Draws]]) -> Moments:
+def _by_feature(d: int, count: int, block: Callable[[np.ndarray], Callable[[int], FeatureDraws[Any]]]) -> Moments:
     """Moments of draws with a separate design for each feature, in blocks of features and draws."""
     found = []
     for start in range(0, d, _FEATURES):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernsift.data.tables import Table
+from kernsift.data.tables import Table, stack
 from kernsift.estimators.designs import blocks
-from kernsift.estimators.draws import MMDDraws, columns_that_fit, room_to_keep
+from kernsift.estimators.draw_moments import FeatureDraws, moments_of, scores_from_batches
+from kernsift.estimators.draws import MMDDraws
 from kernsift.estimators.effects import MANY_DRAWS, with_mmd_effects
-from kernsift.estimators.scores import Scores, moments_of, scores_from_batches
+from kernsift.estimators.feature_blocks import columns_that_fit
+from kernsift.estimators.scores import Scores
 from kernsift.estimators.student import with_student_tails
 from kernsift.estimators.ustatistic import require_rows, resample_two
 from kernsift.kernels.fitted import FeatureKernels
@@ -33,15 +35,15 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     resample = resample_two(X, Y, 4, lambda x, y, rng: moments_of(_draws(x, y, kernels, rng)).mean)
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = _draws(X, Y, kernels, rng)
-    scores = scores_from_batches(X.names, draws, resample=resample, keep=room_to_keep(X))
+    scores = scores_from_batches(draws, resample=resample)
     # The mean of few draws is too skewed for an interval.
     intervals = draws if draws.count >= MANY_DRAWS else None
-    i, i2, j, j2 = draws.rows
+    i, i2, j, j2 = draws.draws.rows
     scores = with_student_tails(scores, draws.count - 1)
     return with_mmd_effects(scores, X, Y, kernels, intervals, (np.stack([i, i2], axis=1), np.stack([j, j2], axis=1)))
 
 
-def _draws(X: Table, Y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> MMDDraws:
+def _draws(X: Table, Y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> FeatureDraws[MMDDraws]:
     count = min(X.n, Y.n) // 2
     i, j = blocks(X.n, 2, rng)[:count], blocks(Y.n, 2, rng)[:count]
-    return MMDDraws(X, kernels, Y, (i[:, 0], i[:, 1], j[:, 0], j[:, 1]))
+    return FeatureDraws(stack([X, Y]), kernels, MMDDraws((i[:, 0], i[:, 1], j[:, 0], j[:, 1])))

@@ -1,434 +1,229 @@
-"""Blocks of work on the machines of a Dask cluster: the functions that threads call, called there.
+"""Work on the workers of a Dask cluster.
 
-A piece of work is a function of one item. What all items share is part of the function and is sent once; an item is
-sent with its own values alone. Values in memory go straight to a worker, files are read by the worker itself, and of
-Dask collections the worker gets the columns and rows it needs from the other workers. Nothing depends on who works on
-what, so neither do results.
-
-A worker that dies takes with it what was sent to it, and that is sent again. A scheduler that is gone ends the call
-with an error.
+Each item is a task, with the item as its argument; the function is a task of its own, whose result Dask copies to the
+workers that need it. The scheduler therefore holds all that it takes to repeat a task whose worker died. Which worker
+runs a task does not change its result.
 """
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
 import logging
-import os
 import pickle
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from functools import cached_property, lru_cache
-from itertools import islice
-from typing import Any, Protocol, TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from kernsift.exceptions import INSTALL, InputError
 from kernsift.execution import threads
+from kernsift.execution.arrays import keep_freed_memory
+from kernsift.execution.parallel import use_workers
 
-Answer = TypeVar("Answer")
-
-# How often an item is sent before its workers are taken to die of it; Dask itself tries three times.
-_TRIES = 3
-# Seconds without a scheduler, without a single worker, and until a scheduler answers.
-_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _TO_CONNECT = 5.0, 60.0, 10.0
-# Seconds in which not one worker takes on work, and between looks whether that is so.
-_PAUSED, _LOOK = 30.0, 2.0
+# How often Dask repeats a task that raised, as one does whose input was lost with another worker.
+_RETRIES = 2
+# Seconds without a scheduler, without a worker that takes on work, between checks of these, and until a scheduler
+# answers.
+_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL, _TO_CONNECT = 5.0, 30.0, 2.0, 10.0
 # Below the first not even ordinary files can be read; the second is what a worker takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
 
 
-class WorkItem(Protocol):
-    """An item that can be sent: without its values, which travel beside it."""
-
-    def pack(self) -> tuple[Any, list[Any]]:
-        """What `unpack(values)` makes the item from, and the values: arrays, or Dask collections."""
-
-
-class Split(Protocol):
-    """Work on an item that can be cut into runs of rows: begun once, counted run by run, and finished once."""
-
-    def begin(self, item: Any) -> Any:
-        """What every run needs to know."""
-
-    def count(self, run: Any, begun: Any) -> Any:
-        """What there is in a run."""
-
-    def finish(self, item: Any, begun: Any, counted: Sequence[Any]) -> Any:
-        """The answer, from what there is in all runs."""
-
-
 class DaskWorkers:
-    """The workers behind a Dask client."""
+    """The workers of a `distributed.Client`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._distributed: Any = sys.modules["distributed"]
-        # Around the scheduler only where the workers can be reached: on one machine they can.
-        local = any(host in str(client.scheduler.address) for host in ("127.0.0.1", "localhost", "inproc://"))
-        self._direct = bool(client.direct_to_workers) or local
-        self._looked = self._at_work = time.monotonic()
+        self._waiting_since: float | None = None
 
-    def threads(self) -> int:
-        """How many items are worked on at the same time; waits a while for the first worker."""
-        patience = time.monotonic() + _WITHOUT_WORKERS
-        while True:
-            self._check()
-            found = sum(self._wait(self._client.scheduler.ncores()).values())
-            if found:
-                return int(found)
-            if time.monotonic() > patience:
-                raise self._without_workers()
-            time.sleep(0.2)
+    def n_threads(self) -> int:
+        """How many tasks run at the same time; waits a while for the first worker."""
+        found = self._ask(self._client.nthreads)
+        if not found:
+            with suppress(TimeoutError):
+                self._ask(self._client.wait_for_workers, 1, timeout=_WITHOUT_WORKERS)
+            found = self._ask(self._client.nthreads)
+        if not found:
+            raise self._no_workers()
+        return int(sum(found.values()))
+
+    def task_memory(self, memory: int) -> int:
+        """Bytes for each task: a share of `memory` on the machine with most threads, or of a worker's own limit."""
+        return min(memory, max(min(memory // self._host_threads - _PROCESS, self._task_limit), _LEAST_MEMORY))
 
     @cached_property
-    def threads_per_host(self) -> int:
-        """How many items are worked on at the same time on one machine, the one with the most."""
-        self.threads()
+    def _host_threads(self) -> int:
+        self.n_threads()
         found: Counter[str] = Counter()
-        for address, count in self._wait(self._client.scheduler.ncores()).items():
+        for address, count in self._ask(self._client.nthreads).items():
             found[self._distributed.comm.get_address_host(address)] += count
-        return max(found.values(), default=1)
+        return max(found.values())
 
-    def parallel_map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        """`work` of each item, in order; as many are on their way as keep all workers busy."""
-        ahead = 2 * self.threads()
-        shared = _Shared(self, work)
-        rest = iter(items)
-        waiting = deque(_Sent(self, shared, item) for item in islice(rest, ahead))
+    @cached_property
+    def _task_limit(self) -> int:
+        """Half of the memory that a worker has for each of its threads; Dask spills and pauses near the whole."""
+        workers = self._ask(self._client.scheduler_info)["workers"].values()
+        limits = [one["memory_limit"] // (2 * one["nthreads"]) for one in workers if one.get("memory_limit")]
+        return min(limits, default=sys.maxsize)
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """`function` of each item, in order; twice as many items as the workers have threads are submitted ahead."""
+        most = 2 * self.n_threads()
+        shared = self._submit(_receive, _pickled(function))
+        futures: deque[Any] = deque()
         try:
-            while waiting:
-                yield waiting[0].answer()
-                waiting.popleft()
-                waiting.extend(_Sent(self, shared, item) for item in islice(rest, 1))
+            for item in items:
+                if len(futures) == most:
+                    yield self._result(futures[0])
+                    futures.popleft()
+                futures.append(self._submit(_run, shared, _pickled(item)))
+            while futures:
+                yield self._result(futures[0])
+                futures.popleft()
         finally:
-            # By hand, because the traceback of an error keeps this frame and all it knows.
-            for sent in waiting:
-                sent.withdraw()
-            shared.withdraw()
+            # The traceback of an error keeps this frame alive, and with it the futures.
+            for future in (shared, *futures):
+                with suppress(Exception):
+                    future.release()
 
-    def send(self, values: Sequence[Any], everywhere: bool = False) -> list[Any]:
-        """Values in the memory of workers."""
-        patience = time.monotonic() + _WITHOUT_WORKERS
-        how = {"broadcast": everywhere, "direct": self._direct, "hash": False, "asynchronous": True}
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        dask: Any = sys.modules["dask"]
+        # Dask warns of large arguments, because most callers send the same ones again with every task.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return self._ask(self._client.submit, function, *arguments, pure=False, retries=_RETRIES)
+
+    def _result(self, future: Any) -> Any:
         while True:
             try:
-                return list(self._wait(self._client.scatter(list(values), **how)))
-            except (OSError, ValueError) as error:
-                # The worker that was to get them died just now, or nobody is there to broadcast to ("replicate"): the
-                # next try asks who is there.
-                if isinstance(error, ValueError) and "replicate" not in str(error):
-                    raise
-                self._check()
-                if time.monotonic() > patience:
-                    raise self._without_workers() from None
-                time.sleep(0.2)
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """A call on a worker, of values there and of Dask collections."""
-        collections = any(_is_collection(part) for part in _flat(arguments))
-        self._check()
-        try:
-            if not collections:
-                return self._client.submit(function, *arguments, pure=False)
-            dask: Any = sys.modules["dask"]
-            return self._client.compute(dask.delayed(function, pure=False)(*arguments))
-        except Exception:
-            # What goes wrong while the scheduler goes away says so in many ways.
-            self._check()
-            raise
-
-    def result(self, future: Any) -> Any:
-        """What a call gave, or `Gone` when values it needs were lost with a worker."""
-        try:
-            return self._wait(self._client.gather(future, direct=self._direct, asynchronous=True))
-        except BaseException as error:
-            if _cancelled(error):
-                raise LostWorkerData from None
-            raise
-
-    def _wait(self, call: Coroutine[Any, Any, Answer]) -> Answer:
-        """What the scheduler or a worker answers to a call, for as long as there is a scheduler."""
-        waiting = self._begun(call)
-        while True:
-            try:
-                return waiting.result(0.5)
+                found = self._ask(future.result, timeout=_INTERVAL)
             except TimeoutError:
-                if waiting.done():
+                if future.status == "error":  # of the task itself
                     raise
-            except BaseException:
-                self._check()
-                raise
-            try:
-                self._check()
                 self._check_workers()
-            except InputError:
-                waiting.cancel()
-                raise
+                continue
+            except self._distributed.KilledWorker:
+                raise InputError(
+                    "client: workers of the Dask cluster die of this work, most likely for want of memory; give them "
+                    "more, or run more workers with fewer threads each."
+                ) from None
+            self._waiting_since = None
+            return pickle.loads(found)
 
-    def _without_workers(self) -> InputError:
+    def _ask(self, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """What a call of the client returns, or one error where its scheduler is gone, whatever the call raises then.
+
+        A client that was only cut off connects again, but its scheduler has dropped the tasks.
+        """
+        try:
+            if self._client.status == "running":
+                return call(*given, **named)
+        except TimeoutError:
+            if self._client.status == "running":
+                raise
+        except BaseException as error:
+            if self._client.status == "running" and not isinstance(error, self._distributed.CancelledError):
+                raise
+        patience = time.monotonic() + _WITHOUT_SCHEDULER
+        while self._client.status == "connecting" and time.monotonic() < patience:
+            time.sleep(0.1)
+        address = self._client._start_arg or "this address"
+        if self._client.status != "running":
+            raise InputError(
+                f"client: the Dask scheduler at {address} is gone; start the cluster again and repeat the call."
+            ) from None
+        raise InputError(
+            f"client: the Dask scheduler at {address} cancelled the work, or lost its connection for a moment; repeat "
+            "the call."
+        ) from None
+
+    def _check_workers(self) -> None:
+        """Raise where no worker takes on work for a while: there is none, or all have paused.
+
+        Dask pauses a worker whose memory is full until something frees it.
+        """
+        with suppress(OSError, TimeoutError):
+            if self._ask(self._client.sync, self._client.scheduler.ncores_running, callback_timeout=_INTERVAL):
+                self._waiting_since = None
+                return
+        now = time.monotonic()
+        self._waiting_since = self._waiting_since or now
+        if now < self._waiting_since + _WITHOUT_WORKERS:
+            return
+        if not self._ask(self._client.nthreads):
+            raise self._no_workers()
+        raise InputError(
+            f"client: all workers of the Dask cluster at {self._client.scheduler.address} have paused, because their "
+            "memory is full and what they hold does not fit on their disk either; give them more memory or a "
+            "local_directory with more space, or let go of what they hold."
+        )
+
+    def _no_workers(self) -> InputError:
         address = self._client.scheduler.address
         return InputError(
             f"client: the Dask cluster at {address} has no workers; start some, with `dask worker {address}`."
         )
 
-    def _check(self) -> None:
-        """Raise if the scheduler is gone; one that was only cut off may come back."""
-        patience = time.monotonic() + _WITHOUT_SCHEDULER
-        while self._client.status != "running":
-            if self._client.status != "connecting" or time.monotonic() > patience:
-                raise InputError(
-                    f"client: the Dask scheduler at {self._client._start_arg or 'this address'} is gone; start the "
-                    "cluster again and repeat the call."
-                )
-            time.sleep(0.1)
 
-    def _check_workers(self) -> None:
-        """Raise if all workers have paused: they do when their memory is full, and wait for somebody to free it."""
-        now = time.monotonic()
-        if now < self._looked + _LOOK:
-            return
-        if now > self._looked + 10 * _LOOK:  # nobody waited for them in between
-            self._at_work = now
-        self._looked = now
-        try:
-            scheduler = self._client.scheduler
-            paused = not self._told(scheduler.ncores_running()) and bool(self._told(scheduler.ncores()))
-        except Exception:  # whether there is a scheduler at all is looked at elsewhere
-            return
-        if not paused:
-            self._at_work = now
-        elif now > self._at_work + _PAUSED:
-            address = self._client.scheduler.address
-            raise InputError(
-                f"client: all workers of the Dask cluster at {address} have paused, because their memory is full and "
-                "what they hold does not fit on their disk either; give them more memory or a local_directory with "
-                "more space, or let go of what they hold."
-            )
-
-    def _begun(self, call: Coroutine[Any, Any, Answer]) -> Future[Answer]:
-        try:
-            return asyncio.run_coroutine_threadsafe(call, self._client.loop.asyncio_loop)
-        except RuntimeError:  # the client was closed just now
-            call.close()
-            raise
-
-    def _told(self, call: Coroutine[Any, Any, Answer]) -> Answer:
-        """What the scheduler answers at once; nothing of the call is left where it does not."""
-        waiting = self._begun(call)
-        try:
-            return waiting.result(_LOOK)
-        finally:
-            waiting.cancel()
+# On a worker ---------------------------------------------------------------------------------------------------------
 
 
-class LostWorkerData(Exception):
-    """Values that were in the memory of a worker are there no longer."""
+class _Function:
+    """A function that is pickled into one byte string wherever Dask moves it.
 
-
-class _Shared:
-    """What all items share, in the memory of every worker."""
-
-    def __init__(self, current_workers: DaskWorkers, work: Callable[[Any], Any]) -> None:
-        self._crew, self.work = current_workers, work
-        self._future: Any = None
-
-    def future(self) -> Any:
-        if self._future is None or self._future.status != "finished":
-            (self._future,) = self._crew.send([_Whole(self.work)], everywhere=True)
-        return self._future
-
-    def withdraw(self) -> None:
-        self._future = None
-
-
-class _Sent:
-    """One item on its way; `cut` into runs of rows where it is long."""
-
-    def __init__(self, current_workers: DaskWorkers, shared: _Shared, item: Any) -> None:
-        self._crew, self._shared, self._item = current_workers, shared, item
-        self._future = self._send()
-
-    def _send(self) -> Any:
-        current_workers, item = self._crew, self._item
-        runs = item.runs() if hasattr(item, "runs") else []
-        work = self._shared.future()
-        if len(runs) < 2:
-            return current_workers.submit(_whole, work, *self._packed(item))
-        sampled = [current_workers.submit(_values, *self._packed(sample)) for sample in item.samples()]
-        begun = current_workers.submit(_begun, work, item.head(), sampled)
-        counted = [current_workers.submit(_counted, work, begun, *self._packed(run)) for run in runs]
-        return current_workers.submit(_finished, work, begun, item.head(), counted)
-
-    def _packed(self, item: Any) -> tuple[Any, list[Any]]:
-        stub, values = item.pack()
-        own = [place for place, value in enumerate(values) if isinstance(value, np.ndarray)]
-        if own:
-            for place, future in zip(own, self._crew.send([values[place] for place in own]), strict=True):
-                values[place] = future
-        return stub, values
-
-    def answer(self) -> Any:
-        for _ in range(_TRIES):
-            try:
-                return self._crew.result(self._future).content
-            except LostWorkerData:
-                self._future = self._send()
-            except self._crew._distributed.KilledWorker:
-                break
-        raise InputError(
-            "client: workers of the Dask cluster die of this work, most likely for want of memory; give them more, or "
-            "run more workers with fewer threads each."
-        )
-
-    def withdraw(self) -> None:
-        with suppress(Exception):
-            self._future.cancel()
-        self._future = None
-
-
-class _Whole:
-    """Something that arrives in one piece.
-
-    Dask hands over the arrays inside of what it sends as parts of the message they came in, wherever these begin. NumPy
-    works several times slower on numbers that do not begin at a multiple of their size.
+    Dask would hand over the arrays in it as parts of a message, which need not begin at multiples of their item size;
+    NumPy is several times slower on such arrays.
     """
 
-    def __init__(self, content: Any) -> None:
-        self.content = content
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (sys.modules["cloudpickle"].dumps(self.content),)
+        return _receive, (_pickled(self.function),)
 
 
-def _arrived(message: bytes) -> _Whole:
-    return _Whole(pickle.loads(message))
+def _receive(message: Any) -> _Function:
+    return _Function(pickle.loads(message))
 
 
-def _whole(work: _Whole, stub: Any, values: list[Any]) -> _Whole:
-    with _at_work():
-        return _Whole(work.content(_unpacked(stub, values)))
-
-
-def _values(stub: Any, values: list[Any]) -> _Whole:
-    with _at_work():
-        return _Whole(_unpacked(stub, values).values())
-
-
-def _begun(work: _Whole, head: Any, sampled: list[_Whole]) -> _Whole:
-    with _at_work():
-        return _Whole(work.content.begin(head.threads_per_host([part.content for part in sampled])))
-
-
-def _counted(work: _Whole, begun: _Whole, stub: Any, values: list[Any]) -> _Whole:
-    with _at_work():
-        return _Whole(work.content.count(_unpacked(stub, values), begun.content))
-
-
-def _finished(work: _Whole, begun: _Whole, head: Any, counted: list[_Whole]) -> _Whole:
-    with _at_work():
-        return _Whole(work.content.finish(head, begun.content, [part.content for part in counted]))
-
-
-def _unpacked(stub: Any, values: list[Any]) -> Any:
-    # Values are large: these are copied only where they have to be, for the reason given above.
-    return stub.unpack([np.require(one, requirements="A") if isinstance(one, np.ndarray) else one for one in values])
-
-
-@contextmanager
-def _at_work() -> Iterator[None]:
-    """On a worker: one thread for each piece of work, as it has a thread for each already."""
-    _keep_freed_memory()
+def _run(shared: _Function, item: Any) -> np.ndarray:
+    """A task: a worker has a thread for each, so that one thread is enough inside."""
+    keep_freed_memory()
     with threads.thread_limit(1):
-        yield
+        return _pickled(shared.function(pickle.loads(item)))
 
 
-def shared_memory(asked: int) -> int:
-    """Bytes for each piece of work, where all workers of one machine together may use as many as asked for."""
-    workers = current_workers()
-    return asked if workers is None else max(asked // workers.threads_per_host - _PROCESS, min(asked, _LEAST_MEMORY))
-
-
-def memory_here(asked: int) -> int:
-    """Bytes that one piece of work may hold: what was asked for, or half of this worker's share if that is less."""
-    distributed: Any = sys.modules.get("distributed")
-    try:
-        worker = distributed.get_worker()
-        limit, count = worker.memory_manager.memory_limit, worker.state.nthreads
-    except (AttributeError, ValueError):  # not on a worker
-        return asked
-    return min(asked, max(limit // (2 * count), _LEAST_MEMORY)) if limit else asked
-
-
-@lru_cache(maxsize=1)
-def _keep_freed_memory() -> None:
-    """Let this process keep up to 128 MB of freed memory for the next temporary.
-
-    Dask tells the C library of its workers to give every freed block back to the system, so that every temporary costs
-    page faults: they took twice as long as the work itself.
-    """
-    if "MALLOC_TRIM_THRESHOLD_" in os.environ:
-        with suppress(OSError, AttributeError, TypeError):  # not the GNU C library
-            library = ctypes.CDLL(None)
-            trim_threshold, mmap_threshold = -1, -3  # their numbers in malloc.h
-            library.mallopt(trim_threshold, 1 << 27)
-            library.mallopt(mmap_threshold, 1 << 25)
-
-
-def _cancelled(error: BaseException) -> bool:
-    return any("Cancelled" in kind.__name__ for kind in type(error).__mro__)
-
-
-def _is_collection(value: Any) -> bool:
-    dask = sys.modules.get("dask.base")
-    return dask is not None and bool(dask.is_dask_collection(value))
-
-
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _flat(value)
-        else:
-            yield value
+def _pickled(content: Any) -> np.ndarray:
+    """As an array of bytes, which Dask passes on without copies."""
+    return np.frombuffer(sys.modules["cloudpickle"].dumps(content), dtype=np.uint8)
 
 
 # Which cluster -------------------------------------------------------------------------------------------------------
 
-_crew: ContextVar[DaskWorkers | None] = ContextVar("crew", default=None)
-
-
-def current_workers() -> DaskWorkers | None:
-    """The workers in use here; None where there are none but threads."""
-    return _crew.get()
-
 
 @contextmanager
 def client_in_use(client: Any, *data: Any) -> Iterator[None]:
-    """Let `spread` use the workers of a Dask client inside.
+    """Let `parallel_map` use the workers of a Dask client inside.
 
-    Where none is given and some of the data are Dask collections, the client that Dask itself would use is taken.
+    Where none is given and some of the data are Dask collections, it is the client that Dask itself would use.
     """
     client = _client_for(data) if client is None else _checked(client)
     if client is None:
         yield
         return
-    token = _crew.set(DaskWorkers(client))
-    try:
+    with use_workers(DaskWorkers(client)):
         yield
-    finally:
-        _crew.reset(token)
 
 
 def _client_for(data: Iterable[Any]) -> Any:
-    if "distributed" not in sys.modules or not any(_is_collection(one) for one in data):
+    dask: Any = sys.modules.get("dask.base")
+    distributed: Any = sys.modules.get("distributed")
+    if distributed is None or not any(dask.is_dask_collection(one) for one in data):
         return None
-    distributed: Any = sys.modules["distributed"]
     try:
         return distributed.default_client()
     except ValueError:  # there is none
@@ -447,12 +242,6 @@ def _checked(client: Any) -> Any:
     return client
 
 
-def parallel_map(work: Callable[[Any], Answer], items: Iterable[Any], most: int | None = None) -> Iterator[Answer]:
-    """`work` of each item, in order: on the workers of the cluster in use, or else on threads (`threads.spread`)."""
-    workers = _crew.get()
-    return threads.parallel_map(work, items, most) if workers is None else workers.parallel_map(work, items)
-
-
 @contextmanager
 def connected(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
     """A client of the cluster at an address, or of so many worker processes here, which end with it.
@@ -467,22 +256,18 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"Working on a cluster needs Dask: {INSTALL}.") from error
     dask: Any = distributed  # without types
-    # What goes wrong is told in one sentence, and not by every part of Dask that hears of it.
+    # An error is reported in one sentence, and not by every part of Dask that hears of it.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    if address is not None:
-        try:
-            client = dask.Client(address, set_as_default=False, timeout=_TO_CONNECT)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"client: no Dask scheduler answers at {address}; start one with `dask scheduler`."
-            ) from error
-        with client:
+    if address is None:
+        cluster = dask.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        )
+        with cluster, dask.Client(cluster, set_as_default=False) as client:
             yield client
         return
-    with (
-        dask.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
-        ) as cluster,
-        dask.Client(cluster, set_as_default=False) as client,
-    ):
+    try:
+        client = dask.Client(address, set_as_default=False, timeout=_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise InputError(f"client: no Dask scheduler answers at {address}; start one with `dask scheduler`.") from error
+    with client:
         yield client

@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
-from kernsift.data.table_parts import part_of, run_of
+from kernsift.data.table_parts import read_part, run_of
 from kernsift.data.tables import Table
 from kernsift.execution.arrays import (
     Array,
@@ -94,7 +94,7 @@ def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tu
     step = max(1, table.memory // (64 * count))
     found = []
     for start in range(0, len(columns), step):
-        values = part_of(table, columns[start : start + step], rows)
+        values = read_part(table, columns[start : start + step], rows)
         places = np.arange(values.shape[1])
         found.append(_of_columns(partial(_columns_of, values), places, count, values))
         report_progress("looking for bandwidths", min(start + step, len(columns)), len(columns))

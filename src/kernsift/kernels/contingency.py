@@ -6,17 +6,20 @@ machines, the answer is the same to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
+from kernsift.data.table_parts import is_readable, row_chunks, tables_of
 from kernsift.data.tables import Piece, Table
+from kernsift.execution import threads
 from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, bincount_rows, namespace, on_host
+from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
-from kernsift.execution.threads import parallel_map
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.quantisation import Grid
 from kernsift.kernels.sparse_columns import sparse_codes
@@ -44,19 +47,6 @@ class Tabulation(NamedTuple):
         """Some of the features."""
         joint, codes = (None if part is None else part[features, ...] for part in (self.joint, self.codes))
         return Tabulation(self.counts[features, :], joint, codes)
-
-
-def joined(parts: Sequence[Tabulation]) -> Tabulation:
-    """What runs of rows, in their order, amount to together."""
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
-    xp = namespace(first.counts)
-    counts, joint = first.counts, first.joint
-    for part in parts[1:]:
-        counts = counts + part.counts
-        joint = None if joint is None else joint + part.joint
-    return Tabulation(counts, joint, xp.concat([part.codes for part in parts], axis=1))
 
 
 def tabulate(
@@ -127,10 +117,45 @@ def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int
         (len(columns), kept), dtype=np.uint8 if points <= 256 else np.int16 if points <= 2**15 else np.int32
     )
     done, total = 0, table.n * len(columns)
-    # The pieces are read here, one after the other, while threads count those that are there.
-    for found in parallel_map(counting, table.pieces(columns, _NUMBERS), most=2):
+    if worker_threads() and is_readable(table):
+        counted = _on_workers(counting, table, columns)
+    else:
+        # The pieces are read here, one after the other, while threads count those that are there.
+        counted = threads.parallel_map(counting, table.pieces(columns, _NUMBERS), most=2)
+    for found in counted:
         joint[found.columns] += found.joint
         codes[found.columns, found.first : found.first + found.codes.shape[1]] = found.codes
         done += int(found.joint.sum())
         report_progress("counting cells", done, total)
     return joint, codes
+
+
+def _on_workers(counting: _Counting, table: Table, columns: np.ndarray) -> Iterator[_Counted]:
+    """The same from the workers in use, which read and count chunks of rows."""
+    items: list[_Chunk] = []
+    for chunk in row_chunks(table, columns, 2 * worker_threads()):
+        start, stop = chunk.start, chunk.start + chunk.rows.stop - chunk.rows.start
+        first, last = (start, stop) if counting.rows is None else np.searchsorted(counting.rows, [start, stop])
+        rows = None if counting.rows is None else counting.rows[first:last] - start
+        cells = None if counting.cells is None else counting.cells[start:stop]
+        if cells is not None:
+            cells = cells.astype(np.min_scalar_type(counting.count))
+        items.append(_Chunk(chunk.place, chunk.rows, int(first), cells, rows))
+    return parallel_map(partial(_count_chunk, tables_of(table), columns, counting.grid, counting.count), items)
+
+
+class _Chunk(NamedTuple):
+    """Rows of one of several tables, their cells, and which of their codes are kept, from the `first` one on."""
+
+    place: int
+    rows: slice
+    first: int
+    cells: np.ndarray | None
+    kept: np.ndarray | None
+
+
+def _count_chunk(tables: Sequence[Any], columns: np.ndarray, grid: Grid, count: int, chunk: _Chunk) -> _Counted:
+    table = tables[chunk.place].between(chunk.rows)
+    kept = table.n if chunk.kept is None else len(chunk.kept)
+    joint, codes = _from_file(_Counting(grid, chunk.cells, count, chunk.kept), table, columns, kept)
+    return _Counted(slice(0, len(columns)), joint.astype(np.min_scalar_type(table.n)), chunk.first, codes)

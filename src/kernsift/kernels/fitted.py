@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
-from kernsift.data.table_parts import must_be_sent
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
@@ -29,7 +28,6 @@ from kernsift.execution.arrays import (
     take,
     to_numpy,
 )
-from kernsift.execution.dask_workers import current_workers
 from kernsift.kernels.bandwidths import column_medians, joint_median, median_rows
 from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFunction, as_kernel
 
@@ -319,10 +317,8 @@ def fit_kernels(
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
         rows = median_rows(pooled.n)
-        # Workers that are sent their columns get the bandwidths with them.
-        here = current_workers() is None or not must_be_sent(pooled)
         read = (late and pooled.memory is not None) or isinstance(pooled, SparseTable)
-        if read and here and (widths == 1).all():
+        if read and (widths == 1).all():
             return LateKernels.of(pooled, chosen, rows)
         distances, middle = column_medians(pooled, columns, rows)
         if chosen.kind == "product":

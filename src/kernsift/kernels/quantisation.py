@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
+from kernsift.data.table_parts import read_part
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
@@ -165,7 +166,7 @@ def fit_grid(
         chosen, edges = _at_fixed_ranks(chosen, SortedColumns(ordered), points)
         return Grid(namespace(chosen).matrix_transpose(chosen), edges)
     else:
-        ordered = sorted_columns(table.part(columns, rows))
+        ordered = sorted_columns(read_part(table, columns, rows))
         chosen, ordered = to_numpy(_representatives(ordered, points)), to_numpy(ordered)
         found, edges = _with_gaps(chosen, SortedColumns(ordered), points)
         return Grid(asarray_like(np.ascontiguousarray(found.T), table.prototype), asarray_like(edges, table.prototype))
