@@ -163,11 +163,40 @@ def test_two_hundred_features_stay_under_two_megabytes() -> None:
     assert len(pickle.dumps(result.pictures)) < 2_000_000
 
 
-def test_thousands_of_features_are_cut_off_in_words() -> None:
+def test_of_thousands_of_features_all_are_in_the_page() -> None:
     X, Y = RNG.normal(size=(12, 1100)), RNG.normal(size=(12, 1100))
-    html = kernsift.compare(X, Y, random_state=0).to_html()
-    assert "and 100 more, which are not in this table" in html
-    assert html.count("<tr data-rank=") == 1000
+    result = kernsift.compare(X, Y, random_state=0)
+    html = result.to_html()
+    assert html.count("<tr data-rank=") == MOST_PICTURES
+    data = re.search(r'<script type="application/json" id="others">(.*?)</script>', html, re.DOTALL)
+    assert data is not None
+    rows = json.loads(data[1])
+    assert [row[0] for row in rows] == list(result.names[MOST_PICTURES:])
+    np.testing.assert_allclose([row[3] for row in rows], result.pvalues[MOST_PICTURES:], rtol=1e-3)
+    short = kernsift.compare(X, Y, k=3, random_state=0).to_html()
+    assert len(json.loads(re.search(r'id="others">(.*?)</script>', short, re.DOTALL)[1])) == 1097  # type: ignore[index]
+
+
+def test_long_names_of_categories_are_whole() -> None:
+    levels = ["a rather long name of a category", "another name that is long"]
+    X, Y = (pd.DataFrame({"c": RNG.choice(levels, 60), "x": RNG.normal(size=60)}) for _ in range(2))
+    for result in (kernsift.compare(X, Y, random_state=0), kernsift.relate(X, X["x"].rename("z"), random_state=0)):
+        picture = draw_picture(result.pictures[result.names.index("c")])
+        assert all(f">{level}</text>" in picture for level in levels)
+
+
+def test_the_page_says_direction_data_and_promise() -> None:
+    X, Y = table(60), table(50)
+    Y["f0"] = X.loc[:49, "a & b"] + 9
+    X["f0"] = X["a & b"]
+    X.loc[::4, "f0"] = np.nan
+    text = " ".join(checked(kernsift.compare(X, Y, missing="column", random_state=0).to_html()).text.split())
+    assert "higher in Y: median" in text
+    assert "The data Rows60 in X, 50 in Y Features7 Types7 numbers Missing1 feature, most in f0 (14%)" in text
+    assert "at most 5% are false findings on average." in text
+    assert "sorted by evidence, strongest first" in text
+    holm = kernsift.compare(X, Y, missing="column", correction="holm", random_state=0).to_html()
+    assert "With a probability of at least 95%, no feature called significant is a false finding." in holm
 
 
 def test_a_short_list_says_what_is_outside() -> None:

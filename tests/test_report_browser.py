@@ -160,6 +160,7 @@ def test_sorting(driver: Any, pages: dict[str, Path]) -> None:
     click(driver, "[data-key=name]")
     assert names(driver) == ascending[::-1]
     assert driver.find_element("css selector", "th[aria-sort]").text.startswith("feature")
+    assert driver.find_element("css selector", "#sorted").text == "sorted by name"
     click(driver, "[data-key=rank]")
     assert names(driver) == best_first
     for key, sign in (("p", 1), ("adjusted", 1), ("score", -1), ("effect", -1)):
@@ -186,6 +187,45 @@ def test_filtering(driver: Any, pages: dict[str, Path], width: int) -> None:
     click(driver, "#significant")
     assert {"weight", HOSTILE} <= set(names(driver)) < set(everything)
     assert driver.get_log("browser") == []
+
+
+def test_all_of_many_features_can_be_found(driver: Any, tmp_path: Path) -> None:
+    """Twenty thousand features: the page opens with the first, and finds and sorts all of them."""
+    rng = np.random.default_rng(0)
+    d = 20_000
+    X, Y = rng.normal(size=(10, d)), rng.normal(size=(10, d))
+    Y[:, 123] += 50
+    page = tmp_path / "many.html"
+    kernsift.compare(X, Y, kernel="linear", random_state=0).to_html(page)
+    visit(driver, page)
+    assert len(names(driver)) == 200
+    driver.execute_script("document.getElementById('more').click()")
+    assert len(names(driver)) == 400
+    search = driver.find_element("css selector", "#search")
+    search.send_keys("x19999")
+    assert names(driver) == ["x19999"]
+    assert driver.find_element("css selector", "#count").text == "1 of 20,000"
+    search.clear()
+    search.send_keys(" ", "\b")
+    driver.execute_script("document.querySelector('[data-key=name]').click()")
+    assert names(driver)[:3] == ["x0", "x1", "x2"]
+    assert driver.find_element("css selector", "#sorted").text == "sorted by name"
+    # Sorting all rows takes a fraction of a second; ten are far from it on the slowest machine.
+    script = "const start = performance.now(); document.querySelector('[data-key=p]').click();"
+    took = driver.execute_script(f"{script} return performance.now() - start")
+    assert took < 10_000
+    assert names(driver)[0] == "x123"
+    assert driver.get_log("browser") == []
+
+
+def test_features_outside_a_short_list_can_be_shown(driver: Any, pages: dict[str, Path]) -> None:
+    visit(driver, pages["compare"])
+    assert len(names(driver)) == 8
+    click(driver, "#outside")
+    assert len(names(driver)) == 12
+    assert "not on the list" in driver.find_element("css selector", "#features").text
+    click(driver, "#outside")
+    assert len(names(driver)) == 8
 
 
 def test_the_theme_switches(driver: Any, pages: dict[str, Path], shots: Path) -> None:

@@ -291,6 +291,7 @@ class CallSettings:
             pictures=kept.pictures,
             descriptions=kept.descriptions,
             labels=kept.labels,
+            kinds=kept.kinds,
             cluster_labels=Clusters(scores.cov, selected, rejected),
         )
 

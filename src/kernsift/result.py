@@ -89,6 +89,7 @@ class Result:
     pictures : counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
     descriptions : what changed in each listed feature (in the best 2000), in words.
     labels : names of the samples, or of the response.
+    kinds : how many features hold numbers, how many categories, and how many are groups of columns.
     cluster_labels : clusters of alike discoveries (`kernsift.inference.redundancy`), computed when they are used.
     distinct : (k,) which of the listed features are significant given the distinct ones before them; None unless
         `distinct=True` was asked for.
@@ -142,6 +143,7 @@ class Result:
     pictures: Sequence[Picture] = ()
     descriptions: Sequence[Description] = ()
     labels: tuple[str, ...] = ()
+    kinds: tuple[int, int, int] = (0, 0, 0)
     cluster_labels: Clusters | None = None
     distinct: np.ndarray | None = None
 
@@ -236,7 +238,7 @@ class Result:
 
     def renamed(self, labels: tuple[str, ...]) -> Result:
         """The same result with other names for the samples in pictures and descriptions."""
-        kept = renamed(Summaries(self.pictures, self.descriptions, self.labels), labels)
+        kept = renamed(Summaries(self.pictures, self.descriptions, self.labels, self.kinds), labels)
         return replace(self, pictures=kept.pictures, descriptions=kept.descriptions, labels=labels)
 
     def order(self, sort: str = "p") -> np.ndarray:

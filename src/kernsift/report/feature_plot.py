@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,8 @@ def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None
     else:
         _cloud(picture, ax)
     state = "significant" if result.rejected[row] else "not significant"
-    ax.set_title(f"{_short(result.names[row])}: {state}", loc="left", fontsize=10)
+    said = result.describe(row)
+    ax.set_title(f"{_short(result.names[row])}: {_short(said, 60) if said else state}", loc="left", fontsize=9)
     _tidy(ax)
     return ax
 
@@ -56,7 +58,7 @@ def _bars(picture: Bars, ax: Axes) -> None:
     places, height = np.arange(len(picture.levels)), 0.8 / len(picture.shares)
     for i, (shares, series, colour) in enumerate(zip(picture.shares, picture.series, _COLOURS, strict=False)):
         ax.barh(places + (i + 0.5) * height - 0.4, shares, height=0.9 * height, color=colour, label=_short(series))
-    ax.set_yticks(places, [_short(level) for level in picture.levels])
+    ax.set_yticks(places, [_wrapped(level) for level in picture.levels])
     ax.set_ylim(len(places) - 0.5, -0.5)
     ax.set(xlabel="share", ylabel=_short(picture.label, 60))
     ax.legend(frameon=False, fontsize=8)
@@ -67,7 +69,10 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
     stats = [dict(zip(keys, row, strict=True)) for row in picture.quantiles]
     places = range(len(stats))
     ax.bxp(stats, showfliers=False, positions=places, medianprops={"color": SIGNIFICANT})
-    ax.set_xticks(places, [_short(level) for level in picture.levels])
+    names = [_wrapped(level) for level in picture.levels]
+    ax.set_xticks(places, names)
+    if sum(max(map(len, name.split("\n"))) for name in names) > 60:
+        ax.tick_params(axis="x", rotation=90)
     ax.set(xlabel=_short(picture.by, 60), ylabel=_short(picture.label, 60))
 
 
@@ -78,6 +83,12 @@ def _cloud(picture: Cloud, ax: Axes) -> None:
     ax.fill_between(picture.middles, low, high, color=_COLOURS[1], alpha=0.25, linewidth=0)
     ax.plot(picture.middles, middle, color=_COLOURS[1], linewidth=1.8)
     ax.set(xlabel=_short(picture.label, 60), ylabel=_short(picture.against, 60))
+
+
+def _wrapped(text: str) -> str:
+    """A long name in lines of 24 characters, at most three."""
+    lines = textwrap.wrap(clean(text), 24, max_lines=3, placeholder="…") or [""]
+    return "\n".join(lines).replace("$", r"\$")
 
 
 def _short(text: str, most: int = 24) -> str:

@@ -25,13 +25,8 @@ from kernsift.report.svg import draw_effect, draw_picture, draw_pvalues, draw_sc
 if TYPE_CHECKING:
     from kernsift.result import Result
 
-_TITLES = {
-    "compare": "What differs between the two samples",
-    "relate": "What the response depends on",
-    "screen": "Which data sets deviate from the reference",
-}
-# A page with more rows is slow to open; `to_frame` and --csv have all of them.
-_MOST_ROWS = 1000
+# Rows that are there when the page opens, each with its interval; the others are data that the page's script shows.
+_FIRST_ROWS = MOST_PICTURES
 _CALLS = {"compare": "compare(X, Y", "relate": "relate(X, y", "screen": "screen(reference, candidates"}
 
 
@@ -44,25 +39,30 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         raise ModuleNotFoundError(f"The report needs Jinja2: {INSTALL}.") from error
     style, script = _asset("report.css"), _asset("report.js")
     rows = _rows(result)
+    others = _other_rows(result)
     for row in rows:
         row["ruler"], row["picture"] = Markup(row["ruler"]), Markup(row["picture"])
     return _template(jinja2).render(
-        title=title or _TITLES.get(result.question, "Result"),
+        title=title or wording.title(result),
         policy=_policy(script, style),
         style=Markup(style),
         script=Markup(script),
         verdict=_verdict(result),
         notes=list(result.notes),
+        data=_data(result),
+        clusters=[members for members in result.clusters if len(members) > 1],
         rows=rows,
+        others=others,
+        has_missing=bool(result.missing.any()),
+        listed_rows=len(result.names),
         has_effects=result.effects is not None,
         p_name=wording.p_name(result),
-        left_out=f"{len(result.names) - len(rows):,}" if len(result.names) > len(rows) else "",
         correction=result.correction.upper() if result.correction else "",
         noun=wording.things(result.question, 1),
         scores_pictures=[Markup(draw_scores(result, narrow=narrow)) for narrow in (False, True)],
         pvalues_pictures=[Markup(draw_pvalues(result, narrow=narrow)) for narrow in (False, True) if result.names],
-        drawn=min(len(rows), MOST_PICTURES),
-        undrawn=max(0, len(rows) - MOST_PICTURES),
+        drawn=len(rows),
+        undrawn=f"{len(result.names) - len(rows):,}" if len(result.names) > len(rows) else "",
         settings=_settings(result),
         versions=_versions(),
         line=command or line_of_code(result),
@@ -106,6 +106,7 @@ def _verdict(result: Result) -> dict[str, Any]:
         "all": f"{len(result.scores):,}",
         "outside": f"{result.found_outside:,}" if result.correction and result.found_outside else "",
         "sentence": wording.verdict(result),
+        "promise": wording.promise(result),
         "listed": result.listed,
         "selective": wording.p_name(result) != "p",
     }
@@ -113,8 +114,8 @@ def _verdict(result: Result) -> dict[str, Any]:
 
 def _rows(result: Result) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    intervals = result.estimates.intervals_of(np.arange(min(len(result.names), _MOST_ROWS)))
-    for row, name in enumerate(result.names[:_MOST_ROWS]):
+    intervals = result.estimates.intervals_of(np.arange(min(len(result.names), _FIRST_ROWS)))
+    for row, name in enumerate(result.names[:_FIRST_ROWS]):
         picture = result.pictures[row] if row < len(result.pictures) else None
         effect = None if result.effects is None else float(result.effects[row])
         ends = None if intervals is None else (float(intervals[row, 0]), float(intervals[row, 1]))
@@ -129,12 +130,81 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "ruler": "" if effect is None else draw_effect(effect, ends),
                 "p": _p(result.pvalues[row]),
                 "adjusted": _p(result.adjusted_pvalues[row]),
+                "n": f"{int(result.n[result.selected[row]]):,}",
+                "missing": f"{result.missing[row]:.0%}",
+                "change": result.describe(row),
                 "picture": "" if picture is None else draw_picture(picture),
                 "caption": "" if picture is None else _caption(picture, name),
                 "series": _series(picture),
             }
         )
     return rows
+
+
+def _other_rows(result: Result) -> list[list[Any]]:
+    """Name, significance, effect, p-value, corrected p-value, score, n, share missing and description of the others.
+
+    Those of a short list are followed by the features that are not listed, which have an unconditional p-value alone.
+    """
+    found = []
+    for row in range(_FIRST_ROWS, len(result.names)):
+        i = result.selected[row]
+        effect = None if result.effects is None else round(float(result.effects[row]), 4)
+        numbers = [float(f"{value:.4g}") for value in (result.pvalues[row], result.adjusted_pvalues[row])]
+        score, n, missing = float(f"{result.scores[i]:.5g}"), int(result.n[i]), round(float(result.missing[row]), 4)
+        # Only what is significant is worth the time that a description takes.
+        change = result.describe(row) if result.rejected[row] else ""
+        found.append([result.names[row], int(result.rejected[row]), effect, *numbers, score, n, missing, change])
+    chosen = set(result.selected.tolist())
+    for i in np.argsort(result.all_pvalues, kind="stable").tolist() if result.listed else []:
+        if i not in chosen:
+            numbers = [float(f"{value:.4g}") for value in (result.all_pvalues[i], result.all_adjusted_pvalues[i])]
+            score, n = float(f"{result.scores[i]:.5g}"), int(result.n[i])
+            name = result.feature_names[i]
+            found.append([name, int(result.all_rejected[i]), None, *numbers, score, n, None, "not on the list"])
+    return found
+
+
+def _data(result: Result) -> list[tuple[str, str]]:
+    """The rows and columns behind the result."""
+    names = list(result.labels) if result.question == "compare" and len(result.labels) == len(result.rows) else []
+    if result.question == "screen":
+        rows = (
+            f"{result.rows[0]:,} in the reference, {min(result.rows[1:]):,} to {max(result.rows[1:]):,} in the others"
+        )
+    elif names:
+        rows = ", ".join(f"{count:,} in {name}" for name, count in zip(names, result.rows, strict=True))
+    else:
+        rows = ", ".join(f"{count:,}" for count in result.rows)
+    kinds = [
+        f"{count:,} {word if count == 1 else many}"
+        for count, word, many in zip(
+            result.kinds,
+            ("number", "category", "group of columns"),
+            ("numbers", "categories", "groups of columns"),
+            strict=True,
+        )
+        if count
+    ]
+    found = [("Rows", rows), (wording.things(result.question, 2).capitalize(), f"{len(result.scores):,}")]
+    if result.question == "relate" and result.labels:
+        found.append(("Response", result.labels[0]))
+    if kinds and result.question != "screen":
+        found.append(("Types", ", ".join(kinds)))
+    missing = result.missing
+    if missing.any():
+        worst = int(missing.argmax())
+        many = int((missing > 0).sum())
+        found.append(
+            (
+                "Missing",
+                f"{wording.counted(result.question, many)}, most in {result.names[worst]} ({missing[worst]:.0%})",
+            )
+        )
+    for name in ("strata", "pairs", "units", "given"):
+        if result.settings.get(name) is not None:
+            found.append((name.capitalize(), _shown(result.settings[name])))
+    return [pair for pair in found if pair[1]]
 
 
 def _p(value: float) -> dict[str, Any]:
@@ -242,7 +312,7 @@ def _glossary(result: Result) -> Mapping[str, str]:
     if result.correction:
         count = wording.counted(result.question, wording.family_size(result))
         words["Corrected p-value"] = f"The p-value made larger because {count} were tested. " + (
-            _CORRECTIONS.get(result.correction, "")
+            wording.CORRECTIONS.get(result.correction, "")
         )
     own = "corrected p-value" if result.correction else wording.p_name(result) + "-value"
     words["Significant"] = f"The {own} is at most {result.alpha:g}, the error rate that was chosen beforehand."
@@ -268,14 +338,3 @@ def _coverage(result: Result) -> str:
         f"Of the intervals of what is significant, {level} cover the true value on average; the others reach down "
         "to 0 and cover it at least as often."
     )
-
-
-_CORRECTIONS = {
-    "bh": "Benjamini and Hochberg's procedure: of what is significant, the expected share of false findings is at most "
-    "the error rate.",
-    "by": "Benjamini and Yekutieli's procedure: of what is significant, the expected share of false findings is at "
-    "most the error rate, however the features depend on each other.",
-    "bky": "The two-stage procedure of Benjamini, Krieger and Yekutieli: of what is significant, the expected share of "
-    "false findings is at most the error rate.",
-    "holm": "Holm's procedure: the chance of even one false finding is at most the error rate.",
-}

@@ -130,11 +130,13 @@ class Summaries(NamedTuple):
     ----------
     pictures, descriptions : of the listed features, as far as they have some.
     labels : names of the samples, or of the response.
+    kinds : how many features hold numbers, how many categories, and how many are groups of columns.
     """
 
     pictures: Sequence[Picture] = ()
     descriptions: Sequence[Description] = ()
     labels: tuple[str, ...] = ()
+    kinds: tuple[int, int, int] = (0, 0, 0)
 
 
 def picture_samples(
@@ -144,7 +146,7 @@ def picture_samples(
     parts = _kept(tables, features)
     draw = partial(_samples, parts, tuple(series))
     describe = partial(_describe_samples, parts, tuple(series), means=means)
-    return _summaries(draw, describe, parts[0].d, series)
+    return _summaries(draw, describe, parts[0].d, series, _kinds(tables[0]))
 
 
 def picture_candidates(
@@ -166,7 +168,7 @@ def picture_candidates(
     def describe(place: int) -> Description:
         return _describe_samples(*pair(place), 0, means=means).renamed("")
 
-    return _summaries(draw, describe, len(others), ("reference",))
+    return _summaries(draw, describe, len(others), ("reference",), (0, 0, len(names)))
 
 
 def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = False) -> Summaries:
@@ -181,7 +183,7 @@ def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = 
         target = (target == two_valued[1]).astype(float)
     draw = partial(_against, table, target, label, levels)
     describe = partial(_describe_against, table, target, name, levels, means)
-    return _summaries(draw, describe, table.d, (name,))
+    return _summaries(draw, describe, table.d, (name,), _kinds(X))
 
 
 def _summaries(
@@ -189,8 +191,14 @@ def _summaries(
     describe: Callable[[int], Description],
     count: int,
     labels: Sequence[str],
+    kinds: tuple[int, int, int],
 ) -> Summaries:
-    return Summaries(Records(draw, min(count, MOST_PICTURES)), Records(describe, count), tuple(labels))
+    return Summaries(Records(draw, min(count, MOST_PICTURES)), Records(describe, count), tuple(labels), kinds)
+
+
+def _kinds(table: Table) -> tuple[int, int, int]:
+    categories, groups = int(table.categorical.sum()), int((np.diff(table.offsets) > 1).sum())
+    return table.d - categories - groups, categories, groups
 
 
 def _kept(tables: Sequence[Table], features: np.ndarray, described: int | None = None) -> list[Table]:
@@ -212,7 +220,7 @@ def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
         return summaries.descriptions[place].renamed(labels[-1])
 
     pictures = Records(draw, len(summaries.pictures))
-    return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels)
+    return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels, summaries.kinds)
 
 
 def _thinned(table: Table, most: int = _ROWS) -> Table:

@@ -76,19 +76,20 @@ def _histogram(picture: Histogram) -> str:
 def _bars(picture: Bars) -> str:
     """Lying bars, as category names are words."""
     groups, rows = len(picture.shares), len(picture.levels)
-    step = max(16.0, 7.0 * groups + 6.0)
+    above, left = _label_room(picture.levels)
+    step = max(16.0, 7.0 * groups + 6.0) + above
     height = 14 + step * rows + 22
     top = max(max(shares) for shares in picture.shares) or 1.0
-    frame = Frame(92, 8, _WIDTH - 12, height - 26, (0.0, top * 1.05), (float(rows), 0.0))
+    frame = Frame(left, 8, _WIDTH - 12, height - 26, (0.0, top * 1.05), (float(rows), 0.0))
     parts = [_x_axis(frame, _percent)]
-    each = (step - 5) / groups
+    each = (step - above - 5) / groups
     for row, level in enumerate(picture.levels):
         y = frame.top + (frame.bottom - frame.top) * row / rows
-        parts.append(_text(frame.left - 6, y + step / 2 + 1, _short(level, 14), "end"))
+        parts.append(_level(frame, level, y + (9 if above else step / 2 + 1), above))
         for i, shares in enumerate(picture.shares):
             wide = frame.x(shares[row]) - frame.left
             parts.append(
-                f'<rect class="bar c{i}" x="{_n(frame.left)}" y="{_n(y + 2 + i * each)}" width="{_n(wide)}" '
+                f'<rect class="bar c{i}" x="{_n(frame.left)}" y="{_n(y + above + 2 + i * each)}" width="{_n(wide)}" '
                 f'height="{_n(each - 1)}"/>'
             )
     return _svg("Shares of " + picture.label, parts, height=height)
@@ -96,22 +97,33 @@ def _bars(picture: Bars) -> str:
 
 def _boxes(picture: Boxes) -> str:
     rows = len(picture.levels)
-    height = 14 + 20 * rows + 24
+    above, left = _label_room(picture.levels)
+    height = 14 + (20 + above) * rows + 24
     low, high = min(q[0] for q in picture.quantiles), max(q[-1] for q in picture.quantiles)
     pad = 0.04 * (high - low)
-    frame = Frame(92, 8, _WIDTH - 12, height - 26, (low - pad, high + pad), (float(rows), 0.0))
+    frame = Frame(left, 8, _WIDTH - 12, height - 26, (low - pad, high + pad), (float(rows), 0.0))
     parts = [_x_axis(frame)]
     for row, (level, quantiles) in enumerate(zip(picture.levels, picture.quantiles, strict=True)):
-        y = frame.top + (frame.bottom - frame.top) * (row + 0.5) / rows
+        start = frame.top + (frame.bottom - frame.top) * row / rows
+        y = start + above + 10
         a, b, c, _, e = (_n(frame.x(value)) for value in quantiles)
         wide = max(1.0, frame.x(quantiles[3]) - frame.x(quantiles[1]))
         parts += [
-            _text(frame.left - 6, y + 4, _short(level, 14), "end"),
+            _level(frame, level, start + 9 if above else y + 4, above),
             f'<path class="whisker" d="M{a} {_n(y)}H{e}"/>',
             f'<rect class="bar c0" x="{b}" y="{_n(y - 5)}" width="{_n(wide)}" height="10"/>',
             f'<path class="median" d="M{c} {_n(y - 7)}v14"/>',
         ]
     return _svg(f"{picture.label} by {picture.by}", parts, height=height)
+
+
+def _label_room(levels: Sequence[str]) -> tuple[float, float]:
+    """Room above each row and to its left: names that are too long for the margin have a line of their own."""
+    return (0.0, 92.0) if max(map(len, levels)) <= 14 else (14.0, 12.0)
+
+
+def _level(frame: Frame, level: str, y: float, above: float) -> str:
+    return _text(frame.left, y, _short(level, 52)) if above else _text(frame.left - 6, y, level, "end")
 
 
 def _cloud(picture: Cloud) -> str:

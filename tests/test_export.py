@@ -1,0 +1,122 @@
+"""Files by their suffix, from Python and from the command line; exit codes for pipelines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kernsift import InputError, Result, compare
+from kernsift.cli import main
+from kernsift.report.export import SUFFIXES
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame(rng.normal(size=(60, 4)), columns=["a", "=cmd()", "c|d", "*e*"]) for _ in range(2))
+    return compare(X, Y.assign(a=Y["a"] + 3), random_state=0)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_suffix_says_what_is_written(result: Result, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"answer{suffix}"
+    result.save(path, sort="name")
+    data = path.read_bytes()
+    assert len(data) > 100
+    if suffix in (".csv", ".tsv"):
+        rows = list(csv.DictReader(io.StringIO(data.decode()), delimiter="," if suffix == ".csv" else "\t"))
+        assert [row["feature"] for row in rows] == ["*e*", "'=cmd()", "a", "c|d"]
+        assert rows[2]["description"].startswith("higher in Y: median")
+    elif suffix == ".json":
+        assert [row["feature"] for row in json.loads(data)["features"]] == sorted(result.names)
+    elif suffix == ".parquet":
+        frame = pd.read_parquet(path)
+        assert frame["feature"].tolist() == sorted(result.names)
+        np.testing.assert_array_equal(frame["pvalue"], result.to_frame(sort="name")["pvalue"])
+    elif suffix == ".xlsx":
+        frame = pd.read_excel(path)
+        assert frame["feature"].tolist() == ["*e*", "'=cmd()", "a", "c|d"]
+        np.testing.assert_allclose(frame["effect"], result.to_frame(sort="name")["effect"])
+    elif suffix == ".md":
+        assert "| \\* | a |" in data.decode()
+        assert data.decode().startswith("1 of the 4 features significantly differs")
+    else:
+        assert (b"<!doctype html>" in data) == (suffix in (".html", ".htm"))
+
+
+def test_markdown_takes_names_as_text() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame(rng.normal(size=(60, 2)), columns=["c|d", "*e*"]) for _ in range(2))
+    text = compare(X, Y, random_state=0).to_markdown()
+    assert "| c\\|d |" in text
+    assert "| \\*e\\* |" in text
+
+
+def test_methods_return_and_write_the_same(result: Result, tmp_path: Path) -> None:
+    for name in ("csv", "json", "html", "markdown"):
+        path = tmp_path / f"x.{name}"
+        assert getattr(result, f"to_{name}")(path) == path.read_text(encoding="utf-8")
+    result.to_excel(tmp_path / "x.xlsx")
+    result.to_parquet(tmp_path / "x.parquet")
+    assert pd.read_parquet(tmp_path / "x.parquet")["feature"].tolist() == list(result.names)
+
+
+def test_an_unknown_suffix_is_an_error(result: Result, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"path: the suffix says what is written and must be one of \.csv, .* got 'x.doc'"
+    ):
+        result.save("x.doc")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(1)
+    monkeypatch.chdir(tmp_path)
+    for name, shift in (("before", 0.0), ("same", 0.0), ("after", 2.0)):
+        frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=["x", "y", "z"])
+        frame["x"] += shift
+        frame.to_csv(f"{name}.csv", index=False)
+    return tmp_path
+
+
+def test_output_of_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for suffix in (".csv", ".json", ".html", ".md", ".parquet"):
+        assert main(["compare", "before.csv", "after.csv", "-q", "--seed", "1", "-o", f"out{suffix}"]) == 0
+    assert pd.read_csv("out.csv")["description"][0].startswith("higher in after.csv: median")
+    assert pd.read_parquet("out.parquet")["feature"][0] == "x"
+    html = Path("out.html").read_text(encoding="utf-8")
+    assert "<title>What differs between before.csv and after.csv</title>" in html
+    assert "kernsift compare before.csv after.csv" in html
+    assert capsys.readouterr().out == ""
+    assert main(["compare", "before.csv", "after.csv", "-o", "out.doc"]) == 2
+    assert "--output: the suffix says what is written" in capsys.readouterr().err
+    assert main(["compare", "before.csv", "after.csv", "--report", "x.pdf"]) == 2
+    assert "--report" in (said := capsys.readouterr().err) and "must end in .html" in said
+    assert not Path("x.pdf").exists()
+
+
+def test_sorting_on_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "before.csv", "after.csv", "--csv", "--sort", "name"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["feature"] for row in rows] == ["x", "y", "z"]
+    assert main(["compare", "before.csv", "after.csv", "--sort", "effect"]) == 0
+    assert "Sorted by effect, largest first." in capsys.readouterr().out
+
+
+def test_a_discovery_can_fail_a_pipeline(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "before.csv", "after.csv", "--fail-on-discovery"]) == 4
+    assert "higher in after.csv" in capsys.readouterr().out
+    assert main(["compare", "before.csv", "after.csv"]) == 0
+    assert main(["compare", "before.csv", "same.csv", "--alpha", "1e-6", "--fail-on-discovery"]) == 0
+
+
+def test_results_are_compared_by_identity(result: Result) -> None:
+    assert result == result
+    assert result != compare(np.arange(4.0)[:, None], np.ones((4, 1)), random_state=0)
+    assert len({result, result}) == 1
