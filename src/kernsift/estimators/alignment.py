@@ -1,8 +1,8 @@
-"""How the scores of the complete estimator vary together: the alignment of Gram matrices.
+"""The covariance of the scores of the complete estimator, from the alignment of Gram matrices.
 
 The correlation of two null features' T over permutations follows from tr(K_i K_j), which needs the rows of both
-features side by side. It is a nuisance parameter, no result, so at most 2^14 rows are asked: its error stays below
-0.01 whatever the size of the table.
+features. It is a nuisance parameter and is estimated from at most 2^14 rows: its error is below 0.01 for tables of any
+size.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from kernsift.execution.arrays import Array, asarray_like, dtype_of, most_at_onc
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
 
-# The diagonals of Gram matrices add to a covariance what one row is among all: with more rows than this, nothing.
+# The diagonals of Gram matrices contribute a share of 1 / rows to a covariance: negligible with more rows than this.
 _FEW_ROWS = 256
-# Rows of the sketch that stands for the correlation matrix when samples are drawn (the multiscale test).
+# Rows of the random sketch of the correlation matrix from which samples are drawn (the multiscale test).
 _SKETCH = 2000
-# Numbers in one temporary array: 2^21 doubles are 16 MB.
+# Elements of one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
-# Features that are correlated with each other in one go, and the rows that they are correlated in.
+# Features whose correlations with each other are computed together, and the rows that these are computed from.
 _TOGETHER, _THINNED = 64, 2**11
 
 
 @dataclass(frozen=True)
 class AlignmentCovariance:
-    """Correlation of the scores over permutations of the rows; 0 on the diagonal for features that cannot vary.
+    """Correlation of the scores over permutations of the rows; 0 on the diagonal for constant features.
 
-    `rows` are those that correlations are learned from; None for all.
+    `rows` are those that correlations are estimated from; None for all.
     """
 
     factors: tuple[SelectedFactor, ...]
@@ -87,7 +87,7 @@ class AlignmentCovariance:
         return out
 
     def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
-        """How the scores of related features follow those of the named ones (`kernsift.estimators.paths`)."""
+        """The paths of related features' scores given those of the named ones (`kernsift.estimators.paths`)."""
         return ScorePaths(self.factors, self.response, self.laws, self.rows).of(features, columns)
 
     def _cut(self, factor: SelectedFactor, chosen: FactorRows) -> list[tuple[int, int]]:
@@ -102,7 +102,7 @@ class AlignmentCovariance:
         inner = xp.reshape(one.factor, (b * q, rows)) @ xp.matrix_transpose(xp.reshape(other.factor, (k * p, rows)))
         inner *= inner
         products = xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
-        # Features that are measured together share a view of the response.
+        # Features of one block share a view of the response.
         weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
         main, share = (asarray_like(part, one.factor) for part in np.array(weights).T)
         # Of two features that miss different rows the trace is taken out of the rows that have both.
@@ -129,13 +129,13 @@ class AlignmentCovariance:
 
     @cached_property
     def _weights(self) -> dict[tuple[str, str], np.ndarray]:
-        """What tr(K_i K_j) and the diagonals count in the covariance of T_i and T_j, by their views of the response."""
+        """Weights of tr(K_i K_j) and of the diagonals in the covariance of T_i and T_j, by views of the response."""
         rows = self.response.n if self.rows is None else len(self.rows)
         views = self.response.views
         pairs = {(name, other): self._second(views[name], views[other]) for name in views for other in views}
         weights = {names: moment_matrix(2, rows) @ second for names, second in pairs.items()}
         largest = max(float(both[0]) for both in weights.values())
-        # A response that cannot vary gives no covariance at all.
+        # A constant response gives no covariance.
         return {names: both / largest if largest > 0 else 0.0 * both for names, both in weights.items()}
 
     def _second(self, one: ResponseView, other: ResponseView) -> np.ndarray:
@@ -146,7 +146,7 @@ class AlignmentCovariance:
         return np.array([products, float(xp.sum(counts * one.fitted.rest * other.fitted.rest))])
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Normal draws from the correlation matrix, or for many features from a random sketch of it, never larger.
+        """Normal draws from the correlation matrix, or for many features from a random sketch of it.
 
         With a, b normal vectors, a'K_i b has covariance tr(K_i K_j) over features.
         """
@@ -171,12 +171,12 @@ class AlignmentCovariance:
 
 
 def _column(counts: Array | int) -> Array | int:
-    """Numbers (b,) as a column; one number stays one."""
+    """An array (b,) as a column; a scalar is unchanged."""
     return counts if isinstance(counts, int) else counts[:, None]
 
 
 def _thinned(part: FactorRows) -> FactorRows:
-    """Some features in fewer rows, evenly spaced, where there are many."""
+    """The same features at evenly spaced rows, where there are many."""
     rows = part.factor.shape[2]
     if rows <= _THINNED:
         return part

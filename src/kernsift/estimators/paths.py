@@ -1,10 +1,10 @@
-"""How scores move together where features have effects: paths of the complete estimator's scores.
+"""Joint paths of the complete estimator's scores where features have effects.
 
-The null correlation of two scores says how they move together when neither feature has an effect. For a feature j with
-an effect the cross-covariances tell more: C_j is normal around a mean of its own, and what it shares with C_i, the
-cross-covariance of a null feature i, is its regression on C_i within the response. So C_i follows its tilted path
+The null correlation describes the dependence of two scores when neither feature has an effect. For a feature j with an
+effect the cross-covariances are used: C_j is normal around a nonzero mean, and depends on C_i, the cross-covariance of
+a null feature i, through its regression on C_i within the response. C_i follows its tilted path
 (`kernsift.estimators.tilting`), C_j(t) = C_j + B (C_i(t) - C_i) with B the regression of j's directions on those of i
-among the residuals of a regression on the response, and both are turned into scores.
+among the residuals of a regression on the response, and both are converted into scores.
 docs/explanation/correlated-signals.md has the theory.
 """
 
@@ -23,20 +23,20 @@ from kernsift.estimators.selected_factor import SelectedFactor, gathered, respon
 from kernsift.estimators.tilting import tilted_paths
 from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, to_numpy
 
-# Rows for each direction that is regressed on.
+# Rows per direction that is regressed on, at least.
 _ROWS_PER_DIRECTION = 8
-# Correlations from which on a feature follows a path, plus this many over the rows; above the last it is a copy.
+# The least correlation of a follower, to which the second number over the rows is added; above the last it is a copy.
 _RELATED, _RELATED_ROWS, _SAME = 0.05, 2.0, 1.0 - 1e-5
 # The most features that follow the path of one.
 _FOLLOWERS = 256
-# What is added to a scatter before it is inverted, relative to its trace: directions that a feature lacks are zeros.
+# Ridge of a scatter matrix before it is inverted, relative to its trace: missing directions are zeros.
 _RIDGE = 1e-6
-# Numbers in one temporary array: 2^21 doubles are 16 MB.
+# Elements of one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
 
 
 class ScoreLaws(NamedTuple):
-    """Scores (d,) and what they come from: the winning T of each feature, and its null moments."""
+    """Scores (d,), and the selected T of each feature with its null moments."""
 
     score: np.ndarray
     statistic: np.ndarray
@@ -45,9 +45,10 @@ class ScoreLaws(NamedTuple):
     skewness: np.ndarray
 
     def at(self, features: np.ndarray, statistic: np.ndarray) -> np.ndarray:
-        """Scores that values (m, g) of the named features' T would have.
+        """Scores of values (m, g) of the named features' T.
 
-        The Pearson III law is quick; its difference from the feature's score at the observed T is carried along.
+        They are those of the Pearson III law, which is fast, shifted to agree with the feature's score at the observed
+        T.
         """
         mean, sd, skewness = (part[features][:, None] for part in (self.mean, self.sd, self.skewness))
         values = np.concatenate([self.statistic[features][:, None], statistic], axis=1)
@@ -60,12 +61,15 @@ class _Moves(NamedTuple):
 
     Attributes
     ----------
-    knots : (k, g) their scores.
-    steps : for each of them, by view of the response: (g, q, p) W^-1 (C(t) - C) and from its own view of the response
+    knots : ndarray of shape (k, g)
+        Their scores.
+    steps : list of dict
+        For each of them, by view of the response, (g, q, p): W^-1 (C(t) - C) mapped from its own view of the response
         to that view, where W is the scatter of its directions within the response and C(t) its cross-covariance.
-    scatter : (k * q + p, rows) what other features' directions are multiplied with: the residuals of their directions,
-        weighted, and the response itself.
-    explained : (p, k * q) what the regression on the response takes from the products with the residuals.
+    scatter : array of shape (k * q + p, rows)
+        Multiplied with other features' directions: the weighted residuals of the directions, and the response.
+    explained : ndarray of shape (p, k * q)
+        The part of the products with the residuals that the regression on the response explains.
     """
 
     knots: np.ndarray
@@ -76,7 +80,7 @@ class _Moves(NamedTuple):
 
 @dataclass(frozen=True)
 class ScorePaths:
-    """Paths of features; `rows` are those that relations between features are learned from, None for all."""
+    """Paths of features; `rows` are those that regressions between features are estimated from, None for all."""
 
     factors: tuple[SelectedFactor, ...]
     response: Response
@@ -84,7 +88,7 @@ class ScorePaths:
     rows: np.ndarray | None
 
     def of(self, features: np.ndarray, correlations: np.ndarray) -> list[Path | None]:
-        """How scores move with those of the named features; None where no other feature is related to one.
+        """The paths of scores given those of the named features; None where no other feature is related to one.
 
         `correlations` (d, len(features)) are the null correlations of all scores with theirs.
         """
@@ -114,14 +118,14 @@ class ScorePaths:
         return out
 
     def _followers(self, feature: int, correlations: np.ndarray) -> np.ndarray:
-        """The features related to one, at most `_FOLLOWERS` of them: those that come highest along its path."""
+        """The features related to one, at most `_FOLLOWERS` of them: those with the highest scores along its path."""
         rows = self.response.n if self.rows is None else len(self.rows)
         related = (correlations > _RELATED + _RELATED_ROWS / rows) & (correlations < _SAME)
         related[feature] = False
         found = np.flatnonzero(related)
         if len(found) <= _FOLLOWERS:
             return found
-        # A score follows another by about the root of their correlation.
+        # The slope of one score on another is about the root of their correlation.
         reach = 2.0 * np.sqrt(correlations[found]) * max(self.laws.score[feature], 1.0)
         highest = np.argpartition(-(self.laws.score[found] + reach), _FOLLOWERS)[:_FOLLOWERS]
         return np.sort(found[highest])
@@ -142,7 +146,7 @@ class ScorePaths:
         knots[np.arange(k), observed] = self.laws.score[features]
 
         views = {name: self._response_rows(view, chosen) for name, view in self.response.views.items()}
-        # A regression on more directions than the rows support would make everything follow.
+        # A regression on more directions than the rows support would overfit.
         most = max(1, rows // _ROWS_PER_DIRECTION)
         target = xp.concat(list(views.values()), axis=0)
         target, chosen = target[: min(most, target.shape[0]), :], chosen[:, : min(most, q), :]
@@ -154,7 +158,7 @@ class ScorePaths:
             # The scatter of the response over the rows that have a feature, taken as their share of that over all.
             fitted = fitted * (rows / found.counts)[:, None, None]
             residual = (chosen - fitted @ target) * found.present[:, None, :]
-        # In the variance of a cross-covariance a row counts by the distance of its response from the mean.
+        # A row contributes to the variance of a cross-covariance by the distance of its response from the mean.
         distance = xp.stack([xp.sum(views[name] * views[name], axis=0) for name in targets])
         weighted = residual * distance[:, None, :]
         own = _product(weighted, residual)
@@ -173,7 +177,7 @@ class ScorePaths:
         )
 
     def _response_rows(self, view: ResponseView, prototype: Array) -> Array:
-        """(p, rows) leading directions of a view of the response, centred over the rows asked."""
+        """(p, rows) leading directions of a view of the response, centred over the rows used."""
         xp, cells = namespace(view.factor), self.response.cells
         factor = view.factor[: response_directions(view), :]
         if self.rows is not None:
@@ -193,7 +197,7 @@ class ScorePaths:
         return np.asarray(inner / one.sizes[:p, None])
 
     def _crosses(self, features: np.ndarray, directions: int) -> np.ndarray:
-        """(k, q, p) cross-covariances of the named features, in their order, filled up with zeros."""
+        """(k, q, p) cross-covariances of the named features, in their order, padded with zeros."""
         most = max(factor.cross.shape[2] for factor in self.factors)
         out = np.zeros((len(features), directions, most))
         for factor in self.factors:
@@ -204,7 +208,7 @@ class ScorePaths:
         return out
 
     def _scatters(self, features: np.ndarray, moves: _Moves) -> Iterator[tuple[SelectedFactor, np.ndarray, np.ndarray]]:
-        """The named features by blocks: where they are in a factor, and their scatters (m, q', k, q) with the moves."""
+        """The named features by blocks: their places in a factor, and their scatters (m, q', k, q) with the moves."""
         k, width = len(moves.steps), moves.explained.shape[1]
         numbers = _NUMBERS if on_host(moves.scatter) else 128 * _NUMBERS
         for factor in self.factors:
@@ -228,9 +232,9 @@ def _product(one: Array, other: Array) -> np.ndarray:
 
 
 def _gain(within: np.ndarray, steps: np.ndarray, cross: np.ndarray) -> np.ndarray:
-    """(m, g) what features gain in T along a path with steps (g, q, p).
+    """(m, g) the changes of T of features along a path with steps (g, q, p).
 
-    They have scatters (m, q', q) with the directions that move, and cross-covariances (m, q', p).
+    They have scatters (m, q', q) with the directions of the path, and cross-covariances (m, q', p).
     """
     g, q, p = steps.shape
     moved = within @ steps.transpose(1, 0, 2).reshape(q, g * p)

@@ -1,10 +1,10 @@
-"""The permutation law of T = tr(K L) without running a permutation.
+"""The permutation distribution of T = tr(K L), without permutations.
 
-K and L are centred Gram matrices of a feature and of the response. If the two have nothing to do with each other, every
-matching of rows is as likely as the observed one, so the null law of T is that of tr(K P L P') over random permutation
-matrices P. Its first three moments are exact here: they are sums over index patterns, and for centred matrices only a
-few patterns survive (Kazi-Aoual et al. 1995 give the first two in the same spirit). For large n, T is a weighted sum of
-chi-squares with the eigenvalues as weights; that shape, through the three exact moments, gives the normal score.
+K and L are centred Gram matrices of a feature and of the response. Under independence every matching of their rows is
+equally likely, so the null law of T is that of tr(K P L P') over random permutation matrices P. Its first three moments
+are exact: they are sums over index patterns, of which few are nonzero for centred matrices (Kazi-Aoual et al. 1995 give
+the first two in this way). For large n, T is a weighted sum of chi-squares with the products of the eigenvalues as
+weights; that shape, matched to the three exact moments, gives the normal score.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri_exp
 
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
 from kernsift.kernels.low_rank import View
 
-# The third moment's patterns: how many different indices a pattern has, what it sums to in terms of the invariants
-# (trace K^3, sum K_ii^3, sum K_ij^3, sum K_ii K_ij^2, sum K_ii K_ij K_jj), and how many patterns are alike. They follow
-# by Moebius inversion over the 203 partitions of six indices, which a test repeats.
+# The patterns of the third moment: the number of distinct indices, the sum in terms of the invariants (trace K^3,
+# sum K_ii^3, sum K_ij^3, sum K_ii K_ij^2, sum K_ii K_ij K_jj), and the multiplicity. They follow by Moebius inversion
+# over the 203 partitions of six indices, which a test repeats.
 _THIRD = (
     (1, (0, 1, 0, 0, 0), 1),
     (2, (0, -1, 0, 0, 0), 9),
@@ -55,7 +55,7 @@ _SECOND = (
     (3, (-1, 2), 4),
     (4, (2, -6), 1),
 )
-# Weights of the limit law that stand for themselves.
+# Largest weights of the limit law that are kept; the others are merged.
 _WEIGHTS_KEPT = 16
 _LEAST_SKEWNESS = 0.05
 # Differences of the eigenvalues below these shares of their squares are rounding error, in double and single precision.
@@ -63,7 +63,7 @@ _ROUNDING, _ROUNDING32 = 1e-10, 1e-4
 
 
 class Invariants(NamedTuple):
-    """Sums over a centred Gram matrix, after its trace is taken out, that the permutation moments need."""
+    """Sums over a centred Gram matrix, after its trace is removed, that the permutation moments depend on."""
 
     trace: np.ndarray
     second: np.ndarray
@@ -76,16 +76,16 @@ def moment_matrix(order: int, n: int) -> np.ndarray:
     patterns = _SECOND if order == 2 else _THIRD
     size = len(patterns[0][1])
     matrix = np.zeros((size, size))
-    for indices, sums, alike in patterns:
+    for indices, sums, multiplicity in patterns:
         if indices <= n:
-            matrix += alike * np.outer(sums, sums) / float(math.perm(n, indices))
+            matrix += multiplicity * np.outer(sums, sums) / float(math.perm(n, indices))
     return matrix
 
 
 def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
-    """The invariants of the Gram matrices of n rows, from factors on points that stand for `counts` (b, G) rows each.
+    """The invariants of the Gram matrices of n rows, from factors on points that represent `counts` (b, G) rows each.
 
-    With them comes the diagonal (b, G) of the matrices, their trace taken out.
+    Also returns the diagonals (b, G) of the matrices, after their trace is removed.
     """
     factor, sizes = view
     xp = namespace(factor)
@@ -109,7 +109,7 @@ def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
         + rest3
     )
     third = [cube - 3 * shift * square + 3 * shift**2 * trace - shift**3 * (n - 1), rest3, cubes, mixed, between]
-    # All eigenvalues equal: T is the same for every permutation, and what is left of its spread is rounding error.
+    # If all eigenvalues are equal, T is the same for every permutation and its computed variance is rounding error.
     constant = square - shift * trace <= (_ROUNDING if trace.dtype == xp.float64 else _ROUNDING32) * square
     second = [xp.where(constant, 0.0, square - shift * trace), xp.where(constant, 0.0, rest2)]
     sums = Invariants(to_numpy(trace), to_numpy(xp.stack(second, axis=1)), to_numpy(xp.stack(third, axis=1)))
@@ -117,9 +117,9 @@ def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
 
 
 def _leading(factor: Array, sizes: Array, n: int) -> Array:
-    """The directions that are asked for third moments: the more rows there are, the less these matter.
+    """The leading directions, from which third moments are computed; fewer for more rows, where these matter less.
 
-    Directions of one and the same size are arbitrary within their span, so that a feature has all of them or none.
+    Directions with equal eigenvalues are arbitrary within their span, so that a feature has all of them or none.
     """
     known = to_numpy(sizes)
     most = known.shape[1]
@@ -138,7 +138,7 @@ def _leading(factor: Array, sizes: Array, n: int) -> Array:
 def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
     """Sum over i, j of K_ij^3: the squared norm of the third moments of the factor's leading directions.
 
-    It is the one invariant whose cost is cubic in the rank, and the one whose weight falls fastest with n.
+    It is the one invariant whose cost is cubic in the rank, and the one whose weight decreases fastest with n.
     """
     xp = namespace(leading)
     weighted = leading * counts[:, None, :]
@@ -147,7 +147,7 @@ def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
     for i in range(leading.shape[1]):
         third = (weighted[:, i : i + 1, :] * leading[:, i:, :]) @ turned
         cubes = cubes + 2.0 * xp.sum(third * third, axis=(1, 2)) - xp.sum(third[:, 0, :] ** 2, axis=1)
-    # The diagonal is known in full.
+    # The diagonal includes all directions.
     partial = xp.sum(leading * leading, axis=1)
     return cubes + xp.sum(counts * (diagonal**3 - partial**3), axis=1)
 
@@ -156,7 +156,7 @@ def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.
     """Exact mean, standard deviation and skewness of T over all n! permutations."""
     mean = one.trace * other.trace / (n - 1)
     terms = (one.second @ moment_matrix(2, n)) * other.second
-    # Terms that cancel leave rounding error: then T is the same for every permutation.
+    # If the terms cancel up to rounding, T is the same for every permutation.
     variance = np.where(terms.sum(-1) > _ROUNDING * np.abs(terms).sum(-1), terms.sum(-1), 0.0)
     sd = np.sqrt(np.maximum(variance, 0.0))
     third = one.third @ moment_matrix(3, n) @ other.third
@@ -166,8 +166,8 @@ def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.
 def limit_weights(sizes: np.ndarray, response_sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weights and multiplicities of the limit law sum_ab lambda_a mu_b chi2_1, largest first.
 
-    `sizes` (..., m) and `response_sizes` (p,) are the eigenvalues of the two Gram matrices. The largest weights stand
-    for themselves; the rest is lumped into one gamma variable with their mean and variance.
+    `sizes` (..., m) and `response_sizes` (p,) are the eigenvalues of the two Gram matrices. The largest weights are
+    kept; the others are merged into one gamma variable with their mean and variance.
     """
     weights = (sizes[..., :, None] * response_sizes).reshape(*sizes.shape[:-1], -1)
     weights = -np.sort(-weights, axis=-1)
@@ -188,9 +188,9 @@ def spectral_score(
 
     The shape is that of the limit law, with all weights multiplied by c and all multiplicities divided by c^2, where c
     is the exact skewness over that of the limit: mean, variance and skewness are then the exact ones, and the far tail,
-    which for many features decides, is the limit's. With a single weight this is the Pearson III law. The tail comes
-    from a saddlepoint as Barndorff-Nielsen's r*, which is a normal score already and cannot underflow. A negative
-    skewness is taken as almost none, which errs on the safe side in the upper tail.
+    which matters with many features, is that of the limit. With a single weight this is the Pearson III law. The tail
+    is the saddlepoint approximation by Barndorff-Nielsen's r*, which is a normal score and cannot underflow. A negative
+    skewness is replaced by a small positive one, which is conservative in the upper tail.
     """
     scale = np.sqrt(2.0 * (counts * weights**2).sum(-1, keepdims=True))
     weights = weights / np.where(scale > 0, scale, 1.0)
@@ -232,7 +232,7 @@ def _saddlepoint(
         total = shares.sum(-1)
         beyond = np.log(total) - target
         low, high = np.where(beyond > 0, log_v, low), np.where(beyond > 0, high, log_v)
-        # log K' is nearly straight in log v, so that Newton's steps are few; one that leaves the bracket is halved.
+        # log K' is nearly linear in log v, so that Newton's method converges fast; outside the bracket, bisect.
         slope = v * (shares * (relative / spread)).sum(-1) / total
         moved = log_v + beyond / np.maximum(slope, 1e-300)
         moved = np.where((moved >= low) & (moved <= high), moved, 0.5 * (low + high))
@@ -268,17 +268,20 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
 
     Parameters
     ----------
-    scores : (K, b) normal scores of b features under K statistics.
-    weights : (K,) shares of the level, adding up to 1.
-    correlation : (K, K, b) correlations of the scores under the null.
+    scores : ndarray of shape (K, b)
+        Normal scores of b features under K statistics.
+    weights : ndarray of shape (K,)
+        Shares of the level, with sum 1.
+    correlation : ndarray of shape (K, K, b)
+        Null correlations of the scores.
 
     Notes
     -----
-    With a = min_k p_k / w_k, the p-value is the chance that any of the p_k is at most a w_k. It is Hunter's (1976)
-    upper bound: the sum of the single chances less the joint chances along the spanning tree that takes off most. The
-    scores are those of quadratic forms, which exceed high levels together more often than normal variables with the
-    same correlation. With one direction each, T = x^2 and T' = y^2, and the correlation of T and T' is the square of
-    that of x and y; the joint chance of |x| and |y| is taken for all of them.
+    With a = min_k p_k / w_k, the p-value is the probability that any of the p_k is at most a w_k. It is bounded by
+    Hunter's (1976) inequality: the sum of the single probabilities less the joint ones along the spanning tree with the
+    largest sum. The scores are those of quadratic forms, which exceed high levels together more often than normal
+    variables with the same correlation. With one direction each, T = x^2 and T' = y^2, and the correlation of T and T'
+    is the square of that of x and y; the joint probability of |x| and |y| is used for all of them.
     """
     count = len(scores)
     tails = log_ndtr(-scores)
@@ -296,7 +299,7 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
     for tree in _spanning_trees(count):
         taken = np.maximum(taken, np.sum([part for i, j, part in pairs if (j, i) in tree], axis=0))
     union = scale + np.log(np.maximum(total - taken, 1.0))
-    # Near 1 the tree's bound exceeds 1; the chance for independent scores is a bound too (Sidak 1967).
+    # Near 1 Hunter's bound exceeds 1; the probability under independence is a bound too (Sidak 1967).
     independent = -np.expm1(np.log1p(-np.exp(tails)).sum(axis=0))
     union = np.minimum(union, np.where(scale > -1.0, np.log(np.maximum(independent, 1e-300)), 0.0))
     return score_of(np.minimum(union, -1e-15))
@@ -317,11 +320,11 @@ def _spanning_trees(count: int) -> tuple[frozenset[tuple[int, int]], ...]:
 
 
 def _joint_tail(first: np.ndarray, second: np.ndarray, correlation: np.ndarray, log_scale: np.ndarray) -> np.ndarray:
-    """P(|x| > first, |y| > second) over exp(log_scale), for standard normal x and y whose squares correlate so.
+    """P(|x| > first, |y| > second) over exp(log_scale), for standard normal x, y with this correlation of squares.
 
     P(x > h, y > k) = Phibar(h) Phibar(k) + (1 / 2 pi) int_0^asin(r) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos^2 t)) dt
-    (Drezner and Wesolowsky 1990); the sum over the four quadrants is twice that for r and for -r. Beyond the lower of
-    the two single tails it cannot go.
+    (Drezner and Wesolowsky 1990); the sum over the four quadrants is twice that for r and for -r. It is at most the
+    smaller of the two single tails.
     """
     tails = log_ndtr(-first) + math.log(2.0), log_ndtr(-second) + math.log(2.0)
     bound = np.exp(np.minimum(*tails) - log_scale)
@@ -338,14 +341,9 @@ def _joint_tail(first: np.ndarray, second: np.ndarray, correlation: np.ndarray, 
 
 
 def score_of(log_pvalue: np.ndarray) -> np.ndarray:
-    """The z with log P(N(0,1) > z) = log_pvalue, by Newton's method in log space."""
-    log_pvalue = np.asarray(log_pvalue, float)
-    z = np.where(log_pvalue < -2.0, np.sqrt(np.maximum(-2.0 * log_pvalue, 0.0)), 0.0)
-    for _ in range(40):
-        tail = log_ndtr(-z)
-        step = (tail - log_pvalue) * np.exp(np.minimum(tail + 0.5 * z * z, 700.0)) * math.sqrt(2.0 * math.pi)
-        step = np.clip(step, -1.0, 1.0)
-        z = z + step
-        if np.all(np.abs(step) < 1e-12 * (1.0 + np.abs(z))):
-            break
-    return z
+    """The z with log P(N(0,1) > z) = log_pvalue.
+
+    >>> score_of(np.log([0.5, 0.025])).round(3) + 0.0
+    array([0.  , 1.96])
+    """
+    return np.asarray(-ndtri_exp(log_pvalue))

@@ -1,4 +1,4 @@
-"""The factor that represents each feature after scoring: that of the pair of views that won, row by row on demand."""
+"""The factor of each feature under its selected pair of views, expanded to rows on demand."""
 
 from __future__ import annotations
 
@@ -13,38 +13,45 @@ from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.low_rank import View
 from kernsift.kernels.sparse_columns import SparseCodes
 
-# Rows behind a correlation.
+# The most rows that correlations are estimated from.
 _ROWS = 2**14
-# Directions of a factor with less than this share of tr(K^2) do not count in correlations.
-_FAINT = 1e-2
+# Trailing directions of a factor with less than this share of tr(K^2) are dropped from correlations.
+_NEGLIGIBLE = 1e-2
 # The most directions of a response that cross-covariances are kept for.
 _RESPONSE_DIRECTIONS = 16
 
 
 def rows_to_align(n: int, rng: np.random.Generator) -> np.ndarray | None:
-    """The rows that correlations are learned from; None for all of them."""
+    """The rows that correlations are estimated from; None for all of them."""
     return None if n <= _ROWS else np.sort(rng.choice(n, _ROWS, replace=False))
 
 
 def response_directions(view: ResponseView) -> int:
-    """How many leading directions of a view of the response count."""
+    """The number of leading directions of a view of the response that are used."""
     squares = view.sizes**2
-    behind = squares[::-1].cumsum()[::-1] > _FAINT * squares.sum()
+    behind = squares[::-1].cumsum()[::-1] > _NEGLIGIBLE * squares.sum()
     return int(min(max(behind.sum(), 1), _RESPONSE_DIRECTIONS))
 
 
 class SelectedFactor(NamedTuple):
-    """The winning factors of features that share a pair of views, cut to the directions that count, and their rows.
+    """The factors of features with the same selected pair of views, truncated to their leading directions.
 
     Attributes
     ----------
-    features : (b,) which features.
-    factor : (b, q, G) their factors on their points, in the precision of the table.
-    codes : (b, rows) the point of each row that is asked; None where the points are those rows.
-    sizes : (b, q) squared lengths of the directions over those rows; None if only some of all rows are asked.
-    cross : (b, q, p) cross-covariances of the directions with the leading ones of the response, over all rows.
-    target : the name of the view of the response.
-    present : (rows,) bool: the rows that have these features, the factors of the others being 0; None for all.
+    features : ndarray of shape (b,)
+        The features.
+    factor : array of shape (b, q, G)
+        Their factors on their points, in the precision of the table.
+    codes : array of shape (b, rows) or None
+        The point of each row that is used; None where the points are those rows.
+    sizes : array of shape (b, q) or None
+        Squared norms of the directions over those rows; None if only some of all rows are used.
+    cross : array of shape (b, q, p)
+        Cross-covariances of the directions with the leading ones of the response, over all rows.
+    target : str
+        The name of the view of the response.
+    present : ndarray of bool of shape (rows,) or None
+        The rows in which these features are not missing, the factors of the others being 0; None for all.
     """
 
     features: np.ndarray
@@ -71,11 +78,11 @@ class SelectedFactor(NamedTuple):
         """The `chosen` ones of a block of features; `cross` (b, m, p) has all directions of both views."""
         xp = namespace(view.factor)
         squares = to_numpy(view.sizes)[chosen] ** 2
-        # What is left behind each direction, the largest first.
-        behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _FAINT * squares.sum(axis=1, keepdims=True)
+        # The sum of squares from each direction on, the largest first.
+        behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _NEGLIGIBLE * squares.sum(axis=1, keepdims=True)
         count = max(int(behind.sum(axis=1).max(initial=1)), 1)
         which = asarray_like(chosen, view.factor)
-        # Each feature has its own: which others are in the block must not matter.
+        # Truncate each feature by itself: the result must not depend on the other features of the block.
         own = xp.astype(asarray_like(behind[:, :count], view.factor), dtype)
         factor = xp.astype(xp.take(view.factor[:, :count, :], which, axis=0), dtype) * own[:, :, None]
         sizes = xp.astype(xp.take(view.sizes[:, :count], which, axis=0), dtype) * own if rows is None else None
@@ -93,7 +100,7 @@ class SelectedFactor(NamedTuple):
         return cls(features[chosen], factor, codes, sizes, cross, target)
 
     def among(self, places: np.ndarray, rows: int) -> SelectedFactor:
-        """The same features among more rows, of which those at `places` have them and the others are missing."""
+        """The same features among more rows, in which they are missing except at `places`."""
         xp, (b, q, points) = namespace(self.factor), self.factor.shape
         index = np.full(rows, -1)
         index[places] = np.arange(len(places))
@@ -106,7 +113,7 @@ class SelectedFactor(NamedTuple):
         dtype = xp.uint8 if points < 256 else xp.int16 if points < 2**15 else xp.int32
         codes = xp.astype(self.codes, dtype, copy=False)
         missing = xp.full((b, 1), points, dtype=dtype, device=factor.device)
-        # Rows without the features have the code behind the last, whose factor is 0.
+        # Rows in which the features are missing have one more code, whose factor is 0.
         codes = xp.concat([codes, missing], axis=1)
         index = asarray_like(np.where(present, index, len(places)), codes)
         return self._replace(factor=factor, codes=xp.take(codes, index, axis=1), present=present)
@@ -145,10 +152,14 @@ class FactorRows(NamedTuple):
 
     Attributes
     ----------
-    factor : (b, q, rows) the factors.
-    trace, square : (b,) traces of the Gram matrices K and of their squares.
-    targets : (b,) names of the views of the response.
-    present : (b, rows) 1 for the rows that have a feature and 0 for the others; None for all.
+    factor : array of shape (b, q, rows)
+        The factors.
+    trace, square : array of shape (b,)
+        Traces of the Gram matrices K and of their squares.
+    targets : ndarray of shape (b,)
+        Names of the views of the response.
+    present : array of shape (b, rows) or None
+        0 for the rows in which a feature is missing and 1 for the others; None for all 1.
     """
 
     factor: Array
@@ -159,24 +170,24 @@ class FactorRows(NamedTuple):
 
     @property
     def counts(self) -> Array | int:
-        """(b,) how many rows have each feature, or one number for all."""
+        """(b,) numbers of rows in which each feature is not missing, or one number for all."""
         return self.factor.shape[2] if self.present is None else namespace(self.factor).sum(self.present, axis=1)
 
     def rest(self) -> Array:
-        """(b, rows) diagonals of the Gram matrices, their trace taken out."""
+        """(b, rows) diagonals of the Gram matrices, after their trace is removed."""
         xp = namespace(self.factor)
         mean = self.trace / self.counts
         return xp.sum(self.factor * self.factor, axis=1) - self.all_present() * mean[:, None]
 
     def all_present(self) -> Array:
-        """(b, rows) the same as `present`, ones where all rows have the features."""
+        """(b, rows) `present`, or ones where that is None."""
         if self.present is not None:
             return self.present
         xp, (b, _, rows) = namespace(self.factor), self.factor.shape
         return xp.ones((b, rows), dtype=self.factor.dtype, device=self.factor.device)
 
     def shared_rows(self, other: FactorRows) -> Array:
-        """(b, k) how many rows have both features of each pair."""
+        """(b, k) numbers of rows in which neither feature of a pair is missing."""
         if self.present is None and other.present is None:
             return self.factor.shape[2]
         return self.all_present() @ namespace(self.factor).matrix_transpose(other.all_present())
@@ -190,7 +201,7 @@ def _filled(factor: Array, directions: int) -> Array:
 
 
 def gathered(factors: Sequence[SelectedFactor], features: np.ndarray) -> FactorRows:
-    """The named features side by side, in their order, directions filled up with zeros."""
+    """The named features, in their order, with directions padded with zeros."""
     parts, places = [], []
     for factor in factors:
         here = np.flatnonzero(np.isin(factor.features, features))

@@ -1,8 +1,8 @@
-"""Kernels of whole draws in one pass over memory, where the array version takes some twenty.
+"""Compiled kernels of draws: one pass over memory, where the array version takes about twenty.
 
-Each function here does what an array version elsewhere does, and says None where it cannot: where the library at hand
-has no compiler, and where compiling would take longer than it saves. The array version is its test (tests/test_fused.py
-on the host, benchmarks/gpu.py on a GPU).
+Each function computes the same as an array version elsewhere, and returns None where it cannot: where there is no
+compiler for the array library, and where compiling would take longer than it saves. Tests compare it with the array
+version (tests/test_fused.py on the host, benchmarks/gpu.py on a GPU).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 
 from kernsift.execution.arrays import Array, on_host
 
-# Numbers in all draws from which on numba is asked: it takes a quarter of a second to load, and two to compile the
-# first time on a machine. Never what is loaded already: the same call has to give the same bits.
+# Elements in all draws from which on numba is used: it takes a quarter of a second to import, and two to compile for
+# the first time on a machine. The choice must not depend on what is imported already: equal calls give equal bits.
 _WORTH = 2**23
 
-# In this order h is exactly 0 where it should be (statistics/ustatistic.py). `c` is minus the squared reciprocal of the
+# In this order h is exactly 0 when x = y or x' = y' (estimators/ustatistic.py). `c` is minus the squared reciprocal
 # bandwidth.
 _GAUSSIAN_MMD = """
     T p = x - x2, q = x - y2, r = y - y2, s = x2 - y;
@@ -30,7 +30,7 @@ _GAUSSIAN_MMD = """
 
 
 def gaussian_mmd(x: Array, x2: Array, y: Array, y2: Array, c: Array) -> Array | None:
-    """h(x, x', y, y') of single columns under the Gaussian kernel; None where the array version has to do it."""
+    """h(x, x', y, y') of single columns under the Gaussian kernel; None where there is no compiled version."""
     if on_host(x):
         return None
     if compat.is_torch_array(x) and x.device.type == "cuda":
@@ -61,7 +61,7 @@ def _for_cupy() -> Callable[..., Array] | None:
 def host_mmd(
     X: Array, Y: Array, rows: tuple[np.ndarray, ...], columns: slice, exponents: Array, total: int
 ) -> np.ndarray | None:
-    """The same at given rows of two tables, for some columns; `total` says how many numbers are drawn in the end."""
+    """The same at given rows of two tables, for some columns; `total` is the number of elements in all draws."""
     compiled = _compiled(total, X, Y)
     if compiled is None:
         return None
@@ -73,7 +73,7 @@ def host_mmd(
 def host_hsic(
     X: Array, rows: np.ndarray, weights: list[Array], columns: slice, exponents: Array, total: int
 ) -> np.ndarray | None:
-    """h of quadruples of rows, from the weights of their second and third pairing (statistics/draws.py)."""
+    """h of quadruples of rows, from the weights of their second and third pairing (estimators/draws.py)."""
     compiled = _compiled(total, X)
     if compiled is None:
         return None
@@ -94,7 +94,7 @@ def host_deviations(values: Array, centre: Array, numbers: int) -> tuple[np.ndar
 
 
 def _compiled(total: int, *tables: Array) -> Any:
-    """The compiled functions, where these are worth it and there is numba."""
+    """The compiled functions, where there are enough elements and numba is installed."""
     if total < _WORTH or not all(isinstance(table, np.ndarray) and table.flags.c_contiguous for table in tables):
         return None
     return _for_host()

@@ -1,4 +1,4 @@
-"""How much memory may be used, and how it is shared out."""
+"""Memory limits, and their division between reading and results."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from kernsift.exceptions import InputError
 
 SMALLEST_MEMORY = 32 << 20
-"""Below this budget not even the pieces of ordinary files fit."""
+"""The smallest limit: below it the row groups of ordinary files do not fit."""
 
 
 def scratch_of(memory: int) -> int:
-    """Bytes of a budget that reading may take for itself."""
+    """Bytes of a limit that reading may use for temporary arrays."""
     return memory // 4
 
 
 def answer_of(memory: int) -> int:
-    """Bytes of a budget that what was read may take; the rest is room for whoever works with it."""
+    """Bytes of a limit that the values that were read may use; the rest is left to the estimators."""
     return memory // 2
 
 

@@ -1,10 +1,9 @@
-"""How many threads work: blocks of features are spread over them, and BLAS gets one thread in each.
+"""Thread pools: blocks of features run in parallel threads, each with one BLAS thread.
 
-Matrices here are small and many. Left to itself BLAS would put all cores on each of them, which costs ten times what
-it gains.
+The matrices are small and many. With several threads for each of them BLAS would be about ten times slower.
 
-`n_jobs=None` takes as many threads as BLAS may use here, so `OMP_NUM_THREADS`, a surrounding
-`threadpoolctl.threadpool_limits` and the limits that joblib and Dask set for their workers all count. Blocks never
+`n_jobs=None` uses as many threads as BLAS is allowed, so that `OMP_NUM_THREADS`, a surrounding
+`threadpoolctl.threadpool_limits` and the limits that joblib and Dask set for their workers are respected. Blocks do not
 depend on the number of threads, so neither do results.
 """
 
@@ -30,12 +29,12 @@ _jobs: ContextVar[int] = ContextVar("jobs", default=1)
 
 @lru_cache(maxsize=1)
 def _controller() -> ThreadpoolController:
-    # Looking for the libraries takes a millisecond, so it is done once; NumPy, which brings BLAS, is loaded by then.
+    # Cached: finding the libraries takes a millisecond. NumPy, which brings BLAS, is loaded by then.
     return ThreadpoolController().select(user_api="blas")
 
 
 def available() -> int:
-    """Threads that may be used here when nobody says how many."""
+    """The number of threads for `n_jobs=None`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([cores, *(int(library["num_threads"]) for library in _controller().info())]))
 
@@ -48,11 +47,11 @@ def jobs_of(n_jobs: int | None) -> int:
 
 
 class _SharedLimit:
-    """One BLAS thread for as long as anybody is inside.
+    """Limits BLAS to one thread while at least one call is active.
 
-    The limit belongs to the process. Were every call to set it and put back what it found, of two calls at the same
-    time the later one would find, and leave behind, the limit of the earlier one. It is set and put back in threads of
-    their own: threadpoolctl lets one thread set it, and another only when that one has ended.
+    The limit belongs to the process. If every call saved and restored it, of two concurrent calls the later one would
+    save, and restore at the end, the limit of the earlier one. It is set and restored in separate threads, because
+    threadpoolctl does not let a second thread set it while the first one is alive.
     """
 
     def __init__(self) -> None:
@@ -62,19 +61,19 @@ class _SharedLimit:
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0 and max((int(one["num_threads"]) for one in _controller().info()), default=1) > 1:
-                self._held = _aside(lambda: _controller().limit(limits=1))
+                self._held = _in_own_thread(lambda: _controller().limit(limits=1))
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if self._inside == 0 and self._held is not None:
-                _aside(self._held.restore_original_limits)
+                _in_own_thread(self._held.restore_original_limits)
                 self._held = None
 
 
-def _aside(function: Callable[[], Answer]) -> Answer:
-    """The answer of a function called in a thread that ends with it."""
+def _in_own_thread(function: Callable[[], Answer]) -> Answer:
+    """The result of a function called in a thread that ends with it."""
     found: list[Answer] = []
     thread = threading.Thread(target=lambda: found.append(function()))
     thread.start()
@@ -87,7 +86,7 @@ _ONE_BLAS_THREAD = _SharedLimit()
 
 @contextmanager
 def thread_limit(n_jobs: int | None) -> Iterator[None]:
-    """Let `spread` use this many threads inside, and BLAS one in each of them."""
+    """Let `parallel_map` use this many threads in the block, with one BLAS thread each."""
     token = _jobs.set(jobs_of(n_jobs))
     try:
         with _ONE_BLAS_THREAD:
@@ -97,12 +96,12 @@ def thread_limit(n_jobs: int | None) -> Iterator[None]:
 
 
 def n_threads() -> int:
-    """How many items `ahead` has in hand: one that is worked with, and the next."""
+    """The number of items that `prefetch` holds: the current one, and the next."""
     return min(2, _jobs.get())
 
 
 def prefetch(function: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
-    """`function` of each item, in order, the next one on a thread of its own while the caller works with one.
+    """`function` of each item, in order; the next one is computed in a thread while the caller uses the current one.
 
     >>> list(prefetch(abs, [-1, 2, -3]))
     [1, 2, 3]
@@ -128,9 +127,10 @@ def prefetch(function: Callable[[Item], Answer], items: Iterable[Item]) -> Itera
 def parallel_map(
     function: Callable[[Item], Answer], items: Iterable[Item], most: int | None = None
 ) -> Iterator[Answer]:
-    """`function` of each item, in order, on as many threads as `thread_limit` allows, or `most`; two a thread wait.
+    """`function` of each item, in order, on as many threads as `thread_limit` allows, or at most `most`.
 
-    Inside a worker thread the context variable has its default, so that nested calls do not multiply threads.
+    At most two items per thread are pending. Inside a worker thread the context variable has its default, so that
+    nested calls do not multiply threads.
 
     >>> with thread_limit(2):
     ...     list(parallel_map(abs, [-1, 2, -3]))
@@ -152,5 +152,5 @@ def parallel_map(
             waiting += [pool.submit(function, item) for item in islice(items, 1)]
         finished = True
     finally:
-        # Who presses Ctrl-C does not want to wait for the blocks under way.
+        # After an error or Ctrl-C do not wait for the running blocks.
         pool.shutdown(wait=finished, cancel_futures=True)
