@@ -46,7 +46,7 @@ def test_glioma_agrees_with_coin(histology, z, exact):
     sums = np.array([scores[list(rows)].sum() for rows in itertools.combinations(range(len(scores)), size)])
     away = np.abs(sums - scores.mean() * size) >= abs(scores @ group - scores.mean() * size) - 1e-9
     assert abs(away.mean() - exact) < 5e-6
-    # With a linear kernel the statistic is z^2, whose law is fitted to three exact moments: between 17 and 20 rows it is
+    # With a linear kernel the statistic is z^2, whose law is fitted to three exact moments: with 17 and 20 rows it is
     # nearer to the exact test than the chi-square law is.
     found = relate(group[:, None], (time, event), kernel="linear", random_state=0)
     limit = abs(norm.isf(2 * norm.sf(abs(z))) - norm.isf(exact))

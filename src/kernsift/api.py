@@ -370,7 +370,10 @@ def compare_groups(
         table = replace(result, adjusted_pvalues=adjusted, rejected=adjusted <= alpha).columns()
         parts.append({"group": np.full(len(result.names), name, dtype=object), **table})
     names = dict.fromkeys(name for part in parts for name in part)
-    columns = {name: [cell for part in parts for cell in np.asarray(part[name]).tolist()] for name in names}
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for part in parts:
+        for name in names:  # some columns are there only where a group has what they tell
+            columns[name] += np.asarray(part[name]).tolist() if name in part else [None] * len(part["group"])
     return nw.from_dict(columns, backend=cast(Any, backend)).to_native()
 
 
