@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install one distribution file into an empty environment, away from the checkout, and see it work: bare, then with
 # the extras for pictures, reports and files. For the other extras pip is asked whether they go together.
-#     sh tests/install.sh PYTHON dist/kernsift-0.1.0-py3-none-any.whl
+#     sh tests/install.sh PYTHON dist/kernsift-0.2.0-py3-none-any.whl
 set -eu
 python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 file=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")

@@ -48,12 +48,24 @@ def test_every_requirement_has_a_lower_bound() -> None:
 
 
 def test_the_core_is_small() -> None:
-    named = {"numpy", "scipy", "scikit-learn", "narwhals", "array-api-compat", "threadpoolctl", "click"}
+    named = {"numpy", "scipy", "scikit-learn", "narwhals", "array-api-compat", "threadpoolctl", "click", "tqdm"}
     assert set(bounds(PROJECT["dependencies"])) == named
 
 
-@pytest.mark.parametrize("extra", ["plot", "report", "files", "dask", "gpu", "fast", "scale", "docs", "test", "bench"])
+@pytest.mark.parametrize(
+    "extra", ["all", "plot", "report", "files", "dask", "gpu", "fast", "scale", "docs", "test", "bench"]
+)
 def test_extras(extra: str) -> None:
     assert EXTRAS[extra]
     named = [re.findall(r"\w+", text.partition("[")[2]) for text in EXTRAS[extra] if text.startswith("kernsift[")]
     assert all(name in EXTRAS for names in named for name in names)
+
+
+def test_version_and_requirements_are_the_same_everywhere() -> None:
+    version = PROJECT["version"]
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    assert f'version: "{version}"' in recipe
+    assert f"version: {version}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    run = recipe.partition("  run:\n")[2].partition("  run_constraints")[0]
+    assert dict(re.findall(r"- ([\w-]+) >=([\w.]+)", run)) == {"python": "3.11", **bounds(PROJECT["dependencies"])}
