@@ -1,4 +1,4 @@
-"""AnnData in, the same answer out as for the tables it holds."""
+"""AnnData and .h5ad files in, the same answer out as for the tables they hold."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
-from kernsift import InputError, compare
+from kernsift import InputError, compare, relate, screen
+from kernsift.cli.app import main
+from kernsift.data.formats import open_table
 from kernsift.data.formats.anndata import is_anndata
+from kernsift.data.formats.sparse_matrices import SparseSource
+from kernsift.data.inputs import as_samples, loaded
 
 # anndata 0.13 asks pandas for an option that it is about to lose.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
@@ -18,61 +23,159 @@ ABSENT = "no anndata: it is tried from Python 3.12 on, and by make test-oldest"
 
 
 class FakeAnnData:
-    """What `compare` uses of AnnData, so that this is tested where anndata is not installed too."""
+    """What is used of AnnData, so that this is tested where anndata is not installed too."""
 
     __module__ = "anndata._core.anndata"
 
-    def __init__(self, X: Any, obs: Any, var_names: Any) -> None:
-        self.X, self.obs, self.var_names = X, obs, var_names
+    def __init__(self, X: Any, obs: Any, var_names: Any, layers: Any = None, raw: Any = None) -> None:
+        self.X, self.obs, self.var_names, self.layers, self.raw = X, obs, var_names, layers or {}, raw
 
 
-def real_anndata(X: Any, obs: Any, names: list[str]) -> Any:
+def real_anndata(X: Any, obs: Any, names: list[str], **more: Any) -> Any:
     anndata = pytest.importorskip("anndata", reason=ABSENT)
-    pandas = pytest.importorskip("pandas")
     obs.index = obs.index.astype(str)
-    return anndata.AnnData(X=X, obs=obs, var=pandas.DataFrame(index=names))
+    return anndata.AnnData(X=X, obs=obs, var=pd.DataFrame(index=names), **more)
 
 
-def fake_anndata(X: Any, obs: Any, names: list[str]) -> Any:
-    return FakeAnnData(X, obs, pytest.importorskip("pandas").Index(names))
+def fake_anndata(X: Any, obs: Any, names: list[str], **more: Any) -> Any:
+    return FakeAnnData(X, obs, pd.Index(names), **more)
 
 
 MAKERS = [fake_anndata, real_anndata]
 NAMES = [f"gene{i}" for i in range(6)]
 
 
-def cells(labels: Any = None) -> tuple[np.ndarray, Any]:
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(3)
+def cells(labels: Any = None) -> tuple[np.ndarray, pd.DataFrame]:
+    """Counts in which gene4 is raised where the label is "treated", and an age that gene2 follows."""
+    rng = np.random.default_rng(0)
     X = rng.poisson(2.0, size=(120, 6)).astype(np.float32)
     labels = np.where(np.arange(120) % 3 == 0, "treated", "control") if labels is None else labels
     X[np.asarray(labels) == "treated", 4] += 2
-    return X, pandas.DataFrame({"condition": labels})
+    return X, pd.DataFrame({"condition": labels, "age": 20 + 3 * X[:, 2] + rng.normal(size=120)})
+
+
+def write_h5ad(path: Path, X: Any, obs: pd.DataFrame, names: list[str], layers: dict[str, Any] | None = None) -> str:
+    """A file as anndata writes it, which is not installed everywhere."""
+    h5py = pytest.importorskip("h5py")
+
+    def matrix(parent: Any, name: str, values: Any) -> None:
+        if not sparse.issparse(values):
+            parent.create_dataset(name, data=values).attrs["encoding-type"] = "array"
+            return
+        group = parent.create_group(name)
+        group.attrs["encoding-type"] = f"{values.format}_matrix"
+        group.attrs["shape"] = values.shape
+        for part in ("data", "indices", "indptr"):
+            group.create_dataset(part, data=getattr(values, part))
+
+    with h5py.File(path, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        matrix(file, "X", X)
+        var = file.create_group("var")
+        var.attrs["_index"] = "_index"
+        var.create_dataset("_index", data=np.array(names, dtype=object), dtype=h5py.string_dtype())
+        frame = file.create_group("obs")
+        frame.attrs["_index"] = "_index"
+        frame.attrs["column-order"] = list(obs.columns)
+        for name, column in obs.items():
+            if column.dtype.kind == "f":
+                frame.create_dataset(name, data=column.to_numpy())
+                continue
+            # Categories in another order than that of their names.
+            levels = sorted(column.dropna().unique(), reverse=True)
+            group = frame.create_group(name)
+            group.create_dataset("codes", data=np.array([levels.index(v) if v in levels else -1 for v in column]))
+            group.create_dataset("categories", data=np.array(levels, dtype=object), dtype=h5py.string_dtype())
+        group = file.create_group("layers")
+        for name, values in (layers or {}).items():
+            matrix(group, name, values)
+        raw = file.create_group("raw")
+        matrix(raw, "X", X[:, :3] if not sparse.issparse(X) else X[:, :3].tocsr())
+        raw.create_group("var").attrs["_index"] = "gene"
+        raw["var"].create_dataset("gene", data=np.array(names[:3], dtype=object), dtype=h5py.string_dtype())
+    return str(path)
+
+
+MATRICES = [np.asarray, sparse.csr_matrix, sparse.csc_matrix]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("matrix", [np.asarray, sparse.csr_matrix])
-def test_groupby_equals_comparing_the_two_tables(make: Any, matrix: Any) -> None:
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_by_equals_comparing_the_two_tables(make: Any, matrix: Any) -> None:
     X, obs = cells()
     treated = (obs["condition"] == "treated").to_numpy()
-    found = compare(make(matrix(X), obs, NAMES), groupby="condition", k=3, random_state=0)
+    found = compare(make(matrix(X), obs, NAMES), by="condition", k=3, random_state=0)
     expected = compare(X[~treated], X[treated], k=3, random_state=0)
     assert found.names[0] == "gene4" and found.rejected[0]
+    assert found.rows == (80, 40)
     assert [f"x{name.removeprefix('gene')}" for name in found.names] == list(expected.names)
-    np.testing.assert_array_equal(found.pvalues, expected.pvalues)
+    np.testing.assert_allclose(found.pvalues, expected.pvalues, rtol=1e-9)
 
 
-@pytest.mark.parametrize("matrix", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+@pytest.mark.parametrize("memory", [None, "100MB"])
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_a_file_gives_the_answer_of_the_object(matrix: Any, memory: str | None, tmp_path: Path) -> None:
+    X, obs = cells()
+    path = write_h5ad(tmp_path / "cells.h5ad", matrix(X), obs, NAMES)
+    data = fake_anndata(X, obs, NAMES)
+    for ask in (
+        lambda data, **options: compare(data, by="condition", random_state=0, **options),
+        lambda data, **options: relate(data, "age", random_state=0, **options),
+        lambda data, **options: relate(data, "condition", k=2, random_state=0, **options),
+    ):
+        found, expected = ask(path, memory=memory), ask(data)
+        assert found.feature_names == expected.feature_names == tuple(NAMES)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+    assert relate(path, "age", random_state=0).names[0] == "gene2"
+
+
+@pytest.mark.parametrize("matrix", MATRICES[1:])
+def test_sparse_files_are_read_in_pieces(matrix: Any, tmp_path: Path) -> None:
+    X, obs = cells()
+    source = open_table(write_h5ad(tmp_path / "t.h5ad", matrix(X), obs, NAMES), "X", memory="1GB")
+    assert isinstance(source, SparseSource) and not source.in_memory
+    np.testing.assert_array_equal(source.read([4, 1], 3, 77).values, X[3:77, [4, 1]])
+    np.testing.assert_array_equal(source._join([0, 5], np.array([2, 2, 90])).values, X[[2, 2, 90]][:, [0, 5]])
+    kept = source.where(obs["condition"].to_numpy() == "treated")
+    np.testing.assert_array_equal(loaded(kept).columns.values, X[obs["condition"] == "treated"])
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
 def test_what_was_left_in_its_file_is_read(matrix: Any, tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata", reason=ABSENT)
     X, obs = cells()
     whole = real_anndata(matrix(X), obs, NAMES)
     whole.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    found, expected = (compare(data, groupby="condition", k=3, random_state=0) for data in (backed, whole))
+    asked = (backed, whole, tmp_path / "cells.h5ad")
+    found = [compare(data, by="condition", k=3, random_state=0) for data in asked]
     backed.file.close()
-    assert found.names == expected.names
-    np.testing.assert_array_equal(found.pvalues, expected.pvalues)
+    for other in found[1:]:
+        assert found[0].names == other.names
+        np.testing.assert_allclose(found[0].pvalues, other.pvalues, rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_layers_and_raw(make: Any, tmp_path: Path) -> None:
+    X, obs = cells()
+    other = X[:, ::-1].copy()
+    data = make(X, obs, NAMES, layers={"flipped": other})
+    path = write_h5ad(tmp_path / "t.h5ad", X, obs, NAMES, {"flipped": other})
+    for table in (data, path):
+        assert compare(table, by="condition", layer="flipped", random_state=0).names[0] == "gene1"
+        assert relate(table, "age", layer="flipped", random_state=0).names[0] == "gene3"
+    assert compare(path, by="condition", layer="raw", random_state=0).feature_names == tuple(NAMES[:3])
+    raw = fake_anndata(X, obs, NAMES, raw=fake_anndata(X[:, :3], None, NAMES[:3]))
+    assert compare(raw, by="condition", layer="raw", random_state=0).feature_names == tuple(NAMES[:3])
+    result = screen(data, {"same": data, "path": path}, layer="flipped", random_state=0)
+    assert set(result.feature_names) == {"same", "path"}
+    for table in (data, path):
+        with pytest.raises(InputError, match=r"^layer: X has no layer 'counts'; it has 'flipped'.*\.$"):
+            compare(table, by="condition", layer="counts")
+    with pytest.raises(
+        InputError, match=r"^layer: is for AnnData objects and \.h5ad files, got DataFrame; leave it out\.$"
+    ):
+        compare(pd.DataFrame(X), pd.DataFrame(X), layer="counts")
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -80,49 +183,57 @@ def test_two_objects_are_two_samples(make: Any) -> None:
     X, obs = cells()
     treated = (obs["condition"] == "treated").to_numpy()
     one, two = (make(X[rows], obs[rows].reset_index(drop=True), NAMES) for rows in (~treated, treated))
-    whole = compare(make(X, obs, NAMES), groupby="condition", random_state=0)
+    whole = compare(make(X, obs, NAMES), by="condition", random_state=0)
     np.testing.assert_array_equal(compare(one, two, random_state=0).pvalues, whole.pvalues)
 
 
-def test_categories_set_the_order_and_unused_ones_do_not_count() -> None:
-    pandas = pytest.importorskip("pandas")
+def test_unused_categories_do_not_count() -> None:
     X, obs = cells()
-    levels = pandas.CategoricalDtype(["treated", "lost", "control"])
-    found = compare(fake_anndata(X, obs.astype({"condition": levels}), NAMES), groupby="condition", random_state=0)
+    levels = pd.CategoricalDtype(["treated", "lost", "control"])
+    found = compare(fake_anndata(X, obs.astype({"condition": levels}), NAMES), by="condition", random_state=0)
     assert found.names[0] == "gene4"
 
 
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        (["a", "b", "c"] * 40, r"exactly two values, got 3 \('a', 'b', 'c'\)"),
-        (["a"] * 120, "exactly two values, got 1"),
-        (["a", "b", None] * 40, "40 observations have no value"),
-    ],
-)
-def test_other_than_two_groups_is_an_error(labels: list[str | None], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        compare(fake_anndata(*cells(labels), NAMES), groupby="condition")
+def test_columns_of_obs_stay_with_their_rows() -> None:
+    X, obs = cells()
+    samples = as_samples(fake_anndata(X, obs, NAMES), None, "condition")
+    for source, label in zip(samples[:2], samples.labels, strict=True):
+        assert source.annotations is not None
+        ages = source.annotations.column("age", "y").values[:, 0]
+        np.testing.assert_array_equal(ages, obs.loc[obs["condition"] == label, "age"])
 
 
-def test_observations_without_a_label_can_be_dropped() -> None:
-    found = compare(fake_anndata(*cells(["a", "b", None] * 40), NAMES), groupby="condition", missing="drop")
-    assert len(found.names) == 6
+def test_observations_without_a_label_are_left_out_and_said() -> None:
+    found = compare(fake_anndata(*cells(["a", "b", None] * 40), NAMES), by="condition")
+    assert found.rows == (40, 40)
+    assert "by: 40 of 120 rows have no group and are left out." in found.notes
 
 
 def test_misuse_is_told() -> None:
     X, obs = cells()
     data = fake_anndata(X, obs, NAMES)
-    with pytest.raises(InputError, match="groupby: is for AnnData objects, got ndarray"):
-        compare(X, groupby="condition")
-    with pytest.raises(InputError, match="groupby: makes both samples from X"):
-        compare(data, data, groupby="condition")
-    with pytest.raises(InputError, match=r"groupby: must be a column of adata\.obs, got 'kind'; there are 'condition'"):
-        compare(data, groupby="kind")
-    with pytest.raises(InputError, match="Y: a second table is needed"):
-        compare(X)
+    with pytest.raises(InputError, match="by: makes both samples from X"):
+        compare(data, data, by="condition")
+    with pytest.raises(InputError, match=r"by: X has no column 'kind'; pass a column name of X, or data"):
+        compare(data, by="kind")
     with pytest.raises(InputError, match="holds no matrix X"):
-        compare(fake_anndata(None, obs, NAMES), groupby="condition")
+        compare(fake_anndata(None, obs, NAMES), by="condition")
+    with pytest.raises(InputError, match=r"names of variables must be unique, but 'gene0' occur.*make_unique"):
+        compare(fake_anndata(X, obs, ["gene0", *NAMES[:-1]]), by="condition")
+
+
+def test_the_command_line_reads_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X, obs = cells()
+    path = write_h5ad(tmp_path / "t.h5ad", sparse.csr_matrix(X), obs, NAMES, {"flipped": X[:, ::-1].copy()})
+    for arguments, first in (
+        (["compare", path, "--by", "condition"], "gene4"),
+        (["compare", path, "--by", "condition", "--layer", "flipped"], "gene1"),
+        (["relate", path, "--target", "age"], "gene2"),
+    ):
+        assert main([*arguments, "--seed", "0", "--csv"]) == 0
+        assert capsys.readouterr().out.splitlines()[1].startswith(f"{first},")
+    assert main(["compare", path, "--by", "condition", "--layer", "counts"]) == 2
+    assert capsys.readouterr().err.startswith("kernsift: --layer: X has no layer 'counts'; it has 'flipped'")
 
 
 def test_only_anndata_is_taken_for_it() -> None:

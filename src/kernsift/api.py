@@ -364,9 +364,11 @@ def compare_groups(
     found = [compare(source, by=by, group=name, reference=reference, correction=None, **options) for name in groups]
     every = np.concatenate([result.all_pvalues for result in found])
     starts = np.cumsum([0, *(len(result.all_pvalues) for result in found)])
+    listed = [result.selected + start for result, start in zip(found, starts, strict=False)]
+    ends = np.cumsum([len(one) for one in listed])
+    corrected = np.split(adjust(every, correction, np.concatenate(listed)), ends[:-1])
     parts = []
-    for name, result, start in zip(groups, found, starts, strict=False):
-        adjusted = adjust(every, correction, result.selected + start)
+    for name, result, adjusted in zip(groups, found, corrected, strict=True):
         table = replace(result, adjusted_pvalues=adjusted, rejected=adjusted <= alpha).columns()
         parts.append({"group": np.full(len(result.names), name, dtype=object), **table})
     names = dict.fromkeys(name for part in parts for name in part)

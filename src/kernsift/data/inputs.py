@@ -567,7 +567,7 @@ def _rows_to_keep(one: Scan, verdict: Verdict, missing: str) -> np.ndarray:
     lost = {i for i, numbers in verdict.parsed.items() if np.isnan(list(numbers.values())).any()}
     if lost:  # text that stands for a missing value
         gaps, keep = gaps.copy(), keep.copy()
-        for i in lost:
+        for i in lost & one.levels.keys():
             cells = one.source.read([i], 0, one.source.n)
             absent = np.isnan([verdict.parsed[i].get(level, np.nan) for level in cells.levels.get(0, ())])
             codes = cells.values[:, 0]
@@ -626,12 +626,8 @@ def _encoding(
         categories[i] = values, np.array([texts[i][number_name(value)] for value in values.tolist()])
     origin = {}
     for i in verdict.dates:
-        starts = (
-            [min((n for n in texts[i].values() if n == n), default=np.inf)]
-            if i in texts
-            else [one.low[i] for one in scans]
-        )
-        origin[i] = float(min(starts))
+        days = [[texts[i][text] for text in one.levels[i]] if i in one.levels else [one.low[i]] for one in scans]
+        origin[i] = float(np.nanmin(np.concatenate(days)))
         if i in texts:
             texts[i] = {text: number - origin[i] for text, number in texts[i].items()}
     gaps: dict[int, float] = {}

@@ -102,7 +102,11 @@ class Encoding:
 
     def incomplete(self, one: Scan) -> np.ndarray:
         """(p,) bool: the columns of a table in which values are missing."""
-        return np.array([count > 0 and i not in self.gaps for i, count in enumerate(one.gaps.tolist())], dtype=bool)
+        found = one.gaps > 0
+        for i, texts in one.levels.items():  # text that is read as a number may stand for a missing value
+            found[i] |= any(np.isnan(self.texts[i][text]) for text in texts)
+        found[list(self.gaps)] = False
+        return found
 
     def pick(self, positions: Sequence[int]) -> Encoding:
         """For the columns at these positions, in this order."""
