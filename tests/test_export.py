@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -120,3 +122,18 @@ def test_results_are_compared_by_identity(result: Result) -> None:
     assert result == result
     assert result != compare(np.arange(4.0)[:, None], np.ones((4, 1)), random_state=0)
     assert len({result, result}) == 1
+
+
+def test_the_data_are_freed_once_everything_is_computed() -> None:
+    rng = np.random.default_rng(0)
+    for estimator in ("complete", "cross", "incomplete"):
+        X, Y = rng.normal(size=(200, 5)), rng.normal(size=(200, 5))
+        kept = [weakref.ref(X), weakref.ref(Y)]
+        result = compare(X, Y, estimator=estimator, random_state=0)
+        result.to_frame()
+        del X, Y
+        gc.collect()
+        assert [ref() for ref in kept] == [None, None], estimator
+        again = result.to_frame()
+        assert len(again) == 5
+        assert result.raw_effects is not None and result.summary() and str(result) and result.to_html()

@@ -10,14 +10,14 @@ They are computed when first used, as many callers only need p-values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, confidence_intervals, median_unbiased_means
-from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
+from kernsift.estimators.scores import DiagonalCovariance, EffectSizes, EffectsWithLaws, Scores
 from kernsift.inference import Outcome
 
 # Features whose intervals are computed at once; each takes some milliseconds.
@@ -131,6 +131,8 @@ class Estimates:
     """
 
     def __init__(self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage) -> None:
+        # Variances are all that estimates need; what covariances are computed from is as large as the data.
+        scores = replace(scores, cov=DiagonalCovariance(scores.cov.diagonal()))
         self._work: tuple[Scores, np.ndarray, Outcome, Coverage] | None = (scores, selected, outcome, coverage)
 
     @cached_property
@@ -148,7 +150,12 @@ class Estimates:
 
     @cached_property
     def intervals(self) -> np.ndarray | None:
-        return self.intervals_of(np.arange(0 if self._work is None else len(self._work[1])))
+        found = self.intervals_of(np.arange(0 if self._work is None else len(self._work[1])))
+        # Nothing is left to compute, so that the data can be freed.
+        self.raw_effects, self.effects  # noqa: B018
+        self._work = None
+        self.__dict__.pop("_sizes", None)
+        return found
 
     def intervals_of(self, rows: np.ndarray) -> np.ndarray | None:
         """Intervals of some of the listed features, given by their positions in the list."""
