@@ -44,8 +44,8 @@ _LEADING = 5
 _NUMBERS = 2**26
 # Weights of the terms: linear ones are as good as unpenalised.
 _LINEAR = 100.0
-# Rows from which directions are learned, and iterations.
-_ROWS, _ITERATIONS = 1000, 4
+# Rows from which directions are learned, iterations, and bandwidths to begin with, in median distances.
+_ROWS, _ITERATIONS, _WIDTHS = 700, 3, (1.0, 0.4)
 # Directions with less than this share of the largest are not used; nor is an output of which z explains less.
 _LEAST_DIRECTION, _LEAST_EXPLAINED, _MOST_DIRECTIONS = 0.05, 0.02, 3
 # The share of a metric that stays round, so that no direction is lost for good.
@@ -243,14 +243,16 @@ def leading_directions(
     rows = rng.choice(n, min(n, _ROWS), replace=False)
     z, y = values[rows], targets[rows] - targets[rows].mean(axis=0)
     metric = np.eye(p) / p
+    widths: tuple[float, ...] = _WIDTHS
     for _ in range(_ITERATIONS):
         size, vectors = np.linalg.eigh(metric)
         turned = z @ (vectors * np.sqrt(np.maximum(size, 0.0)))
         distances = squared_distances(turned, turned)
-        scale = max(float(np.median(distances[np.triu_indices(len(z), 1)])), 1e-12)
-        kernel = np.exp(-distances / (2.0 * scale))
-        gradients = _gradient_products(kernel, z, y) / scale**2
-        gradients = metric @ gradients @ metric
+        distances /= 2.0 * max(float(np.median(distances[np.triu_indices(len(z), 1)])), 1e-12)
+        fits = [_gradient_products(np.exp(-distances / width**2), z, y) for width in widths]
+        best = int(np.argmin([error for _, error in fits]))
+        widths = widths[best : best + 1]
+        gradients = metric @ fits[best][0] @ metric
         trace = np.trace(gradients)
         if not trace > 0:
             return None
@@ -259,8 +261,10 @@ def leading_directions(
     return vectors[:, ::-1], size[::-1] / size[-1]
 
 
-def _gradient_products(kernel: np.ndarray, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(p, p) average outer product of the gradients of the kernel ridge regressions of y on z."""
+def _gradient_products(kernel: np.ndarray, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+    """(p, p) average outer product of the gradients, up to the metric and a factor, of the kernel ridge regressions of
+    y on z; and their error, by generalised cross-validation.
+    """
     rows = len(z)
     sizes, vectors = np.linalg.eigh(kernel)
     sizes = np.maximum(sizes, 0.0)
@@ -277,7 +281,7 @@ def _gradient_products(kernel: np.ndarray, z: np.ndarray, y: np.ndarray) -> np.n
         weighted = kernel * (vectors @ (coefficients[:, j] / (sizes + penalties[best[j]])))
         gradient = weighted @ z - weighted.sum(axis=1)[:, None] * z
         found += gradient.T @ gradient / rows
-    return found
+    return found, float(error[best, np.arange(len(best))].sum())
 
 
 class _Model(NamedTuple):
