@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,12 @@ import pytest
 from scipy.stats import binom
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate, screen
+from kernsift.data.inputs import as_pair
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.complete import RowSubset, complete_mmd
+from kernsift.estimators.patterns import measure_features
+from kernsift.estimators.scores import Scores
+from kernsift.kernels.fitted import fit_kernels
 
 RNG = np.random.default_rng(20)
 
@@ -81,9 +88,13 @@ def test_correlations_come_from_the_rows_that_have_both() -> None:
     """Against the covariance of T = (sum f g)^2 for the linear kernel: the squared correlation in the shared rows."""
     rng = np.random.default_rng(5)
     values = with_gaps((3_000, 3), 0.4, rng, common=0.8)
-    found = compare(values[:1500], values[1500:], kernel="linear", random_state=0, k=1)
-    estimates: Any = found.estimates
-    columns = estimates._work[0].cov.columns(np.arange(3))
+    tables = as_pair(values[:1500], values[1500:], missing="column")
+
+    def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores:
+        return complete_mmd(*samples, fit_kernels(stack(samples), "linear", rng=rng), subset=subset, rng=rng)
+
+    scores = measure_features(tables, measure, "median", "column", "complete", rng).scores
+    columns = scores.cov.columns(np.arange(3))
     centred = np.nan_to_num(values - np.nanmean(values, axis=0))
     inner = centred.T @ centred
     expected = inner**2 / np.outer(np.diag(inner), np.diag(inner))
@@ -99,7 +110,7 @@ def test_what_cannot_be_tested_is_told() -> None:
     found = compare(table, Y, random_state=0, k=2)
     assert found.all_pvalues[2] == 1.0 and found.n[2] == np.count_nonzero(~np.isnan(Y[:, 2]))
     assert 2 not in found.selected
-    assert any("'x2'" in note and "Too few rows" in note for note in found.notes)
+    assert any("'x2'" in note and "Not testable" in note for note in found.notes)
     assert any(re.match(r"4 of 5 features have missing values.* on the fewest", note) for note in found.notes)
     same = np.where(np.arange(160) < 80, 1.0, 2.0)
     alone = np.column_stack([np.vstack([X, Y])[:, 0], np.where(same == 1.0, RNG.normal(size=160), np.nan)])

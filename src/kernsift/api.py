@@ -275,7 +275,7 @@ def compare(
 
 def _settled(result: Result, table: Table) -> Result:
     """A result that needs its files no longer: what would be worked out from them later is worked out now."""
-    if table.memory is not None:
+    if table.on_disk:
         result.effects  # noqa: B018
         result.intervals  # noqa: B018
         result.clusters  # noqa: B018

@@ -18,7 +18,9 @@ from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
 from kernsift.execution.notes import add_note
 
 # Strata with fewer rows than this on average are small: what alignment takes away matters there.
-_SMALL = 8
+_SMALL = 4
+# Variance of a midmean over that of a mean, and the interquartile range over the standard deviation, for normal values.
+_MIDMEAN, _QUARTILES = 1.2, 1.349
 # Noise of units that may differ between classes by this factor.
 _UNEVEN = 1.1
 # A numeric column with at most this many different values among its first rows is discrete, and is not aligned.
@@ -170,21 +172,25 @@ def _classes(response: np.ndarray) -> np.ndarray:
 
 
 class AlignedTable(Table):
-    """A table whose numeric columns have each stratum's median subtracted (Hodges and Lehmann 1962).
+    """A table whose numeric columns have the location of each stratum subtracted (Hodges and Lehmann 1962).
 
-    Permutations within strata leave the medians as they are, so that tests of the aligned values are valid. Discrete
-    columns stay as they are unless `discrete` is given: their values, and not the distances between these, are what
-    strata have in common.
+    The location is the midmean, the mean of the middle half. Permutations within strata leave it as it is, so that
+    tests of the aligned values are valid. Midmeans of strata that do not differ are noise, which must not be
+    subtracted: they are shrunk towards their mean by the share of their variance that noise explains (James and Stein
+    1961).
+
+    Discrete columns stay as they are: their values, and not the distances between these, are what strata have in
+    common. With `every`, as for pairs, all columns are aligned, and nothing is shrunk.
     """
 
-    def __init__(self, table: Table, rows: Exchangeability, *, discrete: bool = False) -> None:
+    def __init__(self, table: Table, rows: Exchangeability, *, every: bool = False) -> None:
         assert rows.stratum is not None
-        parts = {name: getattr(table, name) for name in ("names", "offsets", "categorical", "levels")}
-        self.__dict__.update(parts | {"_table": table, "_rows": rows, "_discrete": discrete})
+        parts = {name: getattr(table, name) for name in ("names", "offsets", "categorical", "levels", "incomplete")}
+        self.__dict__.update(parts | {"_table": table, "_rows": rows, "_every": every})
 
     _table: Table
     _rows: Exchangeability
-    _discrete: bool
+    _every: bool
 
     @property
     def values(self) -> Array:
@@ -210,45 +216,62 @@ class AlignedTable(Table):
         values = self._table.part(columns, rows)
         stratum = self._rows.stratum
         assert stratum is not None
-        medians = self._medians[:, columns][stratum if rows is None else stratum[rows]]
+        locations = self._locations[:, columns][stratum if rows is None else stratum[rows]]
         if isinstance(values, np.ndarray):
-            return np.subtract(values, medians, dtype=values.dtype)
-        return values - namespace(values).astype(asarray_like(medians, values), values.dtype)
+            return np.subtract(values, locations, dtype=values.dtype)
+        return values - namespace(values).astype(asarray_like(locations, values), values.dtype)
 
     @cached_property
-    def _medians(self) -> np.ndarray:
-        """(S, p) medians of the value columns; 0 for those that are not aligned."""
+    def _locations(self) -> np.ndarray:
+        """(S, p) locations of the value columns; 0 for those that are not aligned."""
         stratum = self._rows.stratum
         assert stratum is not None
         sizes = np.bincount(stratum)
         by_size = np.argsort(sizes, kind="stable")
-        place = np.argsort(by_size)
-        order = np.argsort(place[stratum], kind="stable")
-        width = int(self.offsets[-1])
-        out = np.zeros((len(sizes), width))
+        order = np.argsort(np.argsort(by_size)[stratum], kind="stable")
+        out = np.zeros((len(sizes), int(self.offsets[-1])))
         columns = np.flatnonzero(np.repeat(~self.categorical, np.diff(self.offsets)))
         step = max(1, _NUMBERS // self.n)
         for start in range(0, len(columns), step):
             some = columns[start : start + step]
             values = to_numpy(self._table.part(some))
-            if not self._discrete:
+            if not self._every:
                 kept = [len(np.unique(column)) > _DISCRETE for column in values[:_LOOKED_AT].T]
                 some, values = some[kept], values[:, kept]
             values, first = values[order], 0
+            spread = np.zeros(len(some))
             for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):
                 n = int(sizes[run[0]])
                 part = values[first : first + n * len(run)].reshape(len(run), n, -1)
-                out[np.ix_(run, some)] = _medians(part)
+                found, ranges = _midmeans(part)
+                out[np.ix_(run, some)] = found
+                spread += n * ranges.sum(axis=0)
                 first += n * len(run)
+            if not self._every:
+                variance = (spread / self.n / _QUARTILES) ** 2
+                out[:, some] = _shrunk(out[:, some], _MIDMEAN * variance / sizes[:, None])
         return out
 
 
-def _medians(values: np.ndarray) -> np.ndarray:
-    """(s, p) medians of values (s, n, p), missing ones left out; 0 where all are missing."""
-    if not np.isnan(values).any():
-        return np.asarray(np.median(values, axis=1))
-    known = np.isnan(values).sum(axis=1) < values.shape[1]
-    return np.asarray(np.nanmedian(np.where(known[:, None], values, 0.0), axis=1))
+def _midmeans(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(s, p) means of the middle half of values (s, n, p), and the ranges of that half; missing values are left out."""
+    n = values.shape[1]
+    if np.isnan(values).any():
+        known = np.isnan(values).sum(axis=1) < n
+        values = np.where(known[:, None], values, 0.0)
+        low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75], axis=1)
+        return np.asarray(middle), np.asarray(high - low)
+    low, high = n // 4, n - n // 4
+    half = np.partition(values, sorted({low, high - 1}), axis=1)[:, low:high]
+    return np.asarray(half.mean(axis=1)), np.asarray(half[:, -1] - half[:, 0])
+
+
+def _shrunk(locations: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Locations (S, p) less what is common to them, each shrunk by its share of noise (S, p)."""
+    centred = locations - locations.mean(axis=0)
+    between = np.maximum((centred**2).sum(axis=0) / max(len(locations) - 1, 1) - noise.mean(axis=0), 0.0)
+    total = between + noise
+    return np.asarray(centred * between / np.where(total > 0, total, 1.0))
 
 
 def held_in_memory(table: Table, argument: str) -> Table:

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from kernsift.data.missing import Patterns
+from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.confounders import (
     ConfounderRegression,
@@ -687,6 +687,8 @@ def measure_conditional(
     """Scores of the features of tables that lie one below the other, each from the rows that have it."""
     pooled = stack(tables)
     rows = LearningRows.of(pooled.n, pooled.d)
+    if missing == "value":
+        note_values(pooled)
     if missing != "column" or pooled.incomplete is None:
         scores = measure(tables, bandwidth, rows)
         if scores is None:

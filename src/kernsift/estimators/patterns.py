@@ -84,7 +84,7 @@ def measure_features(
     assert merged is not None
     if merged.untested.any():
         names = [pooled.names[j] for j in np.flatnonzero(merged.untested)]
-        add_note(f"Too few rows with a value to be tested, so without evidence (p = 1): {quoted(names)}.")
+        add_note(f"Not testable on the rows that have a value, so without evidence (p = 1): {quoted(names)}.")
     return FeatureScores(merged.scores(pooled.names), constant, patterns.n)
 
 
