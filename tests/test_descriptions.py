@@ -42,6 +42,10 @@ SAMPLES: dict[str, tuple[Callable[[Rng], tuple[np.ndarray, np.ndarray]], str]] =
         lambda r: (r.normal(50, 9, N), np.where(r.random(N) < 0.3, 999.0, r.normal(50, 9, N))),
         "more values of 999 in Y",
     ),
+    "zeros among common values": (
+        lambda r: (r.integers(55, 95, N) * 1.0, np.where(r.random(N) < 0.3, 0.0, r.integers(55, 95, N))),
+        "more zeros in Y",
+    ),
     "two modes": (
         lambda r: (r.normal(size=N), r.choice([-0.97, 0.97], N) + r.normal(0, 0.2, N)),
         "fewer between -",
@@ -178,6 +182,16 @@ def test_every_estimator_describes(estimator: str) -> None:
     assert result["age"].rejected
     # Without a discovery there is no direction to report.
     assert result["same"].rejected or result["same"].description.startswith("median ")
+
+
+def test_missing_values_that_are_tested_are_described() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame({"a": rng.normal(size=300), "b": rng.normal(size=300)}) for _ in range(2))
+    Y.loc[::3, "a"] = np.nan
+    Y["b"] += 1
+    assert kernsift.compare(X, Y, missing="value", random_state=0)["a"].description == "more missing in Y: 33% v 0%"
+    assert kernsift.compare(X, Y, missing="value", random_state=0)["b"].description.startswith("higher in Y")
+    assert kernsift.compare(X, Y, missing="column", random_state=0)["a"].description.startswith("median")
 
 
 def test_a_linear_kernel_sees_means() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple, cast
+from functools import partial, wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import narwhals as nw
 import numpy as np
@@ -21,6 +21,7 @@ from kernsift.data.exchangeability import codes_of, held_in_memory, note_identif
 from kernsift.data.formats import open_table
 from kernsift.data.inputs import as_candidates, as_samples, group_rows, read_pair, read_xy
 from kernsift.data.row_columns import take_row_columns, take_sample_columns
+from kernsift.data.scan import trusting_statistics
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
@@ -29,7 +30,7 @@ from kernsift.estimators.confounders import Confounders, confounders_of, table_c
 from kernsift.estimators.patterns import bandwidth_of, measure_features
 from kernsift.estimators.restricted import aligned, restricted_hsic, restricted_mmd
 from kernsift.estimators.scores import DenseCovariance, Scores
-from kernsift.exceptions import InputError
+from kernsift.exceptions import HiddenMissingValues, InputError
 from kernsift.inference import TESTS, Outcome, log_tail
 from kernsift.inference.advice import advise, several_two_valued
 from kernsift.inference.multiple_testing import adjust
@@ -48,6 +49,31 @@ class TopKPvalues(NamedTuple):
     pvalues: np.ndarray
 
 
+Question = TypeVar("Question", bound=Callable[..., Result])
+
+
+def _rereading(question: Question) -> Question:
+    """Ask again with files read in full where missing values hid from the statistics that they keep."""
+
+    @wraps(question)
+    def ask(*arguments: Any, **options: Any) -> Result:
+        rng = options.get("random_state")
+        state = rng.bit_generator.state if isinstance(rng, np.random.Generator) else None
+        try:
+            with trusting_statistics(True):
+                return question(*arguments, **options)
+        except HiddenMissingValues:
+            if options.get("missing") == "error":
+                raise
+        if isinstance(rng, np.random.Generator):
+            rng.bit_generator.state = state
+        with trusting_statistics(False):
+            return question(*arguments, **options)
+
+    return cast(Question, ask)
+
+
+@_rereading
 def compare(
     X: Any,
     Y: Any = None,
@@ -263,7 +289,7 @@ def compare(
         else:
             own_measure = partial(measure_given, confounders=held)
             found = measure_conditional((one, two), own_measure, call.bandwidth, missing, call.rng)
-        draw = partial(picture_samples, (one, two), samples.labels)
+        draw = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
         few = partial(several_two_valued, pooled)
         answer = call.to_result(
             found.scores, found.constant, n=found.n, rows=(one.n, two.n), two_valued=few, draw=draw
@@ -379,6 +405,7 @@ def compare_groups(
     return nw.from_dict(columns, backend=cast(Any, backend)).to_native()
 
 
+@_rereading
 def relate(
     X: Any,
     y: Any,

@@ -67,6 +67,26 @@ class Description:
         return replace(self, where=where) if self.where else self
 
 
+def more_missing(first: np.ndarray, second: np.ndarray, found: Description, where: str) -> Description:
+    """The share of missing values, if that changed more than a shift of the values that are there; else `found`.
+
+    `first` and `second` are one column each, with NaN where a value is missing.
+    """
+    gone = np.isnan(np.concatenate([first, second]))
+    label = np.repeat([False, True], [len(first), len(second)])
+    size = _standardised(gone.astype(float), label) ** 2
+    kept = np.concatenate([first, second])[~gone]
+    rest = 0.0
+    if len(np.unique(label[~gone])) == 2:
+        rest = max(_standardised(degree, label[~gone]) ** 2 for degree in _degrees(kept))
+    if size < max(rest, 4.0):
+        return found
+    a, b = float(gone[label].mean()), float(gone[~label].mean())
+    return replace(
+        found, change="more missing" if a > b else "fewer missing", where=where, detail=_percent_versus(a, b)
+    )
+
+
 class _Contrast(NamedTuple):
     """A difference in squared standard errors, and the phrase for it."""
 
@@ -182,11 +202,13 @@ def _atom(values: np.ndarray, counts: np.ndarray, first: np.ndarray, second: np.
     """The share of one value, such as zero, where it changed more than the rest of the distribution."""
     if len(values) < 4:
         return None
-    at = int(counts.argmax())
-    others = np.delete(counts, at)
-    shares = [float((sample == values[at]).mean()) for sample in (second, first)]
-    if max(shares) < _ATOM_SHARE or counts[at] < _ATOM_RATIO * np.median(others):
+    own = np.array([np.searchsorted(np.sort(sample), values, side="right") for sample in (second, first)])
+    own = np.diff(own, axis=1, prepend=0) / np.array([[len(second)], [len(first)]])
+    common = (own.max(axis=0) >= _ATOM_SHARE) & (counts >= _ATOM_RATIO * np.median(counts))
+    if not common.any():
         return None
+    at = int(np.where(common, np.abs(own[0] - own[1]), -1.0).argmax())
+    shares = own[:, at].tolist()
     label = np.repeat([False, True], [len(first), len(second)])
     pooled = np.concatenate([first, second])
     rest = pooled != values[at]

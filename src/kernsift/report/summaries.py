@@ -23,6 +23,7 @@ from kernsift.report.descriptions import (
     describe_curve,
     describe_levels,
     describe_numbers,
+    more_missing,
 )
 
 MOST_PICTURES, MOST_DESCRIBED = 200, 2000
@@ -140,12 +141,16 @@ class Summaries(NamedTuple):
 
 
 def picture_samples(
-    tables: Sequence[Table], series: Sequence[str], features: np.ndarray, *, means: bool = False
+    tables: Sequence[Table], series: Sequence[str], features: np.ndarray, *, means: bool = False, gaps: bool = False
 ) -> Summaries:
-    """Each feature in several samples that have the same features; with `means` only means count for descriptions."""
+    """Each feature in several samples that have the same features.
+
+    Descriptions are of means only where the test sees nothing else (`means`), and of missing values where it sees these
+    (`gaps`).
+    """
     parts = _kept(tables, features)
     draw = partial(_samples, parts, tuple(series))
-    describe = partial(_describe_samples, parts, tuple(series), means=means)
+    describe = partial(_describe_samples, parts, tuple(series), means=means, gaps=gaps)
     return _summaries(draw, describe, parts[0].d, series, _kinds(tables[0]))
 
 
@@ -243,7 +248,9 @@ def _columns(table: Table, j: int) -> np.ndarray:
     return np.asarray(table.values[:, table.offsets[j] : table.offsets[j + 1]], dtype=np.float64)
 
 
-def _describe_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, *, means: bool = False) -> Description:
+def _describe_samples(
+    tables: Sequence[Table], series: tuple[str, ...], j: int, *, means: bool = False, gaps: bool = False
+) -> Description:
     first, name = tables[0], tables[0].names[j]
     parts = [part[_present(part)] for part in (_columns(table, j) for table in tables)]
     if len(parts) > 2:
@@ -254,7 +261,10 @@ def _describe_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, 
         return describe_levels(one[:, 0].astype(np.intp), two[:, 0].astype(np.intp), first.levels[name], series[-1])
     if one.shape[1] > 1:
         return describe_columns(one, two, series[-1], means=means)
-    return describe_numbers(one[:, 0], two[:, 0], series[-1], means=means)
+    found = describe_numbers(one[:, 0], two[:, 0], series[-1], means=means)
+    if gaps:
+        return more_missing(_columns(tables[0], j)[:, 0], _columns(tables[1], j)[:, 0], found, series[-1])
+    return found
 
 
 def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:
