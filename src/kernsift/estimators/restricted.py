@@ -9,10 +9,10 @@ All that follows the factors works on units, of which there are N; a row is a un
 Few different relabellings are enumerated (`kernsift.estimators.relabellings`).
 
 Strata that differ in location would hide what happens within them, as a kernel that is wide enough for all strata does
-not see it. So numeric columns are aligned first (Hodges and Lehmann 1962): each stratum's median is subtracted
-(`kernsift.data.exchangeability.AlignedTable`). Permutations within strata do not change these medians, so the test
-stays valid. In strata of few rows, pairs above all, alignment takes away most of what a change of spread would show;
-there one view is of aligned ranks, and the others are of the values as they are.
+not see it. So numeric columns are aligned first (Hodges and Lehmann 1962): each stratum's location is subtracted
+(`kernsift.data.exchangeability.AlignedTable`). Permutations within strata do not change it, so the test stays valid. In
+pairs and triples alignment takes away most of what a change of spread would show; there one view is of aligned ranks,
+and the others are of the values as they are.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from kernsift.kernels.quantisation import Grid, blocks_at_once, fit_grid, parts_
 # Units are counted point by point where there are at least so many rows in each; else row by row.
 _ROWS_PER_UNIT = 4
 # The view of aligned ranks, in small strata.
-_ALIGNED = Pair("location", "plain", 0.4)
+_ALIGNED = Pair("location", "plain", 0.6)
 
 
 def restricted_mmd(
@@ -102,7 +102,7 @@ def restricted_hsic(
 
 
 def aligned(table: Table, rows: Exchangeability, subset: RowSubset | None = None) -> Table:
-    """The table less the medians of strata, where these are large enough to know them."""
+    """The table less the locations of strata, where these are large enough to know them."""
     own = rows if subset is None else rows.take(subset.rows)
     return AlignedTable(table, own) if own.large_strata else table
 
@@ -234,7 +234,7 @@ class _Measuring:
     def __call__(self, block: Block) -> list[Any]:
         tables = [block.table]
         if any(pair is _ALIGNED for pair in self.target.response.pairs):
-            tables.append(AlignedTable(block.table, self.rows, discrete=True))
+            tables.append(AlignedTable(block.table, self.rows, every=True))
         grids = [fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds) for table in tables]
         units = self.rows.units + (self.rows.left_out > 0) if block.cells is not None else 1
         tabulated = [

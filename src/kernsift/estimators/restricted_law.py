@@ -42,7 +42,7 @@ _CUBES, _FEW_ROWS, _FEWER_CUBES = 12, 256, 5
 # Third moments leave out matrices B_k with less than this share of the squares, and those beyond the first few.
 _FAINT, _TERMS = 1e-14, 48
 # The largest V, or matrix with its eigenvalues, whose third power is computed as it is.
-_LARGEST = 256
+_LARGEST = 128
 
 
 class Strata(NamedTuple):
@@ -318,7 +318,10 @@ def _cube(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
     """
     m, p = one.folded.shape[-1], other.folded.shape[-1]
     free = strata.sizes - 1
-    if (free**2).sum() < min(m * p, _LARGEST):
+    if len(one.folded) == 1:
+        parts = (one.folded[0], other.folded[0])
+        return np.asarray(np.prod(np.broadcast_arrays(*(((a @ a) * a).sum(axis=(1, 2)) for a in parts)), axis=0))
+    if (free**2).sum() < min(m * p, 2 * _LARGEST):
         return _contrast_cube(one.factor, other.factor[0], strata)
     q = p if m * p <= _LARGEST else min(p, 8)
     lead = min(m, max(1, _LARGEST // q))

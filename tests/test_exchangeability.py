@@ -1,0 +1,469 @@
+"""Strata, pairs and units in `compare` and `relate`: exact p-values, levels, refusals, every kind of input."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy.stats import binom, norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from kernsift import CalibrationWarning, InputError, SelectHSIC, SelectMMD, compare, relate, screen
+from kernsift.data.exchangeability import Exchangeability
+from kernsift.estimators import restricted
+from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments
+
+# 1 - 1e-5 quantiles of how many of 100 independent null features are significant at level 0.05.
+MOST, FEWEST = binom.isf(1e-5, 100, 0.05), binom.ppf(1e-5, 100, 0.05)
+SLEEP = ([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0], [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4])
+SHOES = (
+    [13.2, 8.2, 10.9, 14.3, 10.7, 6.6, 9.5, 10.8, 8.8, 13.3],
+    [14.0, 8.8, 11.2, 14.2, 11.8, 6.4, 9.8, 11.3, 9.3, 13.6],
+)
+
+
+def column(values: Any) -> np.ndarray:
+    return np.asarray(values, dtype=float)[:, None]
+
+
+# Values from R
+
+
+@pytest.mark.parametrize(("data", "pvalue"), [(SLEEP, 0.00390625), (SHOES, 0.013671875)])
+def test_few_pairs_have_the_exact_p_value_of_all_sign_flips(
+    data: tuple[list[float], list[float]], pvalue: float
+) -> None:
+    """R: oneway_test(extra ~ group | ID, data = sleep, distribution = "exact"), and likewise for MASS::shoes.
+
+    With one linear kernel the p-values are those of coin; several kernels cost less than a factor of 1.5 here.
+    """
+    X, Y = (column(part) for part in data)
+    assert compare(X, Y, paired=True, kernel="linear").pvalues[0] == pytest.approx(pvalue)
+    assert compare(X, Y, paired=True).pvalues[0] <= 1.5 * pvalue
+
+
+def test_two_values_in_pairs_are_mcnemars_exact_test() -> None:
+    """R: mh_test(matrix(c(794, 86, 150, 570), 2, byrow = TRUE), distribution = "exact"), p = 3.716e-05 (coin)."""
+    first = np.repeat([1, 1, 0, 0], [794, 86, 150, 570])
+    second = np.repeat([1, 0, 1, 0], [794, 86, 150, 570])
+    assert compare(column(first), column(second), paired=True).pvalues[0] == pytest.approx(3.71593613957e-05, rel=1e-6)
+
+
+def test_few_relabellings_within_strata_are_enumerated() -> None:
+    """R: oneway_test(x ~ g | b, distribution = "exact"), p = 0.55, Z = -0.615734780388 (coin)."""
+    x = np.array([2.1, -0.3, 1.7, 0.4, 3.2, -1.1, 0.9, 2.6, -0.8, 1.3, 0.2, 4.1, -2.0, 0.7])
+    g = np.array([1, 2, 1, 2, 2, 1, 2, 1, 2, 1, 1, 2, 1, 2])
+    b = np.array([1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4])
+    frame = pd.DataFrame({"x": x, "g": g, "b": b})
+    assert compare(frame, by="g", strata="b", kernel="linear").pvalues[0] == pytest.approx(0.55)
+    assert relate(frame, "g", strata="b", kernel="linear").pvalues[0] == pytest.approx(0.55)
+
+
+def standardised(x: np.ndarray, y: np.ndarray, strata: np.ndarray) -> float:
+    """Z of the linear statistic, from T and its mean."""
+    own = Strata.of(strata)
+    factor, response = (own.centred(part[own.order][None]) for part in (x.astype(float), y.astype(float)))
+    moments = ResponseMoments.of(response, response, own)
+    variance = ThirdMoments.of_features(factor[None], own, moments).folded[0, 0, 0, 0] * moments.basis[0, 0, 0]
+    return float((factor[0] @ response[0]) / np.sqrt(variance))
+
+
+def test_job_satisfaction_within_strata() -> None:
+    """R: lbl_test(jobsatisfaction, scores = list(Job.Satisfaction = c(1,3,4,5), Income = c(3,10,20,35))) (coin).
+
+    Z = 2.48118953163, asymptotic p = 0.013094472647.
+    """
+    female = [[1, 2, 0, 0], [3, 3, 1, 2], [11, 17, 8, 4], [2, 3, 5, 2]]
+    male = [[1, 0, 0, 0], [1, 3, 0, 1], [2, 5, 7, 9], [1, 1, 3, 6]]
+    cells = [
+        (satisfaction, income, gender)
+        for gender, table in enumerate((female, male))
+        for satisfaction, row in zip((1, 3, 4, 5), table, strict=True)
+        for income, count in zip((3, 10, 20, 35), row, strict=True)
+        for _ in range(count)
+    ]
+    satisfaction, income, gender = np.array(cells).T
+    assert standardised(income, satisfaction, gender) == pytest.approx(2.48118953163, rel=1e-9)
+    result = relate(column(income), satisfaction, response="numeric", strata=gender, kernel="linear")
+    assert result.pvalues[0] == pytest.approx(0.013094472647, rel=0.1)
+
+
+def test_log_rank_scores_within_strata() -> None:
+    """R: logrank_test(Surv(time, event) ~ group | histology, data = glioma), Z = -3.67042073044 (coin).
+
+    The scores are logrank_trafo(Surv(time, event)) of all rows, 20 of GBM and then 17 of grade III. A million
+    permutations within strata give p = 7.8e-05 (99 percent: 5.7e-05 to 1.04e-04).
+    """
+    scores = np.array(
+        [
+            *(
+                0.885373392249,
+                -0.453410454623,
+                -0.584009927614,
+                0.885373392249,
+                1.01037339225,
+                -0.30261680383,
+                -0.584009927614,
+            ),
+            *(
+                -0.114626607751,
+                -0.830909480909,
+                -0.830909480909,
+                -0.76531808306,
+                -0.730835324439,
+                -0.542343260947,
+                -0.972972972973,
+            ),
+            *(
+                -0.830909480909,
+                -0.830909480909,
+                -0.945195195195,
+                -0.584009927614,
+                -0.695121038725,
+                -0.358172359385,
+                0.0103733922489,
+            ),
+            *(
+                0.641827640615,
+                1.01037339225,
+                1.01037339225,
+                1.01037339225,
+                -0.358172359385,
+                0.885373392249,
+                1.01037339225,
+            ),
+            *(
+                1.01037339225,
+                1.01037339225,
+                0.885373392249,
+                -0.181293274418,
+                -0.243793274418,
+                -0.798651416393,
+                -0.498865000078,
+            ),
+            *(
+                0.885373392249,
+                0.885373392249,
+            ),
+        ]
+    )
+    group = np.repeat([2, 1, 2, 1], [8, 12, 11, 6])
+    histology = np.repeat([0, 1], [20, 17])
+    assert abs(standardised(scores, group, histology)) == pytest.approx(3.67042073044, rel=1e-8)
+    pvalue = relate(column(scores), group, response="category", strata=histology, kernel="linear").pvalues[0]
+    assert 4e-5 < pvalue < 1.5e-4
+
+
+# Exactness----
+
+
+def holds_exactly(pvalues: list[float]) -> None:
+    """Over all relabellings of one data set a permutation test's P(p <= t) is t for every p-value t it gives."""
+    found = np.array(pvalues)
+    for t in np.unique(found.round(9)):
+        assert (found <= t + 1e-8).mean() == pytest.approx(t, abs=1e-8)
+
+
+def test_several_kernels_are_exact_over_all_sign_flips() -> None:
+    rng = np.random.default_rng(0)
+    pairs = rng.normal(size=(2, 6, 1)) + rng.normal(size=(6, 1))
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        for flips in product([False, True], repeat=6):
+            swap = np.array(flips)[:, None]
+            X, Y = np.where(swap, pairs[1], pairs[0]), np.where(swap, pairs[0], pairs[1])
+            found.append(compare(X, Y, paired=True, random_state=0).pvalues[0])
+    holds_exactly(found)
+
+
+def test_several_kernels_are_exact_over_all_labels_of_units() -> None:
+    rng = np.random.default_rng(1)
+    rows, units = rng.normal(size=(21, 1)), np.repeat(np.arange(7), 3)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        for chosen in combinations(range(7), 3):
+            label = np.isin(units, chosen)
+            found.append(relate(rows, label, unit=units, random_state=0).pvalues[0])
+    holds_exactly(found)
+
+
+def test_without_strata_the_law_is_that_of_all_rows() -> None:
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(40, 5)), rng.normal(size=(30, 5)) * 1.4
+    plain = compare(X, Y, random_state=0).all_pvalues
+    each = compare(X, Y, unit=(np.arange(40), 40 + np.arange(30)), random_state=0).all_pvalues
+    np.testing.assert_allclose(each, plain, rtol=1e-6)
+
+
+def test_counts_by_stratum_give_the_law_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    strata = rng.integers(0, 4, size=1500)
+    X = rng.normal(size=(1500, 3)) + strata[:, None]
+    y = X[:, 0] ** 2 * 0.1 + rng.normal(size=1500)
+    label = rng.random(1500) < 0.3 + 0.1 * strata
+    rows = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
+    monkeypatch.setattr(restricted, "FEWEST", 100)
+    counted = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
+    # What is left out is of the order 1 / n, in units of the score.
+    np.testing.assert_allclose(norm.isf(counted), norm.isf(rows), atol=0.05)
+
+
+# Levels and power ----------------------------------------------------------------------------------------------------
+
+
+def donors(seed: int, rows: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """100 null features of 24 donors whose rows are alike; the donor; its label."""
+    rng = np.random.default_rng(seed)
+    donor = np.repeat(np.arange(24), rows)
+    return rng.normal(size=(24, 100))[donor] + rng.normal(size=(len(donor), 100)), donor, donor < 12
+
+
+def test_rows_of_units_do_not_count_as_independent() -> None:
+    X, donor, label = donors(0)
+    assert (relate(X, label, random_state=0).all_pvalues <= 0.05).sum() > 2 * MOST
+    found = (relate(X, label, unit=donor, random_state=0).all_pvalues <= 0.05).sum()
+    assert FEWEST <= found <= MOST
+    answer = np.random.default_rng(1).normal(size=24)[donor]
+    assert FEWEST <= (relate(X, answer, unit=donor, random_state=0).all_pvalues <= 0.05).sum() <= MOST
+
+
+def test_units_with_more_rows_in_one_sample() -> None:
+    """Units of 2 rows against units of 20: without evening out, skewed features reject three times too often."""
+    rng = np.random.default_rng(2)
+    donor = np.repeat(np.arange(16), np.repeat([2, 20], 8))
+    X = np.where(rng.random((len(donor), 100)) < 0.2, rng.exponential(size=(len(donor), 100)), 0.0)
+    assert (relate(X, donor < 8, unit=donor, random_state=0).all_pvalues <= 0.05).sum() <= MOST
+
+
+def test_strata_with_other_means_and_label_shares() -> None:
+    rng = np.random.default_rng(3)
+    site = np.repeat(np.arange(5), 40)
+    X = rng.normal(size=(200, 100)) * np.array([1, 2, 1, 0.5, 1])[site, None] + rng.normal(size=(5, 100))[site] * 2
+    label = rng.random(200) < np.array([0.1, 0.3, 0.5, 0.7, 0.9])[site]
+    assert (relate(X, label, random_state=0).all_pvalues <= 0.05).sum() > 2 * MOST
+    assert FEWEST <= (relate(X, label, strata=site, random_state=0).all_pvalues <= 0.05).sum() <= MOST
+    answer = site + rng.normal(size=200)
+    assert FEWEST <= (relate(X, answer, strata=site, random_state=0).all_pvalues <= 0.05).sum() <= MOST
+
+
+@pytest.mark.parametrize("numeric", [False, True])
+def test_many_small_strata(numeric: bool) -> None:
+    rng = np.random.default_rng(4)
+    pair = np.repeat(np.arange(25), 2)
+    X = rng.normal(size=(50, 100)) + 3 * rng.normal(size=(25, 100))[pair]
+    answer: Any = rng.normal(size=50) if numeric else np.tile([0, 1], 25)
+    assert FEWEST <= (relate(X, answer, strata=pair, random_state=0).all_pvalues <= 0.05).sum() <= MOST
+
+
+def test_pairs_see_a_shift_behind_the_pair_effect_and_a_change_of_spread() -> None:
+    rng = np.random.default_rng(5)
+    common = 5 * rng.normal(size=(40, 20))
+    shifted = compare(common + rng.normal(size=(40, 20)), common + rng.normal(size=(40, 20)) + 1, paired=True)
+    assert shifted.rejected.sum() >= 18
+    wider = compare(rng.normal(size=(60, 20)), 2.0 * rng.normal(size=(60, 20)), paired=True)
+    assert wider.rejected.sum() >= 15
+
+
+def test_short_lists_and_intervals_work_within_strata() -> None:
+    rng = np.random.default_rng(6)
+    site = np.repeat(np.arange(4), 50)
+    X = rng.normal(size=(200, 12)) + 3 * site[:, None]
+    label = rng.random(200) < 0.5
+    X[label, 4] += 1.0
+    result = relate(X, label, strata=site, k=3, random_state=0)
+    assert result.names[0] == "x4" and result.rejected[0] and result.pvalues[0] < 1e-4
+    low, high = result.intervals[0]
+    assert 0.1 < low < result.effects[0] < high < 0.9
+    assert (result.pvalues[1:] > 0.01).all()
+
+
+# What is said-
+
+
+def frame(seed: int = 0) -> pd.DataFrame:
+    """Three batches of four donors with five rows each."""
+    rng = np.random.default_rng(seed)
+    donor = np.repeat(np.arange(12), 5)
+    return pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "c"]).assign(
+        donor=[f"d{one}" for one in donor], batch=donor // 4, treated=donor % 2
+    )
+
+
+def test_the_smallest_possible_p_value_is_noted() -> None:
+    result = compare(frame(), by="treated", unit="donor", strata="batch", random_state=0)
+    # (4 choose 2)^3 = 216 labellings; with all labels swapped T is the same.
+    assert "12 units in 3 strata; the smallest possible p-value is 0.009." in result.notes
+    assert result.feature_names == ("a", "b", "c")
+    assert result.all_pvalues.min() >= 2 / 216 - 1e-12
+
+
+def test_a_design_that_cannot_reject_is_warned_about() -> None:
+    few = frame().query("batch == 0")
+    with pytest.warns(CalibrationWarning, match="4 units; the smallest possible p-value is 0.3"):
+        result = compare(few.drop(columns="batch"), by="treated", unit="donor", random_state=0)
+    assert not result.rejected.any()
+
+
+def test_strata_with_one_label_are_counted_and_named() -> None:
+    data = frame()
+    data.loc[data["batch"] == 1, "treated"] = 1
+    result = compare(data.drop(columns="donor"), by="treated", strata="batch", random_state=0)
+    assert any("constant in 1 of 3 strata ('1'); their 20 rows" in note for note in result.notes)
+
+
+def test_a_column_that_identifies_subjects_is_noted() -> None:
+    notes = compare(frame().drop(columns="batch"), by="treated", random_state=0).notes
+    assert any("'donor' looks like an identifier" in note and "unit='donor'" in note for note in notes)
+    mixed = frame().drop(columns="batch").assign(treated=np.arange(60) % 2)
+    assert not any("identifier" in note for note in compare(mixed, by="treated", random_state=0).notes)
+
+
+X20, PAIRS = np.random.default_rng(9).normal(size=(20, 2)), np.repeat(np.arange(10), 2)
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("unit: '0'.*both samples.*use paired= or strata=", {"unit": (np.arange(20) // 2, np.arange(19) // 2)}),
+    ("paired: each pair needs one row in each sample, but '19' has 1 row;", {"paired": (np.arange(20), np.arange(19))}),
+    ("paired: each pair needs one row in each sample, but '0' has 3 rows", {"paired": (PAIRS, np.append(20 + PAIRS[:18], 0))}),
+    ("paired: True pairs the rows.*X has 20 rows and Y has 19", {"paired": True}),
+    ("strata: each stratum has one row.*use unit=", {"strata": (np.arange(20), 20 + np.arange(19))}),
+    ("strata: the sample is constant within each of the 2 strata", {"strata": (np.zeros(20), np.ones(19))}),
+    ("strata: for two tables a column name or a pair of arrays", {"strata": np.arange(39)}),
+    ("strata: one value for each row of X", {"strata": (np.zeros(5), np.zeros(19))}),
+    ("paired: pairs are strata of two rows, which cannot be combined with unit=", {"paired": "a", "unit": "b"}),
+    ("estimator: strata= needs estimator='complete'.*got 'linear'", {"strata": "a", "estimator": "linear"}),
+    ("strata: 'site' cannot name columns of X", {"strata": "site"}),
+]
+
+
+@pytest.mark.parametrize(("message", "given"), REFUSED)
+def test_designs_that_make_no_sense_are_refused_with_the_fix(message: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(X20, X20[:19], **given)
+
+
+@pytest.mark.parametrize(
+    ("message", "given"),
+    [
+        ("unit: the response varies within.*use strata= for association within units, or aggregate", {"unit": PAIRS}),
+        ("paired: needs the column or array", {"paired": True}),
+        ("paired: each pair needs two rows", {"paired": np.arange(20) // 4}),
+        ("strata: X has no column 'sit'.*did you mean 'site'", {"strata": "sit"}),
+        ("strata: 1 rows have no value", {"strata": np.append(np.zeros(19), np.nan), "missing": "error"}),
+        (
+            "strata: '0' .* has rows in several strata",
+            {"unit": np.arange(20) // 2, "strata": np.arange(20) % 2, "y": 1},
+        ),
+    ],
+)
+def test_refusals_of_relate(message: str, given: dict[str, Any]) -> None:
+    table = pd.DataFrame(X20, columns=["a", "b"]).assign(site=1)
+    y = np.arange(20) // 10 if given.pop("y", None) else np.arange(20)
+    with pytest.raises(InputError, match=message):
+        relate(table, y, response="numeric", **given)
+
+
+def test_screen_takes_no_design() -> None:
+    with pytest.raises(TypeError, match="strata"):
+        screen(X20, {"a": X20}, strata=np.zeros(20))  # type: ignore[call-arg]
+
+
+# Every kind of input -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["arrays", "polars", "csv", "parquet", "pieces"])
+def test_names_arrays_and_files_agree(kind: str, tmp_path: Path) -> None:
+    data = frame()
+    expected = compare(data, by="treated", unit="donor", strata="batch", random_state=0).all_pvalues
+    features, options = data, {"by": "treated", "unit": "donor", "strata": "batch"}
+    given: Any = features
+    if kind == "arrays":
+        given = data[["a", "b", "c"]].to_numpy()
+        options = {name: data[column].to_numpy() for name, column in options.items()}
+    elif kind == "polars":
+        given = pytest.importorskip("polars").from_pandas(data)
+    elif kind == "csv":
+        given = tmp_path / "data.csv"
+        data.to_csv(given, index=False)
+    else:
+        given = tmp_path / "data.parquet"
+        data.to_parquet(given)
+    more = {"memory": "200MB"} if kind == "pieces" else {}
+    found = compare(given, random_state=0, **options, **more).all_pvalues
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_columns_of_obs_are_units() -> None:
+    anndata = pytest.importorskip("anndata")
+    data = frame()
+    cells = anndata.AnnData(data[["a", "b", "c"]].to_numpy(), obs=data[["donor", "batch", "treated"]].astype(str))
+    found = compare(cells, by="treated", unit="donor", strata="batch", random_state=0).all_pvalues
+    expected = compare(data, by="treated", unit="donor", strata="batch", random_state=0).all_pvalues
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("missing", ["column", "drop", "value"])
+def test_missing_values_within_strata(missing: str) -> None:
+    rng = np.random.default_rng(7)
+    data = pd.DataFrame(rng.normal(size=(90, 3)), columns=["a", "b", "c"])
+    data["site"], data["label"] = np.arange(90) % 3, np.arange(90) // 45
+    data.loc[rng.random(90) < 0.2, "b"] = np.nan
+    found = compare(data, by="label", strata="site", missing=missing, random_state=0)
+    assert found.all_pvalues.shape == (3,) and np.isfinite(found.all_pvalues).all()
+    if missing == "column":
+        whole = compare(data.drop(columns="b"), by="label", strata="site", random_state=0).all_pvalues
+        np.testing.assert_allclose(found.all_pvalues[[0, 2]], whole, rtol=1e-9)
+        some = compare(data.dropna()[["b", "site", "label"]], by="label", strata="site", random_state=0).all_pvalues
+        np.testing.assert_allclose(found.all_pvalues[1], some[0], rtol=1e-9)
+    if missing == "drop":
+        rest = compare(data.dropna(), by="label", strata="site", random_state=0).all_pvalues
+        np.testing.assert_allclose(found.all_pvalues, rest, rtol=1e-9)
+
+
+def test_rows_without_a_stratum_are_used_for_nothing() -> None:
+    data = frame()
+    data["batch"] = data["batch"].astype(float)
+    data.loc[:4, "batch"] = np.nan
+    found = compare(data.drop(columns="donor"), by="treated", strata="batch", missing="drop", random_state=0)
+    assert any("5 rows have no value" in note for note in found.notes)
+
+
+def test_selectors_take_units_as_metadata() -> None:
+    rng = np.random.default_rng(8)
+    donor = np.repeat(np.arange(30), 4)
+    label = donor % 2
+    X = rng.normal(size=(30, 6))[donor] + rng.normal(size=(120, 6))
+    X[:, 2] += 2.5 * label
+    for selector in (SelectMMD, SelectHSIC):
+        direct = selector(random_state=0).fit(X, label, unit=donor)
+        assert direct.get_support()[2] and "30 units" in str(direct.result_.notes)
+        with sklearn.config_context(enable_metadata_routing=True):
+            step = selector(random_state=0).set_fit_request(unit=True)
+            pipeline = make_pipeline(step, LogisticRegression()).fit(X, label, unit=donor)
+            np.testing.assert_array_equal(pipeline[0].get_support(), direct.get_support())
+    with pytest.raises(InputError, match="unit: needs one value for each row"):
+        SelectMMD().fit(X, label, unit="donor")
+
+
+def test_evening_out_keeps_units_and_equal_sizes() -> None:
+    response = np.repeat([0, 1], [40, 200])
+    unit = np.repeat(np.arange(20), np.repeat([4, 20], 10))
+    rows = Exchangeability(response, None, unit).evened(np.random.default_rng(0))
+    assert rows.units == 20 and (rows.unit_sizes == 4).all() and rows.left_out == 160
+    alike = Exchangeability(response, None, np.arange(240))
+    assert alike.evened(np.random.default_rng(0)).left_out == 0
+
+
+@pytest.mark.skipif("KERNSIFT_DATA" not in os.environ, reason="needs KERNSIFT_DATA")
+def test_voice_recordings_of_subjects() -> None:
+    voice = pd.read_csv(Path(os.environ["KERNSIFT_DATA"]) / "parkinsons_voice.csv").drop(columns="name")
+    result = compare(voice, by="status", unit="subject", random_state=0)
+    assert len(result.all_pvalues) == 22 and result.rejected.sum() >= 16
