@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,57 @@ def test_estimators_that_need_all_rows_refuse(estimator: str) -> None:
     compare(X[:, :1], Y[:, :1], estimator=estimator, random_state=0)
     with pytest.raises(InputError, match=r"^bandwidth: 'joint' needs rows without missing values"):
         compare(X, Y, bandwidth="joint")
+
+
+@pytest.mark.parametrize("missing", ["column", "value", "drop"])
+def test_files_and_other_libraries_have_the_answer_of_tables_in_memory(tmp_path: Path, missing: str) -> None:
+    import array_api_strict
+    import dask.dataframe as dd
+    import pandas as pd
+
+    names = [f"x{i}" for i in range(5)]
+    one, two = (pd.DataFrame(part, columns=names) for part in (X, Y))
+    expected = compare(one, two, missing=missing, random_state=0, k=2)
+    one.to_parquet(tmp_path / "one.parquet")
+    two.to_csv(tmp_path / "two.csv", index=False)
+    inputs = {
+        "files": (tmp_path / "one.parquet", tmp_path / "two.csv"),
+        "dask": (dd.from_pandas(one, npartitions=3), dd.from_pandas(two, npartitions=1)),
+        "library": tuple(array_api_strict.asarray(part) for part in (X, Y)),
+    }
+    for kind, (first, second) in inputs.items():
+        found = compare(first, second, missing=missing, random_state=0, k=2)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9, err_msg=kind)
+        np.testing.assert_allclose(found.pvalues, expected.pvalues, rtol=1e-6, err_msg=kind)
+        assert found.n.tolist() == expected.n.tolist() and found.notes == expected.notes, kind
+
+
+def test_missing_values_that_hide_from_the_statistics_of_a_file(tmp_path: Path) -> None:
+    """NaN that is no null: polars and Arrow keep the two apart, and the statistics of Parquet count nulls alone."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    paths = []
+    for name, part in (("one", X), ("two", Y)):
+        paths.append(tmp_path / f"{name}.parquet")
+        pq.write_table(
+            pa.table({f"x{i}": pa.array(column, from_pandas=False) for i, column in enumerate(part.T)}), paths[-1]
+        )
+    expected = compare(X, Y, random_state=0)
+    for rng in (0, np.random.default_rng(0)):
+        found = compare(*paths, random_state=rng)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+    with pytest.raises(InputError, match=r"^X: .* rows have missing values"):
+        compare(*paths, missing="error")
+
+
+def test_more_missing_values_than_memory(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    values = rng.normal(size=(40_000, 60))
+    values[0] = np.nan
+    np.save(tmp_path / "large.npy", values)
+    with pytest.raises(InputError, match=r"^memory: 60 features have missing values and take .* use missing='drop'"):
+        compare(tmp_path / "large.npy", tmp_path / "large.npy", memory="32MiB")
 
 
 def _gram(values: np.ndarray, bandwidth: float) -> np.ndarray:

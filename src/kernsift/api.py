@@ -58,7 +58,7 @@ def _rereading(question: Question) -> Question:
     @wraps(question)
     def ask(*arguments: Any, **options: Any) -> Result:
         rng = options.get("random_state")
-        state = rng.bit_generator.state if isinstance(rng, np.random.Generator) else None
+        state: Any = rng.bit_generator.state if isinstance(rng, np.random.Generator) else None
         try:
             with trusting_statistics(True):
                 return question(*arguments, **options)

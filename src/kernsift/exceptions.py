@@ -30,6 +30,10 @@ class InputError(ValueError):
         )
 
 
+class HiddenMissingValues(InputError):
+    """Missing values that the statistics of a file do not tell of, found while it is read."""
+
+
 class CalibrationWarning(UserWarning):
     """The p-values of this combination of estimator, test and options are known to be off; the message says how.
 

@@ -33,7 +33,7 @@ from kernsift.data.formats import Source, open_table, points_outside
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.sparse_matrices import SparseSource
 from kernsift.data.named_columns import split_columns
-from kernsift.data.scan import Scan, scan
+from kernsift.data.scan import Scan, scan, trusts
 from kernsift.data.sparse import SparseTable
 from kernsift.data.stored import Encoding, Span, StoredTable
 from kernsift.data.survival import Survival, hint_at_censoring, is_censored, read_survival, survival_of
@@ -534,7 +534,7 @@ def prepare(
     if not rest:
         raise InputError(f"{arguments[0]}: no column is left; choose fewer to drop.")
     # What a file says of itself hides NaN, which matters where rows or columns depend on it.
-    scans = [scan(source, budget, trust=missing == "error") for source in sources]
+    scans = [scan(source, budget, trust=trusts(missing)) for source in sources]
     together = {name for part in (members or {}).values() for name in part}
     stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]
     verdict = judge(scans, chosen, stay, FEW if labels else 2, empty=missing != "error")
@@ -550,7 +550,7 @@ def _without(scans: list[Scan], verdict: Verdict, memory: int, missing: str) -> 
     """The same without the columns that are left out, whose missing values exclude no row."""
     rest = [i for i in range(len(scans[0].source.names)) if i not in verdict.left_out]
     again = [
-        scan(one.source.pick(rest), memory, trust=missing == "error")
+        scan(one.source.pick(rest), memory, trust=trusts(missing))
         if one.gaps[list(verdict.left_out)].any()
         else one.pick(rest)
         for one in scans

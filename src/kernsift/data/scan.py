@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -10,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns import CELLS_STAY, Columns
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import TEXTS, Source
 from kernsift.exceptions import InputError
@@ -18,6 +20,26 @@ from kernsift.execution.arrays import take, to_numpy
 from kernsift.execution.memory import scratch_of
 from kernsift.execution.parallel import parallel_map, task_memory, worker_threads
 from kernsift.execution.progress import report_progress
+
+_trusting: ContextVar[bool] = ContextVar("trusting", default=False)
+
+
+@contextmanager
+def trusting_statistics(trust: bool) -> Iterator[None]:
+    """Whether files are believed inside that a column without nulls has no NaN either.
+
+    It saves reading the file once more. Whoever reads a NaN later on raises `HiddenMissingValues`.
+    """
+    token = _trusting.set(trust)
+    try:
+        yield
+    finally:
+        _trusting.reset(token)
+
+
+def trusts(missing: str) -> bool:
+    """Whether what a file says of missing values is enough."""
+    return missing == "error" or (missing in CELLS_STAY and _trusting.get())
 
 
 @dataclass

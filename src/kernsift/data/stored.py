@@ -19,7 +19,7 @@ from kernsift.data.formats import Piece, Source
 from kernsift.data.formats.source import Cut, count_of, recode
 from kernsift.data.scan import Scan, scan
 from kernsift.data.tables import Layout, Table, some_of
-from kernsift.exceptions import InputError
+from kernsift.exceptions import HiddenMissingValues, InputError
 from kernsift.execution.arrays import accumulator_dtype, namespace
 from kernsift.execution.memory import answer_of, scratch_of
 from kernsift.execution.threads import parallel_map
@@ -335,8 +335,11 @@ class StoredTable(Table):
     def _complain(self) -> None:
         """Look at everything to tell what is wrong; what is right now has changed since it was looked at first."""
         found = scan(self.source, self.memory, trust=False)
-        if not self.gaps.any():
-            refuse_cells(self.source.argument, self.source.names, found.infinite, found.gaps, found.keep, "error")
+        hidden = np.where(self.gaps, 0, found.gaps)
+        try:
+            refuse_cells(self.source.argument, self.source.names, found.infinite, hidden, found.keep, "error")
+        except InputError as error:
+            raise HiddenMissingValues(str(error)) from None
         raise InputError(
             f"{self.source.argument}: the data changed while it was being read; start again when it is complete."
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.sparse import SparseTable
+from kernsift.data.sparse import SparseTable, StoredColumns
 from kernsift.data.table_parts import is_readable, row_chunks, tables_of
 from kernsift.data.tables import Piece, Table
 from kernsift.execution import threads
@@ -61,10 +61,7 @@ def tabulate(
         return Tabulation(xp.ones((1, n), dtype=accumulator_dtype(grid.points), device=grid.points.device), None, None)
     columns = columns_of(table.offsets, features)
     if isinstance(table, SparseTable):
-        joint, codes = sparse_codes(table.stored(columns), grid.edges, cells, 1 if cells is None else count, rows)
-        # Without cells whoever asks works row by row.
-        found = (None, np.asarray(codes)) if cells is None else (joint, codes)
-        return Tabulation(np.sum(joint, axis=2), *found)
+        return _of_sparse(table.stored(columns), grid, cells, 1 if cells is None else count, rows)
     counting = _Counting(grid, cells, 1 if cells is None else count, rows)
     numbers = _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS
     if table.memory is None:
@@ -75,6 +72,15 @@ def tabulate(
         joint, codes = _from_file(counting, table, columns, n if rows is None else len(rows))
     joint = xp.astype(joint, accumulator_dtype(grid.points))
     return Tabulation(xp.sum(joint, axis=2), None if cells is None else joint, codes)
+
+
+def _of_sparse(
+    stored: StoredColumns, grid: Grid, cells: Array | None, count: int, rows: np.ndarray | None
+) -> Tabulation:
+    assert grid.edges is not None
+    joint, codes = sparse_codes(stored, grid.edges, cells, count, rows)
+    # Without cells whoever asks works row by row.
+    return Tabulation(joint.sum(axis=2), *((None, np.asarray(codes)) if cells is None else (joint, codes)))
 
 
 class _Counted(NamedTuple):

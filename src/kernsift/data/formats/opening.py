@@ -88,10 +88,11 @@ def open_table(
     if is_anndata(data):
         return anndata_source(data, argument, layer, whole=memory is None)
     if is_sparse_table(data):
-        source: Source | None = sparse_source(data, argument)
+        source: Source = sparse_source(data, argument)
     elif points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
-        source = open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
-        assert source is not None
+        opened = open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
+        assert opened is not None
+        source = opened
         lazy = isinstance(source, DaskArray | DaskFrame)
         if lazy and source.n * source.widths.sum() <= answer_of(parse_memory(memory)):
             source = MemorySource(computed(data, source), argument)

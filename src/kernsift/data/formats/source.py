@@ -84,8 +84,8 @@ class Bounds:
 
     def pick(self, positions: np.ndarray) -> Bounds:
         """The columns at these positions, in this order."""
-        own = (part[positions] for part in (self.known, self.low, self.high, self.gaps))
-        return Bounds(*own, exact=self.exact)
+        known, low, high, gaps = (part[positions] for part in (self.known, self.low, self.high, self.gaps))
+        return Bounds(known, low, high, gaps, self.exact)
 
 
 class Source(ABC):
