@@ -1,4 +1,4 @@
-"""Skips that count as failures: of tests whose package the machine is meant to have."""
+"""Skips of required packages count as failures, and invalid indices raise errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Generator
 from typing import TypeVar
 
 import pytest
+
+from kernsift.execution import arrays
+
+# An index out of range would read the last element in silence.
+arrays.INDEX_MODE = "raise"
 
 # Words of skip reasons, separated by commas: `make test` names the packages of the extra "test", .ci/run also those
 # that it installs itself. Elsewhere an optional package may be missing.

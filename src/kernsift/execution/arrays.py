@@ -1,25 +1,29 @@
-"""One code for every array library: what the array API standard leaves out, and the way onto a device and back.
+"""Functions for arrays of every library: what the array API standard lacks, and transfers from and to a device.
 
-Values stay where the user put them, in NumPy, torch, CuPy or any library of the array API standard, until there are
-`Scores`. Layout, designs and everything behind `Scores` are NumPy.
+Values stay in the library and on the device of the user (NumPy, torch, CuPy or any library of the array API standard)
+until there are `Scores`. Layout, designs and everything computed from `Scores` are NumPy.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import os
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import array_api_compat as compat
 import numpy as np
 
 Array = Any
-"""An array of any library that keeps to the array API standard."""
+"""An array of any library that follows the array API standard."""
 
-# Values that are looked up in one go, so that they and their codes stay in the cache; fewer than that are looked up by
-# NumPy's own function.
+INDEX_MODE: Literal["clip", "raise"] = "clip"
+"""The mode of NumPy's `take`. Indices are known to be valid, and "clip" skips the bounds check; tests set "raise"."""
+# Values per pass of a search, so that they and their codes stay in the cache; and how many np.searchsorted handles.
 _RUN, _FEW = 1 << 13, 1 << 9
-# Rows that are copied into columns in one go.
+# Rows that are transposed at a time.
 _LINES = 1 << 8
 
 # NumPy before 2.1 lacks some functions of the standard.
@@ -27,9 +31,9 @@ _HOST = np if hasattr(np, "cumulative_sum") else importlib.import_module("array_
 
 
 def is_array(data: Any) -> bool:
-    """Whether this is an array of a library other than NumPy that the same code can work on.
+    """Whether this is an array of another library than NumPy that estimators can use directly.
 
-    Arrays without storage of their own to write into (Dask, JAX, PyData sparse, ndonnx) are not; NumPy reads them.
+    Arrays that cannot be written to (Dask, JAX, PyData sparse, ndonnx) are not; they are converted to NumPy.
     """
     if isinstance(data, np.ndarray | np.generic) or not compat.is_array_api_obj(data):
         return False
@@ -38,43 +42,50 @@ def is_array(data: Any) -> bool:
 
 
 def on_host(array: Array) -> bool:
-    """Whether the values lie in the memory of the processor, where threads and caches matter."""
+    """Whether the values are in the memory of the CPU, where threads and caches matter."""
     return isinstance(array, np.ndarray) or "cpu" in str(compat.device(array)).lower()
 
 
 def batch_numbers(array: Array) -> int:
-    """Numbers in one temporary: on the host 2^15 doubles, which stay in the cache; a device wants more at a time."""
+    """Elements of one temporary array: on the host 2^15 doubles, which stay in the cache; more on a device."""
     return 1 << 15 if on_host(array) else 1 << 26
 
 
 @lru_cache(maxsize=1)
 def keep_freed_memory() -> None:
-    """Make the C library keep the memory of temporaries instead of giving it back and asking for it again.
+    """Make the C library keep the memory of temporary arrays instead of returning it to the system.
 
-    glibc returns freed blocks above 128 kB to the system, and every page of the next one is then a page fault, which
+    glibc returns freed blocks above 128 kB to the system, and every page of the next one causes a page fault, which
     costs more than the arithmetic on it. It raises that limit to the size of the largest block freed so far, of up to
-    32 MB: so one such block is made and freed, without being touched. Elsewhere this does nothing.
+    32 MB: allocating and freeing one such block, without touching it, is enough. Elsewhere this has no effect.
+
+    Dask fixes the limit for its workers through the environment, so that it has to be set.
     """
+    if "MALLOC_TRIM_THRESHOLD_" in os.environ:
+        with suppress(OSError, AttributeError, TypeError):  # another C library
+            library, trim_threshold, mmap_threshold = ctypes.CDLL(None), -1, -3  # as in malloc.h
+            library.mallopt(trim_threshold, 1 << 27)
+            library.mallopt(mmap_threshold, 1 << 25)
     np.empty(2**25 - 2**16, dtype=np.uint8)
 
 
 def accumulator_dtype(array: Array) -> Any:
-    """The type for sums over rows: float64, or what the device has instead."""
+    """The type for sums over rows: float64, or float32 on devices without it."""
     if isinstance(array, np.ndarray):
         return np.float64
     xp, device = namespace(array), str(compat.device(array))
-    # Apple's GPUs alone, which only torch reaches, know no float64; a device of array-api-strict stands in for them.
+    # Only Apple's GPUs, which torch supports, lack float64; a device of array-api-strict represents them in tests.
     return xp.float32 if "mps" in device or "no_float64" in device else xp.float64
 
 
 def namespace(array: Array) -> Any:
-    """The functions that go with this array."""
-    # Asked in every block of every loop: the usual answer comes first.
+    """The array API namespace of an array."""
+    # Called in inner loops, so that NumPy is checked first.
     return _HOST if isinstance(array, np.ndarray) else compat.array_namespace(array)
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """The same numbers in host memory."""
+    """The array as a NumPy array in host memory."""
     if isinstance(array, np.ndarray | np.generic):
         return np.asarray(array)
     if compat.is_cupy_array(array):
@@ -86,7 +97,7 @@ def to_numpy(array: Array) -> np.ndarray:
 
 
 def asarray_like(values: Any, array: Array) -> Array:
-    """NumPy values (or a list of numbers) as an array of the same library and on the same device as `array`."""
+    """NumPy values (or a list of numbers) as an array in the library and on the device of `array`."""
     values = np.asarray(values)
     if isinstance(array, np.ndarray):
         return values
@@ -96,15 +107,15 @@ def asarray_like(values: Any, array: Array) -> Array:
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
-    """The NumPy name of an array's type."""
+    """The NumPy dtype of an array."""
     if isinstance(array, np.ndarray):
         return array.dtype
-    # torch says "torch.float32", the others "float32" or a NumPy type.
+    # torch has "torch.float32", the others "float32" or a NumPy dtype.
     return np.dtype(str(array.dtype).rpartition(".")[2].removesuffix("'>").strip("<>'"))
 
 
 def in_place(name: str, array: Array) -> Array:
-    """`xp.<name>(array)`, written into `array` where the library can: a temporary of a large block costs as much."""
+    """`xp.<name>(array)`, in place where the library supports it, which saves a temporary array."""
     xp = namespace(array)
     if xp is np or compat.is_torch_array(array) or compat.is_cupy_array(array):
         return getattr(xp, name)(array, out=array)
@@ -112,7 +123,7 @@ def in_place(name: str, array: Array) -> Array:
 
 
 def bounded(array: Array, low: float, high: float) -> Array:
-    """Values below `low` and above `high` replaced by these, written into `array` where the library can."""
+    """The values clipped to [low, high], in place for NumPy arrays."""
     if isinstance(array, np.ndarray):
         return np.clip(array, low, high, out=array)
     return namespace(array).clip(array, low, high)
@@ -124,8 +135,8 @@ def take(array: Array, index: slice | np.ndarray, axis: int) -> Array:
         axis = axis % array.ndim
         return array[(slice(None),) * axis + (index,) + (slice(None),) * (array.ndim - axis - 1)]
     if isinstance(array, np.ndarray) and axis == 0 and array.ndim == 2 and array.shape[1] == 1:
-        # One number at a time, so that looking whether it is there would take most of the time. It is.
-        return array.take(index, axis=0, mode="clip")
+        # For single elements the bounds check would take most of the time.
+        return array.take(index, axis=0, mode=INDEX_MODE)
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous and axis == 0:
         # `take` would copy the whole view first.
         return array[index]
@@ -135,7 +146,7 @@ def take(array: Array, index: slice | np.ndarray, axis: int) -> Array:
 def sorted_columns(array: Array) -> Array:
     """The columns of an (n, p) array, each in increasing order, as rows: (p, n)."""
     if isinstance(array, np.ndarray):
-        # Copied first, so that sorting goes along memory.
+        # Copied first, so that the sorted axis is contiguous.
         rows = np.array(array.T, order="C")
         rows.sort(axis=1)
         return rows
@@ -144,11 +155,11 @@ def sorted_columns(array: Array) -> Array:
 
 
 def transposed(array: Array) -> Array:
-    """The columns of an (n, p) array as rows, one after the other in memory."""
+    """The transpose of an (n, p) array, contiguous in memory."""
     if not isinstance(array, np.ndarray):
         return namespace(array).matrix_transpose(array)
     out = np.empty(array.shape[::-1], dtype=array.dtype)
-    # Some rows at a time, whose lines of memory are then still in the cache for the next column.
+    # By blocks of rows, whose cache lines are then reused for the next column.
     for start in range(0, len(array), _LINES):
         out[:, start : start + _LINES] = array[start : start + _LINES].T
     return out
@@ -157,31 +168,31 @@ def transposed(array: Array) -> Array:
 def column_sums(array: Array) -> Array:
     """The sum of each column of an (n, d) array, in float64 where the device has it."""
     if isinstance(array, np.ndarray):
-        # Not with BLAS: its order of additions depends on its threads.
+        # Not with BLAS, whose order of additions depends on the number of threads.
         return np.add.reduce(array if array.dtype == np.float64 else array.astype(np.float64), axis=0)
     return namespace(array).sum(array, axis=0, dtype=accumulator_dtype(array))
 
 
 def bincount(codes: Array, size: int, weights: Array | None = None) -> Array:
-    """How often each of the codes 0 .. size-1 occurs, or the sum of the weights of those that do."""
+    """Counts of the codes 0 .. size-1, or sums of their weights."""
     xp = namespace(codes)
     codes = xp.reshape(codes, (-1,))
     weights = None if weights is None else xp.reshape(weights, (-1,))
     if compat.is_torch_array(codes):
-        # Three times as fast on a GPU as torch.bincount, which looks for the largest code first.
+        # Three times as fast on a GPU as torch.bincount, which searches for the largest code first.
         amounts = xp.ones(1, dtype=xp.int32, device=codes.device).expand(codes.shape) if weights is None else weights
         return xp.zeros(size, dtype=amounts.dtype, device=codes.device).scatter_add_(0, codes, amounts)
     if xp is np or compat.is_cupy_array(codes):
-        # Not in the standard, but in both of these libraries, with the same arguments.
+        # Not in the standard, but NumPy and CuPy have it with the same arguments.
         return xp.bincount(codes, weights=weights, minlength=size)
     return bincount_by_sorting(codes, size, weights)
 
 
 def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: int = 1) -> Array:
-    """(b, size, count): how often each code in each row of `codes` (b, n) meets each of the `cells` (n,)."""
+    """(b, size, count): joint counts of each row of `codes` (b, n) and the `cells` (n,)."""
     xp, b = namespace(codes), codes.shape[0]
     if xp is np:
-        # Row by row, so that the places stay in the cache.
+        # Row by row, so that the counts stay in the cache.
         rows = codes if cells is None else (own * count + cells for own in codes)
         return np.reshape([np.bincount(own, minlength=size * count) for own in rows], (b, size, count))
     place = codes + xp.arange(b, device=compat.device(codes))[:, None] * size
@@ -190,7 +201,7 @@ def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: in
 
 
 def bincount_by_sorting(codes: Array, size: int, weights: Array | None = None) -> Array:
-    """`tally` in nothing but the standard: sorted, the codes of one kind lie between two places."""
+    """`bincount` with functions of the standard only: equal codes are adjacent after sorting."""
     xp = namespace(codes)
     order = xp.argsort(codes)
     ends = xp.arange(size + 1, dtype=codes.dtype, device=compat.device(codes))
@@ -203,7 +214,7 @@ def bincount_by_sorting(codes: Array, size: int, weights: Array | None = None) -
 
 
 def search(edges: Array, values: Array) -> Array:
-    """Row by row, how many of the increasing `edges` (b, E) lie below each of the `values` (b, n)."""
+    """`np.searchsorted` by rows: how many of the increasing `edges` (b, E) are below each of the `values` (b, n)."""
     xp = namespace(values)
     edges = xp.astype(edges, values.dtype)
     if xp is np:
@@ -218,14 +229,13 @@ def search(edges: Array, values: Array) -> Array:
         import torch
 
         return torch.searchsorted(edges.contiguous(), values.contiguous())
-    return search_by_halving(edges, values)
+    return binary_search(edges, values)
 
 
 def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> None:
-    """Add to `found` how many of the increasing edges lie below each value.
+    """Add to `found` how many of the increasing edges are below each value.
 
-    Steps of halved length for a run of values at a time: three times as fast as `np.searchsorted`, whose branches
-    depend on one comparison after the other.
+    A vectorised binary search: three times as fast as `np.searchsorted`, whose branches depend on each comparison.
     """
     largest = 1 << max(len(edges).bit_length() - 1, 0)
     padded = np.full(2 * largest, np.inf, dtype=edges.dtype)
@@ -234,12 +244,12 @@ def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> No
         part, codes = values[start : start + _RUN], found[start : start + _RUN]
         step = largest
         while step:
-            codes += np.multiply(padded[step - 1 :].take(codes, mode="clip") < part, step)
+            codes += np.multiply(padded[step - 1 :].take(codes, mode=INDEX_MODE) < part, step)
             step //= 2
 
 
-def search_by_halving(edges: Array, values: Array) -> Array:
-    """`search` in nothing but the standard: steps of halved length, all values at once."""
+def binary_search(edges: Array, values: Array) -> Array:
+    """`search` with functions of the standard only: a vectorised binary search."""
     xp = namespace(values)
     size = edges.shape[1]
     found = xp.zeros(values.shape, dtype=xp.int64, device=compat.device(values))
@@ -253,12 +263,12 @@ def search_by_halving(edges: Array, values: Array) -> Array:
 
 
 def lookup(table: Array, codes: Array) -> Array:
-    """(b, q, n): what each of the `codes` (b, n) finds in its row's `table` (b, q, G)."""
+    """(b, q, n): the entries of each row's `table` (b, q, G) at its `codes` (b, n)."""
     xp = namespace(table)
     if xp is np:
         out = np.empty((table.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
         for own, code, found in zip(table, codes, out, strict=True):
-            own.take(code, axis=1, out=found, mode="clip")
+            own.take(code, axis=1, out=found, mode=INDEX_MODE)
         return out
     b, q, _ = table.shape
     index = xp.broadcast_to(xp.astype(codes, xp.int64)[:, None, :], (b, q, codes.shape[1]))
@@ -266,11 +276,11 @@ def lookup(table: Array, codes: Array) -> Array:
 
 
 def most_at_once(array: Array) -> int | None:
-    """How many blocks may be worked on at the same time: on a device each takes its memory, and one keeps it busy."""
+    """The most blocks in flight, None for no limit: on a device each needs memory, and few keep it busy."""
     if on_host(array):
         return None
     if compat.is_torch_array(array):
-        # torch loads its linear algebra at first use, and threads must not do so at the same time.
+        # torch loads its linear algebra at first use, which is not thread-safe.
         xp = namespace(array)
         xp.linalg.eigh(xp.ones((1, 1), device=array.device))
     return 3

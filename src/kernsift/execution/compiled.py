@@ -1,8 +1,7 @@
-"""Draws of the Gaussian kernel on the host, in one pass over memory, compiled by numba where that is installed.
+"""Draws of the Gaussian kernel on the host in one pass over memory, compiled by numba where it is installed.
 
-NumPy takes a pass for every operation, which costs three times what its `exp` does. Here a draw fetches its rows,
-evaluates and writes; the loop over features becomes vector instructions, because `exp` is arithmetic and nothing else.
-Nobody imports this module but `fused`, which has the array versions as its test.
+NumPy makes one pass per operation, which costs three times as much as its `exp`. Here a draw reads its rows, evaluates
+and writes; the loop over features is vectorised, because `exp` is inlined arithmetic. Only `fused` imports this module.
 """
 
 from __future__ import annotations
