@@ -36,9 +36,8 @@ import numpy as np
 import pandas as pd
 
 from kernsift import InputError
-from kernsift.cli import files, guesses, textfiles
-from kernsift.data.formats import open_source
-from kernsift.data.formats.source import NUMBERS
+from kernsift.cli.inputs import open_candidates
+from kernsift.data.formats import archives, open_source, text
 from kernsift.data.inputs import as_pair
 
 LONGEST = 10.0
@@ -195,19 +194,14 @@ def _told(read: Callable[[Path], None], path: Path) -> str:
 
 
 def _on_the_command_line(path: Path) -> None:
-    files.read_arrays(str(path))
-    loaded = [files.read_file(str(path)) for _ in range(2)]
-    chosen = guesses.choose(loaded)
-    as_pair(*chosen.frames, missing="drop")
+    open_candidates([str(path)], {"encoding": ()})
+    as_pair(str(path), str(path), missing="drop")
 
 
 def read_in_pieces(path: Path) -> None:
     """As `compare("a.parquet", "b.parquet")` reads what may be larger than memory."""
     source = open_source(str(path), "X")
     assert source is not None
-    for i, kind in enumerate(source.kinds):
-        if kind not in (*NUMBERS, "category", "empty"):
-            source.refuse(i)
     for start in range(0, min(source.n, 100), 7):
         source.read(list(range(min(len(source.names), 20))), start, min(start + 7, source.n))
 
@@ -311,7 +305,7 @@ def _guided(kinds: list[str], count: int, folder: Path) -> int:
         for i, data in enumerate(seeds()[kind]):
             (corpus / f"{kind}-{i}").write_bytes(data)
     path = folder / "input"
-    for module in (files, textfiles, guesses):
+    for module in (archives, text):
         for name, function in list(vars(module).items()):
             if inspect.isfunction(function) and function.__module__ == module.__name__:
                 setattr(module, name, atheris.instrument_func(function))

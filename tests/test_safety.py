@@ -24,6 +24,7 @@ from odd_inputs import XF, YF, X
 import kernsift.report.export
 from kernsift import InputError, Result, compare, relate
 from kernsift.cli import main
+from kernsift.data.inputs import as_table
 from kernsift.report.export import as_csv, as_json, write_whole
 
 SOURCES = sorted((Path(__file__).resolve().parent.parent / "src" / "kernsift").rglob("*.py"))
@@ -293,15 +294,14 @@ def test_json_is_json_whatever_the_names() -> None:
 BOUNDED = """
 import json, resource, sys, time
 from kernsift import InputError
-from kernsift.cli.files import read_file
-from kernsift.cli.guesses import choose
+from kernsift.data.inputs import as_table
 
 unit = 2**20 if sys.platform == "darwin" else 2**10
 before = resource.getrusage(resource.RUSAGE_SELF)
 said = []
 for path in sys.argv[1:]:
     try:
-        choose([read_file(path)])
+        as_table(path)
         said.append("read")
     except InputError as error:
         said.append(str(error)[:80])
@@ -344,7 +344,7 @@ def test_a_million_names_without_rows(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text(million(0))
     with pytest.raises(InputError, match="has column names but no rows"):
-        kernsift.cli.files.read_file(str(path))
+        as_table(str(path))
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])

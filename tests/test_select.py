@@ -250,12 +250,13 @@ def test_response_by_name_leaves_the_table(estimator: str) -> None:
 
 
 @pytest.mark.parametrize("estimator", HSIC)
-def test_integers_as_categories_on_request(estimator: str) -> None:
+def test_few_integers_are_categories_unless_asked_for_as_numbers(estimator: str) -> None:
     X = normal(100, 4, 5)
     y = np.arange(100) % 4
     as_strings = ask("relate", estimator, X, y.astype(str))
     same(as_strings, ask("relate", estimator, X, y, response="category"))
-    assert (as_strings.scores != ask("relate", estimator, X, y).scores).any()
+    same(as_strings, ask("relate", estimator, X, y))
+    assert (as_strings.scores != ask("relate", estimator, X, y, response="numeric").scores).any()
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -277,7 +278,8 @@ def dot(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 def test_every_kernel(question: str, estimator: str, kernel: Any) -> None:
     X, Y = normal(70, 6, 0), normal(50, 6, 1, {1: 2.0})
     X, Y = X.round(), Y.round()
-    result = sane(ask(question, estimator, X, Y if question == "compare" else X[:, 1], kernel=kernel, k=3), 3)
+    more = {} if question == "compare" else {"response": "numeric"}
+    result = sane(ask(question, estimator, X, Y if question == "compare" else X[:, 1], kernel=kernel, k=3, **more), 3)
     assert result.selected[0] == 1
     assert result.settings["kernel"] == (kernel if isinstance(kernel, str) else "dot")
 
@@ -600,24 +602,45 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "random_state": (lambda: compare(X6, Y6, random_state=-1), r"^random_state: needs a non-negative.*got -1"),
     "random_state text": (lambda: compare(X6, Y6, random_state="1"), r"^random_state: .*got '1'"),
     "random_state true": (lambda: compare(X6, Y6, random_state=True), r"^random_state: .*got True"),
-    "missing": (lambda: compare(HOLES, G6), r"^X: 3 of 40 rows have missing values, in columns 'east' \(3\).*'drop'"),
-    "missing Y": (lambda: compare(G6, HOLES), r"^Y: 3 of 40 rows have missing values, in columns 'east' \(3\)"),
-    "missing in y": (lambda: relate(X6, HOLES["east"].to_numpy()), r"^y: 3 of 40 rows have missing values"),
-    "missing choice": (lambda: compare(HOLES, G6, missing="ignore"), r"^missing: one of 'column', 'value', 'drop', 'error'"),
+    "missing": (
+        lambda: compare(HOLES, G6, missing="error"),
+        r"^X: 3 of 40 rows have missing values, in columns 'east' \(3\).*'drop'",
+    ),
+    "missing Y": (
+        lambda: compare(G6, HOLES, missing="error"),
+        r"^Y: 3 of 40 rows have missing values, in columns 'east' \(3\)",
+    ),
+    "missing in y": (
+        lambda: relate(X6, HOLES["east"].to_numpy(), missing="error"),
+        r"^y: 3 of 40 rows have missing values",
+    ),
+    "missing choice": (
+        lambda: compare(HOLES, G6, missing="ignore"),
+        r"^missing: one of 'column', 'value', 'drop', 'error'",
+    ),
     "infinite": (lambda: compare(np.where(X6 > 2, np.inf, X6), Y6), r"^X: infinite values in 'x\d"),
     "names differ": (
         lambda: compare(F6, G6.rename(columns={"east": "eats"})),
         r"^Y: the same columns.*lacks 'east'.*did you mean 'eats'",
     ),
     "widths differ": (lambda: compare(X6, Y6[:, :5]), r"^Y: as many columns.*\(40, 6\).*\(30, 5\)"),
-    "strings in one": (lambda: compare(F6, G6.astype({"up": str})), r"^Y: column 'up' must be of the same kind"),
+    "strings in one": (
+        lambda: compare(F6, G6.astype({"up": str})),
+        r"^X: 1 column needs a decision: 'up' holds numbers as text",
+    ),
     "a string among numbers": (
         lambda: compare(F6.astype({"up": object}).replace({"up": {X6[4, 4]: "much"}}), G6),
-        r"^X: column 'up' must hold only numbers or only strings.*row",
+        r"^X: 1 column needs a decision: 'up' holds numbers.* text such as 'much'",
     ),
-    "complex": (lambda: compare(X6 + 1j, Y6), r"^X: column 'x0' has type complex128.*real and imaginary"),
-    "objects": (lambda: compare(np.full((40, 6), object()), Y6), r"^X: column 'x0' must hold only numbers or only str"),
-    "dates": (lambda: compare(F6.assign(up=pd.Timestamp(0)), G6), r"^X: column 'up' has type Datetime.*days since"),
+    "complex": (lambda: compare(X6 + 1j, Y6), r"^X: 6 columns need.*'x0', .* hold values of type complex128"),
+    "objects": (
+        lambda: compare(np.full((40, 6), object()), Y6),
+        r"^X: 6 columns need.*'x0', .* hold values of type object",
+    ),
+    "dates": (
+        lambda: compare(F6.assign(up=pd.Timestamp(0)), G6),
+        r"^Y: column 'up' must be of the same kind as in X, but it holds date and float64",
+    ),
     "three dimensions": (lambda: compare(X6[None], Y6), r"^X: a table with rows and columns.*\(1, 40, 6\)"),
     "a number": (lambda: compare(3, Y6), r"^X: a table with rows and columns"),
     "no columns": (lambda: compare(X6[:, :0], Y6[:, :0]), r"^X: at least one column"),

@@ -53,9 +53,10 @@ NAMES = ["a", "b", "c", "d", "e", "f"]
 def test_parameters_are_written_out_and_have_the_defaults_of_the_functions(cls: type) -> None:
     own, theirs = (inspect.signature(f).parameters for f in (cls, FUNCTION[cls]))
     assert all(p.kind is not p.VAR_KEYWORD for p in own.values())
-    # In `groupby` a column names the samples, which for a selector is what y is for; a connection to a cluster cannot
+    # In `by` a column names the samples, which for a selector is what y is for; a connection to a cluster cannot
     # be cloned, and how tables on disk are read says nothing of arrays.
-    shared = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - {"groupby", "client", "memory"}
+    elsewhere = {"by", "group", "reference", "layer", "client", "memory"}
+    shared = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - elsewhere
     assert shared <= set(own)
     assert {name: own[name].default for name in shared} == {name: theirs[name].default for name in shared}
 

@@ -30,14 +30,13 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernsift.cli.textfiles import read_text
 from kernsift.data.columns import Columns, read_columns
-from kernsift.data.formats import Source, arrow, open_source, points_outside, text
+from kernsift.data.formats import Source, arrow, open_source, open_table, points_outside, text
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.source import Rows
-from kernsift.data.inputs import as_pair
+from kernsift.data.inputs import as_pair, loaded
 from kernsift.exceptions import InputError
 
 LETTERS = st.sampled_from(["", "a", "b", "Ä", "two words", "NaN?", "z"])
@@ -210,7 +209,7 @@ def test_text_in_chunks_is_read_as_the_whole_is(data: Any, monkeypatch: pytest.M
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.csv"
         path.write_text(lines, encoding="utf-8")
-        whole = read_columns(read_text(path.read_bytes(), "t", None).frame, "X")
+        whole = loaded(open_table(path, "X")).columns
         source = open_source(path, "X")
         assert source is not None
         found = source.read(range(width + 1), 0, source.n)
@@ -859,7 +858,7 @@ def test_text_is_read_however_it_is_written(name: str, content: bytes, tmp_path:
 def test_numbers_beyond_64_bits_are_what_pandas_makes_of_them(tmp_path: Path) -> None:
     """Newer releases of pandas read them as numbers, older ones as texts; so does the whole file, and so do chunks."""
     path = written(tmp_path, "t.csv", b"a,b\n1,-99999999999999999999\n2,7\n")
-    whole = read_columns(read_text(Path(path).read_bytes(), "t", None).frame, "X")
+    whole = loaded(open_table(path, "X")).columns
     source = open_source(path, "X")
     assert source is not None
     found = source.read([0, 1], 0, 2)

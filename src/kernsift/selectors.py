@@ -45,6 +45,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         family: str = "all",
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
+        kinds: Mapping[str, str] | None = None,
         missing: str = "column",
         given_model: Any = None,
         distinct: bool = False,
@@ -64,6 +65,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.family = family
         self.confidence_level = confidence_level
         self.groups = groups
+        self.kinds = kinds
         self.missing = missing
         self.given_model = given_model
         self.distinct = distinct
@@ -253,6 +255,8 @@ class SelectMMD(_KernelSelector):
         there is a parameter `estimator__r`.
     groups : dict of str to list, optional
         Columns that form one feature; they are kept or left out together.
+    kinds : dict of str to {"number", "category", "drop"}, optional
+        What columns are, as in `kernsift.compare`; dropped columns are not selected.
     missing : {"column", "value", "drop", "error"}, default "column"
         What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
     given_model : scikit-learn regressor, optional
@@ -293,7 +297,7 @@ class SelectMMD(_KernelSelector):
         shared = self._shared()
         if self.missing == "error":
             # Read once as a whole, so that complaints speak of X and of its rows, not of one of the samples.
-            as_table(X, groups=self.groups, missing=self.missing)
+            as_table(X, groups=self.groups, kinds=self.kinds, missing=self.missing)
         count = X.shape[0] if (frame := _frame(X)) is None else len(frame)
         # Without a label a row is in no sample.
         labels, labelled = _labels(y, "error" if self.missing == "error" else "drop")
@@ -340,6 +344,8 @@ class SelectHSIC(_KernelSelector):
         there is a parameter `estimator__r`.
     groups : dict of str to list, optional
         Columns that form one feature; they are kept or left out together.
+    kinds : dict of str to {"number", "category", "drop"}, optional
+        What columns are, as in `kernsift.compare`; dropped columns are not selected.
     missing : {"column", "value", "drop", "error"}, default "column"
         What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
     given_model : scikit-learn regressor, optional
@@ -391,6 +397,7 @@ class SelectHSIC(_KernelSelector):
         family: str = "all",
         confidence_level: float = 0.95,
         groups: Mapping[str, Any] | None = None,
+        kinds: Mapping[str, str] | None = None,
         missing: str = "column",
         given_model: Any = None,
         distinct: bool = False,
@@ -411,6 +418,7 @@ class SelectHSIC(_KernelSelector):
             family=family,
             confidence_level=confidence_level,
             groups=groups,
+            kinds=kinds,
             missing=missing,
             random_state=random_state,
             n_jobs=n_jobs,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import warnings
 import zipfile
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns import Columns, read_columns, side_by_side
-from kernsift.data.formats.file_stamps import first_line, needed
+from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
 from kernsift.data.formats.text_dialects import header_names
 from kernsift.exceptions import InputError
 
@@ -77,14 +78,12 @@ def read_excel(path: str, argument: str) -> tuple[Columns, tuple[str, ...]]:
     except ModuleNotFoundError:
         raise needed("openpyxl", "Excel files", "files") from None
     name = f"{argument}: {path}"
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    try:
+    with open(path, "rb") as file:  # which openpyxl leaves open where the workbook is broken
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # what the file says of its own size may be wrong
         rows = _filled(sheet.iter_rows(values_only=True), name)
         title, sheets = sheet.title, len(book.sheetnames)
-    finally:
-        book.close()
     if len(rows) < 2:
         raise InputError(f"{name}: the first sheet, '{title}', holds no table; move the table's sheet to the front.")
     width = max(map(len, rows))
@@ -133,17 +132,21 @@ def read_npz(path: str, argument: str) -> Columns:
 
 def npz_arrays(path: str, argument: str) -> dict[str, np.ndarray]:
     """The arrays of an .npz file, by name."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except ValueError as error:
-        if "allow_pickle" in str(error):
+    with guarded(argument, path, "a NumPy archive", FileStamp.of(path, argument)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers that an old version of Python wrote
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive.files}
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
             raise InputError(
                 f"{argument}: {path} holds pickled Python objects, which could run code and are never opened; save "
                 "numbers: np.save(file, array.astype(float))."
             ) from None
-        broken = f"{argument}: {path} is a broken NumPy file ({first_line(error)}); save or copy it again."
-        raise InputError(broken) from None
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member is no array")
+        return arrays
 
 
 def array_columns(array: np.ndarray, argument: str, name: str) -> Columns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -154,7 +155,9 @@ def _archive(path: str, argument: str) -> Source:
     notes: tuple[str, ...] = ()
     with guarded(argument, path, f"{'an' if kind == 'Excel' else 'a'} {kind} file", FileStamp.of(path, argument)):
         if kind == "Excel":
-            columns, notes = read_excel(path, argument)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about styles and extensions, which hold no cells
+                columns, notes = read_excel(path, argument)
         else:
             columns = read_npz(path, argument)
     source = MemorySource(columns, argument)
