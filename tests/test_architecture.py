@@ -146,6 +146,51 @@ def test_an_import_along_the_order_passes(file: str, source: str) -> None:
     assert violations(source, Path(file), set(ORDER)) == []
 
 
+# What the statistics may use of the packages before them: no cluster, and no file formats.
+STATISTICS = ("kernels", "estimators", "inference")
+EXECUTION = {"arrays", "compiled", "fused", "notes", "parallel", "progress", "threads"}
+FOREIGN = {"dask", "distributed", "pyarrow", "h5py", "zarr"}
+
+
+def reaches(source: str, file: Path) -> list[str]:
+    """Imports of a cluster or of file formats in a file, whose path is relative to the package."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        for parts in resolve(node, ["kernsift", *file.parts[:-1]]):
+            execution = parts[:2] == ["kernsift", "execution"] and not EXECUTION & set(parts[2:3])
+            if execution or parts[:3] == ["kernsift", "data", "formats"] or parts[0] in FOREIGN:
+                found.append(f"{file}, line {node.lineno}: {'.'.join(parts)}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if module_of(file.relative_to(PACKAGE)) in STATISTICS], ids=lambda file: file.name
+)
+def test_the_statistics_know_no_cluster_and_no_files(file: Path) -> None:
+    assert reaches(file.read_text(encoding="utf-8"), file.relative_to(PACKAGE)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from kernsift.execution.dask_workers import DaskWorkers",
+        "from kernsift.execution import dask_workers",
+        "from ..execution import dask_workers, threads",
+        "import kernsift.execution.memory",
+        "def f():\n    from kernsift.data.formats.source import Source",
+        "from kernsift.data import formats",
+        "import dask.array as da",
+        "from distributed import Client",
+    ],
+)
+def test_a_cluster_or_a_file_format_in_the_statistics_is_seen(source: str) -> None:
+    assert len(reaches(source, Path("estimators/linear.py"))) == 1
+    allowed = "from kernsift.execution import threads\nfrom kernsift.execution.parallel import parallel_map"
+    assert reaches(allowed + "\nfrom kernsift.data.tables import Table", Path("estimators/linear.py")) == []
+
+
 def test_every_folder_of_modules_is_a_package() -> None:
     folders = {file.parent for file in FILES}
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []

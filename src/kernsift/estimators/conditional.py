@@ -50,7 +50,7 @@ from kernsift.estimators.effect_intervals import (
     penalties,
 )
 from kernsift.estimators.effect_views import MeasuredEffects
-from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.patterns import FeatureScores, PatternEffects, bandwidth_of, pattern_effects
 from kernsift.estimators.permutation_law import gamma_score, limit_weights, spectral_score, union_score
 from kernsift.estimators.responses import Response, label_response, table_response
@@ -59,12 +59,10 @@ from kernsift.estimators.views import fitted_views
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
-from kernsift.execution.progress import report_progress
-from kernsift.execution.threads import parallel_map
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import GROUP_ROWS
-from kernsift.kernels.quantisation import blocks_at_once, fit_grid, rows_to_sort
+from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 # Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
 _FAINT, _DIRECTIONS = 1e-2, 12
@@ -254,14 +252,11 @@ def _conditional(
     score, effect = np.zeros(table.d), np.zeros(table.d)
     winners: list[_Winner] = []
     doubtful: list[int] = []
-    done = 0
-    for measured in parallel_map(measuring, blocks_of(table, kernels, None, to_sort), blocks_at_once(table)):
+    for measured in map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d):
         for found in measured:
             score[found.feature], effect[found.feature] = found.score, found.effect
             winners.append(found.winner)
             doubtful += [found.feature] if found.depends else []
-        done += len(measured)
-        report_progress("scoring features", done, table.d)
     varies = np.zeros(table.d, dtype=bool)
     varies[[winner.feature for winner in winners if winner.square > 0]] = True
     score = np.where(varies, score, 0.0)
@@ -270,7 +265,7 @@ def _conditional(
         def measure() -> CombinedEffects:
             blocks = blocks_of(table, kernels, None, to_sort, among=features)
             own = _EffectMeasuring(given, landmarks)
-            found = [part for parts in parallel_map(own, blocks, blocks_at_once(table)) for part in parts]
+            found = [part for parts in map_blocks(own, blocks, len(features)) for part in parts]
             order = {feature: place for place, (feature, _) in enumerate(found)}
             chosen = [found[order[feature]][1] for feature in features.tolist()]
             return CombinedEffects(tuple(concatenated(each) for each in zip(*chosen, strict=True)))

@@ -30,7 +30,7 @@ from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.complete import FittedStatistic, NullMoments, RowSubset, scores_of
 from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
-from kernsift.estimators.feature_blocks import Block, blocks_of
+from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.paths import ScoreLaws
 from kernsift.estimators.permutation_law import Invariants, union_score
 from kernsift.estimators.relabellings import Relabellings, few_values
@@ -42,12 +42,10 @@ from kernsift.estimators.stratified_counts import FEWEST, MOST_STRATA, Stratifie
 from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, fitted, fitted_views
 from kernsift.execution import threads
 from kernsift.execution.arrays import Array, asarray_like, lookup, to_numpy
-from kernsift.execution.parallel import parallel_map
-from kernsift.execution.progress import report_progress
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import GROUP_ROWS, View
-from kernsift.kernels.quantisation import Grid, blocks_at_once, fit_grid, parts_of, rows_to_sort
+from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 # Units are counted point by point where there are at least so many rows in each; else row by row.
 _ROWS_PER_UNIT = 4
@@ -111,6 +109,14 @@ def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
     """One over the number of different relabellings."""
     strata = informative_strata(rows)
     return float(np.exp(-Relabellings(rows.responses[strata.order], strata, symmetric).log_count))
+
+
+def _whitened(factor: np.ndarray) -> np.ndarray:
+    """A factor (b, m, N) with directions that are orthogonal and of length 1; those that do not vary are 0."""
+    values, vectors = np.linalg.eigh(factor @ factor.transpose(0, 2, 1))
+    kept = values > 1e-9 * np.maximum(values[:, -1:], 1e-300)
+    scale = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    return np.asarray((vectors * scale[:, None, :]).transpose(0, 2, 1) @ factor)
 
 
 class _Places(NamedTuple):
@@ -278,6 +284,9 @@ class _Measuring:
             views = fitted_views(dict.fromkeys(names), grid, counts, self.rows.units, kernels, own, self.landmarks)
             if counted is None:
                 factors |= {name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
+                if "moments" in names and views["moments"].view.factor.shape[1] == 2:
+                    # Location and spread count alike as units vary in them, and not as rows do.
+                    factors["moments"] = _whitened(factors["moments"])
             else:
                 factors |= {name: to_numpy(view.view.factor) for name, view in views.items()}
         if counted is None:
@@ -462,21 +471,18 @@ def _restricted(
     measuring = _Measuring(target, rows, landmarks, table.prototype.dtype, int(rng.integers(2**32)), to_align)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
     factors: list[SelectedFactor] = []
-    done = 0
-    for measured in parallel_map(measuring, blocks_of(table, kernels, cells, to_sort), blocks_at_once(table)):
+    for measured in map_blocks(measuring, blocks_of(table, kernels, cells, to_sort), table.d):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
             effect[part.features] = part.effect
             factors += part.factors
-            done += len(part.features)
-        report_progress("scoring features", done, table.d)
     score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, target.response.ceiling), 0.0)
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
             again = _Measuring(target, rows, landmarks, measuring.dtype, measuring.seed, to_align, score)
             blocks = blocks_of(table, kernels, cells, to_sort, among=features)
-            found = parallel_map(again, blocks, blocks_at_once(table))
+            found = map_blocks(again, blocks, len(features))
             return combined([part for parts in found for part in parts], features)
 
         return MeasuredEffects(effect[features], measure)

@@ -1,8 +1,7 @@
-"""Work on the workers of a Dask cluster.
+"""Parallel maps on the workers of a Dask cluster.
 
-Each item is a task, with the item as its argument; the function is a task of its own, whose result Dask copies to the
-workers that need it. The scheduler therefore holds all that it takes to repeat a task whose worker died. Which worker
-runs a task does not change its result.
+Each item is the argument of one task; the function is the result of another task, which Dask copies to the workers that
+need it. The scheduler can therefore repeat any task whose worker died, and results do not depend on the workers.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
 from kernsift.execution.parallel import use_workers
 
-# How often Dask repeats a task that raised, as one does whose input was lost with another worker.
+# How often Dask repeats a task that raised an error, which may be due to another worker that died.
 _RETRIES = 2
-# Seconds without a scheduler, without a worker that takes on work, between checks of these, and until a scheduler
-# answers.
+# Seconds to wait for a lost scheduler, for a worker that accepts tasks, between two checks, and for a connection.
 _WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL, _TO_CONNECT = 5.0, 30.0, 2.0, 10.0
-# Below the first not even ordinary files can be read; the second is what a worker takes before it reads any.
+# Bytes that reading files takes at least, and that a worker process takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
 
 
@@ -42,37 +40,33 @@ class DaskWorkers:
         self._waiting_since: float | None = None
 
     def n_threads(self) -> int:
-        """How many tasks run at the same time; waits a while for the first worker."""
-        found = self._ask(self._client.nthreads)
-        if not found:
-            with suppress(TimeoutError):
-                self._ask(self._client.wait_for_workers, 1, timeout=_WITHOUT_WORKERS)
-            found = self._ask(self._client.nthreads)
+        """How many tasks run at the same time."""
+        return sum(self._threads.values())
+
+    @cached_property
+    def _threads(self) -> dict[str, int]:
+        """The threads of each worker, of which there may be none for a while."""
+        with suppress(TimeoutError):
+            self._ask(self._client.wait_for_workers, 1, timeout=_WITHOUT_WORKERS)
+        found: dict[str, int] = self._ask(self._client.nthreads)
         if not found:
             raise self._no_workers()
-        return int(sum(found.values()))
+        return found
 
     def task_memory(self, memory: int) -> int:
         """Bytes for each task: a share of `memory` on the machine with most threads, or of a worker's own limit."""
-        return min(memory, max(min(memory // self._host_threads - _PROCESS, self._task_limit), _LEAST_MEMORY))
-
-    @cached_property
-    def _host_threads(self) -> int:
-        self.n_threads()
-        found: Counter[str] = Counter()
-        for address, count in self._ask(self._client.nthreads).items():
-            found[self._distributed.comm.get_address_host(address)] += count
-        return max(found.values())
-
-    @cached_property
-    def _task_limit(self) -> int:
-        """Half of the memory that a worker has for each of its threads; Dask spills and pauses near the whole."""
-        workers = self._ask(self._client.scheduler_info)["workers"].values()
-        limits = [one["memory_limit"] // (2 * one["nthreads"]) for one in workers if one.get("memory_limit")]
-        return min(limits, default=sys.maxsize)
+        hosts: Counter[str] = Counter()
+        for address, count in self._threads.items():
+            hosts[self._distributed.comm.get_address_host(address)] += count
+        share = memory // max(hosts.values()) - _PROCESS
+        for worker in self._ask(self._client.scheduler_info)["workers"].values():
+            # Dask spills and pauses when its memory is nearly full.
+            share = min(share, worker["memory_limit"] // (2 * worker["nthreads"]) or share)
+        return min(memory, max(share, _LEAST_MEMORY))
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function` of each item, in order; twice as many items as the workers have threads are submitted ahead."""
+        self.__dict__.pop("_threads", None)  # workers come and go between two calls
         most = 2 * self.n_threads()
         shared = self._submit(_receive, _pickled(function))
         futures: deque[Any] = deque()
@@ -115,37 +109,27 @@ class DaskWorkers:
             return pickle.loads(found)
 
     def _ask(self, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """What a call of the client returns, or one error where its scheduler is gone, whatever the call raises then.
+        """The result of a call of the client; one error where its scheduler is gone, whatever the call raised.
 
-        A client that was only cut off connects again, but its scheduler has dropped the tasks.
+        A client that connects again has lost its tasks.
         """
         try:
             if self._client.status == "running":
                 return call(*given, **named)
-        except TimeoutError:
-            if self._client.status == "running":
-                raise
         except BaseException as error:
             if self._client.status == "running" and not isinstance(error, self._distributed.CancelledError):
                 raise
         patience = time.monotonic() + _WITHOUT_SCHEDULER
         while self._client.status == "connecting" and time.monotonic() < patience:
             time.sleep(0.1)
-        address = self._client._start_arg or "this address"
-        if self._client.status != "running":
-            raise InputError(
-                f"client: the Dask scheduler at {address} is gone; start the cluster again and repeat the call."
-            ) from None
+        running = self._client.status == "running"
+        happened = "cancelled the work, or was cut off;" if running else "is gone; start the cluster again and"
         raise InputError(
-            f"client: the Dask scheduler at {address} cancelled the work, or lost its connection for a moment; repeat "
-            "the call."
+            f"client: the Dask scheduler at {self._client._start_arg or 'this address'} {happened} repeat the call."
         ) from None
 
     def _check_workers(self) -> None:
-        """Raise where no worker takes on work for a while: there is none, or all have paused.
-
-        Dask pauses a worker whose memory is full until something frees it.
-        """
+        """Raise if no worker accepts tasks for a while: there is none, or all have paused, because memory is full."""
         with suppress(OSError, TimeoutError):
             if self._ask(self._client.sync, self._client.scheduler.ncores_running, callback_timeout=_INTERVAL):
                 self._waiting_since = None
@@ -173,11 +157,8 @@ class DaskWorkers:
 
 
 class _Function:
-    """A function that is pickled into one byte string wherever Dask moves it.
-
-    Dask would hand over the arrays in it as parts of a message, which need not begin at multiples of their item size;
-    NumPy is several times slower on such arrays.
-    """
+    """A function that is pickled into one byte string: arrays that Dask moves by itself may arrive unaligned, and NumPy
+    is several times slower on these."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -211,27 +192,14 @@ def client_in_use(client: Any, *data: Any) -> Iterator[None]:
 
     Where none is given and some of the data are Dask collections, it is the client that Dask itself would use.
     """
-    client = _client_for(data) if client is None else _checked(client)
+    distributed: Any = sys.modules.get("distributed")
+    dask: Any = sys.modules.get("dask.base")
+    if client is None and distributed is not None and any(dask.is_dask_collection(one) for one in data):
+        with suppress(ValueError):  # there is none
+            client = distributed.default_client()
     if client is None:
         yield
         return
-    with use_workers(DaskWorkers(client)):
-        yield
-
-
-def _client_for(data: Iterable[Any]) -> Any:
-    dask: Any = sys.modules.get("dask.base")
-    distributed: Any = sys.modules.get("distributed")
-    if distributed is None or not any(dask.is_dask_collection(one) for one in data):
-        return None
-    try:
-        return distributed.default_client()
-    except ValueError:  # there is none
-        return None
-
-
-def _checked(client: Any) -> Any:
-    distributed: Any = sys.modules.get("distributed")
     if distributed is None or not isinstance(client, distributed.Client):
         raise InputError(
             f"client: a distributed.Client was needed, got {type(client).__name__}; connect with "
@@ -239,7 +207,8 @@ def _checked(client: Any) -> Any:
         )
     if client.asynchronous:
         raise InputError("client: an asynchronous Dask client cannot be waited for; pass one without asynchronous.")
-    return client
+    with use_workers(DaskWorkers(client)):
+        yield
 
 
 @contextmanager
