@@ -55,44 +55,70 @@ class Result:
 
     Attributes
     ----------
-    question : "compare", "relate" or "screen".
-    selected : positions of the listed features, best first; what follows is in this order.
-    names : their names.
-    pvalues : p-values in (0, 1]; those of a short list are selective: conditional on the feature having been selected.
+    question : {"compare", "relate", "screen"}
+        The function that was called.
+    selected : ndarray of int of shape (k,)
+        Positions of the listed features, best first; what follows is in this order.
+    names : tuple of str
+        Their names.
+    pvalues : ndarray of shape (k,)
+        P-values in (0, 1]; those of a short list are selective: conditional on the feature having been selected.
         `log_pvalues` are their logarithms, exact where p-values underflow.
-    unconditional_pvalues : p-values that condition on nothing, from which the correction over all features starts; the
-        same as `pvalues` where everything is tested.
-    adjusted_pvalues : p-values after `correction`; compare these with `alpha`. Those of a short list come from the
-        unconditional p-values of all features, see `kernsift.inference.multiple_testing`; without a correction, or with
+    unconditional_pvalues : ndarray of shape (k,)
+        Unconditional p-values, from which the correction over all features is computed; the same as `pvalues` where
+        every feature is tested.
+    adjusted_pvalues : ndarray of shape (k,)
+        P-values after `correction`; compare these with `alpha`. Those of a short list come from the unconditional
+        p-values of all features, see `kernsift.inference.multiple_testing`; without a correction, or with
         `family="selected"`, from `pvalues`.
-    rejected : which features are significant, the discoveries: adjusted p-value at most alpha.
-    effects : effect sizes in [0, 1]; of a short list the median-unbiased ones, which the selection does not inflate;
-        None where the estimator has none. `raw_effects` are those as if nothing had been selected. `estimates` computes
-        them when they are used.
-    intervals : (k, 2) confidence intervals for `effects`; None where the estimator has none, NaN beyond the first 1000
-        features. Where everything is tested and corrected, the expected share of discoveries whose interval misses the
-        true effect is at most 1 - `confidence_level` (false coverage rate), and intervals of the other features reach
-        down to 0; where nothing is corrected, each interval has the level by itself; in a short list conditionally on
-        its selection.
-    scores : the scores of all features, in table order; `feature_names` are their names.
-    all_pvalues, all_adjusted_pvalues : of all features in table order, whatever is listed: unconditional p-values, and
-        those after the correction over all of them. `all_rejected` tells which of all features are significant.
-    listed : whether a short list was asked for.
-    alpha, correction, family : the level and the correction behind `rejected`, and over which features it ran.
-    confidence_level : that of `intervals`.
-    settings : estimator, test, kernel and the rest, as used.
-    seed : the seed that gives this result again; None if a Generator was passed in.
-    notes : what a reader should know about the data, one sentence each.
-    outcome : the test's own record: truncation intervals, scaling law.
-    n : rows behind each score, in table order: those without a missing value where `missing="column"`.
-    rows : how many rows there were: of X and Y; of X; of the reference and each candidate.
-    pictures : counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
-    descriptions : what changed in each listed feature (in the best 2000), in words.
-    labels : names of the samples, or of the response.
-    kinds : how many features hold numbers, how many categories, and how many are groups of columns.
-    cluster_labels : clusters of alike discoveries (`kernsift.inference.redundancy`), computed when they are used.
-    distinct : (k,) which of the listed features are significant given the distinct ones before them; None unless
-        `distinct=True` was asked for.
+    rejected : ndarray of bool of shape (k,)
+        Which features are significant, the discoveries: adjusted p-value at most alpha.
+    effects : ndarray of shape (k,) or None
+        Effect sizes in [0, 1]; of a short list the median-unbiased ones, which the selection does not inflate; None
+        where the estimator has none. `raw_effects` are the unconditional ones. `estimates` computes them when they are
+        used.
+    intervals : ndarray of shape (k, 2) or None
+        Confidence intervals for `effects`; None where the estimator has none, NaN beyond the first 1000 features.
+        Where everything is tested and corrected, the expected share of discoveries whose interval misses the true
+        effect is at most 1 - `confidence_level` (false coverage rate), and intervals of the other features reach down
+        to 0; where nothing is corrected, each interval has the level by itself; in a short list conditionally on its
+        selection.
+    scores : ndarray of shape (d,)
+        The scores of all features, in table order; `feature_names` are their names.
+    all_pvalues, all_adjusted_pvalues : ndarray of shape (d,)
+        Of all features in table order, whatever is listed: unconditional p-values, and those after the correction over
+        all of them. `all_rejected` tells which of all features are significant.
+    listed : bool
+        Whether a short list was asked for.
+    alpha, correction, family : float, str or None, str
+        The level and the correction of `rejected`, and the features that it is over.
+    confidence_level : float
+        The level of `intervals`.
+    settings : mapping
+        Estimator, test, kernel and the rest, as used.
+    seed : int or None
+        The seed that gives this result again; None if a Generator was passed in.
+    notes : tuple of str
+        What a reader should know about the data, one sentence each.
+    outcome : Outcome
+        The record of the test: truncation intervals, scaling law.
+    n : ndarray of int of shape (d,)
+        Number of rows of each score, in table order: those without a missing value where `missing="column"`.
+    rows : tuple of int
+        Numbers of rows: of X and Y; of X; of the reference and each candidate.
+    pictures : sequence of Picture
+        Counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
+    descriptions : sequence of Description
+        What changed in each listed feature (in the best 2000), in words.
+    labels : tuple of str
+        Names of the samples, or of the response.
+    kinds : tuple of int
+        Numbers of numeric features, categorical features, and groups of columns.
+    cluster_labels : ndarray of int of shape (k,)
+        Clusters of alike discoveries (`kernsift.inference.redundancy`), computed when they are used.
+    distinct : ndarray of bool of shape (k,) or None
+        Which of the listed features are significant given the distinct ones before them; None unless `distinct=True`
+        was asked for.
 
     Examples
     --------

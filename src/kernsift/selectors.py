@@ -28,7 +28,7 @@ _ANSWER = ("result_", "support_", "scores_", "pvalues_")
 
 
 class _KernelSelector(SelectorMixin, BaseEstimator):
-    """What both selectors share: parameters in, a `Result` and a support mask out."""
+    """The parameters and methods of both selectors."""
 
     def __init__(
         self,
@@ -80,11 +80,20 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame; strings and categoricals are welcome in data frames.
-        y : one label or response for each row.
-        strata, paired, unit : one value for each row: which rows may be exchanged, as in `kernsift.compare`. A pipeline
-            passes them on where metadata routing is enabled and `set_fit_request(unit=True)` was called.
-        given : confounders, an array or table with one row for each row of X, as in `kernsift.compare`.
+        X : array, sparse matrix or data frame of shape (n, columns)
+            The table; columns of data frames may be strings and categoricals.
+        y : array-like of shape (n,)
+            Labels or the response.
+        strata, paired, unit : array-like of shape (n,), optional
+            Which rows may be exchanged, as in `kernsift.compare`. A pipeline passes them on where metadata routing is
+            enabled and `set_fit_request(unit=True)` was called.
+        given : array or table with n rows, optional
+            Confounders, as in `kernsift.compare`.
+
+        Returns
+        -------
+        self : object
+            The fitted selector.
         """
         self._check(y)
         X, y = self._validated(X, y)
@@ -97,17 +106,24 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
-        """Collect rows that arrive in pieces, one call for each.
+        """Collect rows in batches.
 
         `finish` tests the features, with the result of `fit` on all rows so far, for every estimator. The rows are
-        kept for it: the first few megabytes in memory, the rest in a temporary file, which is deleted with the selector
+        stored for it: the first few megabytes in memory, the rest in a temporary file, which is deleted with the selector
         or at the end of the process. A pickle holds the result and not the rows, so no rows can be added to a selector
         that was unpickled. After `fit` the first call begins a new collection.
 
         Parameters
         ----------
-        X : as in `fit`, with the same columns in every piece; one row is enough.
-        y : one label or response for each row.
+        X : array, sparse matrix or data frame of shape (n, columns)
+            As in `fit`, with the same columns in every batch; one row is enough.
+        y : array-like of shape (n,)
+            Labels or the response.
+
+        Returns
+        -------
+        self : object
+            The selector.
         """
         self._check(y)
         arrived: RowBuffer | None = self.__dict__.get("_arrived")
