@@ -451,8 +451,8 @@ def relate(
         The response: numbers, categories, several columns, or the name (or names) of columns of X. A censored response
         is a tuple of a time and an event (names or columns), or a structured array as scikit-survival has them.
     response : {"auto", "category", "numeric", "censored"}, default "auto"
-        "auto" takes strings, categoricals and truth values as categories and numbers as numbers; "category" and
-        "numeric" insist. Integer class labels want "category".
+        "auto" takes text, categoricals, truth values, and numbers with two values or up to ten whole ones as classes,
+        and other numbers as numbers; "category" and "numeric" insist.
     k : int or float, optional
         None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
         scores; p-values, effect sizes and intervals are then conditional on the selection.
