@@ -109,9 +109,9 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         """Collect rows in batches.
 
         `finish` tests the features, with the result of `fit` on all rows so far, for every estimator. The rows are
-        stored for it: the first few megabytes in memory, the rest in a temporary file, which is deleted with the selector
-        or at the end of the process. A pickle holds the result and not the rows, so no rows can be added to a selector
-        that was unpickled. After `fit` the first call begins a new collection.
+        stored for it: the first few megabytes in memory, the rest in a temporary file, which is deleted with the
+        selector or at the end of the process. A pickle holds the result and not the rows, so no rows can be added to a
+        selector that was unpickled. After `fit` the first call begins a new collection.
 
         Parameters
         ----------
