@@ -12,6 +12,7 @@ import numpy as np
 from kernsift.data.columns import Columns, quoted
 from kernsift.data.formats import Source, open_table
 from kernsift.data.named_columns import take_columns
+from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Piece, Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
@@ -294,7 +295,8 @@ def codes_of(target: Table) -> np.ndarray:
 
 def note_identifiers(table: Table, response: np.ndarray) -> None:
     """Note a column that looks like the identifier of subjects: values repeat, each with one response."""
-    if table.memory is not None or table.n < 2 * _FEWEST_SUBJECTS:
+    # Columns of sparse tables are mostly 0, which identifiers are not.
+    if table.memory is not None or table.n < 2 * _FEWEST_SUBJECTS or isinstance(table, SparseTable):
         return
     single = np.flatnonzero(np.diff(table.offsets) == 1)
     first = to_numpy(table.part(table.offsets[single], np.arange(min(table.n, _LOOKED_AT))))

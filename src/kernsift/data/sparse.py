@@ -20,6 +20,8 @@ from kernsift.exceptions import InputError
 
 # Bytes of rearranged columns that are held at a time, twice.
 _CHUNK = 2**27
+# Columns that are worked on in one go.
+_BLOCK = 256
 # Stored values that are looked at in one go.
 _PIECE = 2**20
 # Numbers up to this and down to its reciprocal can be squared in any type.
@@ -276,8 +278,8 @@ class SparseTable(Table):
     @cached_property
     def constant(self) -> np.ndarray:
         flat = np.zeros(int(self.offsets[-1]), dtype=bool)
-        for start in range(0, len(flat), 256):
-            some = np.arange(start, min(start + 256, len(flat)))
+        for start in range(0, len(flat), _BLOCK):
+            some = np.arange(start, min(start + _BLOCK, len(flat)))
             stored = self.stored(some)
             counts = stored.counts
             flat[some[counts == 0]] = True
@@ -345,15 +347,15 @@ class SparseTable(Table):
         return out
 
     def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> np.ndarray:
-        own = np.arange(int(self.offsets[-1]))[columns]
-        stored, n = self.stored(own), self.n
+        own, n, again = np.arange(int(self.offsets[-1]))[columns], self.n, None
         wanted = np.arange(n)[rows] if isinstance(rows, slice) else rows
-        again = None
         if wanted is not None:
             wanted, again = np.unique(wanted, return_inverse=True)
-            stored, n = stored.within(wanted), len(wanted)
+            n = len(wanted)
         out = np.zeros((n, len(own)), dtype=self.dtype)
-        out[stored.rows, np.repeat(np.arange(len(own)), stored.counts)] = stored.values
+        for start in range(0, len(own), _BLOCK):
+            stored = self.stored(own[start : start + _BLOCK]).within(wanted)
+            out[stored.rows, start + np.repeat(np.arange(len(stored.counts)), stored.counts)] = stored.values
         return out if again is None or np.array_equal(again, np.arange(n)) else out[again]
 
     def take(self, rows: np.ndarray) -> Table:
