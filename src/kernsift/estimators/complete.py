@@ -1,15 +1,15 @@
-"""The complete estimator: all rows meet all rows, and the null law needs no resampling.
+"""The complete estimator: all pairs of rows, with a null law that needs no resampling.
 
 For every feature T = tr(Kc Lc), with Kc and Lc the centred Gram matrices of the feature and of the response; for two
-samples the response is the sample label, which makes T the squared MMD of all rows, so one engine serves MMD and HSIC
-and unequal sizes need nothing special. T is turned into a normal score through its permutation law
+samples the response is the sample label, which makes T the squared MMD of all rows, so that MMD and HSIC share one
+implementation and unequal sizes are no special case. T is converted into a normal score by its permutation law
 (`kernsift.estimators.permutation_law`). The correlation between the scores of two null features is that of their T over
 permutations, which for large n is the alignment of their Gram matrices.
 
-**Adaptive bandwidth.** One kernel misses shapes, so each feature is tested under several pairs of a view of the feature
-and a view of the response (`kernsift.estimators.views`). The smallest of the weighted p-values is turned back into one
-normal score with the joint normal law of the pairs' scores, their correlations again those over permutations; the pair
-that won represents the feature from then on.
+**Adaptive bandwidth.** A single kernel has little power against some shapes, so each feature is tested with several
+pairs of a view of the feature and a view of the response (`kernsift.estimators.views`). The smallest of the weighted
+p-values is converted into one normal score with the joint normal law of the pairs' scores, whose correlations are again
+those over permutations; the covariance of the scores uses the pair with the smallest one.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class RowSubset(NamedTuple):
 
 
 class NullMoments(NamedTuple):
-    """T of some features and what is known of its law.
+    """T of some features and its null moments.
 
     `size` is tr(K^2) and `target` tr(L^2).
     """
@@ -162,12 +162,12 @@ class FittedStatistic(NamedTuple):
         return self.fitted.view
 
 
-def fit_statistics(fitted: FittedView, meeting: CrossTable, response_view: str = "plain") -> FittedStatistic:
+def fit_statistics(fitted: FittedView, cross_table: CrossTable, response_view: str = "plain") -> FittedStatistic:
     """T of features under one pair of views, and its law."""
-    response, (view, own, _) = meeting.response, fitted
+    response, (view, own, _) = cross_table.response, fitted
     target = response.views[response_view]
     xp, n = namespace(view.factor), response.n
-    cross = view.factor @ meeting.sums[response_view]
+    cross = view.factor @ cross_table.sums[response_view]
     mean, sd, skewness = moments(n, own, target.own)
     statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
     size = own.second[:, 0] + own.trace**2 / (n - 1)
@@ -176,33 +176,33 @@ def fit_statistics(fitted: FittedView, meeting: CrossTable, response_view: str =
 
 
 def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
-    """(looks, b) normal scores of T."""
+    """(pairs, b) normal scores of T."""
     weights, counts = [], []
-    for look in statistics:
-        # The eigenvalues; any will do where nothing varies.
-        sizes = np.where((look.laws.sd > 0)[:, None], to_numpy(look.view.sizes), 1.0)
-        target = look.target.sizes if look.target.sizes.any() else np.ones(1)
+    for one in statistics:
+        # The eigenvalues; arbitrary for constant features.
+        sizes = np.where((one.laws.sd > 0)[:, None], to_numpy(one.view.sizes), 1.0)
+        target = one.target.sizes if one.target.sizes.any() else np.ones(1)
         weight, count = limit_weights(sizes, target)
         weights.append(weight)
         counts.append(count)
     score = spectral_score(
-        np.concatenate([look.laws.standardised for look in statistics]),
-        np.concatenate([look.laws.skewness for look in statistics]),
+        np.concatenate([one.laws.standardised for one in statistics]),
+        np.concatenate([one.laws.skewness for one in statistics]),
         np.concatenate(weights),
         np.concatenate(counts),
     )
-    varies = np.array([look.laws.sd > 0 for look in statistics])
+    varies = np.array([one.laws.sd > 0 for one in statistics])
     return np.where(varies, score.reshape(varies.shape), 0.0)
 
 
 def best_of(
     statistics: Sequence[FittedStatistic], scores: np.ndarray, counts: Array, response: Response
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One score from the scores (looks, b) of the looks at each feature, and which of them it comes from."""
+    """One score from the scores (pairs, b) of each feature, and the pair of views with the smallest p-value."""
     weights = np.array([pair.weight for pair in response.pairs])
     smallest = log_ndtr(-scores) - np.log(weights)[:, None]
-    # A feature that a view cannot tell apart from a constant has no score there.
-    varies = np.array([look.laws.sd > 0 for look in statistics])
+    # A feature that is constant under a view has no score there.
+    varies = np.array([one.laws.sd > 0 for one in statistics])
     winner = np.where(varies, smallest, np.inf).argmin(axis=0)
     if len(statistics) == 1:
         return scores[0], winner
@@ -210,7 +210,7 @@ def best_of(
 
 
 def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:
-    """(looks, looks, b) correlations of T under different pairs of views, over permutations of the rows."""
+    """(pairs, pairs, b) correlations of T under different pairs of views, over permutations of the rows."""
     count, b, n = len(statistics), len(statistics[0].laws.sd), response.n
     matrix = moment_matrix(2, n)
     out = np.ones((count, count, b))
@@ -235,7 +235,7 @@ def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.nd
 
 
 class _Measured(NamedTuple):
-    """All that is kept of a block of features."""
+    """The results of a block of features."""
 
     features: np.ndarray
     score: np.ndarray
@@ -249,7 +249,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Measuring(ABC, Generic[Found]):
-    """How blocks of features are measured; all that they share, but for the cells of the response's rows."""
+    """The computation for blocks of features, with what they share but for the cells of the response's rows."""
 
     response: Response
     to_align: np.ndarray | None
@@ -265,7 +265,7 @@ class Measuring(ABC, Generic[Found]):
         parts = parts_of(features, grid.points, rows, memory)
         some = [(features[part], block.own[part], grid.part(part), known.part(part)) for part in parts]
         response = self.response._replace(cells=cells if known.joint is None else None)
-        # In a thread of its own these are done one after the other; a block from a file has all threads or workers.
+        # Inside a worker thread this is sequential; a block from a file uses all threads or workers.
         return list(parallel_map(partial(self._measure, block.kernels, response), some))
 
     def _measure(
@@ -275,18 +275,19 @@ class Measuring(ABC, Generic[Found]):
         part: tuple[np.ndarray, np.ndarray, Grid, Tabulation],
     ) -> Found:
         features, own, grid, known = part
-        return self.measured(features, _looks(grid, known, own, kernels, response, self.landmarks), known, response)
+        statistics = _statistics(grid, known, own, kernels, response, self.landmarks)
+        return self.measured(features, statistics, known, response)
 
     @abstractmethod
     def measured(
         self, features: np.ndarray, statistics: list[FittedStatistic], known: Tabulation, response: Response
     ) -> Found:
-        """What is kept of features, from their statistics under every pair of views."""
+        """The results of features, from their statistics under every pair of views."""
 
 
 @dataclass(frozen=True)
 class ScoreMeasuring(Measuring[_Measured]):
-    """Scores, and what their covariance needs; `seed` is for outcomes that are drawn."""
+    """Scores, and the factors that their covariance is computed from; `seed` is for sampled outcomes."""
 
     dtype: Any
     seed: int
@@ -297,20 +298,20 @@ class ScoreMeasuring(Measuring[_Measured]):
         scores = scores_of(statistics)
         score, winner = best_of(statistics, scores, known.counts, response)
         score = enumerated_scores(known, statistics, scores, response, score, self.seed)
-        laws = np.choose(winner, [np.array(look.laws) for look in statistics])
+        laws = np.choose(winner, [np.array(one.laws) for one in statistics])
         factors = [
             SelectedFactor.of(
                 features,
                 np.flatnonzero(winner == which),
                 known,
-                look.view,
-                look.cross,
+                one.view,
+                one.cross,
                 response.pairs[which].response,
                 response,
                 self.to_align,
                 self.dtype,
             )
-            for which, look in enumerate(statistics)
+            for which, one in enumerate(statistics)
             if (winner == which).any()
         ]
         return _Measured(features, score, laws, point_effects(statistics), factors)
@@ -318,7 +319,7 @@ class ScoreMeasuring(Measuring[_Measured]):
 
 @dataclass(frozen=True)
 class EffectMeasuring(Measuring[tuple[np.ndarray, CombinedEffects]]):
-    """The laws behind the effects of features; `score` (d,) are their final scores."""
+    """The laws of the effects of features; `score` (d,) are their final scores."""
 
     score: np.ndarray
 
@@ -365,14 +366,14 @@ def _complete(
     return Scores(table.names, score, cov, effects=effects)
 
 
-def _looks(
+def _statistics(
     grid: Grid, known: Tabulation, own: np.ndarray, kernels: FeatureKernels, response: Response, landmarks: np.ndarray
 ) -> list[FittedStatistic]:
     """The statistics of a block of features under every pair of views."""
-    meeting = CrossTable(known, response)
+    cross_table = CrossTable(known, response)
     names = dict.fromkeys(pair.feature for pair in response.pairs)
     views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks)
-    return [fit_statistics(views[pair.feature], meeting, pair.response) for pair in response.pairs]
+    return [fit_statistics(views[pair.feature], cross_table, pair.response) for pair in response.pairs]
 
 
 def enumerated_scores(
@@ -383,7 +384,7 @@ def enumerated_scores(
     score: np.ndarray,
     seed: int,
 ) -> np.ndarray:
-    """Scores with those of features replaced whose permutation law has few outcomes (see `enumeration`)."""
+    """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`)."""
     if known.joint is None:
         return score
     counts = to_numpy(known.counts)
@@ -395,9 +396,9 @@ def enumerated_scores(
     chosen = few_outcomes(counts, cells)
     if not chosen.any():
         return out
-    targets = [to_numpy(look.target.factor)[:, used] for look in statistics]
+    targets = [to_numpy(one.target.factor)[:, used] for one in statistics]
     shares = np.array([pair.weight for pair in response.pairs])
-    joint, factors = to_numpy(known.joint), [to_numpy(look.view.factor) for look in statistics]
+    joint, factors = to_numpy(known.joint), [to_numpy(one.view.factor) for one in statistics]
     log_tails = log_ndtr(-scores)
     log_pvalues = []
     for place in np.flatnonzero(chosen):

@@ -1,4 +1,4 @@
-"""What features are held against: a response, or the sample label, and how its rows meet the points of features."""
+"""Responses and sample labels, and their cross tables with the points of features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy.special import gammaln
 
 from kernsift.data.tables import Table
 from kernsift.estimators.permutation_law import Invariants, score_of
-from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, FittedView, Pair, fitted, fitted_views
+from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, SCORES, FittedView, Pair, fitted, fitted_views
 from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -17,7 +17,7 @@ from kernsift.kernels.functions import Linear
 from kernsift.kernels.low_rank import GROUP_ROWS, View
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
-# Points of a response: as its factor has no more than some 25 directions, more would change nothing.
+# Points of a response: its factor has at most about 25 directions, so that more points would not matter.
 _POINTS = 64
 
 
@@ -26,10 +26,14 @@ class ResponseView(NamedTuple):
 
     Attributes
     ----------
-    fitted : the view, as of a feature.
-    factor : (p, points) its centred factor.
-    sizes : (p,) eigenvalues of its Gram matrix.
-    own : what the permutation moments need of it.
+    fitted : FittedView
+        The view, as of a feature.
+    factor : array of shape (p, points)
+        Its centred factor.
+    sizes : ndarray of shape (p,)
+        Eigenvalues of its Gram matrix.
+    own : Invariants
+        Its invariants, which the permutation moments depend on.
     """
 
     fitted: FittedView
@@ -48,12 +52,18 @@ class Response(NamedTuple):
 
     Attributes
     ----------
-    n : rows.
-    cells : (n,) which point each row has; None where each row is its own, as for a response of several columns.
-    counts : (points,) how many rows each point stands for.
-    views : its views by name.
-    pairs : the pairs of views whose statistics make up the test.
-    ceiling : the highest score allowed: no permutation test can say less than one over the number of matchings.
+    n : int
+        Number of rows.
+    cells : array of shape (n,) or None
+        The point of each row; None where each row is a point, as for a response of several columns.
+    counts : array of shape (points,)
+        Number of rows at each point.
+    views : dict of str to ResponseView
+        Its views by name.
+    pairs : tuple of Pair
+        The pairs of views whose statistics are combined.
+    ceiling : float
+        The highest score: a permutation p-value is at least one over the number of matchings.
     """
 
     n: int
@@ -82,14 +92,14 @@ class Response(NamedTuple):
 
 
 def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Response:
-    """The label of two samples, whose rows lie one below the other."""
+    """The label of two samples whose rows are stacked."""
     cells = asarray_like(np.repeat([0, 1], [n, m]), values)
     counts = asarray_like(np.array([n, m], dtype=float), values)
     return _two_classes(n + m, cells, counts, adaptive)
 
 
 def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Response:
-    """A response with two values: any kernel is the same up to a factor."""
+    """A response with two values, for which all kernels are equal up to a factor."""
     one = float(to_numpy(counts)[0])
     share = one / n
     factor = asarray_like(np.array([[[1.0 - share, -share]]]), counts)
@@ -101,7 +111,7 @@ def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Respons
 
 
 def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, adaptive: bool = False) -> Response:
-    """A response with kernels of its own: numbers, categories, or several columns together."""
+    """A numeric or categorical response, or one of several columns, with its own kernels."""
     feature = np.array([0])
     grid = fit_grid(y, feature, rows_to_sort(y.n), _POINTS, kernels.rounds)
     known = tabulate(y, feature, grid, None, 1, None)
@@ -112,8 +122,10 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     if cells is not None and used.sum() == 2:
         cells = xp.astype(cells == int(np.flatnonzero(used)[1]), xp.int64)
         return _two_classes(y.n, cells, xp.take(counts, asarray_like(np.flatnonzero(used), counts)), adaptive)
-    linear = isinstance(kernels.kernel, Linear)
-    pairs = PLAIN if not adaptive else CLASSES if kernels.categorical[0] or linear else NUMBERS
+    pairs = PLAIN
+    if adaptive:
+        linear = isinstance(kernels.kernel, Linear)
+        pairs = CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
     names = dict.fromkeys(pair.response for pair in pairs)
     views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
     alike = _multiplicities(y) if cells is None else to_numpy(counts)
@@ -122,9 +134,9 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
 
 
 def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:
-    """Log of the number of matchings of rows that can be told apart, for values with these counts.
+    """Log of the number of distinguishable matchings of rows, for values with these counts.
 
-    `symmetric` for classes: those of equal size may change places, and the statistic stays the same.
+    `symmetric` for classes: exchanging classes of equal size does not change the statistic.
     """
     counts = counts[counts > 0]
     total = gammaln(counts.sum() + 1) - gammaln(counts + 1).sum()
@@ -146,19 +158,20 @@ def _response(
     log_matchings: float,
 ) -> Response:
     known = {name: ResponseView.of(view) for name, view in views.items()}
-    # With a single matching nothing can be said: the score of p = 1.
+    # A single matching has the score of p = 1.
     ceiling = float(score_of(np.array([-max(log_matchings, 1e-15)]))[0])
     return Response(n, cells, counts, known, pairs, ceiling)
 
 
 class CrossTable:
-    """The rows of a block of features meeting the rows of a response.
+    """The cross table of a block of features and a response.
 
     Attributes
     ----------
-    joint : (b, G, cells) how many rows of each feature have this point and that cell; None where either side has a
-        point for each row.
-    sums : by view of the response, (b, G, p) sums of its factor over the rows of each point.
+    joint : array of shape (b, G, cells) or None
+        Number of rows at each point and cell; None where the features or the response have one point per row.
+    sums : dict of str to array of shape (b, G, p)
+        By view of the response, sums of its factor over the rows of each point.
     """
 
     def __init__(self, known: Tabulation, response: Response) -> None:
@@ -183,7 +196,7 @@ class CrossTable:
 
 
 def summed_rows(codes: Array, values: Array, points: int) -> Array:
-    """(b, G, p): sums of `values` (p, rows) over the rows that have each of the points; `codes` are (b, rows)."""
+    """(b, G, p): sums of `values` (p, rows) over the rows at each point; `codes` are (b, rows)."""
     xp, b = namespace(codes), codes.shape[0]
     place = xp.astype(codes, xp.int64) + xp.arange(b, device=codes.device)[:, None] * points
     sums = [

@@ -1,8 +1,8 @@
-"""The waist: one number per feature, and how those numbers vary together.
+"""Scores of features and their null covariance: the interface between estimators and tests.
 
-Everything before this file turns data into `Scores`; everything after it sees only `Scores`. The covariance is an
-operator rather than a matrix, because the tests need its diagonal, the columns of the selected features, and samples,
-but never all d x d entries.
+Estimators compute `Scores` from data; tests depend on `Scores` only. The covariance is an operator rather than a
+matrix, because the tests need its diagonal, the columns of the selected features, and samples, but never all d x d
+entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 
 class Covariance(Protocol):
-    """What the tests ask of the covariance of d scores."""
+    """The interface of the covariance of d scores."""
 
     def diagonal(self) -> np.ndarray:
         """The d variances."""
@@ -28,13 +28,16 @@ class Covariance(Protocol):
 
 
 class Path(NamedTuple):
-    """How scores change with the score of one feature while all that is independent of that feature stays.
+    """Scores as functions of the score of one feature, with everything that is independent of that feature fixed.
 
     Attributes
     ----------
-    knots : (g,) increasing values of the feature's own score.
-    followers : (m,) the features whose scores follow a curve; all others follow the line of the null covariance.
-    values : (m, g) scores of the followers at the knots; in between they are straight, beyond the ends constant.
+    knots : ndarray of shape (g,)
+        Increasing values of the feature's own score.
+    followers : ndarray of shape (m,)
+        The features whose scores follow a curve; all others follow the line of the null covariance.
+    values : ndarray of shape (m, g)
+        Scores of the followers at the knots; linear in between, constant beyond the ends.
     """
 
     knots: np.ndarray
@@ -44,20 +47,20 @@ class Path(NamedTuple):
 
 @runtime_checkable
 class CurvedCovariance(Covariance, Protocol):
-    """A covariance that knows more than the null covariance about how scores move together.
+    """A covariance that also models the dependence of scores of features with an effect.
 
-    The null covariance says how two scores move together when neither feature has an effect. A feature with an effect
-    responds differently to a correlated null feature; `paths` describes that for the tests that condition.
+    The null covariance describes two scores when neither feature has an effect. The score of a feature with an effect
+    depends differently on that of a correlated null feature; `paths` describes this for the conditional tests.
     """
 
     def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
-        """The paths of the named features, whose columns (d, len(features)) are given; None for straight lines."""
+        """The paths of the named features, given their columns (d, len(features)); None for straight lines."""
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric root R of R @ R = matrix; by eigenvectors, as a covariance estimated from few draws is singular.
+    """The symmetric root R of R @ R = matrix, from eigenvectors: a covariance estimated from few draws is singular.
 
-    The symmetric one, because eigenvectors of equal eigenvalues are arbitrary and would make draws depend on threads.
+    The symmetric root does not depend on the choice of eigenvectors for equal eigenvalues, which varies with threads.
     """
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T)
@@ -65,7 +68,7 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class DenseCovariance:
-    """A covariance matrix somebody already has.
+    """A dense covariance matrix.
 
     Examples
     --------
@@ -92,7 +95,7 @@ class DenseCovariance:
 
 @dataclass(frozen=True)
 class DiagonalCovariance:
-    """Scores that do not vary together.
+    """Uncorrelated scores.
 
     Examples
     --------
@@ -139,21 +142,21 @@ class FactorCovariance:
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         root = self.factor
         if root.shape[0] > root.shape[1]:
-            # d rows do the same as m, and are never larger than the draws.
+            # A root with d rows has the same covariance and is smaller than the draws.
             root = _root(root.T @ root)
         return rng.standard_normal((size, root.shape[0])) @ root
 
 
 @runtime_checkable
 class EffectsWithLaws(Protocol):
-    """Effect sizes of some features whose statistics have laws of their own at every effect."""
+    """Effect sizes of some features whose statistics have a known law at every effect."""
 
     @property
     def point(self) -> np.ndarray:
         """(b,) the effect sizes, in [0, 1]."""
 
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """(b, 2) confidence intervals; `unions` are the values of each score with which it would have been selected."""
+        """(b, 2) confidence intervals; `unions` are the intervals of each score on which it is selected."""
 
     def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b,) median-unbiased effect sizes."""
@@ -161,14 +164,17 @@ class EffectsWithLaws(Protocol):
 
 @dataclass(frozen=True)
 class EffectSizes:
-    """Some features' scores on a scale people can read: 0 for nothing, 1 for everything, like a correlation.
+    """Effect sizes of some features on the scale of a correlation, from 0 to 1.
 
     Attributes
     ----------
-    point : the effect sizes, in [0, 1].
-    spread : standard deviations of the scores around their means when these are as large as observed; None where only
-        the null variance is known, and then there are no confidence intervals.
-    at : effect sizes that belong to given mean scores, one per feature, from 0 upwards; increasing in each.
+    point : ndarray of shape (b,)
+        The effect sizes, in [0, 1].
+    spread : ndarray of shape (b,) or None
+        Standard deviations of the scores at means equal to the observed scores; None where only the null variance is
+        known, and then there are no confidence intervals.
+    at : callable
+        The effect sizes of nonnegative mean scores, one per feature; increasing in each.
 
     Examples
     --------
@@ -191,13 +197,19 @@ class Scores:
 
     Attributes
     ----------
-    names : the d feature names.
-    estimate : the d scores; larger means more different, or more dependent.
-    cov : covariance of `estimate` under the null hypothesis.
-    draws : how many draws the estimate averages; None where the scores are no average.
-    resample : `resample(fraction, rng)` recomputes `estimate` on `fraction * n` rows drawn with replacement; None for
-        scores that came without their data.
-    effects : effect sizes of chosen features; None for scores that came without their data.
+    names : tuple of str
+        The d feature names.
+    estimate : ndarray of shape (d,)
+        The scores; larger means more different, or more dependent.
+    cov : Covariance
+        Covariance of `estimate` under the null hypothesis.
+    draws : float or None
+        Number of draws that the estimate averages; None where the scores are no average.
+    resample : callable or None
+        `resample(fraction, rng)` recomputes `estimate` on `fraction * n` rows drawn with replacement; None for scores
+        without their data.
+    effects : callable or None
+        Effect sizes of chosen features; None for scores without their data.
 
     Examples
     --------
@@ -224,10 +236,10 @@ class Scores:
 
 
 def supported(factor: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:
-    """A covariance factor that claims no more than `count` draws can support.
+    """A covariance factor with a lower bound of the variances for `count` draws.
 
-    Draws that are all equal and not zero (two samples without overlap) would claim infinite precision; l draws cannot
-    support more than l standard errors. Such features get a row of their own that says so.
+    Draws that are all equal and not zero (two samples without overlap) have an estimated variance of 0; the score of l
+    draws is bounded by l standard errors. Such features get a row of their own with this variance.
     """
     least = (estimate / count) ** 2
     flat = np.flatnonzero(np.einsum("ij,ij->j", factor, factor) < 1e-12 * least)
@@ -270,6 +282,6 @@ def scores_from_draws(
 
 
 def supported_variances(variances: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:
-    """The same floor for variances alone."""
+    """The same lower bound for variances."""
     least = (estimate / count) ** 2
     return np.where(variances < 1e-12 * least, least, variances)

@@ -1,7 +1,8 @@
-"""Views of a variable: the kernels through which features and responses are tested.
+"""Views of a variable: the kernels with which features and responses are tested.
 
-One kernel misses shapes, so with an adaptive bandwidth each feature is tested under several. A view is one kernel on
-one variable; a test statistic belongs to a pair of views, one of the feature and one of the response.
+A single kernel has little power against some shapes, so with an adaptive bandwidth each feature is tested with several.
+A view is one kernel on one variable; a test statistic belongs to a pair of views, one of the feature and one of the
+response.
 
 wide
     The Gaussian kernel on the values, four median distances wide: nearly linear, and bounded for outlying values.
@@ -9,21 +10,20 @@ moments
     The first two directions of the wide view with equal weight: location and spread.
 smooth
     The first five directions of the Gaussian kernel on normal scores of the ranks, equally wide, with eigenvalues
-    raised to the power 1/4: nearly polynomials of ever higher degree, with weights that fall slowly.
+    raised to the power 1/4: nearly polynomials of increasing degree, with slowly decreasing weights.
 fine
     sum_j w_j P_j(u) P_j(v), with Legendre polynomials P_j of the ranks in [-1, 1] and w_j = (j (j + 1))^(-1/2). With
-    the power -1 this is the kernel of Anderson and Darling's statistic; here finer shapes count for more.
+    the power -1 this is the kernel of Anderson and Darling's statistic; here finer shapes have more weight.
 narrow
     The Gaussian kernel on normal scores of the ranks, 0.7 median distances wide, its eigenvalues raised to the power
-    1/2: several modes, and other shapes that change their sign often.
+    1/2: several modes, and other shapes with many sign changes.
 location
     The first direction of the smooth view: nearly the normal scores themselves.
 plain
-    The kernel as it was fitted: the only view where the bandwidth is given.
+    The fitted kernel: the only view for a given bandwidth.
 
-A column has ties wherever several rows share a point; it then has their midrank. Categories have one view, and a group
-of columns, which has no ranks, has two: wide, and a narrow one with flattened eigenvalues. docs/power.md has the study
-behind the choice.
+Rows at one point are ties and have their midrank. Categories have one view, and a group of columns, which has no ranks,
+has two: wide, and a narrow one with flattened eigenvalues. The choice is based on the study in docs/power.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SMOOTH_POWER = 0.25
 _DEGREES = 15
 # The wide kernel is nearly a polynomial of low degree.
 _WIDE_RANK, _NARROW_RANK = 40, 32
-# It is factored so closely that its leading directions do not depend on where the points are.
+# Its tolerance is so small that its leading directions do not depend on the points.
 _WIDE_TOLERANCE = 1e-6
 _SMOOTH_DIRECTIONS = 5
 
@@ -77,6 +77,12 @@ NUMBERS = (
     Pair("narrow", "narrow", 0.1),
 )
 """Pairs for a response of numbers."""
+SCORES = (
+    Pair("wide", "plain", 0.65),
+    Pair("smooth", "plain", 0.2),
+    Pair("narrow", "plain", 0.15),
+)
+"""Pairs for a response with a linear kernel, as log-rank scores: a hazard that grows with the feature comes first."""
 
 
 class FittedView(NamedTuple):
@@ -84,9 +90,12 @@ class FittedView(NamedTuple):
 
     Attributes
     ----------
-    view : factors and eigenvalues of the Gram matrices.
-    own : their invariants.
-    rest : (b, G) their diagonals, the trace taken out.
+    view : View
+        Factors and eigenvalues of the Gram matrices.
+    own : Invariants
+        Their invariants.
+    rest : array of shape (b, G)
+        Their diagonals, after the trace is removed.
     """
 
     view: View
@@ -109,7 +118,7 @@ class FittedView(NamedTuple):
 
 
 def fitted(view: View, counts: Array, n: int) -> FittedView:
-    """A view with what the permutation moments need of it."""
+    """A view with its invariants, which the permutation moments depend on."""
     own, rest = invariants(view, counts, n)
     return FittedView(view, own, rest)
 
@@ -123,10 +132,10 @@ def fitted_views(
     features: np.ndarray,
     landmarks: np.ndarray,
 ) -> dict[str, FittedView]:
-    """The named views of a block of features, from their points and how many of the n rows (b, G) each stands for.
+    """The named views of a block of features, from their points and the number of rows (b, G) at each.
 
-    The features are columns of numbers, or columns of categories, or one group of columns. `landmarks` are rows that
-    represent a group.
+    The features are numeric columns, or categorical columns, or one group of columns. The landmarks of a group are
+    chosen among the rows `landmarks`.
     """
     found: dict[str, FittedView] = {}
     if kernels.categorical[features].any():
@@ -168,7 +177,7 @@ def fitted_views(
 
 
 def _distinct(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different rows of counts, and which of them each row is: columns without ties share theirs."""
+    """The distinct rows of counts, and the index of each row among them: columns without ties have equal counts."""
     if (counts == counts[0]).all():
         return counts[:1], np.zeros(len(counts), dtype=np.intp)
     rows, inverse = np.unique(counts, axis=0, return_inverse=True)
@@ -177,16 +186,16 @@ def _distinct(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView:
-    """A view of ranks of one column; kept because all columns without ties have the same."""
+    """A view of the ranks of one column; cached because it is the same for all columns without ties."""
     one = np.frombuffer(counts)[None, :]
     return fitted(_RANK_VIEWS[name](one, missing), one, n)
 
 
 def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array) -> View:
-    """Location and spread of the values that are there, and the share of missing values, with equal weight."""
+    """Location and spread of the present values, and the share of missing values, with equal weight."""
     xp = namespace(counts)
     there, n = counts[:, :-1], xp.sum(counts, axis=1, keepdims=True)
-    # Columns without any value have a point, which counts for nothing.
+    # A column without any value gets a point with a count of 1, whose factor is 0 after centring.
     first = asarray_like(np.eye(1, int(there.shape[1])), counts)
     there = xp.where(xp.sum(there, axis=1, keepdims=True) > 0, there, first)
     own = centred(pivoted(points[:-1, :], kernels, there, _WIDE_RANK, _WIDE_TOLERANCE)[0], there).leading(2)
@@ -200,7 +209,7 @@ def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array) ->
 
 
 def _midranks(counts: np.ndarray) -> np.ndarray:
-    """(b, G) midranks of points in (0, 1), from how many rows each stands for."""
+    """(b, G) midranks of points in (0, 1), from the number of rows at each."""
     ends = np.cumsum(counts, axis=1)
     return np.asarray(np.clip((ends - counts / 2) / np.maximum(ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16))
 
@@ -208,7 +217,7 @@ def _midranks(counts: np.ndarray) -> np.ndarray:
 def _on_normal_scores(counts: np.ndarray, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
     """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances.
 
-    With `missing` the last point stands for missing values, which have no rank.
+    With `missing` the last point represents missing values, which have no rank.
     """
     b = len(counts)
     scores = ndtri(_midranks(counts[:, :-1] if missing else counts))

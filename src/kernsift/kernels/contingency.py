@@ -1,7 +1,6 @@
-"""One pass over the rows of a table: how often each point of each feature meets each cell of a response.
+"""Contingency tables of the points of features and the cells of a response, in one pass over the rows.
 
-Counts add up, whatever the size of a chunk and whoever counts it: in memory, from a file piece by piece, or on many
-machines, the answer is the same to the last bit.
+Counts are additive, so that the result is the same to the last bit in memory, from chunks of a file and on workers.
 """
 
 from __future__ import annotations
@@ -24,19 +23,22 @@ from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.quantisation import Grid
 from kernsift.kernels.sparse_columns import sparse_codes
 
-# Values that are looked up in one go: 2^22 codes are 32 MB.
+# Values whose codes are computed at a time: 2^22 codes are 32 MB.
 _NUMBERS, _DEVICE_NUMBERS = 2**22, 2**29
 
 
 class Tabulation(NamedTuple):
-    """What all rows of a block of features amount to.
+    """The counts of a block of features.
 
     Attributes
     ----------
-    counts : (b, G) how many rows each point stands for.
-    joint : (b, G, cells) how many of them fall into each cell; None where there are no cells, or no points but rows.
-    codes : (b, rows) the points of the rows that were asked for, in the least type that holds them; `SparseCodes` for
-        sparse columns; None for a group.
+    counts : array of shape (b, G)
+        Number of rows at each point.
+    joint : array of shape (b, G, cells) or None
+        Number of rows at each point and cell; None without cells, or with one point per row.
+    codes : array of shape (b, rows) or None
+        The points of the requested rows, in the smallest type that holds them; `SparseCodes` for sparse columns; None
+        for a group.
     """
 
     counts: Array
@@ -84,7 +86,7 @@ def _of_sparse(
 
 
 class _Counted(NamedTuple):
-    """What there is in a piece: its columns, joint counts (b, G, cells), and codes of the rows that were asked for."""
+    """The counts of a piece: its columns, joint counts (b, G, cells), and codes of the requested rows."""
 
     columns: slice
     joint: Array
@@ -116,7 +118,7 @@ class _Counting:
 
 
 def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and codes of a table that is read piece by piece, in the order in which the file has them."""
+    """Counts and codes of a table that is read in pieces, in the order of the file."""
     points = counting.grid.points.shape[0]
     joint = np.zeros((len(columns), points, counting.count), dtype=np.int64)
     codes = np.empty(
@@ -126,7 +128,7 @@ def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int
     if worker_threads() and is_readable(table):
         counted = _on_workers(counting, table, columns)
     else:
-        # The pieces are read here, one after the other, while threads count those that are there.
+        # This thread reads the pieces one after the other while others count those that were read.
         counted = threads.parallel_map(counting, table.pieces(columns, _NUMBERS), most=2)
     for found in counted:
         joint[found.columns] += found.joint

@@ -1,14 +1,13 @@
-"""A column as few values: the points that stand for its rows, and how many rows each point stands for.
+"""Quantisation of columns: a few points that represent their rows, with counts.
 
-What a kernel test knows about a feature by itself depends on its values and their counts alone. So each column is
-rounded to at most 96 points (192 in a long table), densest in the tails, and from then on costs the same for a thousand
-rows as for a billion. A column with fewer different values is left as it is. In a long table
-the points come from a sample of the rows. A value that is common there keeps a point to itself, and where such values
-are next to each other, another point between them takes what the sample missed: a rare value is never counted as a
-common one. The points depend on the pooled feature values and never on the response, so every permutation test stays
-valid: it is a test of the rounded feature.
+A kernel test depends on a feature through its values and their counts. Each column is rounded to at most 96 points (384
+in a long table), densest in the tails, after which the cost does not depend on the number of rows. A column with fewer
+distinct values is unchanged. In a long table the points come from a sample of the rows. A value that is common in the
+sample has a point of its own, and between two adjacent such values another point represents the values that the sample
+missed: a rare value is never counted as a common one. The points depend on the pooled feature values and never on the
+response, so every permutation test stays valid: it is a test of the rounded feature.
 
-A group of columns has no order to round by: each of its rows stands for itself.
+Groups of columns are not ordered and cannot be rounded: each of their rows is a point.
 """
 
 from __future__ import annotations
@@ -39,19 +38,18 @@ from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.sparse_columns import SortedSparse
 
 POINTS = 96
-"""Values that stand for a column of up to 2^13 rows; a longer one has four times as many."""
+"""Points of a column with up to 2^13 rows; a longer one has four times as many."""
 _LONG = 2**13
-# Up to this many rows the points are order statistics of them all, so that the order of rows does not matter; of longer
-# tables as many are sorted.
+# Up to this many rows the points are order statistics of all rows, so that their order does not matter; of longer
+# tables a sample of this size is sorted.
 _SORTED = 2**14
-# Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads. A device
-# takes as many as its memory holds, here counted in numbers.
+# Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads. On a
+# device the limit is the number of elements in its memory.
 _BLOCK, _LARGEST_BLOCK, _DEVICE_NUMBERS = 64, 256, 2**29
-# What a feature takes while a table on disk is read: its rows that are sorted, its counts, its codes. Tables on disk
-# are read in as few passes as their memory allows.
+# Bytes per feature while a table on disk is read: its sorted rows, counts and codes. Tables on disk are read in as few
+# passes as their memory limit allows.
 _BYTES = 2**16
-# What a row of a feature takes where rows stand for themselves: 256 directions, and some of them twice; and where a
-# number is looked up for each row.
+# Bytes per row of a feature with one point per row: 256 directions, and some of them twice; and with a lookup per row.
 _ROW_BYTES, _LOOKED_UP = 2**12, 2**6
 
 
@@ -60,9 +58,12 @@ class Grid(NamedTuple):
 
     Attributes
     ----------
-    points : (G, columns of the features) values; a single column's are increasing, the last one repeated to fill up.
-    edges : (b, G - 1) where one point ends and the next begins; None for a group, each of whose rows is a point.
-    missing : whether the last point is NaN, the value of missing cells.
+    points : array of shape (G, columns of the features)
+        Values; those of a single column are increasing, padded with the last one.
+    edges : array of shape (b, G - 1) or None
+        Boundaries between the points; None for a group, each of whose rows is a point.
+    missing : bool
+        Whether the last point is NaN, the value of missing cells.
     """
 
     points: Array
@@ -84,9 +85,9 @@ class Grid(NamedTuple):
 
 
 def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) -> Iterator[np.ndarray]:
-    """The features cut into blocks that are worked on in one go: single columns together, the others one by one.
+    """Blocks of features that are processed together: single columns in blocks, the others one by one.
 
-    Columns are one by one, too, where they are not `rounded`. `every_row` tells that the codes of all rows are kept.
+    Columns that are not `rounded` are processed one by one as well. `every_row`: the codes of all rows are kept.
     """
     widths = np.diff(table.offsets)
     many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
@@ -109,7 +110,7 @@ def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) 
 
 
 def _refuse(table: Table, itself: bool) -> None:
-    what = "a feature whose rows stand for themselves, as those of groups do," if itself else "the codes of all rows"
+    what = "a feature with one point per row, as groups have," if itself else "the codes of all rows"
     needed = (_ROW_BYTES if itself else 8) * table.n
     raise InputError(
         f"memory: {what} of {table.n:,} rows need {needed / 1e6:,.0f} MB, but {(table.memory or 0) / 1e6:,.0f} MB may "
@@ -118,14 +119,14 @@ def _refuse(table: Table, itself: bool) -> None:
 
 
 def blocks_at_once(table: Table) -> int | None:
-    """How many blocks may be worked on at the same time; from a file one, whose pieces are then spread over threads."""
+    """The most blocks in flight; one from a file, whose pieces are then divided among threads."""
     return most_at_once(table.prototype) if table.memory is None else 1
 
 
 def parts_of(features: np.ndarray, prototype: Array, rows: int = 0, memory: int | None = None) -> list[slice]:
-    """A block that was read in one go, cut into parts that are worked on in one go.
+    """The parts of a block that are processed together.
 
-    `rows` are those whose numbers are looked up for every feature, all at once.
+    `rows` is the number of rows with a lookup for every feature.
     """
     step = _LARGEST_BLOCK if on_host(prototype) else len(features)
     if memory is not None and rows:
@@ -136,7 +137,7 @@ def parts_of(features: np.ndarray, prototype: Array, rows: int = 0, memory: int 
 def rows_to_sort(n: int) -> np.ndarray | None:
     """The rows whose order statistics become points; None for all of them.
 
-    They are a random part, always the same for tables of n rows: the seed of a call has no influence on scores.
+    They are a random subset that depends on n alone, so that scores do not depend on the seed of a call.
     """
     return None if n <= _SORTED else np.sort(np.random.default_rng(0).choice(n, _SORTED, replace=False))
 
@@ -146,7 +147,7 @@ def fit_grid(
 ) -> Grid:
     """Points for a block of features; `rows` as from `rows_to_sort`.
 
-    Not `rounded`, every value is a point: a kernel that only knows equality must not see neighbours as equal.
+    If not `rounded`, every distinct value is a point: the equality kernel must not merge neighbouring values.
     """
     columns = columns_of(table.offsets, features)
     if len(columns) > len(features):
@@ -158,7 +159,7 @@ def fit_grid(
         return _with_missing_point(table, features, rows, points, rounded)
     levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
     if levels > min(points, POINTS):
-        # Codes of categories are no order: rounding would make one level of two.
+        # Codes of categories are not ordered: rounding would merge levels.
         chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
     elif rows is None or not rounded:
         ordered = sorted_columns(table.part(columns))
@@ -176,7 +177,7 @@ def fit_grid(
 def _with_missing_point(
     table: Table, features: np.ndarray, rows: np.ndarray | None, points: int, rounded: bool
 ) -> Grid:
-    """Points of features of which some have missing values: those of the values that are there, and then NaN."""
+    """Points of features of which some have missing values: those of the present values, and NaN."""
     assert table.incomplete is not None
     some = table.incomplete[table.offsets[:-1][features]]
     grids: dict[int, Grid] = {}
@@ -185,8 +186,8 @@ def _with_missing_point(
         grids |= {int(place): whole.part(slice(i, i + 1)) for i, place in enumerate(np.flatnonzero(~some))}
     for place in np.flatnonzero(some):
         column = table.offsets[features[[place]]]
-        for asked in [rows, None] if rows is not None else [None]:
-            values = to_numpy(table.part(column, asked))
+        for subset in [rows, None] if rows is not None else [None]:
+            values = to_numpy(table.part(column, subset))
             values = values[~np.isnan(values)]
             if len(values):
                 break
@@ -230,7 +231,7 @@ class SortedColumns(NamedTuple):
 
     @property
     def different(self) -> np.ndarray:
-        """(b,) how many values differ."""
+        """(b,) numbers of distinct values."""
         return np.asarray((self.values[:, 1:] > self.values[:, :-1]).sum(axis=1) + 1)
 
     def at(self, ranks: np.ndarray) -> Array:
@@ -238,7 +239,7 @@ class SortedColumns(NamedTuple):
         return namespace(self.values).take(self.values, asarray_like(ranks, self.values), axis=1)
 
     def copies(self, points: np.ndarray) -> np.ndarray:
-        """(b, G) how many rows have each of the points."""
+        """(b, G) numbers of rows with the value of each point."""
         found = zip(self.values, points, strict=True)
         return np.stack([np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in found])
 
@@ -246,9 +247,9 @@ class SortedColumns(NamedTuple):
 def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: int) -> tuple[Array, Array]:
     """Points (b, G) and edges (b, G - 1), from points chosen from sorted columns (b, n).
 
-    Where the points are order statistics at fixed ranks, each takes the rows of fixed ranks around it and moves to the
-    middle of their quartiles. All columns without ties then have the same counts, and so the same views of their ranks.
-    Elsewhere a row belongs to the nearest point.
+    Where the points are order statistics at fixed ranks, each represents the rows of fixed ranks around it and is moved
+    to the mean of their quartiles. All columns without ties then have the same counts, and so the same views of their
+    ranks. Elsewhere a row belongs to the nearest point.
     """
     xp, n = namespace(chosen), ordered.n
     edges = chosen[:, 1:] / 2 + chosen[:, :-1] / 2
@@ -270,32 +271,32 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
 def _with_gaps(chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (b, P) and edges (b, P - 1) of long columns, from points (b, G) chosen from a sorted sample (b, rows).
 
-    A common value has no row but its own at its point. Between two common values next to each other, and below the
-    first and above the last value, a point takes the rows whose values the sample does not have. Beyond a first or last
-    value that is not common, such a point begins a quarter of the range away.
+    The point of a common value represents this value only. Between two adjacent common values, below the first and
+    above the last value, a point represents the rows whose values are not in the sample. Beyond a first or last value
+    that is not common, such a point begins a quarter of the range away.
     """
     b, size = chosen.shape
-    # Repeated values to the end, where they are copies of the largest.
+    # Move repeated values to the end, where they become copies of the largest.
     first = np.concatenate([np.ones((b, 1), dtype=bool), chosen[:, 1:] > chosen[:, :-1]], axis=1)
     chosen = np.take_along_axis(chosen, np.argsort(~first, axis=1, kind="stable"), axis=1)
     first = np.arange(size) < first.sum(axis=1)[:, None]
     chosen = np.where(first, chosen, ordered.largest)
-    # All points of a column with few values are common; otherwise those that half a point's rows have.
+    # All points of a column with few values are common; otherwise those with at least half the rows of a point.
     few = ordered.different <= most
     common = first & (few[:, None] | (ordered.copies(chosen) >= ordered.n / (2 * most)))
     last = np.concatenate([first[:, 1:] == 0, np.ones((b, 1), dtype=bool)], axis=1) & first
     following = np.concatenate([common[:, 1:], np.zeros((b, 1), dtype=bool)], axis=1)
-    gap = (common & following) | last  # a point after this one
+    gap = (common & following) | last  # whether there is a point after this one
     step = np.maximum(np.abs(chosen).max(axis=1), 1.0) * 0.5
     spacing = np.where(last, step[:, None], np.concatenate([np.diff(chosen, axis=1), np.zeros((b, 1))], axis=1))
     lowest = np.where(first.sum(axis=1) > 1, chosen[:, min(1, size - 1)] - chosen[:, 0], step)
     away = (chosen[:, -1:] - chosen[:, :1]) / 4
     spacing = np.where(last & ~common, 4 * away, spacing)
     lowest = np.where(common[:, 0], lowest, 2 * away[:, 0])
-    # Interleaved: the point before the first, and each point with the gap after it; unused places move to the end.
+    # Interleave the point before the first, and each point with the gap after it; unused places move to the end.
     points = np.empty((b, 2 * size + 1))
     points[:, 0], points[:, 1::2], points[:, 2::2] = chosen[:, 0] - lowest, chosen, chosen + spacing / 2
-    upper = np.empty((b, 2 * size + 1))  # the largest value that a point takes
+    upper = np.empty((b, 2 * size + 1))  # the largest value that a point represents
     below = np.nextafter(chosen, -np.inf)
     upper[:, 0] = below[:, 0]
     middle = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
@@ -316,7 +317,7 @@ def _with_gaps(chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: 
 
 
 def _representatives(ordered: Array, most: int) -> Array:
-    """(b, G) increasing values of sorted columns (b, rows): all that differ, or `most` order statistics."""
+    """(b, G) increasing values of sorted columns (b, rows): all distinct ones, or `most` order statistics."""
     xp = namespace(ordered)
     n = ordered.shape[1]
     first = ordered[:, 1:] != ordered[:, :-1]
@@ -328,7 +329,7 @@ def _representatives(ordered: Array, most: int) -> Array:
         for feature in np.flatnonzero(tied):
             points[int(feature), :] = asarray_like(_spread_out(to_numpy(ordered[int(feature), :]), most), points)
     if bool(xp.any(few)):
-        # The values that differ, in order, and then the largest again and again.
+        # The distinct values in order, padded with the largest.
         which = xp.nonzero(few)[0]
         part = xp.take(ordered, which, axis=0)
         repeated = ~xp.take(first, which, axis=0)
@@ -341,7 +342,7 @@ def _representatives(ordered: Array, most: int) -> Array:
 
 
 def _spread_out(ordered: np.ndarray, most: int) -> np.ndarray:
-    """(most,) values of one sorted column, some of which have more rows than a point should: these count for less."""
+    """(most,) values of one sorted column, in which the counts of very frequent values are capped."""
     values, copies = np.unique(ordered, return_counts=True)
     return _spread_values(values, copies, len(ordered), most)
 
@@ -359,7 +360,7 @@ def _sparse_representatives(ordered: SortedSparse, most: int) -> np.ndarray:
     size = min(most, int(different.max()))
     points = np.empty((len(few), size))
     if few.any():
-        # The values that differ, in order, and then the largest again and again.
+        # The distinct values in order, padded with the largest.
         part = np.where(first[few], ordered.values[few], np.inf)
         part.sort(axis=1)
         part = part[:, :size]
@@ -379,7 +380,7 @@ def _sparse_representatives(ordered: SortedSparse, most: int) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def _places(n: int, most: int) -> np.ndarray:
-    """Ranks of the order statistics that are kept: ever denser towards the ends, evenly spaced in between."""
+    """Ranks of the order statistics that become points: denser towards the ends, evenly spaced in between."""
     tail = np.unique(np.geomspace(1, max(n / most, 2), most // 8).round().astype(int)) - 1
     inner = np.linspace(tail[-1], n - 1 - tail[-1], most - 2 * len(tail) + 2)[1:-1].round().astype(int)
     return np.concatenate([tail, inner, n - 1 - tail[::-1]])
