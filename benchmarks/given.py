@@ -1,0 +1,393 @@
+"""False positives, power and time of conditional tests, of survival tests and of distinct features: docs/given.md.
+
+    python benchmarks/given.py                      # all parts, a few minutes on two cores
+    python benchmarks/given.py levels --trials 200  # one part, with more data sets
+    python benchmarks/given.py --only-page          # the page, from the records in docs/given/
+
+Peers that are not installed are left out: causal-learn (KCI), hyppo (conditional distance correlation, FCIT), lifelines
+(Cox), pyHSICLasso, knockpy. GCM is the generalised covariance measure of Shah and Peters (2020) with random forests,
+the first test of pycomets, written out here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from kernsift import relate
+from kernsift.experiments.studies import generator, run_tasks
+
+Data = tuple[np.ndarray, np.ndarray, np.ndarray]
+LINKS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (np.sin, np.square, np.tanh, np.abs, np.cos)
+FEATURES = 5
+SEED = 20
+
+
+def _scaled(values: np.ndarray) -> np.ndarray:
+    return (values - values.mean()) / values.std()
+
+
+def _link(rng: np.random.Generator) -> Callable[[np.ndarray], np.ndarray]:
+    return LINKS[rng.integers(len(LINKS))]
+
+
+# Scenarios: features and a response that are independent given the confounders ---------------------------------------
+
+
+def index(rng: np.random.Generator, n: int, p: int) -> Data:
+    """Everything follows one combination of the confounders."""
+    z = rng.normal(size=(n, p))
+    along = 1.5 * z @ (weights := rng.normal(size=p)) / np.linalg.norm(weights)
+    X = np.column_stack([_scaled(LINKS[j % 3](along)) + 0.7 * rng.normal(size=n) for j in range(FEATURES)])
+    return X, _scaled(LINKS[rng.integers(3)](along)) + 0.7 * rng.normal(size=n), z
+
+
+def post_nonlinear(rng: np.random.Generator, n: int, p: int) -> Data:
+    """Each variable is a curve of noise and a curve of its own combination."""
+    z = rng.normal(size=(n, p))
+
+    def one() -> np.ndarray:
+        weights = rng.normal(size=p)
+        return _link(rng)(_scaled(_link(rng)(z @ weights / np.linalg.norm(weights))) + 0.7 * rng.normal(size=n))
+
+    return np.column_stack([one() for _ in range(FEATURES)]), one(), z
+
+
+def interaction(rng: np.random.Generator, n: int, p: int) -> Data:
+    """Products of confounders; with one, its square."""
+    z = rng.normal(size=(n, p))
+    curve = _scaled(z[:, 0] * z[:, 1 % p] + (z[:, 0] * z[:, 2] if p > 2 else 0.0))
+    X = np.column_stack([(-1) ** j * curve + 0.7 * rng.normal(size=n) for j in range(FEATURES)])
+    return X, curve + 0.7 * rng.normal(size=n), z
+
+
+def mixed(rng: np.random.Generator, n: int, p: int) -> Data:
+    """A site with four levels that changes the curve of another confounder, and the noise."""
+    z = rng.normal(size=(n, p))
+    z[:, 0] = rng.integers(4, size=n)
+    curve = rng.normal(size=4)[z[:, 0].astype(int)] + (np.sin(2 * z[:, 1]) * (1 + (z[:, 0] > 1)) if p > 1 else 0.0)
+    spread = 0.7 * (1 + 0.5 * (z[:, 0] == 1))
+    curve = _scaled(curve + (z[:, 2] if p > 2 else 0.0))
+    return (
+        np.column_stack([curve + spread * rng.normal(size=n) for _ in range(FEATURES)]),
+        (curve + spread * rng.normal(size=n)),
+        z,
+    )
+
+
+def additive(rng: np.random.Generator, n: int, p: int) -> Data:
+    """Sums of curves of single confounders."""
+    z = rng.uniform(-2, 2, size=(n, p))
+    one, other = (_scaled(sum(LINKS[(j + shift) % 5](1.5 * z[:, j]) for j in range(p))) for shift in (0, 1))
+    X = np.column_stack([(one if j % 2 else other) + 0.7 * rng.normal(size=n) for j in range(FEATURES)])
+    return X, one + 0.7 * rng.normal(size=n), z
+
+
+def noisy(rng: np.random.Generator, n: int, p: int) -> Data:
+    """The confounders are measured with noise: half of their variance. No test can hold its level."""
+    X, y, z = index(rng, n, p)
+    return X, y, z + rng.normal(size=z.shape)
+
+
+SCENARIOS = {
+    "index": index,
+    "post-nonlinear": post_nonlinear,
+    "interaction": interaction,
+    "mixed types": mixed,
+    "additive": additive,
+    "measured with noise": noisy,
+}
+SIZES = ((300, 1), (300, 2), (1000, 3), (1000, 5), (1000, 10))
+EFFECTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "line": lambda t: t,
+    "square": lambda t: (t**2 - 1) / np.sqrt(2),
+    "wave": lambda t: np.sqrt(2) * np.sin(3 * t),
+}
+
+
+def with_effect(rng: np.random.Generator, n: int, p: int, effect: str, scenario: str, strength: float) -> Data:
+    """The noise of the first feature also enters the response."""
+    X, y, z = SCENARIOS[scenario](rng, n, p)
+    noise = rng.normal(size=n)
+    X[:, 0] += 0.7 * noise
+    return X[:, :1], y + strength * EFFECTS[effect](noise), z
+
+
+# Tests ---------------------------------------------------------------------------------------------------------------
+
+
+def kernsift(X: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, bool]:
+    result = relate(X, y, given=z, correction=None, random_state=0, n_jobs=1)
+    return result.all_pvalues, any("given_model" in note for note in result.notes)
+
+
+def _each(test: Callable[[np.ndarray, np.ndarray, np.ndarray], float]) -> Callable[..., tuple[np.ndarray, bool]]:
+    def run(X: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, bool]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return np.array([test(column, y, z) for column in X.T]), False
+
+    return run
+
+
+@_each
+def kci(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
+    from causallearn.utils.KCI.KCI import KCI_CInd
+
+    return float(KCI_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
+
+
+@_each
+def conditional_dcorr(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
+    from hyppo.conditional import ConditionalDcorr
+
+    return float(ConditionalDcorr().test(x[:, None], y[:, None], z, reps=100, random_state=0)[1])
+
+
+@_each
+def fcit(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
+    from hyppo.conditional import FCIT
+
+    return float(FCIT().test(x[:, None], y[:, None], z)[1])
+
+
+@_each
+def gcm(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.model_selection import cross_val_predict
+
+    forest = RandomForestRegressor(100, min_samples_leaf=5, random_state=0)
+    product = np.prod([part - cross_val_predict(forest, z, part, cv=5) for part in (x, y)], axis=0)
+    return float(2 * norm.sf(abs(np.sqrt(len(x)) * product.mean() / product.std())))
+
+
+@_each
+def partial_correlation(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
+    basis = np.linalg.qr(np.column_stack([np.ones(len(x)), z]))[0]
+    r, s = (part - basis @ (basis.T @ part) for part in (x, y))
+    correlation = r @ s / np.sqrt((r @ r) * (s @ s))
+    return float(2 * norm.sf(abs(np.arctanh(correlation)) * np.sqrt(len(x) - z.shape[1] - 3)))
+
+
+TESTS = {
+    "kernsift": kernsift,
+    "KCI": kci,
+    "conditional dcorr": conditional_dcorr,
+    "FCIT": fcit,
+    "GCM": gcm,
+    "partial correlation": partial_correlation,
+}
+# Tests that take seconds are run for few data sets.
+SLOW = ("KCI", "conditional dcorr", "FCIT", "GCM")
+
+
+# Parts ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """One data set."""
+
+    part: str
+    case: str
+    n: int
+    p: int
+    number: int
+    methods: tuple[str, ...]
+
+
+def _rows(task: Task, values: dict[str, tuple[float, float]]) -> list[dict[str, Any]]:
+    return [
+        {"part": task.part, "case": task.case, "n": task.n, "p": task.p, "method": name, "value": value, "note": note}
+        for name, (value, note) in values.items()
+    ]
+
+
+def _conditional(task: Task) -> list[dict[str, Any]]:
+    rng = generator(SEED, (task.part, task.case, str(task.n), str(task.p)), task.number)
+    if task.part == "levels":
+        X, y, z = SCENARIOS[task.case](rng, task.n, task.p)
+    else:
+        effect, scenario, strength = task.case.split(", ")
+        X, y, z = with_effect(rng, task.n, task.p, effect, scenario, float(strength))
+    found = {}
+    for name in task.methods:
+        with contextlib.suppress(ImportError):
+            pvalues, warned = TESTS[name](X, y, z)
+            found[name] = (float(np.mean(pvalues <= 0.05)), float(warned))
+    return _rows(task, found)
+
+
+def _trial(rng: np.random.Generator, hazard: str, n: int, censored: float) -> Data:
+    x = rng.normal(size=n)
+    risk = {"line": x / 4, "U": x**2 / 2, "none": 0.0 * x}[hazard]
+    event = rng.exponential(size=n) / np.exp(risk)
+    limit = rng.exponential(size=n) * np.quantile(event, 1 - censored) * 1.2
+    return x[:, None], np.minimum(event, limit), event <= limit
+
+
+def _cox(X: np.ndarray, observed: np.ndarray, event: np.ndarray) -> float:
+    import pandas as pd
+    from lifelines import CoxPHFitter
+
+    table = pd.DataFrame({"x": X[:, 0], "time": observed, "event": event})
+    return float(CoxPHFitter().fit(table, "time", "event").summary["p"].iloc[0])
+
+
+def _survival(task: Task) -> list[dict[str, Any]]:
+    hazard, censored = task.case.split(", ")
+    rng = generator(SEED, (task.part, task.case, str(task.n)), task.number)
+    X, observed, event = _trial(rng, hazard, task.n, float(censored))
+    found = {"kernsift": (float(relate(X, (observed, event), random_state=0).pvalues[0] <= 0.05), 0.0)}
+    with contextlib.suppress(ImportError):
+        found["Cox"] = (float(_cox(X, observed, event) <= 0.05), 0.0)
+    return _rows(task, found)
+
+
+def _redundant(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, set[int]]:
+    """Five signals (columns 0, 5, ... 20), four noisy copies of each, and 25 features without any."""
+    signals = rng.normal(size=(n, 5))
+    X = np.repeat(signals, 5, axis=1)
+    copies = np.arange(25) % 5 > 0
+    X[:, copies] += 0.5 * rng.normal(size=(n, int(copies.sum())))
+    X = np.column_stack([X, rng.normal(size=(n, 25))])
+    y = signals[:, 0] + signals[:, 1] ** 2 + np.sin(2 * signals[:, 2]) + np.abs(signals[:, 3]) + signals[:, 4]
+    return X, y + 0.5 * rng.normal(size=n), set(range(0, 25, 5))
+
+
+def _lasso(X: np.ndarray, y: np.ndarray) -> set[int]:
+    from pyHSICLasso import HSICLasso
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        model = HSICLasso()
+        model.input(X, y)
+        model.regression(5, n_jobs=1)
+        return set(map(int, model.get_index()))
+
+
+def _knockoffs(X: np.ndarray, y: np.ndarray) -> set[int]:
+    from knockpy import KnockoffFilter
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        chosen = KnockoffFilter(ksampler="gaussian", fstat="randomforest").forward(X=X, y=y, fdr=0.1)
+    return set(np.flatnonzero(chosen).tolist())
+
+
+def _distinct(task: Task) -> list[dict[str, Any]]:
+    X, y, signals = _redundant(generator(SEED, (task.part, str(task.n)), task.number), task.n)
+    result = relate(X, y, distinct=True, random_state=0, n_jobs=1)
+    chosen = {
+        "kernsift, distinct": set(result.selected[result.distinct].tolist()),
+        "kernsift, all discoveries": set(result.selected[result.rejected].tolist()),
+        "kernsift, best of each cluster": {int(members[0][1:]) for members in result.clusters},
+    }
+    for name, method in (("HSIC Lasso (told five)", _lasso), ("knockpy (random forest, 10%)", _knockoffs)):
+        with contextlib.suppress(ImportError):
+            chosen[name] = method(X, y)
+    # Precision and recall of the signals themselves.
+    return _rows(
+        task, {k: (len(v & signals) / max(len(v), 1), len(v & signals) / len(signals)) for k, v in chosen.items()}
+    )
+
+
+def _tasks(part: str, trials: int) -> Iterator[Task]:
+    if part == "levels":
+        for case in SCENARIOS:
+            for n, p in SIZES:
+                for number in range(trials):
+                    slow = tuple(name for name in SLOW if number < trials // (4 if n <= 300 else 20))
+                    yield Task(part, case, n, p, number, ("kernsift", *slow, "partial correlation"))
+    elif part == "power":
+        for n, p in ((300, 1), (300, 2)):
+            for case in ("line, index, 0.25", "square, index, 0.25", "wave, index, 0.35", "line, interaction, 0.25"):
+                for number in range(trials):
+                    slow = tuple(name for name in SLOW if number < trials // 2)
+                    yield Task(part, case, n, p, number, ("kernsift", *slow, "partial correlation"))
+    elif part == "survival":
+        for case in ("line, 0.3", "U, 0.3", "none, 0.2", "none, 0.5", "none, 0.8"):
+            for number in range(4 * trials):
+                yield Task(part, case, 200, 1, number, ())
+    elif part == "distinct":
+        for number in range(max(trials // 2, 4)):
+            yield Task(part, "five signals, four copies each", 500, 50, number, ())
+
+
+RUN = {"levels": _conditional, "power": _conditional, "survival": _survival, "distinct": _distinct}
+
+
+def _run(task: Task) -> list[dict[str, Any]]:
+    return RUN[task.part](task)
+
+
+def seconds() -> Iterator[dict[str, Any]]:
+    """CPU seconds a feature, those of the regression on the confounders counted for 100 features."""
+    for n in (1000, 2000, 4000):
+        X, y, z = index(np.random.default_rng(SEED), n, 2)
+        X = np.tile(X, 20)
+        relate(X[:, :1], y, given=z, random_state=0, n_jobs=1)
+        start = time.process_time()
+        relate(X, y, given=z, random_state=0, n_jobs=1)
+        own = (time.process_time() - start) / X.shape[1]
+        yield {"part": "seconds", "case": "a feature", "n": n, "p": 2, "method": "kernsift", "value": own, "note": 0}
+        with contextlib.suppress(ImportError):
+            start = time.process_time()
+            kci(X[:, :1], y, z)
+            value = time.process_time() - start
+            yield {"part": "seconds", "case": "a feature", "n": n, "p": 2, "method": "KCI", "value": value, "note": 0}
+    rng = np.random.default_rng(SEED)
+    z = rng.normal(size=(100_000, 2))
+    X = np.sin(z.sum(axis=1))[:, None] + rng.normal(size=(100_000, 100))
+    start = time.perf_counter()
+    relate(X, np.sin(z.sum(axis=1)) + rng.normal(size=100_000), given=z, random_state=0)
+    value = time.perf_counter() - start
+    case = {"part": "seconds", "case": "100 features, wall clock", "n": 100_000, "p": 2}
+    yield {**case, "method": "kernsift", "value": value, "note": os.cpu_count()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=[*RUN, "seconds"])
+    parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--records", type=Path, default=Path("docs/given"))
+    parser.add_argument("--page", type=Path, default=Path("docs/given.md"))
+    parser.add_argument("--only-page", action="store_true", help="write the page from the records")
+    given = parser.parse_args()
+    given.records.mkdir(parents=True, exist_ok=True)
+    if not given.only_page:
+        for part in given.parts:
+            record(part, given)
+    from given_page import page  # beside this file
+
+    given.page.write_text(page(given.records))
+
+
+def record(part: str, given: argparse.Namespace) -> None:
+    """Run one part and write its means."""
+    import pandas as pd
+
+    start = time.perf_counter()
+    if part == "seconds":
+        rows = list(seconds())
+    else:
+        tasks = list(_tasks(part, given.trials))
+        rows = [row for found in run_tasks(_run, tasks, given.workers) for row in found]
+    table = pd.DataFrame(rows).groupby(["case", "n", "p", "method"], sort=False)
+    means = table.agg(value=("value", "mean"), note=("note", "mean"), sd=("value", "std"), trials=("value", "size"))
+    means = means.reset_index().assign(date=datetime.now(UTC).date().isoformat(), trials_asked=given.trials)
+    means.round(4).to_csv(given.records / f"{part}.csv", index=False)
+    print(f"{part}: {len(rows)} figures in {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""docs/given.md, from the records of `benchmarks/given.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from kernsift.experiments.studies import table
+
+_HEAD = """# Beyond confounders, censored times, copies
+
+Whether a feature tells something *beyond* age, sex or site (`given=`), whether it tells something about a censored time
+until an event, and which discoveries tell the same. What follows was measured by `make given`. {ref}`The method
+<given-method>` is below.
+
+"""
+
+_LEVELS = """## False positives given confounders
+
+Five features and a response depend on one to ten confounders and on nothing else: the share of p-values at most 0.05.
+"warned" is the share of data sets in which kernsift notes that its regression leaves dependence on the confounders.
+
+{rows}
+
+In the last scenario the confounders are measured with noise, half of what was measured. Then part of their influence
+cannot be taken out by any method, and no test holds its level: what is given must be what confounds.
+
+"""
+
+_POWER = """## Power given confounders
+
+One feature whose noise enters the response, beside a common influence of the confounders.
+
+{rows}
+
+"""
+
+_SECONDS = """## Time
+
+{rows}
+
+"""
+
+_SURVIVAL = """## Censored responses
+
+One feature, 200 rows, a hazard of exp(x / 4) ("line") or exp(x^2 / 2) ("U"), and none; the share censored behind it.
+Significant at 0.05:
+
+{rows}
+
+"""
+
+_DISTINCT = """## Distinct features
+
+Fifty features: five signals, of which the response is a function, four noisy copies of each, and 25 without any; 500
+rows. Precision and recall of the five signals:
+
+{rows}
+
+"""
+
+_METHOD = """(given-method)=
+## Method
+
+Let f and g be the directions of the kernels of a feature and of the response. The test takes the residuals
+r = f(x) - E[f(x) | z] and s = g(y) - E[g(y) | z], and T = |sum r s'|^2, whose null law is a sum of chi-squares weighted
+by the eigenvalues of sum (r r') (x) (s s'), with the first three moments over random signs. Like all tests of
+conditional independence it is as good as its regressions: the product of their errors must be small beside 1 / n. These
+are ridge regressions on linear terms, splines, products, kernels, and on splines of the directions of z along which the
+response changes most; the model and the penalty are chosen by generalised cross-validation for each direction. A
+regressor of scikit-learn as `given_model=` is tried beside them, cross-fitted.
+
+What cannot be promised: a confounder that was not measured, or measured with noise, remains one. A dependence on z that
+no model here can follow, such as fast waves or products of three confounders, leaves false positives; the note about
+what the regression leaves finds many of these cases and not all. With few values of z, `strata=` is the exact
+alternative: cut the confounders into bins and permute within them.
+
+`distinct=True` tests each discovery given the distinct ones before it, at the level that the correction asks of the
+last discovery. Order and tests use the same data, so the guarantee is approximate; the table above has what it comes
+to.
+"""
+
+
+def _matrix(records: pd.DataFrame, digits: int = 3) -> str:
+    """Methods side by side."""
+    methods = list(dict.fromkeys(records.method))
+    lines = []
+    for (case, n, p), own in records.groupby(["case", "n", "p"], sort=False):
+        known = own.set_index("method")
+        cells = [f"{known.value[name]:.{digits}f}" if name in known.index else "" for name in methods]
+        lines.append([str(case), f"{n:,}", str(p), *cells, *_warned(known)])
+    heads = ["case", "n", "confounders", *methods]
+    return table([*heads, "warned"] if len(lines[0]) > len(heads) else heads, lines)
+
+
+def _warned(known: pd.DataFrame) -> list[str]:
+    own = known.note.get("kernsift", float("nan"))
+    return [f"{own:.2f}"] if "partial correlation" in known.index and "KCI" in known.index else []
+
+
+def _times(records: pd.DataFrame) -> str:
+    lines = []
+    for (case, n), own in records.groupby(["case", "n"], sort=False):
+        known = own.set_index("method").value
+        ratio = f"{known['KCI'] / known['kernsift']:,.0f}" if "KCI" in known else ""
+        seconds = [f"{known[name]:.3g}" if name in known else "" for name in ("kernsift", "KCI")]
+        lines.append([str(case), f"{n:,}", *seconds, ratio])
+    return table(["seconds for", "n", "kernsift", "KCI", "ratio"], lines)
+
+
+def _distinct(records: pd.DataFrame) -> str:
+    lines = [[row.method, f"{row.value:.2f}", f"{row.note:.2f}", str(row.trials)] for row in records.itertuples()]
+    return table(["method", "precision", "recall", "data sets"], lines)
+
+
+def page(folder: Path) -> str:
+    """The page, with the parts that have records."""
+    parts = [
+        ("levels", _LEVELS, _matrix),
+        ("power", _POWER, _matrix),
+        ("seconds", _SECONDS, _times),
+        ("survival", _SURVIVAL, _survival),
+        ("distinct", _DISTINCT, _distinct),
+    ]
+    text = _HEAD
+    for name, section, rows in parts:
+        if (folder / f"{name}.csv").exists():
+            records = pd.read_csv(folder / f"{name}.csv")
+            trials = f"Measured on {records.date.max()}; kernsift on {records.trials.max()} data sets a row.\n\n"
+            text += section.format(rows=rows(records)) + (trials if name != "seconds" else "")
+    return text + _METHOD
+
+
+def _survival(records: pd.DataFrame) -> str:
+    methods = list(dict.fromkeys(records.method))
+    lines = []
+    for case, own in records.groupby("case", sort=False):
+        known = own.set_index("method")
+        lines.append([str(case), *(f"{known.value[name]:.3f}" for name in methods)])
+    return table(["hazard, censored", *methods], lines)
