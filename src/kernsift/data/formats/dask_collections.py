@@ -46,6 +46,7 @@ class DaskArray(Source):
         part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
         return (part[:, None] if self.flat else part[:, list(columns)])[rows]
 
+
 class DaskFrame(Source):
     """A dask.dataframe; its index is no column."""
 
@@ -73,6 +74,7 @@ class DaskFrame(Source):
     def _expected(self, chunk: int) -> int:
         return int(self.edges[chunk + 1] - self.edges[chunk])
 
+
 def _rows_of(part: Any, rows: Rows, chunk: int, expected: int, argument: str) -> Any:
     """Rows of a partition, a pandas data frame, which must be as long as it was when it was looked at first."""
     if len(part) != expected:
@@ -99,8 +101,19 @@ def dask_source(data: Any, argument: str) -> Source:
     return DaskFrame(data, argument) if hasattr(data, "map_partitions") else DaskArray(data, argument)
 
 
-def computed(data: Any, source: Source) -> Columns:
-    """All of a Dask collection that was opened as a source."""
-    with guarded(source.argument, "the Dask collection", "a table"):
-        cells = data.compute()
-    return read_columns(cells, source.argument)
+def computed(data: Any, argument: str, memory: int) -> Columns | None:
+    """All cells of a Dask collection that fits into so many bytes while it is read; None for a larger one.
+
+    A data frame is taken to have as many rows in every partition as in the first.
+    """
+    frame = hasattr(data, "map_partitions")
+    if data.ndim > 2:
+        return None
+    with guarded(argument, "the Dask collection", "a table"):
+        rows = data.npartitions * len(data.partitions[0].compute()) if frame else data.shape[0]
+        types = [data.dtype] if data.ndim == 1 else list(data.dtypes) if frame else [data.dtype] * data.shape[1]
+        # Numbers are there as they are and as float64, texts as Python objects.
+        width = sum(24 if getattr(dtype, "kind", "O") in "biuf" else 96 for dtype in types)
+        if not rows * width <= memory:  # or the number of rows is not known
+            return None
+        return read_columns(data.compute(), argument)

@@ -15,7 +15,7 @@ from kernsift.data.columns import read_columns
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
 from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
 from kernsift.data.formats.arrow import ArrowSource, Part
-from kernsift.data.formats.dask_collections import DaskArray, DaskFrame, computed, dask_source
+from kernsift.data.formats.dask_collections import computed, dask_source
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
@@ -91,12 +91,15 @@ def open_table(
     if is_sparse_table(data):
         source: Source = sparse_source(data, argument)
     elif points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
-        opened = open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
+        lazy = _maker(data) is dask_source
+        cells = computed(data, argument, answer_of(parse_memory(memory))) if lazy else None
+        opened = (
+            open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
+            if cells is None
+            else MemorySource(cells, argument)
+        )
         assert opened is not None
         source = opened
-        lazy = isinstance(source, DaskArray | DaskFrame)
-        if lazy and source.n * source.widths.sum() <= answer_of(parse_memory(memory)):
-            source = MemorySource(computed(data, source), argument)
     else:
         source = MemorySource(read_columns(data, argument), argument)
     if layer is not None and source.annotations is None:
