@@ -42,11 +42,43 @@ nb_merge_streams = True
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
+
+class GalleryOrder:
+    """The commonest question first; examples that are not named here come last, by name."""
+
+    FIRST = (
+        "plot_compare_tumours",
+        "plot_drift_polars",
+        "plot_relate_diabetes",
+        "plot_strata",
+        "plot_pairs",
+        "plot_units",
+        "plot_groups",
+        "plot_wine_pipeline",
+        "plot_intervals",
+        "plot_generated_digits",
+        "plot_own_scores",
+        "plot_threshold",
+        "plot_scaling_law",
+        "plot_selective_bootstrap",
+    )
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __call__(self, filename: str) -> tuple[int, str]:
+        name = Path(filename).stem
+        return (self.FIRST.index(name) if name in self.FIRST else len(self.FIRST), name)
+
+    def __repr__(self) -> str:
+        return "GalleryOrder"
+
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": GalleryOrder,
     "abort_on_example_error": True,
     "thumbnail_size": (480, 330),
     "image_scrapers": ("matplotlib",),

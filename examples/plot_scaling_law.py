@@ -10,11 +10,11 @@ here all three get the same scores, of only 15 patients each.
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 
-from kernsift import compare
+from kernsift import Incomplete, compare
 
 data = load_breast_cancer(as_frame=True)
 malignant, benign = (data.data[data.target == label].iloc[:15] for label in (0, 1))
-settings = {"k": 10, "correction": None, "estimator": "incomplete", "r": 5, "random_state": 0}
+settings = {"k": 10, "correction": None, "estimator": Incomplete(r=5), "random_state": 0}
 exact, multiscale, polyhedral = (
     compare(malignant, benign, test=test, **settings) for test in ("exact", "multiscale", "polyhedral")
 )

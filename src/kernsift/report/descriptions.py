@@ -22,7 +22,9 @@ _CUTS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99
 # The best of all intervals has to beat a contrast that was fixed beforehand by this much, and by this factor.
 _SEARCH, _PREFERENCE = 6.0, 0.75
 # An atom has at least this share of one sample, and this many times the share of a usual value.
-_ATOM_SHARE, _ATOM_RATIO = 0.05, 5.0
+_ATOM_SHARE, _ATOM_RATIO = 0.02, 5.0
+# and explains this part of the change of the best interval, which may hold it.
+_ATOM_PART = 0.9
 # A simpler curve is taken where it explains this share of what a more complicated one does.
 _MONOTONE = 0.85
 
@@ -133,9 +135,9 @@ def describe_numbers(first: np.ndarray, second: np.ndarray, where: str = "", *, 
 
 def _best(shape: _Contrast, atom: _Contrast | None, first: np.ndarray, second: np.ndarray) -> _Contrast:
     """A single value where that explains more than all others together; then shift and spread; then an interval."""
-    if atom is not None:
-        return atom
     interval = _interval(first, second)
+    if atom is not None and atom.size >= _ATOM_PART * (interval.size - _SEARCH):
+        return atom
     return shape if shape.change and shape.size >= _PREFERENCE * (interval.size - _SEARCH) else interval
 
 
@@ -320,7 +322,7 @@ def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, 
     moved = float((shifts**2).sum()) - columns + 1.0
     together, one, two = _correlations(standard, label)
     if not means and together > max(moved, wider**2) + 2.0 * math.log(max(columns * (columns - 1) / 2, 1.0)):
-        return Description("other correlation", where, f"largest change {one:.2f} v {two:.2f}")
+        return Description("other correlation", where, f"largest change {one + 0.0:.2f} v {two + 0.0:.2f}")
     if not means and wider**2 > moved:
         a, b = float(np.median(distance[label])), float(np.median(distance[~label]))
         change = "wider" if wider > 0 else "narrower"
@@ -333,10 +335,16 @@ def _correlations(standard: np.ndarray, label: np.ndarray) -> tuple[float, float
     """The largest change of a correlation in squared standard errors (Fisher's z), and both correlations."""
     if standard.shape[1] < 2 or min(label.sum(), (~label).sum()) < 5:
         return 0.0, 0.0, 0.0
+    # A column that is nearly constant has a correlation of any size by chance.
+    usable = np.ones(standard.shape[1], dtype=bool)
+    for sample in (standard[label], standard[~label]):
+        usable &= [np.unique(column, return_counts=True)[1].max() <= 0.8 * len(column) for column in sample.T]
     with np.errstate(invalid="ignore", divide="ignore"):
         two, one = (np.nan_to_num(np.corrcoef(standard[rows].T)) for rows in (label, ~label))
     size = 1.0 / (label.sum() - 3.0) + 1.0 / ((~label).sum() - 3.0)
     change = (np.arctanh(np.clip(two, -0.999, 0.999)) - np.arctanh(np.clip(one, -0.999, 0.999))) ** 2 / size
+    change[~usable] = 0.0
+    change[:, ~usable] = 0.0
     np.fill_diagonal(change, 0.0)
     place = np.unravel_index(int(change.argmax()), change.shape)
     return float(change[place]), float(two[place]), float(one[place])
