@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench scaling power calibrate soak fuzz clean \
+.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench scaling power calibrate designs soak fuzz clean \
 	distclean
 
 help:  ## show this list
@@ -84,6 +84,9 @@ scaling: $(VENV)/.installed-test  ## what tables in files cost, fitted and check
 
 power: $(VENV)/.installed-test $(VENV)/.installed-bench  ## power and regret against other tests: docs/power.md
 	@$(PY) benchmarks/power.py
+
+designs: $(VENV)/.installed-test  ## strata, pairs and units: levels, power and cost: docs/howto/dependent-rows.md
+	@$(PY) benchmarks/designs.py
 
 calibrate: $(VENV)/.installed-test  ## levels of p-values and coverage of intervals: docs/calibration.md
 	@$(PY) benchmarks/calibrate.py

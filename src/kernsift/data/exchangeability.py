@@ -476,6 +476,9 @@ def _checked(labels: dict[str, np.ndarray], response: np.ndarray, question: str)
         strata = strata.ravel()
         if argument == "paired":
             _check_pairs(known, strata, response, question)
+    if unit is not None and len(names) == len(unit):
+        add_note("unit: each unit has one row, so that rows count as units.")
+        unit = None
     rows = Exchangeability(response, strata, unit)
     if strata is not None:
         if unit is not None:
@@ -499,8 +502,6 @@ def _check_units(names: np.ndarray, unit: np.ndarray, response: np.ndarray, ques
             f"unit: the response varies within {_some(names[mixed])}, but it must belong to the unit; use strata= for "
             "association within units, or aggregate their rows."
         )
-    if len(names) == len(unit):
-        add_note("unit: each unit has one row, so that rows are taken as independent.")
 
 
 def _check_pairs(names: np.ndarray, pair: np.ndarray, response: np.ndarray, question: str) -> None:

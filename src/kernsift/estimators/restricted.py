@@ -51,6 +51,9 @@ from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 _ROWS_PER_UNIT = 4
 # The view of aligned ranks, in small strata.
 _ALIGNED = Pair("location", "plain", 0.6)
+# Location and spread of units count alike as units vary in them, and not as rows do: donors whose levels differ much
+# may have spreads that differ little. For units it takes the place of the fine view.
+_SPREAD = Pair("unit moments", "plain", 0.25)
 
 
 def restricted_mmd(
@@ -176,6 +179,8 @@ class _UnitResponse(NamedTuple):
         if rows.small_strata and pairs is CLASSES:
             rest = 1.0 - _ALIGNED.weight
             pairs = (_ALIGNED, *(pair._replace(weight=pair.weight * rest) for pair in pairs))
+        elif rows.unit is not None and pairs is CLASSES:
+            pairs = tuple(_SPREAD if pair.feature == "fine" else pair for pair in pairs)
         relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
         centred = {name: _orthogonal(strata.centred(factor[:, strata.order])) for name, factor in factors.items()}
         views = {name: _response_view(factor, strata) for name, factor in centred.items()}
@@ -279,14 +284,15 @@ class _Measuring:
         pairs = self.target.response.pairs
         factors: dict[str, np.ndarray] = {}
         for place, (grid, known) in enumerate(tables):
-            names = [pair.feature for pair in pairs if (pair is _ALIGNED) == (place == 1)]
+            names = [pair.feature for pair in pairs if (pair is _ALIGNED) == (place == 1) and pair is not _SPREAD]
             counts = self._counts(known)
             views = fitted_views(dict.fromkeys(names), grid, counts, self.rows.units, kernels, own, self.landmarks)
             if counted is None:
                 factors |= {name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
-                if "moments" in names and views["moments"].view.factor.shape[1] == 2:
-                    # Location and spread count alike as units vary in them, and not as rows do.
-                    factors["moments"] = _whitened(factors["moments"])
+                if _SPREAD in pairs:
+                    own_moments = factors["moments"]
+                    # Groups and categories have other directions than location and spread.
+                    factors[_SPREAD.feature] = _whitened(own_moments) if own_moments.shape[1] == 2 else own_moments
             else:
                 factors |= {name: to_numpy(view.view.factor) for name, view in views.items()}
         if counted is None:

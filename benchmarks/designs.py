@@ -1,0 +1,390 @@
+"""Rows that are not independent: levels, power and cost with strata, pairs and units.
+
+    python benchmarks/designs.py                       all parts, then the page
+    python benchmarks/designs.py levels --trials 40    one part
+    python benchmarks/designs.py --quick               all parts with few trials (give it another --folder)
+    python benchmarks/designs.py page                  the tables and the picture of docs/howto/dependent-rows.md
+
+Every part writes docs/designs/<part>.csv after each row and goes on where it stopped; --fresh starts again. Data sets
+have 40 independent features, so that one trial gives 40 p-values. `real` needs KERNSIFT_DATA with parkinsons_voice.csv
+and heart_disease_4sites.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from kernsift import compare, relate
+from kernsift.experiments.studies import generator, read_rows, run_tasks, table, write_rows
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "designs"
+ALPHA, FEATURES = 0.05, 40
+_TRIALS = {"levels": 50, "real": 500, "power": 40, "cost": 3}
+_QUICK = {"levels": 5, "real": 30, "power": 5, "cost": 1}
+SHAPES = ("normal", "heavy tails", "counts", "zero-inflated", "binary")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A share of p-values at most 0.05, or of discoveries, and its standard error over trials."""
+
+    design: str
+    setting: str
+    shape: str
+    method: str
+    share: float
+    error: float
+    trials: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU time of a call over that of the plain call."""
+
+    setting: str
+    seconds: float
+    ratio: float
+
+
+Trial = Callable[[np.random.Generator], dict[str, np.ndarray]]
+"""Data from a generator in, for each method which features are significant out."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Some trials of a setting."""
+
+    part: str
+    design: str
+    setting: str
+    shape: str
+    trials: int
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+def values(rng: np.random.Generator, shape: str, group: np.ndarray, common: float) -> np.ndarray:
+    """(n, features) null features; `common` is the share of the variance that rows of a group share."""
+    n, count = len(group), int(group.max()) + 1
+    level = rng.normal(size=(count, FEATURES))[group]
+    latent = np.sqrt(common) * level + np.sqrt(1.0 - common) * rng.normal(size=(n, FEATURES))
+    if shape == "heavy tails":
+        heavy = rng.standard_t(2.5, size=(count, FEATURES))[group]
+        return np.sqrt(common) * heavy + np.sqrt(1.0 - common) * rng.standard_t(2.5, size=(n, FEATURES))
+    if shape == "counts":
+        return rng.poisson(np.exp(0.7 + np.sqrt(common) * level)).astype(float)
+    if shape == "zero-inflated":
+        return np.where(latent > 0.7, np.exp(latent), 0.0)
+    return (latent > 0.3).astype(float) if shape == "binary" else latent
+
+
+def unit_sizes(rng: np.random.Generator, kind: str, units: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the units of two samples."""
+    if kind == "equal":
+        return np.full(units, rows), np.full(units, rows)
+    if kind == "unequal":
+        return rng.geometric(1.0 / rows, size=units), rng.geometric(1.0 / rows, size=units)
+    return np.full(units, rows), np.full(units, 10 * rows)
+
+
+def units_trial(setting: str, shape: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Units, of which each belongs to one sample."""
+    units, rows, kind, common = setting.split(" / ")
+    first, second = unit_sizes(rng, kind, int(units), int(rows))
+    unit = np.repeat(np.arange(2 * int(units)), np.append(first, second))
+    X, label = values(rng, shape, unit, float(common)), (unit >= int(units)).astype(int)
+    answer = rng.normal(size=2 * int(units))[unit]
+    third = FEATURES // 3
+    return {
+        "rows as if independent": pvalues(X, label),
+        "unit=": pvalues(X, label, unit=unit),
+        "unit=, k=d/3": selective(X, label, third, unit=unit),
+        "relate, unit=": pvalues(X, answer, unit=unit, response="numeric"),
+    }
+
+
+def strata_trial(setting: str, shape: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Strata with means, spreads and label shares of their own."""
+    count, size = (int(part) for part in setting.split(" / "))
+    stratum = np.repeat(np.arange(count), size)
+    X = values(rng, shape, stratum, 0.8)
+    if shape in ("normal", "heavy tails"):
+        X *= np.exp(0.5 * rng.normal(size=count))[stratum, None]
+    label = (rng.random(len(stratum)) < rng.beta(1.0, 1.0, size=count)[stratum]).astype(int)
+    label[:2] = [0, 1]
+    answer = rng.normal(size=len(stratum)) + 2.0 * rng.normal(size=count)[stratum]
+    return {
+        "rows as if independent": pvalues(X, label),
+        "strata=": pvalues(X, label, strata=stratum),
+        "strata=, k=d/3": selective(X, label, FEATURES // 3, strata=stratum),
+        "relate, strata=": pvalues(X, answer, strata=stratum, response="numeric"),
+    }
+
+
+def pairs_trial(setting: str, shape: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Pairs with a common effect."""
+    pair = np.tile(np.arange(int(setting)), 2)
+    X, label = values(rng, shape, pair, 0.5), np.repeat([0, 1], int(setting))
+    return {
+        "rows as if independent": pvalues(X, label),
+        "paired=": pvalues(X, label, paired=pair),
+        "paired=, k=d/3": selective(X, label, FEATURES // 3, paired=pair),
+    }
+
+
+def pvalues(X: np.ndarray, y: np.ndarray, **options: Any) -> np.ndarray:
+    return relate(X, y, random_state=0, n_jobs=1, **options).all_pvalues <= ALPHA
+
+
+def selective(X: np.ndarray, y: np.ndarray, k: int, **options: Any) -> np.ndarray:
+    return relate(X, y, k=k, random_state=0, n_jobs=1, **options).pvalues <= ALPHA
+
+
+# --- power ------------------------------------------------------------------------------------------------------------
+
+
+def paired_power(setting: str, shape: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A shift, a change of spread, or another shape, behind a common effect of the pair."""
+    n, common = int(setting.split(" / ")[0]), float(setting.split(" / ")[1])
+    level = common * rng.normal(size=(n, FEATURES))
+    first, second = rng.normal(size=(2, n, FEATURES))
+    if shape == "shift":
+        second = second + 0.5
+    elif shape == "spread":
+        second = 2.0 * second
+    else:
+        second = rng.exponential(size=(n, FEATURES)) - 1.0
+    X, Y = level + first, level + second
+    return {
+        "paired=": compare(X, Y, paired=True, random_state=0, n_jobs=1).all_pvalues <= ALPHA,
+        "paired t-test": stats.ttest_rel(X, Y).pvalue <= ALPHA,
+    }
+
+
+def strata_power(setting: str, shape: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """The plain test on data without stratum effects, and the test within strata with and without them."""
+    count, size = (int(part) for part in setting.split(" / "))
+    stratum = np.repeat(np.arange(count), size)
+    label = (rng.random(len(stratum)) < 0.5).astype(int)
+    noise = rng.normal(size=(len(stratum), FEATURES))
+    clean = noise + 0.35 * label[:, None] if shape == "shift" else noise * (1.0 + 0.4 * label[:, None])
+    shifted = clean + 3.0 * rng.normal(size=(count, FEATURES))[stratum]
+    return {
+        "plain, no stratum effects": pvalues(clean, label),
+        "strata=, no stratum effects": pvalues(clean, label, strata=stratum),
+        "strata=, stratum effects": pvalues(shifted, label, strata=stratum),
+    }
+
+
+# --- real data --------------------------------------------------------------------------------------------------------
+
+
+def real_trial(setting: str, shape: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Random labels: of whole subjects, or with shares that differ from site to site."""
+    import pandas as pd
+
+    folder = Path(os.environ["KERNSIFT_DATA"])
+    if setting == "voice recordings":
+        data = pd.read_csv(folder / "parkinsons_voice.csv").drop(columns="name")
+        subject, labels = np.unique(data.pop("subject"), return_inverse=True)
+        status = data.pop("status").to_numpy()
+        own = np.array([status[labels == one][0] for one in range(len(subject))])
+        label, design = rng.permutation(own)[labels], {"unit": labels}
+    else:
+        data = pd.read_csv(folder / "heart_disease_4sites.csv").drop(columns=["num", "label"])
+        site = np.unique(data.pop("site"), return_inverse=True)[1]
+        label, design = (rng.random(len(site)) < rng.beta(2.0, 2.0, size=4)[site]).astype(int), {"strata": site}
+    numbers = data.to_numpy(float)
+    ks = [
+        stats.ks_2samp(*(column[(label == one) & ~np.isnan(column)] for one in (0, 1))).pvalue for column in numbers.T
+    ]
+    return {
+        "rows as if independent": pvalues(numbers, label),
+        "Kolmogorov-Smirnov": np.array(ks) <= ALPHA,
+        f"{next(iter(design))}=": pvalues(numbers, label, **design),
+    }
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+TRIALS: dict[str, Callable[[str, str, np.random.Generator], dict[str, np.ndarray]]] = {
+    "units": units_trial,
+    "strata": strata_trial,
+    "pairs": pairs_trial,
+    "paired power": paired_power,
+    "strata power": strata_power,
+    "real": real_trial,
+}
+
+
+def tasks(part: str, trials: int) -> Iterator[Task]:
+    """The settings of a part."""
+    if part == "levels":
+        units = [(3, 20), (5, 2), (5, 100), (10, 2), (10, 20), (20, 20), (50, 5), (10, 500)]
+        for m, rows in units:
+            for kind in ("equal", "unequal", "ten times"):
+                for common in (0.0, 0.3, 0.9):
+                    for shape in SHAPES if rows < 100 else SHAPES[:1]:
+                        if m * rows <= 1000 or kind != "ten times":
+                            yield Task(part, "units", f"{m} / {rows} / {kind} / {common}", shape, trials)
+        for count, size in ((2, 50), (4, 20), (10, 10), (50, 4), (100, 2), (200, 5)):
+            for shape in SHAPES:
+                yield Task(part, "strata", f"{count} / {size}", shape, trials)
+        for count in (5, 10, 25, 100, 200):
+            for shape in SHAPES:
+                yield Task(part, "pairs", str(count), shape, trials)
+    elif part == "power":
+        for setting in ("25 / 0", "25 / 1", "25 / 3", "100 / 1"):
+            for shape in ("shift", "spread", "shape"):
+                yield Task(part, "paired power", setting, shape, trials)
+        for setting in ("4 / 50", "20 / 20", "10 / 10"):
+            for shape in ("shift", "spread"):
+                yield Task(part, "strata power", setting, shape, trials)
+    else:
+        for setting in ("voice recordings", "four hospitals"):
+            yield Task(part, "real", setting, "as it is", trials)
+
+
+def measured(task: Task) -> list[Row]:
+    """The shares of significant features of all trials of a setting, method by method."""
+    found: dict[str, list[float]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number in range(task.trials):
+            rng = generator(0, (task.design, task.setting, task.shape), number)
+            for method, significant in TRIALS[task.design](task.setting, task.shape, rng).items():
+                found.setdefault(method, []).append(float(np.mean(significant)))
+    return [
+        Row(
+            task.design,
+            task.setting,
+            task.shape,
+            method,
+            float(np.mean(shares)),
+            float(np.std(shares) / np.sqrt(len(shares))),
+            len(shares),
+        )
+        for method, shares in found.items()
+    ]
+
+
+def run_part(part: str, trials: int, folder: Path, workers: int, fresh: bool) -> None:
+    """Run what is not there yet, and write it down row by row."""
+    path = folder / f"{part}.csv"
+    rows = [] if fresh else read_rows(path, Row)
+    done = {(row.design, row.setting, row.shape) for row in rows}
+    rest = [task for task in tasks(part, trials) if (task.design, task.setting, task.shape) not in done]
+    for number, found in enumerate(run_tasks(measured, rest, workers), 1):
+        rows += found
+        write_rows(path, Row, rows)
+        print(f"{part}: {number} of {len(rest)}", file=sys.stderr, flush=True)
+
+
+def run_cost(trials: int, folder: Path) -> None:
+    """CPU time of 20,000 rows and 500 features in 20 strata, or of 100 units, over that of the plain call."""
+    rng = np.random.default_rng(0)
+    X, label = rng.normal(size=(20_000, 500)), np.repeat([0, 1], 10_000)
+    designs: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "20 strata": {"strata": rng.integers(0, 20, size=20_000)},
+        "100 units": {"unit": np.arange(20_000) // 200},
+    }
+    times: dict[str, float] = {}
+    for name, design in designs.items():
+        found = []
+        for _ in range(trials):
+            start = time.process_time()
+            relate(X, label, random_state=0, n_jobs=1, **design)
+            found.append(time.process_time() - start)
+        times[name] = min(found)
+    rows = [Cost(name, seconds, seconds / times["plain"]) for name, seconds in times.items()]
+    write_rows(folder / "cost.csv", Cost, rows)
+
+
+# --- page -------------------------------------------------------------------------------------------------------------
+
+
+def write_page(folder: Path) -> None:
+    """docs/designs/summary.md, which the page includes, and the picture of real data."""
+    lines = []
+    levels = read_rows(folder / "levels.csv", Row)
+    if levels:
+        rows = []
+        for design in dict.fromkeys(row.design for row in levels):
+            own = [row for row in levels if row.design == design]
+            for method in dict.fromkeys(row.method for row in own):
+                shares = np.array([row.share for row in own if row.method == method])
+                rows.append([design, method, str(len(shares)), f"{np.median(shares):.3f}", f"{shares.max():.3f}"])
+        head = ["design", "method", "settings", "false positives, median setting", "largest"]
+        lines += [table(head, rows), ""]
+    power = read_rows(folder / "power.csv", Row)
+    if power:
+        head = ["design", "setting", "change", "method", "power"]
+        rows = [[row.design, row.setting, row.shape, row.method, f"{row.share:.2f} ± {row.error:.2f}"] for row in power]
+        lines += [table(head, rows), ""]
+    costs = read_rows(folder / "cost.csv", Cost)
+    if costs:
+        rows = [[cost.setting, f"{cost.seconds:.2f}", f"{cost.ratio:.2f}"] for cost in costs]
+        lines += [table(["20,000 rows, 500 features", "CPU seconds", "times the plain call"], rows), ""]
+    (folder / "summary.md").write_text("\n".join(lines), encoding="utf-8")
+    real = read_rows(folder / "real.csv", Row)
+    if real:
+        draw(real, folder / "real.png")
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """False positives with random labels, as bars."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    settings = list(dict.fromkeys(row.setting for row in rows))
+    figure, axes = plt.subplots(1, len(settings), figsize=(7.5, 2.6), sharex=True, layout="constrained")
+    for ax, setting in zip(np.atleast_1d(axes), settings, strict=True):
+        own = [row for row in rows if row.setting == setting][::-1]
+        colours = ["#2a9d8f" if row.method.endswith("=") else "#c0504d" for row in own]
+        ax.barh([row.method for row in own], [row.share for row in own], xerr=[row.error for row in own], color=colours)
+        ax.axvline(ALPHA, color="black", lw=1, ls="--")
+        ax.set_title(setting, loc="left", fontsize=10)
+        ax.set_xlabel("false positives at level 0.05")
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*_TRIALS, "page", []], default=[])
+    parser.add_argument("--trials", type=int)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    for part in given.parts or [*_TRIALS, "page"]:
+        trials = given.trials or (_QUICK if given.quick else _TRIALS).get(part, 0)
+        if part == "page":
+            write_page(given.folder)
+        elif part == "cost":
+            run_cost(trials, given.folder)
+        elif part == "real" and "KERNSIFT_DATA" not in os.environ:
+            print("real: left out, as KERNSIFT_DATA is not set", file=sys.stderr)
+        else:
+            run_part(part, trials, given.folder, given.workers, given.fresh)
+
+
+if __name__ == "__main__":
+    main()
