@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench scaling power calibrate designs soak fuzz clean \
+.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench scaling power calibrate given designs soak fuzz clean \
 	distclean
 
 help:  ## show this list
@@ -90,6 +90,9 @@ designs: $(VENV)/.installed-test  ## strata, pairs and units: levels, power and 
 
 calibrate: $(VENV)/.installed-test  ## levels of p-values and coverage of intervals: docs/calibration.md
 	@$(PY) benchmarks/calibrate.py
+
+given: $(VENV)/.installed-test $(VENV)/.installed-bench  ## conditional tests, survival and distinct features: docs/given.md
+	@$(PY) benchmarks/given.py
 
 soak: $(VENV)/.installed-test  ## an hour of calls without growth, and fifty kills
 	@$(PY) benchmarks/soak.py --minutes 60

@@ -59,7 +59,7 @@ class Survival(NamedTuple):
         scores = logrank_scores(self.time, self.event, strata)
         if np.ptp(scores) == 0:
             raise InputError("y: the log-rank scores must vary, but all rows have the same time and event.")
-        return Table((f"log-rank score of {self.name}",), scores[:, None], np.array([0, 1]), np.array([False]), {})
+        return Table(("risk score",), scores[:, None], np.array([0, 1]), np.array([False]), {})
 
 
 def is_censored(y: Any, response: str) -> bool:
