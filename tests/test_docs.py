@@ -10,6 +10,7 @@ import doctest
 import importlib
 import inspect
 import io
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,33 @@ def test_the_attributes_of_a_result_are_described() -> None:
     text = inspect.getdoc(kernsift.Result) or ""
     for field in kernsift.Result.__dataclass_fields__:
         assert re.search(rf"\b{field}\b", text), field
+
+
+CASES = sorted(page for page in (ROOT / "docs" / "cases").glob("*.md") if page.stem != "index")
+
+
+@pytest.mark.parametrize("page", CASES, ids=lambda page: page.stem)
+def test_case_studies_are_filled_in(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for part in ("The question", "The data", "The call", "The picture", "What another tool says", "In a paper"):
+        assert f"**{part}" in text
+    assert "```text\n```" not in text, "python docs/case_studies.py fills in what is printed"
+    assert all((page.parent / path).is_file() for path in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text))
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("page", CASES, ids=lambda page: page.stem)
+def test_case_studies_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "KERNSIFT_DATA" not in os.environ:
+        pytest.skip("KERNSIFT_DATA is not set: the data of the case studies are not part of the project")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    run = importlib.import_module("case_studies").run
+    copy = tmp_path / page.name
+    copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.chdir(os.environ["KERNSIFT_DATA"])
+    run(copy)
+    assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
 
 
 def test_every_example_of_the_gallery_has_a_title_and_a_picture() -> None:
