@@ -129,7 +129,8 @@ def compare(first: str, second: str | None, **given: Any) -> None:
         paths = {"X": first} if second is None else {"X": first, "Y": second}
         sources, options = _tables(paths, given, [*([] if by is None else [by]), *row_columns(given)])
         samples = {name: given[name] for name in ("by", "group", "reference")} | rows_given(given)
-        result = api.compare(*sources, **samples, **options, memory=given["memory"], **_arguments(given))
+        one, other = (*sources, None)[:2]
+        result = api.compare(one, other, **samples, **options, memory=given["memory"], **_arguments(given))
         return result if second is None else result.renamed(_labels(first, second))
 
     _run(ask, f"comparing {' with '.join(files.values())}", given, files)
@@ -174,9 +175,9 @@ def relate(file: str, target: tuple[str, ...], response: str, event: str | None,
         answer: Any = list(target) if len(target) > 1 else target[0]
         if event is not None:
             answer = (target[0], event)
-        sources, options = _tables({"X": file}, given, [*target, *([event] if event else []), *row_columns(given)])
+        (table,), options = _tables({"X": file}, given, [*target, *([event] if event else []), *row_columns(given)])
         arguments = {"memory": given["memory"], **rows_given(given), **_arguments(given)}
-        return api.relate(*sources, answer, response=response, **options, **arguments)
+        return api.relate(table, answer, response=response, **options, **arguments)
 
     _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": _shown(file), "y": "--target"})
 
