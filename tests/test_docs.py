@@ -107,7 +107,7 @@ def test_every_parameter_is_described() -> None:
             continue
         text = inspect.getdoc(value) or ""
         for parameter in inspect.signature(value).parameters:
-            assert re.search(rf"^(.*, )?\*{{0,2}}{parameter}(,.*)? :", text, re.MULTILINE), f"{name}: {parameter}"
+            assert re.search(rf"^(.*, )?\*{{0,2}}{parameter}(,.*)?( :|$)", text, re.MULTILINE), f"{name}: {parameter}"
 
 
 def test_the_attributes_of_a_result_are_described() -> None:
