@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import warnings
 from itertools import combinations, product
 from pathlib import Path
@@ -12,14 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy import sparse
 from scipy.stats import binom, norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from kernsift import CalibrationWarning, InputError, SelectHSIC, SelectMMD, compare, relate, screen
 from kernsift.data.exchangeability import Exchangeability
+from kernsift.data.inputs import as_table
 from kernsift.estimators import restricted
+from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments
+from kernsift.kernels.fitted import fit_kernels
 
 # 1 - 1e-5 quantiles of how many of 100 independent null features are significant at level 0.05.
 MOST, FEWEST = binom.isf(1e-5, 100, 0.05), binom.ppf(1e-5, 100, 0.05)
@@ -467,3 +472,30 @@ def test_voice_recordings_of_subjects() -> None:
     voice = pd.read_csv(Path(os.environ["KERNSIFT_DATA"]) / "parkinsons_voice.csv").drop(columns="name")
     result = compare(voice, by="status", unit="subject", random_state=0)
     assert len(result.all_pvalues) == 22 and result.rejected.sum() >= 16
+
+
+@pytest.mark.parametrize("design", ["unit", "strata"])
+def test_sparse_tables_and_other_array_libraries(design: str) -> None:
+    strict = pytest.importorskip("array_api_strict")
+    rng = np.random.default_rng(11)
+    table = sparse.random(300, 8, density=0.3, random_state=1, format="csr")
+    group = np.repeat(np.arange(20), 15)
+    label = group % 2 if design == "unit" else rng.integers(0, 2, size=300)
+    expected = relate(table.toarray(), label, random_state=0, **{design: group}).all_pvalues
+    for given in (table, strict.asarray(table.toarray())):
+        found = relate(given, label, random_state=0, **{design: group}).all_pvalues
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_workers_get_the_same_design() -> None:
+    """What is sent to another process is a copy, which must be the same pairs of views."""
+    rng = np.random.default_rng(12)
+    group = np.repeat(np.arange(12), 4)
+    rows = Exchangeability(group % 2, None, group)
+    target = restricted._UnitResponse.of({"plain": rows.responses[None].astype(float)}, restricted.CLASSES, rows, True)
+    table = as_table(rng.normal(size=(48, 3)))
+    kernels = fit_kernels(table, rng=rng)
+    work = restricted._Measuring(target, rows, np.arange(48), np.dtype(float), 0, None)
+    for block in blocks_of(table, kernels):
+        here, there = work(block), pickle.loads(pickle.dumps(work))(block)
+        np.testing.assert_array_equal(here[0].score, there[0].score)

@@ -41,7 +41,7 @@ from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, rows
 from kernsift.estimators.stratified_counts import FEWEST, MOST_STRATA, StratifiedCounts
 from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, fitted, fitted_views
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, lookup, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, dtype_of, lookup, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import GROUP_ROWS, View
@@ -176,10 +176,10 @@ class _UnitResponse(NamedTuple):
     ) -> _UnitResponse:
         """From factors (p, units)."""
         strata = informative_strata(rows)
-        if rows.small_strata and pairs is CLASSES:
+        if rows.small_strata and pairs == CLASSES:
             rest = 1.0 - _ALIGNED.weight
             pairs = (_ALIGNED, *(pair._replace(weight=pair.weight * rest) for pair in pairs))
-        elif rows.unit is not None and pairs is CLASSES:
+        elif rows.unit is not None and pairs == CLASSES:
             pairs = tuple(_SPREAD if pair.feature == "fine" else pair for pair in pairs)
         relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
         centred = {name: _orthogonal(strata.centred(factor[:, strata.order])) for name, factor in factors.items()}
@@ -244,7 +244,7 @@ class _Measuring:
 
     def __call__(self, block: Block) -> list[Any]:
         tables = [block.table]
-        if any(pair is _ALIGNED for pair in self.target.response.pairs):
+        if any(pair == _ALIGNED for pair in self.target.response.pairs):
             tables.append(AlignedTable(block.table, self.rows, every=True))
         grids = [fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds) for table in tables]
         units = self.rows.units + (self.rows.left_out > 0) if block.cells is not None else 1
@@ -284,7 +284,7 @@ class _Measuring:
         pairs = self.target.response.pairs
         factors: dict[str, np.ndarray] = {}
         for place, (grid, known) in enumerate(tables):
-            names = [pair.feature for pair in pairs if (pair is _ALIGNED) == (place == 1) and pair is not _SPREAD]
+            names = [pair.feature for pair in pairs if (pair == _ALIGNED) == (place == 1) and pair != _SPREAD]
             counts = self._counts(known)
             views = fitted_views(dict.fromkeys(names), grid, counts, self.rows.units, kernels, own, self.landmarks)
             if counted is None:
@@ -474,7 +474,7 @@ def _restricted(
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
     by_point = rows.unit is not None and table.n >= _ROWS_PER_UNIT * rows.units
     cells = asarray_like(rows.unit, table.prototype) if by_point else None
-    measuring = _Measuring(target, rows, landmarks, table.prototype.dtype, int(rng.integers(2**32)), to_align)
+    measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), int(rng.integers(2**32)), to_align)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
     factors: list[SelectedFactor] = []
     for measured in map_blocks(measuring, blocks_of(table, kernels, cells, to_sort), table.d):
