@@ -31,6 +31,7 @@ from kernsift.estimators.scores import DiagonalCovariance, Scores, scores_from_d
 from kernsift.estimators.student import RescaledCovariance
 from kernsift.estimators.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
 from kernsift.exceptions import InputError
+from kernsift.execution.parallel import parallel_map
 from kernsift.execution.threads import thread_limit
 from kernsift.kernels.fitted import FeatureKernels, fit_kernels
 from kernsift.kernels.functions import KERNELS
@@ -262,6 +263,15 @@ def test_a_block_that_is_read_leaves_the_one_at_work_alone() -> None:
         four = shelf.spaces([(11, np.dtype(np.float64)), (3, np.dtype(np.float32))])
         assert len(four[0]) == 11 and four[1] is two[1]
         assert shelf.spaces([(10, np.dtype(np.float32)), (4, np.dtype(np.float32))])[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_blocks_that_are_worked_on_one_by_one_are_not_taken_ahead(jobs: int) -> None:
+    """The buffer of a block is used again for the block after the next."""
+    taken: list[int] = []
+    items = (taken.append(item) or item for item in range(5))
+    with thread_limit(jobs):
+        assert list(parallel_map(lambda item: len(taken), items, most=1)) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -138,8 +138,9 @@ def parallel_map(
     """
     jobs = _jobs.get() if most is None else min(_jobs.get(), most)
     items = iter(items)
-    first = list(islice(items, 2))
-    if jobs == 1 or len(first) < 2:
+    # An item that is read into a buffer is valid until the next one is asked for: alone, no item is taken ahead.
+    first = list(islice(items, 2 if jobs > 1 else 1))
+    if len(first) < 2:
         yield from map(function, first)
         yield from map(function, items)
         return
