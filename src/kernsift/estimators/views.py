@@ -184,7 +184,7 @@ def _distinct(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows, inverse.ravel()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView:
     """A view of the ranks of one column; cached because it is the same for all columns without ties."""
     one = np.frombuffer(counts)[None, :]
