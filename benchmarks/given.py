@@ -301,18 +301,19 @@ def _distinct(task: Task) -> list[dict[str, Any]]:
     )
 
 
-def _tasks(part: str, trials: int) -> Iterator[Task]:
+def _tasks(part: str, trials: int, without: tuple[str, ...]) -> Iterator[Task]:
+    peers = [name for name in SLOW if name not in without]
     if part == "levels":
         for case in SCENARIOS:
             for n, p in SIZES:
                 for number in range(trials):
-                    slow = tuple(name for name in SLOW if number < trials // (4 if n <= 300 else 20))
+                    slow = tuple(name for name in peers if number < trials // (4 if n <= 300 else 20))
                     yield Task(part, case, n, p, number, ("kernsift", *slow, "partial correlation"))
     elif part == "power":
         for n, p in ((300, 1), (300, 2)):
             for case in ("line, index, 0.25", "square, index, 0.25", "wave, index, 0.35", "line, interaction, 0.25"):
                 for number in range(trials):
-                    slow = tuple(name for name in SLOW if number < trials // 2)
+                    slow = tuple(name for name in peers if number < trials // 2)
                     yield Task(part, case, n, p, number, ("kernsift", *slow, "partial correlation"))
     elif part == "survival":
         for case in ("line, 0.3", "U, 0.3", "none, 0.2", "none, 0.5", "none, 0.8"):
@@ -362,6 +363,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--records", type=Path, default=Path("docs/given"))
     parser.add_argument("--page", type=Path, default=Path("docs/given.md"))
+    parser.add_argument("--without", default="", metavar="TESTS", help="peers to leave out, separated by commas")
     parser.add_argument("--only-page", action="store_true", help="write the page from the records")
     given = parser.parse_args()
     given.records.mkdir(parents=True, exist_ok=True)
@@ -381,7 +383,7 @@ def record(part: str, given: argparse.Namespace) -> None:
     if part == "seconds":
         rows = list(seconds())
     else:
-        tasks = list(_tasks(part, given.trials))
+        tasks = list(_tasks(part, given.trials, tuple(given.without.split(","))))
         rows = [row for found in run_tasks(_run, tasks, given.workers) for row in found]
     table = pd.DataFrame(rows).groupby(["case", "n", "p", "method"], sort=False)
     means = table.agg(value=("value", "mean"), note=("note", "mean"), sd=("value", "std"), trials=("value", "size"))

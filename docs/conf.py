@@ -141,7 +141,7 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
         return
     pages = [
         name
-        for name in ("power", "calibration", "speed", "scaling", "reproduction/README")
+        for name in ("power", "calibration", "given", "speed", "scaling", "reproduction/README")
         if (HERE / f"{name}.md").is_file()
     ]
     listed = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(pages) + "\n```\n" if pages else ""
@@ -154,7 +154,7 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def copy_measured(app: Sphinx, error: Exception | None) -> None:
     """The files that the pages of figures point to go along as they are."""
-    for name in ("power", "calibration", "speed", "scaling", "reproduction"):
+    for name in ("power", "calibration", "given", "speed", "scaling", "reproduction"):
         if error is None and app.builder.format == "html" and (HERE / name).is_dir():
             shutil.copytree(HERE / name, Path(app.outdir) / name, dirs_exist_ok=True)
 

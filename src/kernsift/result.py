@@ -177,7 +177,7 @@ class Result:
     def clusters(self) -> tuple[tuple[str, ...], ...]:
         """The discoveries, those that tell the same together: the best feature of each cluster first.
 
-        Features are alike where the null correlation of their scores is at least 1/2. P-values do not depend on it.
+        Features are alike where the null correlation of their scores is at least 0.3. P-values do not depend on it.
         """
         if self.cluster_labels is None:
             return ()

@@ -7,7 +7,7 @@ size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -67,6 +67,11 @@ class AlignmentCovariance:
         out *= np.outer(self.varies, self.varies[features])
         out[features, np.arange(len(features))] = self.varies[features]
         return out
+
+    def only(self, features: np.ndarray) -> AlignmentCovariance:
+        """The same with what the correlations among the named features need, and no more in memory."""
+        chosen = [(factor, np.flatnonzero(np.isin(factor.features, features))) for factor in self.factors]
+        return replace(self, factors=tuple(factor.take(places) for factor, places in chosen if len(places)))
 
     def among(self, features: np.ndarray) -> np.ndarray:
         """(k, k) correlations of the named features with each other."""

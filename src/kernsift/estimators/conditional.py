@@ -25,7 +25,7 @@ exceed the level of 0.01 the result carries a note.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -631,6 +631,11 @@ class ResidualAlignment:
         out = np.clip(out, -1.0, 1.0) * np.outer(self.varies, self.varies[features])
         out[features, np.arange(len(features))] = self.varies[features]
         return out
+
+    def only(self, features: np.ndarray) -> ResidualAlignment:
+        """The same with what the correlations among the named features need, and no more in memory."""
+        named = set(features.tolist())
+        return replace(self, winners=tuple(winner for winner in self.winners if winner.feature in named))
 
     def among(self, features: np.ndarray) -> np.ndarray:
         """(k, k) correlations of the named features with each other."""

@@ -118,6 +118,20 @@ class SelectedFactor(NamedTuple):
         index = asarray_like(np.where(present, index, len(places)), codes)
         return self._replace(factor=factor, codes=xp.take(codes, index, axis=1), present=present)
 
+    def take(self, places: np.ndarray) -> SelectedFactor:
+        """The features at these places."""
+        xp, which = namespace(self.factor), asarray_like(places, self.factor)
+        codes = self.codes
+        if codes is not None:
+            codes = codes[places] if isinstance(codes, SparseCodes) else xp.take(codes, which, axis=0)
+        return self._replace(
+            features=self.features[places],
+            factor=xp.take(self.factor, which, axis=0),
+            codes=codes,
+            sizes=None if self.sizes is None else xp.take(self.sizes, which, axis=0),
+            cross=xp.take(self.cross, which, axis=0),
+        )
+
     def rows(self, chosen: slice | np.ndarray) -> FactorRows:
         """Some of the features, row by row."""
         xp = namespace(self.factor)

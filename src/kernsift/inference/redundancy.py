@@ -1,9 +1,10 @@
 """Discoveries that tell the same: clusters of alike features, and the features that add something to those before them.
 
-**Clusters.** Two features are alike where the null correlation of their scores is at least 1/2: whatever makes one
-of them significant would most likely make the other significant, too. For features with a joint normal law it is about
-their squared correlation. The best discovery represents the first cluster, with all that are alike to it; the best of
-the rest represents the next. P-values do not depend on clusters.
+**Clusters.** Two features are alike where the null correlation of their scores is at least 0.3: what makes one of them
+significant tends to make the other significant, too. For features with a joint normal law and a smooth kernel it is
+about their squared correlation, and less for kernels that look for finer shapes. The best discovery represents the
+first cluster, with all that are alike to it; the best of the rest represents the next. P-values do not depend on
+clusters.
 
 **Distinct features.** The discoveries are tested in the order of the list, each given all features kept so far
 (`kernsift.estimators.conditional`), and kept if its conditional p-value is at most the level of the correction. The
@@ -20,7 +21,7 @@ import numpy as np
 
 from kernsift.estimators.scores import Covariance
 
-ALIKE = 0.5
+ALIKE = 0.3
 """The least null correlation of scores with which features are alike."""
 # Discoveries that are put into clusters.
 _MOST = 500
@@ -46,15 +47,18 @@ class Clusters:
     """
 
     def __init__(self, cov: Covariance, selected: np.ndarray, rejected: np.ndarray) -> None:
-        self._work: Any = (cov, selected, rejected)
+        places = np.flatnonzero(rejected)[:_MOST]
+        only = getattr(cov, "only", None)
+        # A result must not keep what the scores of all features need.
+        self._work: Any = (cov if only is None else only(selected[places]), selected, places)
 
     @cached_property
     def labels(self) -> np.ndarray:
-        cov, selected, rejected = self._work
+        cov, selected, places = self._work
         labels = np.full(len(selected), -1)
-        places = np.flatnonzero(rejected)[:_MOST]
         if len(places):
             labels[places] = leader_clusters(correlations(cov, selected[places]))
+        self._work = None
         return labels
 
     def __getstate__(self) -> dict[str, Any]:
