@@ -1,7 +1,7 @@
-"""Moments of draws that are made batch by batch and never held all at once, and scores from them.
+"""Moments of draws that are computed in batches and never all in memory, and scores from them.
 
-Draws of a block of features are made where the block is: in memory with all threads, from a file while the next block
-is read, or on a worker.
+The draws of a block of features are computed where the block is: in memory with all threads, from a file while the next
+block is read, or on a worker.
 """
 
 from __future__ import annotations
@@ -45,20 +45,19 @@ Kind = TypeVar("Kind", bound=Draws)
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-# Numbers that are kept: draws up to the first are never made twice, an array above the second is never made.
+# Elements of arrays of draws: up to the first they are kept for reuse; a larger array than the second is never created.
 _KEPT, _MOST = 2**20, 2**25
-# Batches that are one call of a thread, and draws that say roughly where the mean is.
+# Batches per task of a thread, and draws of the pilot mean.
 _BATCHES, _PILOT = 16, 16
-# Value columns that are worked on together: a row of them is long enough to be copied at full speed.
+# Value columns per block: rows of this length are copied at full speed.
 _COLUMNS = 2**12
-# Fewer draws than this for each row are made in a few times what it takes to send the rows, which is more than a
-# cluster on the same cores may lose.
+# Draws per row below which sending the rows to workers takes a large part of the time of computing them here.
 _WORTH = 32
 
 
 @dataclass(frozen=True)
 class FeatureDraws(Generic[Kind]):
-    """An (l, d) array of draws of the features of a table, which is made again whenever it is needed.
+    """An (l, d) array of draws of the features of a table, recomputed whenever it is needed.
 
     Several samples are stacked in `table`.
     """
@@ -86,7 +85,7 @@ class FeatureDraws(Generic[Kind]):
         return Block(features, self.table, self.kernels, features, all_columns=int(self.table.offsets[-1]))
 
     def features_at_once(self, workers: int = 0) -> list[np.ndarray]:
-        """The features in runs that are worked on together, here or on so many threads of workers."""
+        """Runs of features that are processed together, here or on this many threads of workers."""
         tables, prototype = tables_of(self.table), self.table.prototype
         # A device has room for all of them, unless there are very many.
         most = _COLUMNS if on_host(prototype) else 16 * _COLUMNS
@@ -98,7 +97,7 @@ class FeatureDraws(Generic[Kind]):
         return runs_of(self.table.offsets, most)
 
     def worth_sending(self, count: int) -> bool:
-        """Whether workers make `count` draws faster than the values get there."""
+        """Whether `count` draws are worth sending the values to workers."""
         return self.draws.shared and (
             not self.in_memory or count * self.draws.kernel_values >= _WORTH * tables_of(self.table)[0].n
         )
@@ -113,7 +112,7 @@ class FeatureDraws(Generic[Kind]):
             yield from prefetched(blocks)
 
     def map(self, work: Callable[[Block], Answer], count: int) -> Iterator[Answer]:
-        """`work`, which makes `count` of the draws, of one block of features after the other."""
+        """`work`, which computes `count` of the draws, for each block of features in turn."""
         workers = worker_threads()
         if not workers or not self.worth_sending(count):
             return map_blocks(work, self.blocks(), self.table.d, local=True)
@@ -122,7 +121,7 @@ class FeatureDraws(Generic[Kind]):
 
 
 def _loaded(work: Callable[[Block], Answer], block: Block) -> Answer:
-    """On a worker, which may have to read the block."""
+    """The task of a worker, which may have to read the block."""
     return work(block.loaded())
 
 
@@ -135,7 +134,7 @@ class Moments:
     squares: np.ndarray
 
     def plus(self, other: Moments) -> Moments:
-        """Those of both sets of draws."""
+        """The moments of both sets of draws together."""
         count = self.count + other.count
         if not other.count:
             return self
@@ -145,7 +144,7 @@ class Moments:
 
 
 def moments_of(draws: FeatureDraws[Any], start: int = 0, stop: int | None = None) -> Moments:
-    """Mean and squared deviations of a run of draws, all of them by default, batch by batch."""
+    """Mean and squared deviations of a run of draws, all of them by default, computed in batches."""
     stop = draws.count if stop is None else stop
     return _side_by_side(list(draws.map(partial(_block_moments, draws.draws, start, stop), stop - start)))
 
@@ -180,7 +179,7 @@ def _sums(draws: Draws, block: Block, pilot: Array, run: slice) -> tuple[np.ndar
 
 
 def _deviations(values: Array, centre: Array) -> tuple[Array, Array]:
-    """Sums of the deviations of values, which are spent, from a centre, and of their squares, for each column."""
+    """Sums by column of the deviations from a centre and of their squares; the values are overwritten."""
     values -= centre
     off = column_sums(values)
     values *= values
@@ -202,7 +201,7 @@ def _cut(start: int, stop: int, step: int) -> Iterator[slice]:
 
 
 def _each(function: Callable[[Item], Answer], items: Iterable[Item], block: Block) -> Iterator[Answer]:
-    """On threads where these help; a device keeps its own cores busy."""
+    """In parallel threads on the host; a device parallelises by itself."""
     return threads.parallel_map(function, items) if on_host(block.table.prototype) else map(function, items)
 
 
@@ -259,7 +258,7 @@ def _centred(draws: Draws, block: Block, mean: np.ndarray, batch: slice) -> Arra
 class DrawCovariance:
     """Covariance of means of many draws: variances from all of them, correlations from the first ones.
 
-    Nothing of size (l, d) is kept: the draws are made again when they are needed.
+    No array of size (l, d) is kept: the draws are recomputed when they are needed.
 
     Attributes
     ----------
@@ -346,7 +345,7 @@ def scores_from_batches(
     variance_factor: float | None = None,
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
 ) -> Scores:
-    """`scores_from_draws` of draws that are made batch by batch, on their device, and never held all at once.
+    """`scores_from_draws` of draws that are computed in batches, on their device, and never all in memory.
 
     Few draws are kept, so that they need not be made again for the correlations. Where making them means reading a file
     again, those that the correlations are learned from are kept, if a fifth of the memory holds them.

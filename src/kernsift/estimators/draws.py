@@ -1,7 +1,7 @@
-"""Draws of the MMD and HSIC kernels at given rows, a few features and a few draws at a time, on the values' device.
+"""Draws of the MMD and HSIC kernels at given rows, in batches of features and draws, on the device of the values.
 
-The rows are drawn beforehand, so the same draws can be made again, and no size of a batch changes them. Draws hold rows
-and no tables: `Draws.of` makes them for a block of features, wherever that is.
+The rows are drawn beforehand, so that draws can be recomputed and do not depend on the batch size. `Draws` hold rows
+and no tables: `Draws.of` computes them for a block of features.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kernsift.execution.fused import host_hsic, host_mmd
 from kernsift.kernels.fitted import FeatureKernels
 
 LEARNING = 2**14
-"""Draws that the correlation of scores is learned from; the scores and their variances use all draws."""
+"""Draws that the correlations of scores are estimated from; the scores and their variances use all draws."""
 # The three ways to split four rows into two pairs.
 _PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
 
 
 class Draws(ABC):
-    """Which rows meet in each draw of a statistic's kernel, for any features."""
+    """The rows of each draw of a statistic's kernel, for any features."""
 
     @property
     @abstractmethod
@@ -37,7 +37,7 @@ class Draws(ABC):
 
     @abstractmethod
     def of(self, block: Block, draws: slice) -> Array:
-        """(draws, features) some draws of a block whose table is in memory, the caller's to write into."""
+        """(draws, features) some draws of a block whose table is in memory; the caller may overwrite them."""
 
     @property
     @abstractmethod
@@ -46,12 +46,12 @@ class Draws(ABC):
 
     @property
     def kernel_values(self) -> int:
-        """How many kernel values of a column one draw takes."""
+        """The number of kernel values per draw and column."""
         return 1
 
     @property
     def shared(self) -> bool:
-        """Whether all features meet in the same rows."""
+        """Whether all features use the same rows."""
         return True
 
 
@@ -83,7 +83,7 @@ class MMDDraws(Draws):
 
 @dataclass(frozen=True)
 class OwnMMDDraws(MMDDraws):
-    """The same with rows of its own for each feature: index arrays (l, d)."""
+    """The same with separate rows for each feature: index arrays (l, d)."""
 
     @property
     def shared(self) -> bool:
@@ -108,7 +108,7 @@ class HSICDraws(Draws):
 
     @classmethod
     def at(cls, rows: np.ndarray, y: Table, response_kernels: FeatureKernels) -> HSICDraws:
-        """The draws at these rows, with their weights: for the few features of a batch these cost as much as those."""
+        """The draws at these rows, with their weights, which cost as much as the draws of a batch of features."""
         step = batch_numbers(y.prototype)
         starts = range(0, len(rows), step)
         parts = [_pairing_weights(y, rows[start : start + step], response_kernels) for start in starts]
@@ -137,7 +137,7 @@ class HSICDraws(Draws):
 
 @dataclass(frozen=True)
 class OwnHSICDraws(Draws):
-    """The same with quadruples of its own for each feature: an index array (l, d, 4)."""
+    """The same with separate quadruples for each feature: an index array (l, d, 4)."""
 
     rows: np.ndarray
     y: Table
@@ -185,12 +185,12 @@ class KnownDraws(Draws):
 
 
 def index_type(*tables: Table) -> np.dtype[Any]:
-    """The smallest type that counts the rows of tables."""
+    """The smallest integer type that can index the rows of tables."""
     return np.dtype(np.int32 if max(table.n for table in tables) < 2**31 else np.int64)
 
 
 def in_order(rows: np.ndarray, *tables: Table) -> np.ndarray:
-    """The same tuples of rows, the columns of `rows`, with the first row of each going up; in as few bytes as will do.
+    """The same tuples of rows, the columns of `rows`, sorted by their first row, in the smallest integer type.
 
     Rows of a long column are out of the cache's reach; in this order one row in four is next to the last one. The
     draws that correlations are learned from stay in front.
@@ -228,7 +228,7 @@ def _hsic_kernel(kernels: FeatureKernels, points: list[Array], weights: list[Arr
     """h of the quadruples: the weights times the sums of K over the pairings, exactly 0 where all K are equal."""
     sums = []
     for (a, b), (u, v) in _PAIRINGS:
-        # The last pairing needs nothing of the rows afterwards.
+        # The last pairing may overwrite the rows.
         last = (a, b) == (0, 3)
         pairing = kernels.matched(points[a], points[b], spend=last)
         pairing += kernels.matched(points[u], points[v], spend=last)

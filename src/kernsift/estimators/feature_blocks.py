@@ -1,7 +1,7 @@
-"""Features in blocks that are worked on in one go: in memory, from files, and on the workers of a cluster.
+"""Blocks of features that are processed together: in memory, from files, and on the workers of a cluster.
 
-A block knows its table and the places of its features there: nothing is copied. Pickled for a worker it holds its own
-columns and nothing else, or where these are to be read.
+A block refers to its table and to the positions of its features there, without a copy. Pickled for a worker it holds
+only its own columns, or where to read them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kernsift.kernels.quantisation import blocks_at_once, feature_blocks
 
 Answer = TypeVar("Answer")
 
-# Bytes of the blocks that are on their way to workers at the same time, and of one of them.
+# Bytes of the blocks that are being sent to workers at a time, and of one of them.
 _SENT_BYTES, _MESSAGE_BYTES = 2**30, 2**25
-# The share of the memory that blocks of a table on disk and the rows that are drawn may take.
+# The share of the memory limit that blocks of a table on disk and the design may use.
 _SHARE = 0.6
-# Bytes of a block that is read and worked on at a time: enough to read at full speed; and columns without which a row
-# that is gathered would waste most of what comes from memory.
+# Bytes of a block: enough to read at full speed; and the fewest columns with which gathering rows uses most of a cache
+# line.
 _BLOCK_BYTES, _ROW = 2**27, 16
-# Bytes that come from memory together. Rows that begin with such a line and end with one bring nothing else along.
+# Bytes of a cache line. Rows that are aligned with cache lines do not load others.
 _LINE = 64
 
 
@@ -67,18 +67,18 @@ class Block:
 
     @property
     def width(self) -> int:
-        """How many value columns the features have."""
+        """The number of value columns of the features."""
         return int(np.diff(self.table.offsets)[self.own].sum())
 
     @cached_property
     def own_kernels(self) -> FeatureKernels:
-        """The kernels of the features alone."""
+        """The kernels of the features of the block."""
         every = len(self.own) == self.table.d and np.array_equal(self.own, np.arange(self.table.d))
         return self.kernels if every else self.kernels.select(self.own)
 
     @property
     def counted_by_rows(self) -> bool:
-        """Whether workers count chunks of rows, and not blocks of features, so that each reads a part of the files."""
+        """Whether workers count chunks of rows instead of blocks of features: each then reads a part of the files."""
         single = (np.diff(self.table.offsets)[self.own] == 1).all()
         sampled = self.cells is not None and self.to_sort is not None and self.kernels.rounds
         return bool(sampled and single and is_readable(self.table))
@@ -95,7 +95,7 @@ class Block:
         return self._with(stack(found), kernels)
 
     def _with(self, table: Table, kernels: FeatureKernels) -> Block:
-        """The block in a table that has its features alone."""
+        """The block in a table that holds its features only."""
         own = np.arange(len(self.own))
         return Block(self.features, table, kernels, own, self.cells, self.to_sort, self.all_columns)
 
@@ -104,7 +104,7 @@ class Block:
             table.select(self.own) if is_readable(table) else to_send(table, self.own)
             for table in tables_of(self.table)
         ]
-        # Where a worker reads a block, it may fit the kernels to what it read.
+        # A worker that reads a block can fit the kernels to it.
         kernels = self.kernels.sent(self.own) if is_readable(self.table) else self.kernels.select(self.own)
         sent = self._with(stack(tables), kernels)
         cells = self.cells
@@ -117,7 +117,7 @@ class Block:
 def map_blocks(
     work: Callable[[Block], Answer], blocks: Iterable[Block], total: int, *, local: bool = False
 ) -> Iterator[Answer]:
-    """`work` of each block, in order, and how many of the `total` features are done.
+    """`work` of each block, in order; reports progress out of `total` features.
 
     Blocks run on threads or on the workers in use; those from a file, and all of them with `local`, run one after the
     other in this thread, so that the parallel maps inside of `work` have all threads or workers.
@@ -149,7 +149,7 @@ def blocks_of(
     *,
     among: np.ndarray | None = None,
 ) -> Iterator[Block]:
-    """Features of a table in blocks, all or those `among` some."""
+    """Blocks of the features of a table, of all or of those in `among`."""
     threads = worker_threads()
     for features in feature_blocks(table, kernels.rounds, every_row=cells is None):
         chosen = features if among is None else features[np.isin(features, among)]
@@ -165,9 +165,9 @@ def blocks_of(
 
 
 def sent_columns(table: Table, columns: int) -> int:
-    """Columns of a block for a worker: all workers are to have some, and those that are sent pass the scheduler."""
+    """Columns of a block for a worker: every worker gets some, and blocks that are sent pass the scheduler."""
     threads = worker_threads()
-    # Where every block takes a pass over all of a file, two for each thread would take twice the time.
+    # Where every block needs a pass over the whole file, two blocks per thread would take twice as long.
     fair = -(-columns // (2 * threads if all(one.by_column for one in tables_of(table)) else threads))
     if is_readable(table):
         return max(1, fair)
@@ -176,7 +176,7 @@ def sent_columns(table: Table, columns: int) -> int:
 
 
 def runs_of(offsets: np.ndarray, most: int) -> list[np.ndarray]:
-    """Runs of features with at most so many value columns, or of one feature."""
+    """Runs of features with at most `most` value columns, or of one feature."""
     bounds = [0]
     while bounds[-1] < len(offsets) - 1:
         fit = int(np.searchsorted(offsets, offsets[bounds[-1]] + most, side="right")) - 1
@@ -188,7 +188,7 @@ def runs_of(offsets: np.ndarray, most: int) -> list[np.ndarray]:
 
 
 def prefetched(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Blocks with their tables in memory; the next one is read while one is worked on."""
+    """Blocks with their tables in memory; the next one is read while the current one is processed."""
     pool = BufferPool()
     yield from prefetch(lambda block: block.loaded(pool), blocks)
 
@@ -201,7 +201,7 @@ def held(table: Table) -> Table:
 
 
 def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None = None) -> int:
-    """Value columns of tables on disk that may be in memory at a time, beside a design of so many bytes.
+    """Value columns of tables on disk that fit into memory beside a design of this many bytes.
 
     Where there are threads there are two such blocks, or `at_once`: one is worked on while the next is read. Where not
     even a feature fits this raises.
@@ -222,21 +222,21 @@ def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None =
         )
     most = room // (at_once * each)
     if all(table.by_column for table in tables):
-        # Columns that can be read by themselves need not all be there at once, and memory has to be cleared first.
+        # Columns that can be read separately need not all be in memory, and new memory has to be cleared first.
         most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
     return max(1, whole_lines(most, dtype_of(tables[0].prototype).itemsize))
 
 
 def whole_lines(most: int, bytes_each: int = 8) -> int:
-    """Columns, at most so many, of which a row fills lines of memory where there are enough for one."""
+    """The largest number of columns up to `most` whose rows fill whole cache lines, if there are enough for one."""
     in_line = _LINE // bytes_each
     return most - most % in_line if most > in_line else most
 
 
 class BufferPool:
-    """Buffers for blocks that are read one after the other: each time anew, the system would clear them first.
+    """Reusable buffers for blocks: the system would clear newly allocated ones first.
 
-    With threads two blocks are in use at a time: one is worked on, the next is read.
+    With threads two blocks are in use at a time: the current one, and the next, which is being read.
     """
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ class BufferPool:
         self._buffers: dict[tuple[int, int], np.ndarray] = {}
 
     def spaces(self, sizes: Sequence[tuple[int, np.dtype[Any]]]) -> list[np.ndarray]:
-        """An array of at least so many numbers for each table."""
+        """An array of at least this many elements for each table."""
         self._turn = (self._turn + 1) % n_threads()
         for place, (numbers, dtype) in enumerate(sizes):
             buffer = self._buffers.pop((self._turn, place), None)
@@ -256,7 +256,7 @@ class BufferPool:
 
 
 def _aligned(numbers: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """An empty array that begins where a line of memory does."""
+    """An empty array that is aligned with cache lines."""
     buffer = np.empty(numbers + _LINE // dtype.itemsize, dtype=dtype)
     start = -buffer.ctypes.data % _LINE // dtype.itemsize
     return buffer[start : start + numbers]
