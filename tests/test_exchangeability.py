@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import warnings
@@ -13,12 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from click.testing import CliRunner
 from scipy import sparse
 from scipy.stats import binom, norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from kernsift import CalibrationWarning, InputError, SelectHSIC, SelectMMD, compare, relate, screen
+from kernsift.cli.app import app
 from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.inputs import as_table
 from kernsift.estimators import restricted
@@ -499,3 +502,14 @@ def test_workers_get_the_same_design() -> None:
     for block in blocks_of(table, kernels):
         here, there = work(block), pickle.loads(pickle.dumps(work))(block)
         np.testing.assert_array_equal(here[0].score, there[0].score)
+
+
+def test_the_command_line_takes_the_columns(tmp_path: Path) -> None:
+    frame().to_csv(tmp_path / "cells.csv", index=False)
+    file = str(tmp_path / "cells.csv")
+    columns = ["--by", "treated", "--unit", "donor", "--strata", "batch"]
+    found = CliRunner().invoke(app, ["compare", file, *columns, "--json", "--seed", "0"], catch_exceptions=False)
+    expected = compare(frame(), by="treated", unit="donor", strata="batch", random_state=0)
+    pvalues = [one["pvalue"] for one in json.loads(found.stdout)["features"]]
+    np.testing.assert_allclose(pvalues, expected.pvalues, rtol=1e-9)
+    assert any("12 units in 3 strata" in note for note in json.loads(found.stdout)["notes"])
