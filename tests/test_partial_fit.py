@@ -126,7 +126,7 @@ def test_the_answer_is_worked_out_when_it_is_looked_at_and_again_after_more_rows
     X, label, _ = rows()
     asked = []
     ask = SelectMMD._ask
-    monkeypatch.setattr(SelectMMD, "_ask", lambda self, X, y: asked.append(len(y)) or ask(self, X, y))
+    monkeypatch.setattr(SelectMMD, "_ask", lambda self, X, y, rows: asked.append(len(y)) or ask(self, X, y, rows))
     selector = SelectMMD(k=2, random_state=0).partial_fit(X[:100], label[:100])
     selector.partial_fit(X[100:200], label[100:200])
     assert not hasattr(selector, "result_")
@@ -169,7 +169,7 @@ def test_one_label_so_far_is_an_error_that_the_next_piece_mends() -> None:
         (lambda X, y: (pd.DataFrame(X), y), "same kind.*pandas DataFrame.*an array"),
         (lambda X, y: (X, pd.Series(y)), "^y: .*same kind.*pandas Series"),
         (lambda X, y: (X, y[:-1]), "[Ii]nconsistent"),
-        (lambda X, y: (np.where(X > 1, np.nan, X), y), "NaN"),
+        (lambda X, y: (np.where(X > 1, np.inf, X), y), "infinity"),
         (lambda X, y: (X, None), "^y: .*None"),
     ],
 )

@@ -376,7 +376,6 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "repeated": (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), ("unique", "rename", "'a' 2 times")),
     "repeated arrow": (pa.table([[1, 2], [3, 4]], names=["a", "a"]), ("unique", "rename", "'a' 2 times")),
     "repeated as text": (pd.DataFrame(np.ones((2, 2)), columns=[1, "1"]), ("unique", "'1'", "rename")),
-    "sparse": (sparse.csr_array((100_000, 1_000)), ("50,000,000 cells", "(100000, 1000)", "fewer")),
 }
 
 

@@ -264,7 +264,8 @@ def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
     names = tuple(str(name) for name in frame.columns)
     types = list(frame.schema.values())
     plain = [i for i, kind in enumerate(types) if isinstance(kind, _PLAIN_NUMBERS)]
-    kinds = [_number_kind(kind) for kind in types]
+    named = {kind: _number_kind(kind) for kind in set(types)}  # there may be a million columns, but few types
+    kinds = [named[kind] for kind in types]
     if plain and len(plain) == len(names):
         dtype = np.float32 if set(types) == {nw.Float32()} else np.float64
         found = Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, tuple(kinds), True, False)
