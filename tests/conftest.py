@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
+import numpy as np
 import pytest
 
 from kernsift.execution import arrays
@@ -39,3 +40,10 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     return without_required_skip((yield))
+
+
+@pytest.fixture
+def strict_floating_point() -> Iterator[None]:
+    """Overflow, division by zero and invalid operations raise errors."""
+    with np.errstate(all="raise", under="ignore"):
+        yield

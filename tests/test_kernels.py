@@ -25,10 +25,7 @@ FORMULAS: dict[str, Callable[[np.ndarray, np.ndarray, float], float]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_floating_point_accident():
-    with np.errstate(all="raise", under="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("strict_floating_point")
 
 
 @pytest.fixture

@@ -51,10 +51,7 @@ HSIC = {
 Z = 6.1
 
 
-@pytest.fixture(autouse=True)
-def _no_floating_point_accident():
-    with np.errstate(all="raise", under="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("strict_floating_point")
 
 
 @pytest.fixture
