@@ -1,14 +1,17 @@
 """The conditional test: its null law against enumeration, its level, and what `given=` takes."""
 
+import io
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from scipy.stats import kstest, norm
 from sklearn.linear_model import LinearRegression
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
+from kernsift.cli import main
 from kernsift.estimators.conditional import ResidualView, correlations, normal_scores, pair_statistic
 from kernsift.estimators.confounders import Confounders, centred_within, fit_regression, leading_directions, splines
 from kernsift.execution.threads import thread_limit
@@ -321,3 +324,54 @@ def test_normal_scores_grow_with_the_statistic():
     scores = normal_scores([one._replace(statistic=one.mean + t * one.sd) for t in (-1.0, 0.0, 3.0, 1000.0)])
     assert (np.diff(scores) > 0).all()
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "polars", "arrow", "dask"])
+def test_every_kind_of_table_has_the_same_pvalues(frame, kind, tmp_path):
+    expected = relate(frame, "y", given=["age", "site"], random_state=0).all_pvalues
+    if kind == "csv":
+        table = tmp_path / "table.csv"
+        frame.to_csv(table, index=False)
+    elif kind == "parquet":
+        table = tmp_path / "table.parquet"
+        frame.to_parquet(table)
+    elif kind == "polars":
+        table = pytest.importorskip("polars").from_pandas(frame)
+    elif kind == "arrow":
+        table = pytest.importorskip("pyarrow").Table.from_pandas(frame)
+    else:
+        table = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3)
+    assert np.allclose(relate(table, "y", given=["age", "site"], random_state=0).all_pvalues, expected, atol=1e-6)
+
+
+def test_sparse_tables_groups_and_missing_values(frame):
+    values = np.where(frame[["follows", "direct"]] > 0, frame[["follows", "direct"]], 0.0)
+    confounders = frame[["age", "site"]]
+    dense, thin = (
+        relate(part, frame["y"].to_numpy(), given=confounders, random_state=0).all_pvalues
+        for part in (values, csr_matrix(values))
+    )
+    assert np.allclose(dense, thin, rtol=0.05)
+    grouped = relate(frame, "y", given=["age", "site"], groups={"both": ["direct", "noise"]}, random_state=0)
+    assert _found(grouped) == {"both"}
+    gaps = frame.assign(direct=frame.direct.where(np.arange(300) % 5 > 0))
+    assert _found(relate(gaps, "y", given=["age", "site"], missing="value", random_state=0)) == {"direct"}
+
+
+def test_command_line(frame, tmp_path, capsys):
+    path = tmp_path / "patients.csv"
+    rng = np.random.default_rng(14)
+    times = rng.exponential(np.exp(-frame.direct))
+    frame.assign(time=np.minimum(times, 2.0), death=(times <= 2.0).astype(int)).to_csv(path, index=False)
+    arguments = ["--exclude", "time,death", "--seed", "0", "--csv"]
+    assert main(["relate", str(path), "--target", "y", "--given", "age,site", "--distinct", *arguments]) == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert table.feature[table.rejected].tolist() == ["direct"]
+    assert table.distinct.tolist() == [True, False, False]
+    survival = ["--target", "time", "--event", "death", "--exclude", "y", "--seed", "0", "--csv"]
+    assert main(["relate", str(path), *survival]) == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert table.feature[0] == "direct" and "time" not in set(table.feature)
+    assert main(["relate", str(path), "--target", "y", "--given", "agee"]) == 2
+    assert "did you mean 'age'" in capsys.readouterr().err
+    assert main(["relate", str(path), "--target", "y", "--target", "time", "--event", "death"]) == 2
