@@ -119,7 +119,8 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
     reported = script.scaling_page.predicted(models, "incomplete", {"n": n, "d": 100, "k": 5, "workers": 2})["worker"]
 
     def fits(memory: int) -> int:
-        sample = SimpleNamespace(n=n // 2, memory=memory, prototype=np.empty((0, 9)), offsets=np.arange(10), by_column=True)
+        layout = {"prototype": np.empty((0, 9)), "offsets": np.arange(10), "by_column": True}
+        sample = SimpleNamespace(n=n // 2, memory=memory, **layout)
         return columns_that_fit([sample, sample], 16 * (n // 2), at_once=1)
 
     assert fits(int(reported) + 10) == 8 and fits(int(reported) - 10) == 7
