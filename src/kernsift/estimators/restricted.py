@@ -49,6 +49,8 @@ from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 # Units are counted point by point where there are at least so many rows in each; else row by row.
 _ROWS_PER_UNIT = 4
+# Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
+_KEPT = 2**25
 # The view of aligned ranks, in small strata.
 _ALIGNED = Pair("location", "plain", 0.6)
 # Location and spread of units count alike as units vary in them, and not as rows do: donors whose levels differ much
@@ -105,7 +107,11 @@ def restricted_hsic(
 def aligned(table: Table, rows: Exchangeability, subset: RowSubset | None = None) -> Table:
     """The table less the locations of strata, where these are large enough to know them."""
     own = rows if subset is None else rows.take(subset.rows)
-    return AlignedTable(table, own) if own.large_strata else table
+    if not own.large_strata:
+        return table
+    found = AlignedTable(table, own)
+    # Values that are subtracted once are read several times.
+    return found.select(np.arange(table.d)) if table.n * int(table.offsets[-1]) <= _KEPT else found
 
 
 def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
