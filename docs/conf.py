@@ -53,6 +53,8 @@ class GalleryOrder:
         "plot_strata",
         "plot_pairs",
         "plot_units",
+        "plot_confounders",
+        "plot_survival",
         "plot_groups",
         "plot_wine_pipeline",
         "plot_intervals",
