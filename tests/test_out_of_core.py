@@ -57,9 +57,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernsift.kernels.quantisation._ROW_BYTES", 64)
     for name, value in {
         "kernsift.kernels.quantisation._SORTED": 100,
-        "kernsift.kernels.quantisation._SORTED_PART": 64,
         "kernsift.kernels.bandwidths._MOST_ROWS": 100,
-        "kernsift.kernels.bandwidths._PART_OF_ROWS": 64,
         "kernsift.estimators.selected_factor._ROWS": 128,
         "kernsift.estimators.draw_moments._KEPT": 0,
         "kernsift.estimators.draw_moments.LEARNING": 64,

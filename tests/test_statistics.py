@@ -218,7 +218,8 @@ def test_draws_are_the_kernel_at_every_tuple(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(draws.of(slice(0, 4), slice(0, len(tuples))), terms, **CLOSE)
     # Any piece of them, on its own.
     np.testing.assert_allclose(draws.of(slice(1, 3), slice(7, 20)), terms[7:20, 1:3], **CLOSE)
-    np.testing.assert_allclose(draws.of(np.array([2, 0]), slice(7, 20)), terms[7:20, [2, 0]], **CLOSE)
+    for features in ([2, 0], [0, 2, 1, 3], [3, 2, 1]):
+        np.testing.assert_allclose(draws.of(np.array(features), slice(7, 20)), terms[7:20, features], **CLOSE)
 
 
 def four_kinds_of_draws(rng: np.random.Generator) -> dict[str, FeatureDraws]:

@@ -78,6 +78,7 @@ def _read(tables: Sequence[Table], columns: np.ndarray, item: tuple[int, np.ndar
 
 
 def run_of(columns: np.ndarray) -> slice | np.ndarray:
-    """Neighbouring columns as a slice: slices are views, and copied five times as fast as what is gathered."""
-    first, last = int(columns[0]), int(columns[-1])
-    return slice(first, last + 1) if last - first + 1 == len(columns) else columns
+    """Contiguous columns as a slice: slices are views, and copied five times as fast as what is gathered."""
+    if len(columns) and (np.diff(columns) == 1).all():
+        return slice(int(columns[0]), int(columns[-1]) + 1)
+    return columns

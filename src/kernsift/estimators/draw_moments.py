@@ -39,6 +39,7 @@ from kernsift.execution.arrays import (
 )
 from kernsift.execution.fused import host_deviations
 from kernsift.execution.parallel import worker_threads
+from kernsift.execution.progress import report_progress
 from kernsift.kernels.fitted import FeatureKernels
 
 Kind = TypeVar("Kind", bound=Draws)
@@ -211,6 +212,7 @@ def gathered(draws: FeatureDraws[Any], stop: int | None = None) -> np.ndarray:
     out = np.empty((stop, draws.table.d))
     for block in draws.blocks():
         out[:, block.features] = _first_draws(draws.draws, stop, block)
+        report_progress("scoring features", int(block.features[-1]) + 1, draws.table.d)
     return out
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
+from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
@@ -110,7 +111,7 @@ class FeatureKernels:
         for width in np.unique(widths).tolist():
             features = np.flatnonzero(widths == width)
             kernel = self.kernel if width else Delta()
-            parts.append(_Part(kernel, features, _span(columns_of(self.offsets, features)), max(width, 1)))
+            parts.append(_Part(kernel, features, run_of(columns_of(self.offsets, features)), max(width, 1)))
         return tuple(parts)
 
     @cached_property
@@ -248,13 +249,6 @@ def columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
     widths = np.diff(offsets)[features]
     inside = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
     return np.repeat(offsets[:-1][features], widths) + inside
-
-
-def _span(index: np.ndarray) -> Columns:
-    """The same index as a slice where it is contiguous, because a slice is a view and an index array a copy."""
-    if len(index) == index[-1] - index[0] + 1 and (np.diff(index) == 1).all():
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index
 
 
 def fit_kernels(
