@@ -292,7 +292,7 @@ def test_missing_values_dropped_in_fit_and_kept_in_transform(cls: type, as_frame
     np.testing.assert_array_equal(selector.scores_, cls(k=2, random_state=0).fit(X[whole], y[whole]).scores_)
     assert selector.transform(data).shape == (80, 2)
     with pytest.raises(ValueError, match=r"(?i)nan|missing"):
-        cls(random_state=0).fit(data, y)
+        cls(missing="error", random_state=0).fit(data, y)
 
 
 # Responses -----------------------------------------------------------------------------------------------------------
@@ -386,9 +386,14 @@ BAD: dict[str, tuple[Any, Any, Any, str]] = {
     "three labels": (SelectMMD(estimator="linear"), X40, np.arange(40) % 3, r"^estimator: 3 labels.*'incomplete'"),
     "short y": (SelectMMD(), F40, Y40[:-1], r"^y: .*40 rows and y has 39"),
     "short y, HSIC": (SelectHSIC(), F40, Y40[:-1], r"^y: .*40 rows and y has 39"),
-    "missing label": (SelectMMD(), F40, np.where(np.arange(40) == 3, np.nan, Y40), r"^y: 1 of 40 rows .*missing"),
+    "missing label": (
+        SelectMMD(missing="error"),
+        F40,
+        np.where(np.arange(40) == 3, np.nan, Y40),
+        r"^y: 1 of 40 rows .*missing",
+    ),
     "missing value": (
-        SelectMMD(),
+        SelectMMD(missing="error"),
         F40.assign(c=F40["c"].mask(F40["c"] > 2)),
         Y40,
         r"^X: .*missing values, in columns 'c'",
