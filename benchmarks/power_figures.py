@@ -38,7 +38,8 @@ class Figures:
         return " or ".join([", ".join(map(str, counts[:-1])), *map(str, counts[-1:])]).removeprefix(" or ") or "no"
 
     def date(self) -> str:
-        return max(line.date for line in self.lines)
+        dates = sorted({line.date for line in self.lines})
+        return dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
 
     def mean(self, row: str, method: str, quantity: str) -> float:
         line = self.by_key.get((row, method, quantity))

@@ -123,7 +123,8 @@ _INTRODUCTION = """# How much power
 
 What the tests find, how often they err, and how that compares with other tests. Everything on this page comes from
 `make power`; seeds are fixed, so that the figures come out the same again. The tables behind it are the CSV files in
-[power/](power/). Error rates under the null and the coverage of intervals are in [](calibration.md).
+[power/](power/), with the date of each figure: where a section has two dates, kernsift was measured again on the same
+data and the other tests were not. Error rates under the null and the coverage of intervals are in [](calibration.md).
 """
 
 
