@@ -349,11 +349,12 @@ def seconds() -> Iterator[dict[str, Any]]:
     rng = np.random.default_rng(SEED)
     z = rng.normal(size=(100_000, 2))
     X = np.sin(z.sum(axis=1))[:, None] + rng.normal(size=(100_000, 100))
-    start = time.perf_counter()
-    relate(X, np.sin(z.sum(axis=1)) + rng.normal(size=100_000), given=z, random_state=0)
-    value = time.perf_counter() - start
-    case = {"part": "seconds", "case": "100 features, wall clock", "n": 100_000, "p": 2}
-    yield {**case, "method": "kernsift", "value": value, "note": os.cpu_count()}
+    y = np.sin(z.sum(axis=1)) + rng.normal(size=100_000)
+    wall, cpu = time.perf_counter(), time.process_time()
+    relate(X, y, given=z, random_state=0)
+    case = {"part": "seconds", "n": 100_000, "p": 2, "method": "kernsift", "note": os.cpu_count()}
+    yield {**case, "case": "100 features, wall clock", "value": time.perf_counter() - wall}
+    yield {**case, "case": "100 features, all cores together", "value": time.process_time() - cpu}
 
 
 def main() -> None:

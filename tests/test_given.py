@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
 from kernsift.cli import main
-from kernsift.estimators.conditional import ResidualView, correlations, normal_scores, pair_statistic
 from kernsift.estimators.confounders import Confounders, centred_within, fit_regression, leading_directions, splines
+from kernsift.estimators.residual_statistics import ResidualView, correlations, normal_scores, pair_statistic
 from kernsift.execution.threads import thread_limit
 
 
