@@ -322,12 +322,14 @@ def write_page(folder: Path) -> None:
     levels = read_rows(folder / "levels.csv", Row)
     if levels:
         rows = []
-        for design in dict.fromkeys(row.design for row in levels):
-            own = [row for row in levels if row.design == design]
-            for method in dict.fromkeys(row.method for row in own):
-                shares = np.array([row.share for row in own if row.method == method])
-                rows.append([design, method, str(len(shares)), f"{np.median(shares):.3f}", f"{shares.max():.3f}"])
-        head = ["design", "method", "settings", "false positives, median setting", "largest"]
+        for design, method in dict.fromkeys((row.design, row.method) for row in levels):
+            own = [row for row in levels if (row.design, row.method) == (design, method)]
+            features = FEATURES // 3 if method.endswith("k=d/3") else FEATURES
+            errors = [np.sqrt(ALPHA * (1.0 - ALPHA) / (features * row.trials)) for row in own]
+            above = sum(row.share > 0.06 + 3.0 * error for row, error in zip(own, errors, strict=True))
+            mean = np.mean([row.share for row in own])
+            rows.append([design, method, str(len(own)), str(own[0].trials), f"{mean:.3f}", str(above)])
+        head = ["design", "method", "settings", "trials each", "false positives", "settings above 0.06 by 3 errors"]
         lines += [table(head, rows), ""]
     power = read_rows(folder / "power.csv", Row)
     if power:
