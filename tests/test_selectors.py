@@ -56,7 +56,10 @@ def test_parameters_are_written_out_and_have_the_defaults_of_the_functions(cls: 
     # In `by` a column names the samples, which for a selector is what y is for; a connection to a cluster cannot
     # be cloned, and how tables on disk are read says nothing of arrays.
     elsewhere = {"by", "group", "reference", "layer", "client", "memory"}
-    shared = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - elsewhere
+    # What belongs to the rows is given to `fit`.
+    fitted = {"strata", "paired", "unit", "given"} & set(theirs)
+    assert fitted <= set(inspect.signature(cls.fit).parameters)
+    shared = {p.name for p in theirs.values() if p.kind is p.KEYWORD_ONLY} - elsewhere - fitted
     assert shared <= set(own)
     assert {name: own[name].default for name in shared} == {name: theirs[name].default for name in shared}
 

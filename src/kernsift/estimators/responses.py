@@ -122,7 +122,7 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     if cells is not None and used.sum() == 2:
         cells = xp.astype(cells == int(np.flatnonzero(used)[1]), xp.int64)
         return _two_classes(y.n, cells, xp.take(counts, asarray_like(np.flatnonzero(used), counts)), adaptive)
-    pairs = PLAIN
+    pairs: tuple[Pair, ...] = PLAIN
     if adaptive:
         linear = isinstance(kernels.kernel, Linear)
         pairs = CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
