@@ -149,6 +149,10 @@ class Exchangeability:
         unit = self.unit.copy()
         out = order[rank >= np.repeat(keep, sizes)]
         unit[out] = len(sizes)
+        add_note(
+            f"unit: {len(out):,} of {self.n:,} rows are left out at random, so that units with different responses are "
+            "equally noisy."
+        )
         return Exchangeability(self.response, self.stratum, unit, len(out))
 
     def take(self, rows: np.ndarray) -> Exchangeability:
