@@ -127,7 +127,8 @@ def page(folder: Path) -> str:
     for name, section, rows in parts:
         if (folder / f"{name}.csv").exists():
             records = pd.read_csv(folder / f"{name}.csv")
-            trials = f"Measured on {records.date.max()}; kernsift on {records.trials.max()} data sets a row, slow tests on fewer.\n\n"
+            count = f"kernsift on {records.trials.max()} data sets a row, slow tests on fewer"
+            trials = f"Measured on {records.date.max()}; {count}.\n\n"
             text += section.format(rows=rows(records)) + (trials if name != "seconds" else "")
     return text + _METHOD
 
