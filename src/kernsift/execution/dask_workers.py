@@ -74,13 +74,13 @@ class DaskWorkers:
             for item in items:
                 if len(futures) == most:
                     yield self._result(futures[0])
-                    futures.popleft()
+                    futures.popleft().release()
                 futures.append(self._submit(_run, shared, _pickled(item)))
             while futures:
                 yield self._result(futures[0])
-                futures.popleft()
+                futures.popleft().release()
         finally:
-            # The traceback of an error keeps this frame alive, and with it the futures.
+            # Released by hand, because the traceback of an error or a timeout keeps futures alive.
             for future in (shared, *futures):
                 with suppress(Exception):
                     future.release()
