@@ -29,7 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
-exclude_patterns = ["_build", "power/**", "calibration/**", "images", "**/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "power/**", "calibration/**", "given/**", "designs/**", "images", "**/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]
 default_role = "literal"
@@ -156,7 +156,7 @@ def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def copy_measured(app: Sphinx, error: Exception | None) -> None:
     """The files that the pages of figures point to go along as they are."""
-    for name in ("power", "calibration", "given", "speed", "scaling", "reproduction"):
+    for name in ("power", "calibration", "given", "designs", "speed", "scaling", "reproduction"):
         if error is None and app.builder.format == "html" and (HERE / name).is_dir():
             shutil.copytree(HERE / name, Path(app.outdir) / name, dirs_exist_ok=True)
 
