@@ -81,13 +81,13 @@ def against_memory(X: np.ndarray, Y: np.ndarray, client: Client, rounds: int, gi
 
 
 def moved(X: np.ndarray, Y: np.ndarray) -> dict[str, int]:
-    """Bytes that travel for the complete estimator: columns there, voices back."""
+    """Bytes that travel for the complete estimator: columns there, factors of the features back."""
     rng = np.random.default_rng(1)
     one, two = as_pair(X, Y)
     kernels = fit_kernels(stack([one, two]), "gaussian", "median", rng=rng)
-    voices = complete_mmd(one, two, kernels, adaptive=True, rng=rng).cov.voices  # type: ignore[attr-defined]
-    back = sum(part.nbytes for voice in voices for part in voice if part is not None)
-    return {"columns": X.nbytes + Y.nbytes, "voices": back, "voices_per_feature": back // X.shape[1]}
+    factors = complete_mmd(one, two, kernels, adaptive=True, rng=rng).cov.factors  # type: ignore[attr-defined]
+    back = sum(part.nbytes for factor in factors for part in factor if isinstance(part, np.ndarray))
+    return {"columns": X.nbytes + Y.nbytes, "factors": back, "factors_per_feature": back // X.shape[1]}
 
 
 def main() -> None:
