@@ -245,10 +245,12 @@ def seeds_section(folder: Path) -> str:
     rare, spread, crossing = (
         [line.value for line in lines if line.quantity == name] for name in (RARE, SPREAD, CROSSING)
     )
+    least, most = f"{min(rare):.2g}", f"{max(rare):.2g}"
+    chances = f"p = {least}" if least == most else f"p = {least} to {most}"
     return f"""## Seeds
 
-Above 16,384 rows values are rounded to a grid that is fitted to some of the rows. 40 ones in 100,000 rows against
-100,000 zeros have p = {min(rare):.2g} to {max(rare):.2g} for {len(rare)} seeds of the call. The scores of {len(spread)}
+Above 16,384 rows values are rounded to a grid that is fitted to a sample of the rows, the same one in every call. 40
+ones in 100,000 rows against 100,000 zeros have {chances} for {len(rare)} seeds of the call. The scores of {len(spread)}
 null columns with 95% zeros and 20,000 v 20,000 rows have a standard deviation between seeds of {np.mean(spread):.3f} on
 average and of {max(spread):.3f} at most. From 8,192 v 8,192 rows to one row more in each sample they change by
 {np.mean(crossing):.3f} on average and by {max(crossing):.3f} at most.

@@ -366,7 +366,8 @@ def write_page(folder: Path) -> Path:
 
 A p-value is right if a null feature gets one at or below 0.05 in at most 5% of the cases in which it is tested, or
 selected. A 95% interval is right if it holds the true effect in 95% of the cases. This page measures both. `make
-calibrate` writes it anew; the figures are in the CSV files of [calibration/](calibration/).
+calibrate` writes it anew; the figures are in the CSV files of [calibration/](calibration/), with dates: settings of
+one section may be measured on different days.
 
 {hard}
 {_grid_sections(cells, folder) if cells else ""}"""
