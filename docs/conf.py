@@ -29,7 +29,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
-exclude_patterns = ["_build", "power/**", "calibration/**", "given/**", "designs/**", "images", "**/*.ipynb", "gallery/*.py"]
+measured = ["power/**", "calibration/**", "given/**", "designs/**"]
+exclude_patterns = ["_build", *measured, "images", "**/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]
 default_role = "literal"
