@@ -2,7 +2,7 @@
 
     python benchmarks/sparse_tables.py                      # 20,000 cells x 5,000 genes at 5%
     python benchmarks/sparse_tables.py --large              # 200,000 x 20,000 at 5%: 2e8 stored values, 1.6 GB
-    python benchmarks/sparse_tables.py --large --file DIR   # the same from an .h5ad file of 1.6 GB, within 1 GB of memory
+    python benchmarks/sparse_tables.py --large --file DIR  # the same from a .h5ad file, within 1 GB of memory
     python benchmarks/sparse_tables.py --data FILE.h5ad --by stim   # the dense answer of a real table
 
 Counts are negative binomial, by rows as AnnData has them, in float32. Each call runs in a process of its own, whose
