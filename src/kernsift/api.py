@@ -291,9 +291,7 @@ def compare(
             found = measure_conditional((one, two), own_measure, call.bandwidth, missing, call.rng)
         draw = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
         few = partial(several_two_valued, pooled)
-        answer = call.to_result(
-            found.scores, found.constant, n=found.n, rows=(one.n, two.n), two_valued=few, draw=draw
-        )
+        answer = call.to_result(found.scores, found.constant, n=found.n, rows=(one.n, two.n), two_valued=few, draw=draw)
         if distinct:
             answer = _distinct(answer, call, (one, two), measure_given, held, missing)
         return _settled(answer, pooled)
