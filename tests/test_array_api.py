@@ -205,7 +205,7 @@ def test_missing_rows_are_dropped(library: Library) -> None:
     X[3, 1] = np.nan
     message = "X: 1 of 60 rows have missing values, in columns 'x1' \\(1\\); fill them in"
     with pytest.raises(InputError, match=message):
-        compare(library.array(X), library.array(Y))
+        compare(library.array(X), library.array(Y), missing="error")
     settings = {"estimator": "incomplete", "missing": "drop", "k": 3, "random_state": 1}
     agree(compare(library.array(X), library.array(Y), **settings), compare(X, Y, **settings), np.float64)
 

@@ -152,9 +152,9 @@ def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
     return columns
 
 
-def require_together(parts: Sequence[Columns], arguments: Sequence[str]) -> None:
-    """Refuse tables in different array libraries or on different devices: nothing is moved behind the user's back."""
-    places = [_place(part.values) for part in parts]
+def require_together(arrays: Sequence[Array], arguments: Sequence[str]) -> None:
+    """Refuse arrays of different array libraries or on different devices: nothing is moved behind the user's back."""
+    places = [_place(values) for values in arrays]
     for argument, place in zip(arguments, places, strict=True):
         if place != places[0]:
             raise InputError(

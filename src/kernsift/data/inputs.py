@@ -241,7 +241,9 @@ def read_xy(
     if censored:
         survival = survival_of(target.columns()[0])
         return KeptRows(table, survival.table(), keep, survival)
-    return KeptRows(table, response_table(target.columns()[0], response), keep, None)
+    answered = response_table(target.columns()[0], response)
+    require_together([table.prototype, answered.prototype], ["X", "y"])
+    return KeptRows(table, answered, keep, None)
 
 
 def as_candidates(
@@ -449,7 +451,7 @@ class Prepared:
     def columns(self) -> list[Columns]:
         """The rows that are kept of tables in memory, with the same codes and the same float type."""
         parts = [self._kept(place).columns for place in range(len(self.scans))]
-        require_together(parts, self._arguments)
+        require_together([part.values for part in parts], self._arguments)
         moved = from_origin(parts, self._arguments)
         scans = [
             one
