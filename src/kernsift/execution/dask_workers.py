@@ -26,7 +26,7 @@ from kernsift.execution.parallel import use_workers
 # How often Dask repeats a task that raised an error, which may be due to another worker that died.
 _RETRIES = 2
 # Seconds to wait for a lost scheduler, for a worker that accepts tasks, between two checks, and for a connection.
-_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL, _TO_CONNECT = 5.0, 30.0, 2.0, 10.0
+_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL, _TO_CONNECT = 5.0, 60.0, 2.0, 10.0
 # Bytes that reading files takes at least, and that a worker process takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
 
