@@ -242,7 +242,7 @@ def test_units_of_a_feature(
 def test_units_of_the_response(bandwidth: str, table: np.ndarray, scale: float, shift: float) -> None:
     X, y = table[:, 1:], table[:, 0]
     assume(np.ptp(y) > 0 and distinct(y))
-    ask = {"k": 1, "bandwidth": bandwidth, "random_state": 0}
+    ask = {"k": 1, "bandwidth": bandwidth, "response": "numeric", "random_state": 0}
     agree(relate(X, y, **ask), relate(X, (y + shift) * scale, **ask), 1e-5)
 
 
@@ -316,7 +316,7 @@ def test_the_size_of_pieces(
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(PIECES, sizes, strict=False):
             patch.setattr(name, size)
-        patch.setattr("kernsift.estimators.scores.batch_numbers", lambda like: sizes[-1])
+        patch.setattr("kernsift.estimators.draw_moments.batch_numbers", lambda like: sizes[-1])
         pieces = ask(*data, n_jobs=jobs, **given)
     agree(whole, pieces, 1e-9)
 
@@ -372,7 +372,9 @@ def test_all_tests_select_the_same_scores(given_: tuple[np.ndarray, np.ndarray, 
     found = [topk_pvalues(estimate, cov, k, QUICK.get(test, test), random_state=0) for test in TESTS]
     best = np.argsort(-estimate, kind="stable")[:k]
     for answer in found:
-        np.testing.assert_array_equal(answer.selected, best)
+        np.testing.assert_array_equal(answer.selected, found[0].selected)
+        if k < len(estimate):  # all scores are listed in the order of their p-values
+            np.testing.assert_array_equal(answer.selected, best)
 
 
 @pytest.mark.parametrize("estimator", MMD)
