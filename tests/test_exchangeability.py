@@ -487,8 +487,8 @@ def test_sparse_tables_and_other_array_libraries(design: str) -> None:
     group = np.repeat(np.arange(20), 15)
     label = group % 2 if design == "unit" else rng.integers(0, 2, size=300)
     expected = relate(table.toarray(), label, random_state=0, **{design: group}).all_pvalues
-    for given in (table, strict.asarray(table.toarray())):
-        found = relate(given, label, random_state=0, **{design: group}).all_pvalues
+    for given, response in ((table, label), (strict.asarray(table.toarray()), strict.asarray(label))):
+        found = relate(given, response, random_state=0, **{design: group}).all_pvalues
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
