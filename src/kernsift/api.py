@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
-import narwhals as nw
 import numpy as np
 
 from kernsift.arguments import (
@@ -17,9 +16,9 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.exchangeability import codes_of, held_in_memory, note_identifiers
+from kernsift.data.exchangeability import Exchangeability, codes_of, held_in_memory, note_identifiers
 from kernsift.data.formats import open_table
-from kernsift.data.inputs import as_candidates, as_samples, group_rows, read_pair, read_xy
+from kernsift.data.inputs import as_candidates, as_samples, read_pair, read_xy
 from kernsift.data.row_columns import take_row_columns, take_sample_columns
 from kernsift.data.scan import trusting_statistics
 from kernsift.data.tables import Table, stack
@@ -33,11 +32,11 @@ from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import HiddenMissingValues, InputError
 from kernsift.inference import TESTS, Outcome, log_tail
 from kernsift.inference.advice import advise, several_two_valued
-from kernsift.inference.multiple_testing import adjust
 from kernsift.inference.redundancy import keep_distinct
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import TEST_OPTIONS, Options, resolve
+from kernsift.report.held_fixed import HeldFixed
 from kernsift.report.summaries import picture_candidates, picture_response, picture_samples
 from kernsift.result import Result
 
@@ -249,29 +248,30 @@ def compare(
         columns = None
         if given is not None:
             samples, columns = take_sample_columns(samples, given, "given")
+        whole = partial(given_rows.keep, missing=missing, samples=samples.rows) if given_rows else None
         (one, two), keep = read_pair(
-            samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory
+            samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=whole
         )
         if given_rows.reads_whole_columns:
             one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])
         call.check_selection(pooled.d)
         label = np.repeat([0, 1], [one.n, two.n])
-        rows = given_rows.rows(label, keep, missing, samples.rows) if given_rows else None
+        rows = given_rows.rows(label, keep, samples.rows) if given_rows else None
         if rows is None:
             note_identifiers(pooled, label)
         else:
-            call.advise_rows(rows, pooled.d, symmetric=True)
+            call.advise_rows(given_rows, rows, pooled.d, symmetric=True)
 
         def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
             if min(sample.n for sample in samples) < 2:
                 return None
-            if rows is not None:
+            if rows is not None and call.estimator == "complete":
                 table = aligned(stack(samples), rows, subset) if call.adaptive else stack(samples)
                 kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng)
                 return restricted_mmd(table, kernels, rows=rows, adaptive=call.adaptive, subset=subset, rng=call.rng)
             kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.from_draws)
-            return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset))
+            return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
 
         def measure_given(
             samples: Sequence[Table], bandwidth: Any, learning: LearningRows, confounders: Confounders
@@ -284,22 +284,50 @@ def compare(
             return conditional_mmd(first, second, kernels, **options)
 
         held = None if columns is None else confounders_of(columns, keep)
-        if held is None:
-            found = measure_features((one, two), measure, call.bandwidth, missing, call.estimator, call.rng)
-        else:
-            own_measure = partial(measure_given, confounders=held)
-            found = measure_conditional((one, two), own_measure, call.bandwidth, missing, call.rng)
-        draw = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
-        few = partial(several_two_valued, pooled)
-        answer = call.to_result(found.scores, found.constant, n=found.n, rows=(one.n, two.n), two_valued=few, draw=draw)
-        if distinct:
-            answer = _distinct(answer, call, (one, two), measure_given, held, missing)
-        return _settled(answer, pooled)
+        picture = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
+        measures = Measures(measure, measure_given)
+        return _answer(
+            call, (one, two), measures, rows=rows, held=held, missing=missing, distinct=distinct, picture=picture
+        )
 
 
-def _settled(result: Result, table: Table) -> Result:
-    """A result that needs its files no longer: what would be worked out from them later is worked out now."""
-    if table.on_disk:
+class Measures(NamedTuple):
+    """Functions that turn tables of features into scores, without confounders and with them."""
+
+    plain: Callable[..., Scores | None]
+    conditional: Callable[..., Scores | None]
+
+
+def _answer(
+    call: CallSettings,
+    tables: Sequence[Table],
+    measures: Measures,
+    *,
+    rows: Exchangeability | None,
+    held: Confounders | None,
+    missing: str,
+    distinct: bool,
+    picture: Callable[..., Any],
+) -> Result:
+    """Measure the features of `tables`, test the scores and describe the features."""
+    if held is None:
+        found = measure_features(tables, measures.plain, call.bandwidth, missing, call.estimator, call.rng)
+    else:
+        conditional = partial(measures.conditional, confounders=held)
+        found = measure_conditional(tables, conditional, call.bandwidth, missing, call.rng)
+    pooled = stack(tables)
+    result = call.to_result(
+        found.scores,
+        found.constant,
+        n=found.n,
+        rows=tuple(table.n for table in tables),
+        two_valued=partial(several_two_valued, pooled),
+        draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
+    )
+    if distinct:
+        result = _distinct(result, call, tables, measures.conditional, held, missing)
+    if pooled.on_disk:
+        # The result must not need its files: what is otherwise computed on first use is computed now.
         result.effects  # noqa: B018
         result.intervals  # noqa: B018
         result.clusters  # noqa: B018
@@ -321,86 +349,14 @@ def _distinct(
         confounders = table_confounders(pooled, kept, held)
         some = [table.select(features) for table in tables]
         bandwidth = bandwidth_of(call.bandwidth, features, pooled.d)
-        found = measure_conditional(some, partial(measure, confounders=confounders), bandwidth, missing, call.rng)
+        found = measure_conditional(
+            some, partial(measure, confounders=confounders), bandwidth, missing, call.rng, notes=False
+        )
         return Outcome(log_tail(found.scores, np.arange(len(features)))).pvalues
 
     order = result.selected[result.rejected]
     kept = keep_distinct(order, call.distinct_level(len(order), pooled.d), conditional_pvalues)
     return replace(result, distinct=np.isin(result.selected, kept))
-
-
-def compare_groups(
-    X: Any,
-    by: Any,
-    *,
-    reference: Any = None,
-    alpha: float = 0.05,
-    correction: str | None = "bh",
-    backend: str = "pandas",
-    **options: Any,
-) -> Any:
-    """Which features differ between each group and the rest?
-
-    Runs `compare` for every value of `by`, and corrects over all features of all groups together.
-
-    Parameters
-    ----------
-    X : table
-        One table, which holds all groups; see `compare`.
-    by : str or array
-        The column that tells the groups apart; see `compare`.
-    reference : optional
-        The value of `by` that each other group is compared with; by default each group is compared with all others.
-    alpha : float, default 0.05
-        The error rate that `correction` controls.
-    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
-        As in `compare`, over all features of all groups.
-    backend : {"pandas", "polars", "pyarrow"}, default "pandas"
-        The library of the data frame.
-    **options
-        Further arguments of `compare`, such as `k`, `kinds`, `layer` and `random_state`.
-
-    Returns
-    -------
-    data frame
-        A row for each listed feature of each group, with the group in the first column and the columns of
-        `Result.to_frame` behind it. Intervals are those of each feature by itself.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernsift import compare_groups
-    >>> rng = np.random.default_rng(0)
-    >>> X, by = rng.normal(size=(300, 4)), np.repeat(["a", "b", "c"], 100)
-    >>> X[by == "b", 2] += 1.0
-    >>> frame = compare_groups(X, by, random_state=0)
-    >>> frame[frame.rejected][["group", "feature"]].values.tolist()
-    [['a', 'x2'], ['b', 'x2'], ['c', 'x2']]
-    """
-    for name in ("group", "family"):
-        if name in options:
-            raise InputError(f"{name}: every group is compared, and the correction is over all; leave {name} out.")
-    source = open_table(X, "X", memory=options.get("memory"), layer=options.pop("layer", None))
-    _, rows = group_rows(source, by)
-    groups = [name for name in rows if reference is None or name != str(reference)]
-    if len(rows) < 2:
-        raise InputError(f"by: two groups are needed, got only {list(rows)}; choose another column.")
-    found = [compare(source, by=by, group=name, reference=reference, correction=None, **options) for name in groups]
-    every = np.concatenate([result.all_pvalues for result in found])
-    starts = np.cumsum([0, *(len(result.all_pvalues) for result in found)])
-    listed = [result.selected + start for result, start in zip(found, starts, strict=False)]
-    ends = np.cumsum([len(one) for one in listed])
-    corrected = np.split(adjust(every, correction, np.concatenate(listed)), ends[:-1])
-    parts = []
-    for name, result, adjusted in zip(groups, found, corrected, strict=True):
-        table = replace(result, adjusted_pvalues=adjusted, rejected=adjusted <= alpha).columns()
-        parts.append({"group": np.full(len(result.names), name, dtype=object), **table})
-    names = dict.fromkeys(name for part in parts for name in part)
-    columns: dict[str, list[Any]] = {name: [] for name in names}
-    for part in parts:
-        for name in names:  # some columns are there only where a group has what they tell
-            columns[name] += np.asarray(part[name]).tolist() if name in part else [None] * len(part["group"])
-    return nw.from_dict(columns, backend=cast(Any, backend)).to_native()
 
 
 @_rereading
@@ -563,17 +519,18 @@ def relate(
         columns = None
         if given is not None:
             X, columns = take_row_columns(open_table(X, "X", layer=layer, memory=memory), given, "given")
+        whole = partial(given_rows.keep, missing=missing) if given_rows else None
         table, target, keep, survival = read_xy(
-            X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory
+            X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory, keep=whole
         )
         if given_rows.reads_whole_columns:
             table = held_in_memory(table, str(given_rows))
         call.check_selection(table.d)
-        rows = given_rows.rows(codes_of(target), keep, missing) if given_rows else None
+        rows = given_rows.rows(codes_of(target), keep) if given_rows else None
         if rows is None:
             note_identifiers(table, codes_of(target))
         else:
-            call.advise_rows(rows, table.d, symmetric=bool(target.categorical.all()))
+            call.advise_rows(given_rows, rows, table.d, symmetric=bool(target.categorical.all()))
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
         # Log-rank scores are linear by construction: the log hazard grows in proportion to them.
@@ -589,7 +546,7 @@ def relate(
                 some, answers = (aligned(part, rows, subset) for part in (some, answers))
             kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=call.from_draws)
             response_kernels = fit_kernels(answers, named, own, rng=call.rng)
-            if rows is not None:
+            if rows is not None and call.estimator == "complete":
                 return restricted_hsic(
                     some,
                     answers,
@@ -600,7 +557,8 @@ def relate(
                     subset=subset,
                     rng=call.rng,
                 )
-            return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **call.options_for(subset))
+            options = call.options_for(subset, rows)
+            return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **options)
 
         def measure_given(
             samples: Sequence[Table], bandwidth: Any, learning: LearningRows, confounders: Confounders
@@ -614,17 +572,11 @@ def relate(
             return conditional_hsic(some, answers, kernels, response_kernels, **options)
 
         held = None if columns is None else confounders_of(columns, keep)
-        if held is None:
-            found = measure_features((table,), measure, call.bandwidth, missing, call.estimator, call.rng)
-        else:
-            own_measure = partial(measure_given, confounders=held)
-            found = measure_conditional((table,), own_measure, call.bandwidth, missing, call.rng)
-        draw = partial(picture_response, table, target)
-        few = partial(several_two_valued, table)
-        answer = call.to_result(found.scores, found.constant, n=found.n, rows=(table.n,), two_valued=few, draw=draw)
-        if distinct:
-            answer = _distinct(answer, call, (table,), measure_given, held, missing)
-        return _settled(answer, table)
+        picture = partial(picture_response, table, target)
+        measures = Measures(measure, measure_given)
+        return _answer(
+            call, (table,), measures, rows=rows, held=held, missing=missing, distinct=distinct, picture=picture
+        )
 
 
 def screen(
