@@ -312,14 +312,14 @@ def frame(seed: int = 0) -> pd.DataFrame:
 def test_the_smallest_possible_p_value_is_noted() -> None:
     result = compare(frame(), by="treated", unit="donor", strata="batch", random_state=0)
     # (4 choose 2)^3 = 216 labellings; with all labels swapped T is the same.
-    assert "12 units in 3 strata; the smallest possible p-value is 0.009." in result.notes
+    assert "12 units in 3 strata; the smallest possible p-value is 0.0093." in result.notes
     assert result.feature_names == ("a", "b", "c")
     assert result.all_pvalues.min() >= 2 / 216 - 1e-12
 
 
 def test_a_design_that_cannot_reject_is_warned_about() -> None:
     few = frame().query("batch == 0")
-    with pytest.warns(CalibrationWarning, match="4 units; the smallest possible p-value is 0.3"):
+    with pytest.warns(CalibrationWarning, match="4 units; the smallest possible p-value is 0.33"):
         result = compare(few.drop(columns="batch"), by="treated", unit="donor", random_state=0)
     assert not result.rejected.any()
 

@@ -113,9 +113,10 @@ class CallSettings:
         ):
             yield
 
-    def options_for(self, subset: RowSubset | None) -> dict[str, Any]:
+    def options_for(self, subset: RowSubset | None, rows: Exchangeability | None = None) -> dict[str, Any]:
         """The options of the estimator, for all rows or for some of them."""
-        return self.estimator_options if subset is None else {**self.estimator_options, "subset": subset}
+        more = {"subset": subset, "rows": rows}
+        return self.estimator_options | {name: value for name, value in more.items() if value is not None}
 
     @property
     def adaptive(self) -> bool:
@@ -125,9 +126,10 @@ class CallSettings:
     def row_arguments(self, strata: Any, paired: Any, unit: Any) -> RowArguments:
         """Which rows belong together, for the estimator that can use it."""
         given = RowArguments(self.question, strata, paired, unit)
-        if given and self.estimator != "complete":
+        if given and self.estimator != "complete" and not (self.estimator == "cross" and given.only_units):
+            able = "'complete' or 'cross'" if given.only_units else "'complete'"
             raise InputError(
-                f"estimator: {given} needs estimator='complete', whose null law knows which rows may be exchanged, got "
+                f"estimator: {given} needs estimator={able}, whose null law knows which rows may be exchanged, got "
                 f"{self.estimator!r}; leave it out."
             )
         return given
@@ -167,6 +169,7 @@ class CallSettings:
     ) -> dict[str, Any]:
         """The options of the conditional test of features that `learning.present` rows have."""
         present = learning.present
+        confounders = confounders.within(None if rows is None else rows.stratum)
         if present is not None:
             confounders = confounders.take(present)
             rows = None if rows is None else rows.take(present)
@@ -189,16 +192,20 @@ class CallSettings:
         harmonic = float(np.sum(1.0 / np.arange(1, d + 1))) if self.correction == "by" else 1.0
         return float(self.alpha) * discoveries / (d * harmonic)
 
-    def advise_rows(self, rows: Exchangeability, d: int, symmetric: bool) -> None:
-        """Note how small a p-value can be, and warn where that is too large for any discovery."""
+    def advise_rows(self, given: RowArguments, rows: Exchangeability, d: int, symmetric: bool) -> None:
+        """Put on record which rows belong together; warn where no p-value can be small enough for a discovery."""
+        self.options = {**self.options, **given.settings(rows)}
+        if self.estimator == "cross":
+            add_note(f"{rows.described}.")
+            return
         smallest = smallest_pvalue(rows, symmetric)
         said = rows.described
         if smallest > _NEVER_MIND:
-            said += f"; the smallest possible p-value is {smallest:.1g}"
+            said += f"; the smallest possible p-value is {smallest:.2g}"
         add_note(f"{said}.")
         if adjust(np.full(d, smallest), self.correction).min() > self.alpha:
             warnings.warn(
-                f"{said}: with {d} features no p-value can be significant at alpha={self.alpha:g}; more "
+                f"{said}: with {d} feature{'' if d == 1 else 's'} no p-value can be significant at alpha={self.alpha:g}; more "
                 f"{'rows' if rows.unit is None else 'units'} are needed.",
                 CalibrationWarning,
                 stacklevel=3,
@@ -259,10 +266,12 @@ class CallSettings:
             adjusted = adjust(every, self.correction, selected)
         rejected = adjusted <= self.alpha
         controls_coverage = not listed and self.correction is not None
-        coverage = Coverage(float(self.confidence_level), rejected if controls_coverage else None, len(scores))
+        share = np.count_nonzero(rejected) / len(scores)
+        coverage = Coverage(float(self.confidence_level), rejected if controls_coverage else None, share)
         flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
         linear = self.kernel == "linear" or isinstance(self.kernel, Linear)
-        kept = draw(selected, means=linear) if draw is not None else Summaries()
+        views = None if scores.views is None else scores.views[selected]
+        kept = draw(selected, means=linear, views=views) if draw is not None else Summaries()
         return Result(
             question=self.question,
             selected=selected,

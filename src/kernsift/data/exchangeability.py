@@ -346,12 +346,24 @@ class RowArguments:
                 "for more rows than two."
             )
         self._labels: dict[str, list[np.ndarray]] = {name: [] for name in self._given}
+        self._sources = dict.fromkeys(self._given, "rows in their order")
 
     def __bool__(self) -> bool:
         return bool(self._given)
 
     def __str__(self) -> str:
         return " and ".join(f"{name}=" for name in self._given)
+
+    @property
+    def only_units(self) -> bool:
+        return set(self._given) == {"unit"}
+
+    def settings(self, rows: Exchangeability) -> dict[str, str]:
+        """Where strata, pairs and units come from, and how many of them can be used."""
+        used = rows.strata_of_units[rows.informative]
+        strata = len(np.unique(used))
+        counts = {"strata": f"{strata:,} strata", "paired": f"{strata:,} pairs", "unit": f"{len(used):,} units"}
+        return {name: f"{source}: {counts[name]}" for name, source in self._sources.items()}
 
     @property
     def reads_whole_columns(self) -> bool:
@@ -386,7 +398,7 @@ class RowArguments:
             parts = [given, given] if named else list(given)
             for place, part in enumerate(parts):
                 tables[place], columns = take_columns(tables[place], part, argument, table="XY"[place])
-                self._labels[argument].append(labels_of(columns))
+                self._keep(argument, columns)
         return tables[0], tables[1]
 
     def split(self, X: Any, **options: Any) -> Any:
@@ -398,46 +410,59 @@ class RowArguments:
                     'paired: needs the column or array that identifies pairs here, got True; use paired="patient".'
                 )
             source, columns = take_columns(source, given, argument, table="X")
-            self._labels[argument].append(labels_of(columns))
+            self._keep(argument, columns)
         return source
 
-    def rows(
-        self,
-        response: np.ndarray,
-        keep: np.ndarray,
-        missing: str,
-        samples: Sequence[np.ndarray] | None = None,
-    ) -> Exchangeability:
-        """What the arguments say of the rows that are kept.
+    def _keep(self, argument: str, columns: Columns) -> None:
+        self._labels[argument].append(labels_of(columns))
+        self._sources[argument] = " and ".join(columns.names) if columns.named else "given as an array"
+
+    def keep(self, keep: np.ndarray, missing: str, samples: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """Those of the rows that are kept which have a stratum, a unit, and the other row of their pair.
 
         Parameters
         ----------
-        response : (n,) the sample or the response of the rows that are kept, as codes.
         keep : which rows of the tables, one below the other, are kept.
         samples : which rows of one table are in each of two samples.
         """
-        found: dict[str, np.ndarray] = {}
-        for argument, labels in self._labels.items():
-            if samples is not None:
-                labels = [labels[0][some] for some in samples]
-            kept = np.concatenate(labels)[keep]
-            absent = np.array([label is None for label in kept])
+        found = keep.copy()
+        for argument, labels in self._stacked(samples).items():
+            absent = np.array([label is None for label in labels], dtype=bool) & keep
             if absent.any():
                 if missing == "error":
                     raise InputError(
                         f"{argument}: {int(absent.sum())} rows have no value; fill them in, leave these rows out, or "
                         "use missing='drop'."
                     )
-                add_note(f"{argument}: {int(absent.sum()):,} rows have no value and are used for nothing.")
-                # Each alone in a stratum of its own, where nothing can be exchanged.
-                kept = np.where(absent, [f"\0{place}" for place in range(len(kept))], kept)
-                found.setdefault("strata", np.full(len(kept), "", dtype=object))
-                found["strata"] = np.where(absent, kept, found["strata"])
-            if argument != "strata" or "strata" not in found:
-                found[argument] = kept
-            else:
-                found["strata"] = np.where(found["strata"] == "", kept, found["strata"])
+                add_note(f"{argument}: {int(absent.sum()):,} rows have no value and are left out.")
+                found &= ~absent
+            if argument == "paired" and not keep.all():
+                gone = set(labels[~keep])
+                alone = np.array([label in gone for label in labels], dtype=bool) & found
+                if alone.any():
+                    count = len(set(labels[alone]))
+                    add_note(
+                        f"paired: {count:,} pair{'' if count == 1 else 's'} with a missing value in one row "
+                        f"{'is' if count == 1 else 'are'} left out."
+                    )
+                    found &= ~alone
+        if not found.any():
+            raise InputError(f"{self}: no row is left that has a value; pass other columns.")
+        return found
+
+    def rows(
+        self, response: np.ndarray, keep: np.ndarray, samples: Sequence[np.ndarray] | None = None
+    ) -> Exchangeability:
+        """What the arguments say of the rows that are kept, whose sample or response, as codes, is `response`."""
+        found = {argument: labels[keep] for argument, labels in self._stacked(samples).items()}
         return _checked(found, response, self._question)
+
+    def _stacked(self, samples: Sequence[np.ndarray] | None) -> dict[str, np.ndarray]:
+        """The labels of all rows; with `samples` of one table, those of the first and then those of the second."""
+        found = self._labels
+        if samples is not None:
+            found = {argument: [labels[0][some] for some in samples] for argument, labels in found.items()}
+        return {argument: np.concatenate(labels) for argument, labels in found.items()}
 
 
 def labels_of(columns: Columns) -> np.ndarray:
@@ -550,11 +575,9 @@ def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, quest
     lost = np.setdiff1d(np.arange(len(names)), used)
     if len(lost):
         count = int(rows.unit_sizes[np.isin(rows.strata_of_units, lost)].sum())
-        shown = [name for name in names[lost] if not name.startswith("\0")]
-        listed = f" ({quoted(shown)})" if shown else ""
         add_note(
-            f"The {what} is constant in {len(lost)} of {len(names)} strata{listed}; their {count:,} rows are used for "
-            "nothing."
+            f"The {what} is constant in {len(lost)} of {len(names)} strata ({quoted(names[lost].tolist())}); their "
+            f"{count:,} rows are used for nothing."
         )
 
 

@@ -9,7 +9,7 @@ number or, where missing values may stay, NaN.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple
@@ -82,10 +82,24 @@ class KeptPair(NamedTuple):
     keep: np.ndarray
 
 
-def read_pair(X: Any, Y: Any, *, layer: str | None = None, memory: int | str | None = None, **options: Any) -> KeptPair:
+KeepRows = Callable[[np.ndarray], np.ndarray]
+"""Those of the rows (n,) that are kept which belong to the question; of two tables, one after the other."""
+
+
+def read_pair(
+    X: Any,
+    Y: Any,
+    *,
+    layer: str | None = None,
+    memory: int | str | None = None,
+    keep: KeepRows | None = None,
+    **options: Any,
+) -> KeptPair:
     """Like `as_pair`, with the rows that are kept."""
     one, other = (open_table(data, name, memory=memory, layer=layer) for data, name in ((X, "X"), (Y, "Y")))
     prepared = prepare(align(one, other), ["X", "Y"], memory=memory, **options)
+    if keep is not None:
+        prepared.keep = np.split(keep(np.concatenate(prepared.keep)), [len(prepared.keep[0])])
     first, second = prepared.tables()
     return KeptPair((first, second), np.concatenate(prepared.keep))
 
@@ -127,23 +141,18 @@ def as_samples(
     rest, labels = group_rows(source, by)
     if not len(rest.names):
         raise InputError("X: no column is left beside the groups; pass more columns.")
-    second = _one_group(labels, group, "group") if group is not None else None
-    first = _one_group(labels, reference, "reference") if reference is not None else None
+    second = named_group(labels, group, "group") if group is not None else None
+    first = named_group(labels, reference, "reference") if reference is not None else None
     if first is not None and first == second:
         raise InputError(f"reference: must be another group than group, got {first!r} for both.")
     names = [name for name in labels if name not in (first, second)]
-    if len(labels) < 2 or (second is None and len(labels) > 2):
+    if second is None and len(labels) > 2:
         raise InputError(_how_many(by, list(labels)))
     if second is None:
         first, second = (names[0], names[1]) if first is None else (first, names[0])
     rows = labels[first] if first is not None else np.any([labels[name] for name in names], axis=0)
     called = first if first is not None else names[0] if len(names) == 1 else f"not {second}"
-    for label, keep in ((called, rows), (second, labels[second])):
-        if np.count_nonzero(keep) < 2:
-            raise InputError(
-                f"by: at least 2 rows are needed in each group, but '{label}' has {np.count_nonzero(keep)}; leave it "
-                "out."
-            )
+    check_group_sizes({called: rows, second: labels[second]})
     return Samples(rest.where(rows), rest.where(labels[second]), (called, second), (rows, labels[second]))
 
 
@@ -160,11 +169,28 @@ def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
     if absent.any():
         add_note(f"by: {np.count_nonzero(absent):,} of {len(absent):,} rows have no group and are left out.")
     if cells.kinds[0] == "truth":
-        return rest, {str(bool(value)): values == value for value in known}
-    return rest, {names[int(value)] if names else number_name(float(value)): values == value for value in known}
+        found = {str(bool(value)): values == value for value in known}
+    else:
+        found = {names[int(value)] if names else number_name(float(value)): values == value for value in known}
+    if len(found) < 2:
+        column = f"'{by}'" if isinstance(by, str) else "the column"
+        only = f"only the value {quoted(found)}" if found else "no value"
+        raise InputError(f"by: two groups are needed, but {column} has {only}; choose another column.")
+    return rest, found
 
 
-def _one_group(labels: Mapping[str, np.ndarray], wanted: Any, argument: str) -> str:
+def check_group_sizes(labels: Mapping[str, np.ndarray]) -> None:
+    """Each group needs two rows."""
+    for label, keep in labels.items():
+        if np.count_nonzero(keep) < 2:
+            raise InputError(
+                f"by: at least 2 rows are needed in each group, but '{label}' has {np.count_nonzero(keep)}; leave it "
+                "out."
+            )
+
+
+def named_group(labels: Mapping[str, np.ndarray], wanted: Any, argument: str) -> str:
+    """The label of a group that an argument names."""
     text = number_name(float(wanted)) if isinstance(wanted, Real) and not isinstance(wanted, bool) else str(wanted)
     if text not in labels:
         raise InputError(
@@ -175,8 +201,6 @@ def _one_group(labels: Mapping[str, np.ndarray], wanted: Any, argument: str) -> 
 
 def _how_many(by: Any, names: list[str]) -> str:
     column = f"'{by}'" if isinstance(by, str) else "the column"
-    if len(names) < 2:
-        return f"by: two groups are needed, but {column} has only the value {quoted(names)}; choose another column."
     return (
         f"by: {column} has {len(names)} values ({quoted(names)}); choose one with group={names[0]!r} to compare with "
         f"the rest, or with reference={names[1]!r} too; relate(table, by) asks whether any group differs, and "
@@ -209,7 +233,14 @@ class KeptRows(NamedTuple):
 
 
 def read_xy(
-    X: Any, y: Any, *, response: str = "auto", layer: str | None = None, memory: int | str | None = None, **options: Any
+    X: Any,
+    y: Any,
+    *,
+    response: str = "auto",
+    layer: str | None = None,
+    memory: int | str | None = None,
+    keep: KeepRows | None = None,
+    **options: Any,
 ) -> KeptRows:
     """Like `as_xy`, with the rows that are kept."""
     check_choice("response", response, ("auto", "numeric", "category", "censored"))
@@ -235,15 +266,16 @@ def read_xy(
     target = prepare(
         [answer], ["y"], kinds=own, missing="error" if prepared.missing == "error" else "drop", labels=True
     )
-    keep = prepared.keep[0] & target.keep[0]
-    prepared.keep, target.keep = [keep], [keep]
+    kept = prepared.keep[0] & target.keep[0]
+    kept = kept if keep is None else keep(kept)
+    prepared.keep, target.keep = [kept], [kept]
     (table,) = prepared.tables()
     if censored:
         survival = survival_of(target.columns()[0])
-        return KeptRows(table, survival.table(), keep, survival)
+        return KeptRows(table, survival.table(), kept, survival)
     answered = response_table(target.columns()[0], response)
     require_together([table.prototype, answered.prototype], ["X", "y"])
-    return KeptRows(table, answered, keep, None)
+    return KeptRows(table, answered, kept, None)
 
 
 def as_candidates(

@@ -41,7 +41,7 @@ from kernsift.estimators.permutation_law import (
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
-from kernsift.estimators.views import FittedView, fitted_views
+from kernsift.estimators.views import FittedView, chosen_pairs, fitted_views
 from kernsift.execution.arrays import Array, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
@@ -242,6 +242,7 @@ class _Measured(NamedTuple):
     laws: np.ndarray
     effect: np.ndarray
     factors: list[SelectedFactor]
+    views: np.ndarray
 
 
 Found = TypeVar("Found")
@@ -314,7 +315,8 @@ class ScoreMeasuring(Measuring[_Measured]):
             for which, one in enumerate(statistics)
             if (winner == which).any()
         ]
-        return _Measured(features, score, laws, point_effects(statistics), factors)
+        views = chosen_pairs(response.pairs, winner)
+        return _Measured(features, score, laws, point_effects(statistics), factors, views)
 
 
 @dataclass(frozen=True)
@@ -343,10 +345,11 @@ def _complete(
     blocks = blocks_of(table, kernels, response.cells, to_sort)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
     factors: list[SelectedFactor] = []
+    views = np.empty(table.d, dtype=object)
     for measured in map_blocks(measuring, blocks, table.d):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
-            effect[part.features] = part.effect
+            effect[part.features], views[part.features] = part.effect, part.views
             factors += part.factors
     sd = NullMoments(*laws).sd
     score = np.where(sd > 0, np.minimum(score, response.ceiling), 0.0)
@@ -363,7 +366,7 @@ def _complete(
         factors = [factor.among(places, count) for factor in factors]
     known = ScoreLaws(score, *laws[:4])
     cov = AlignmentCovariance(tuple(factors), response, known, to_align)
-    return Scores(table.names, score, cov, effects=effects)
+    return Scores(table.names, score, cov, effects=effects, views=views)
 
 
 def _statistics(

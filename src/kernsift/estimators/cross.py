@@ -8,6 +8,10 @@ Effect sizes are those of `kernsift.estimators.effects`. MMD^2 = |D|^2 is estima
 of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The variance of the first half's values
 contains the first and the third of these, that of the second half's values along the first half's witness the second
 and the third, and the third, which is the only one under the null, is subtracted once. HSIC likewise.
+
+Units, such as the donors of cells, go as a whole to one half or the other. A unit has the mean of its rows' factors,
+and from then on it is a row: its value is the mean of the witness over its rows, so that rows of a unit may be alike,
+and units may have any number of rows.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.designs import halves
 from kernsift.estimators.draws import LEARNING
@@ -26,7 +31,9 @@ from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.responses import Response, summed_rows, table_response
 from kernsift.estimators.scores import EffectSizes, FactorCovariance, Scores, supported
 from kernsift.estimators.student import normal_scores, student_statistics
+from kernsift.estimators.unit_means import by_point, unit_means
 from kernsift.estimators.ustatistic import require_rows
+from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, bincount, lookup, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -39,9 +46,15 @@ _ROUNDING = 2e-3
 
 
 def cross_mmd(
-    X: Table, Y: Table, kernels: FeatureKernels, *, adaptive: bool = False, rng: np.random.Generator
+    X: Table,
+    Y: Table,
+    kernels: FeatureKernels,
+    *,
+    rows: Exchangeability | None = None,
+    adaptive: bool = False,
+    rng: np.random.Generator,
 ) -> Scores:
-    """Scores of the difference between the samples along a witness fitted on other rows.
+    """Scores of the difference between the samples along a witness fitted on other rows, or on other units of `rows`.
 
     Examples
     --------
@@ -54,19 +67,31 @@ def cross_mmd(
     >>> int(scores.estimate.argmax())
     1
     """
-    require_rows(X, 4, "X", " for the cross estimator")
-    require_rows(Y, 4, "Y", " for the cross estimator")
     table = stack([X, Y])
-    x_test, x_fit = halves(X.n, rng)
-    y_test, y_fit = (X.n + rows for rows in halves(Y.n, rng))
+    samples = [np.arange(X.n), X.n + np.arange(Y.n)]
+    if rows is None or rows.unit is None:
+        require_rows(X, 4, "X", " for the cross estimator")
+        require_rows(Y, 4, "Y", " for the cross estimator")
+    else:
+        samples = [rows.informative[rows.responses[rows.informative] == label] for label in (0, 1)]
+        _require_units(min(map(len, samples)), 4, " in each sample")
+    (x_test, x_fit), (y_test, y_fit) = ([own[half] for half in halves(len(own), rng)] for own in samples)
     one, two = Drawn.empty(len(x_test), table.d, LEARNING // 2), Drawn.empty(len(y_test), table.d, LEARNING // 2)
     ratio = Ratio.empty(table.d)
     values = WitnessValues((x_test, x_fit), (y_test, y_fit))
-    for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, rng):
+    for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, rng, rows):
         one.put(features, high)
         two.put(features, low)
         ratio.put(features, own)
     return _witness_scores(table.names, one, two, ratio)
+
+
+def _require_units(units: int, needed: int, where: str = "") -> None:
+    if units < needed:
+        raise InputError(
+            f"unit: at least {needed} units are needed{where} for the cross estimator, got {units}; use "
+            "estimator='complete'."
+        )
 
 
 @dataclass(frozen=True)
@@ -203,10 +228,11 @@ def cross_hsic(
     kernels: FeatureKernels,
     response_kernels: FeatureKernels,
     *,
+    rows: Exchangeability | None = None,
     adaptive: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
-    """Scores of the dependence on the response along a cross-covariance fitted on other rows.
+    """Scores of the dependence on the response along a cross-covariance fitted on other rows, or other units of `rows`.
 
     Examples
     --------
@@ -220,17 +246,22 @@ def cross_hsic(
     >>> int(scores.estimate.argmax())
     1
     """
-    require_rows(X, 8, "X", " for the cross estimator")
-    test, fit = halves(X.n, rng)
+    used = np.arange(X.n)
+    if rows is None or rows.unit is None:
+        require_rows(X, 8, "X", " for the cross estimator")
+    else:
+        used, y = rows.informative, y.take(rows.first_rows)
+        _require_units(len(used), 8)
+    test, fit = (used[half] for half in halves(len(used), rng))
     response = table_response(y, response_kernels, rng)
     at_fit, at_test = (_rows_of(response, rows) for rows in (fit, test))
     at_fit, at_test = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (at_fit, at_test))
     target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
-    cells = np.arange(X.n) if response.cells is None else to_numpy(response.cells)
+    cells = np.arange(y.n) if response.cells is None else to_numpy(response.cells)
     influence = target.influence[0, cells]
     draws, ratio = Drawn.empty(len(test), X.d, LEARNING), Ratio.empty(X.d)
     predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence))
-    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, rng):
+    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, rng, rows):
         draws.put(features, products)
         ratio.put(features, own)
     return _student_scores(X.names, draws.mean, draws.part(), draws.size, np.full(X.d, draws.size - 1.0), ratio)
@@ -309,21 +340,29 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class BlockScoring(Generic[Answer]):
-    """`work(known, factor)` of blocks of features."""
+    """`work(known, factor)` of blocks of features; with units, these are the points of the factor."""
 
     work: Callable[[Tabulation, Array], Answer]
     adaptive: bool
     landmarks: np.ndarray
+    rows: Exchangeability | None = None
 
     def __call__(self, block: Block) -> list[tuple[np.ndarray, Answer]]:
         kinds = kernel_views(block.kernels, self.adaptive)
         whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
-        counted = tabulate(block.table, block.own, whole, None, 1, None)
+        units = 1 if self.rows is None else self.rows.units
+        counted = tabulate(block.table, block.own, whole, block.cells, units, None)
         answers = []
         for part in parts_of(block.features, whole.points, block.table.n, block.table.memory):
             grid, known = whole.part(part), counted.part(part)
             views = [each.view(grid, known.counts, block.own[part], self.landmarks) for each in kinds]
-            answers.append((block.features[part], self.work(known, side_by_side(views))))
+            factor = side_by_side(views)
+            if self.rows is not None and self.rows.unit is not None:
+                found = unit_means(factor, known, self.rows, np.arange(units))
+                factor = asarray_like(found - found.mean(axis=2, keepdims=True), factor)
+                codes = np.tile(np.arange(units), (len(found), 1))
+                known = Tabulation(asarray_like(np.ones(codes.shape), factor), None, asarray_like(codes, factor))
+            answers.append((block.features[part], self.work(known, factor)))
         return answers
 
 
@@ -333,12 +372,14 @@ def over_blocks(
     adaptive: bool,
     work: Callable[[Tabulation, Array], Answer],
     rng: np.random.Generator,
+    rows: Exchangeability | None = None,
 ) -> Iterator[tuple[np.ndarray, Answer]]:
     """`work(known, factor)` for one block of features after the other."""
     to_sort = rows_to_sort(table.n)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
-    blocks = blocks_of(table, kernels, None, to_sort)
-    for answers in map_blocks(BlockScoring(work, adaptive, landmarks), blocks, table.d):
+    cells = None if rows is None else by_point(rows, table)
+    blocks = blocks_of(table, kernels, cells, to_sort)
+    for answers in map_blocks(BlockScoring(work, adaptive, landmarks, rows), blocks, table.d):
         yield from answers
 
 

@@ -118,6 +118,7 @@ class _Merged:
         self._laws = ScoreLaws(*np.zeros((len(ScoreLaws._fields), d)))
         self._factors: list[SelectedFactor] = []
         self._parts: list[tuple[np.ndarray, Scores]] = []
+        self._views = np.empty(d, dtype=object)
         self.untested = np.ones(d, dtype=bool)
 
     def add(self, features: np.ndarray, scores: Scores) -> None:
@@ -126,7 +127,7 @@ class _Merged:
         for whole, own in zip(self._laws, scores.cov.laws, strict=True):
             whole[features] = own
         self._parts.append((features, scores))
-        self.untested[features] = False
+        self.untested[features], self._views[features] = False, scores.views
         for factor in scores.cov.factors:
             if factor.present is not None:
                 factor = factor._replace(cross=self._cross(factor))
@@ -148,7 +149,7 @@ class _Merged:
         if len(nothing):
             self._factors.append(_no_factor(nothing, self._response, self.rows, self._factors))
         cov = AlignmentCovariance(tuple(self._factors), self._response, self._laws, self.rows)
-        return Scores(names, self._laws.score, cov, effects=self._effects)
+        return Scores(names, self._laws.score, cov, effects=self._effects, views=self._views)
 
     def _effects(self, features: np.ndarray) -> PatternEffects:
         return pattern_effects(self._parts, features)

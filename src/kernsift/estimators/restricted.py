@@ -39,16 +39,15 @@ from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMom
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, rows_to_align
 from kernsift.estimators.stratified_counts import FEWEST, MOST_STRATA, StratifiedCounts
-from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, fitted, fitted_views
+from kernsift.estimators.unit_means import by_point, unit_means
+from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, chosen_pairs, fitted, fitted_views
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, dtype_of, lookup, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, dtype_of, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import GROUP_ROWS, View
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
-# Units are counted point by point where there are at least so many rows in each; else row by row.
-_ROWS_PER_UNIT = 4
 # Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
 _KEPT = 2**25
 # The view of aligned ranks, in small strata.
@@ -66,12 +65,15 @@ def restricted_mmd(
     adaptive: bool = False,
     subset: RowSubset | None = None,
     rng: np.random.Generator,
-) -> Scores:
+) -> Scores | None:
     """Normal scores of the MMD between two samples, whose label, `rows.response`, is permuted as `rows` allow.
 
-    The table has both samples; `subset` are its rows among all those that `rows` describe.
+    The table has both samples; `subset` are its rows among all those that `rows` describe. None where nothing can be
+    exchanged.
     """
     own = rows if subset is None else rows.take(subset.rows)
+    if not len(own.informative):
+        return None
     own = own.evened(rng)
     factors = {"plain": own.responses[None, :].astype(float)}
     target = _UnitResponse.of(factors, CLASSES if adaptive else PLAIN, own, symmetric=True)
@@ -88,9 +90,11 @@ def restricted_hsic(
     adaptive: bool = False,
     subset: RowSubset | None = None,
     rng: np.random.Generator,
-) -> Scores:
+) -> Scores | None:
     """Normal scores of the HSIC with the response, which is permuted as `rows` allow; `subset` as above."""
     own = rows if subset is None else rows.take(subset.rows)
+    if not len(own.informative):
+        return None
     own = own.evened(rng)
     answers = y if own.unit is None else y.take(own.first_rows)
     known = table_response(answers, response_kernels, rng, adaptive)
@@ -234,6 +238,7 @@ class _Measured(NamedTuple):
     laws: np.ndarray
     effect: np.ndarray
     factors: list[SelectedFactor]
+    views: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -351,19 +356,8 @@ class _Measuring:
 
     def _unit_factor(self, factor: Array, known: Tabulation) -> np.ndarray:
         """(b, m, N) the mean of a factor over the rows of each unit, less the mean of its stratum."""
-        strata, rows = self.target.strata, self.rows
-        if known.joint is not None:
-            found = to_numpy(factor @ known.joint)[:, :, strata.order] / rows.unit_sizes[strata.order]
-        elif rows.unit is None:
-            values, codes = to_numpy(factor), known.codes
-            found = values[:, :, strata.order] if codes is None else lookup(values, to_numpy(codes)[:, strata.order])
-        else:
-            values, order = to_numpy(factor), np.argsort(rows.unit, kind="stable")
-            values = values[:, :, order] if known.codes is None else lookup(values, to_numpy(known.codes)[:, order])
-            starts = np.searchsorted(rows.unit[order], np.arange(rows.units))
-            values = values[:, :, : rows.n - rows.left_out]
-            found = np.add.reduceat(values, starts, axis=2)[:, :, strata.order] / rows.unit_sizes[strata.order]
-        return strata.centred(np.asarray(found, dtype=float))
+        strata = self.target.strata
+        return strata.centred(unit_means(factor, known, self.rows, strata.order))
 
     def _statistic(self, factor: np.ndarray, name: str) -> FittedStatistic:
         """T of features under one pair of views, and its law."""
@@ -447,7 +441,8 @@ class _Measuring:
             for which, statistic in enumerate(statistics)
             if (winner == which).any()
         ]
-        return _Measured(features, score, laws, point_effects(statistics), factors)
+        views = chosen_pairs(target.response.pairs, winner)
+        return _Measured(features, score, laws, point_effects(statistics), factors, views)
 
     def _points(self, features: np.ndarray, counted: StratifiedCounts | None) -> Tabulation:
         """The points of the factors: units, or points that stand for rows."""
@@ -478,15 +473,15 @@ def _restricted(
     if places is None:
         to_align = rows_to_align(target.response.n, rng)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
-    by_point = rows.unit is not None and table.n >= _ROWS_PER_UNIT * rows.units
-    cells = asarray_like(rows.unit, table.prototype) if by_point else None
+    cells = by_point(rows, table)
     measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), int(rng.integers(2**32)), to_align)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
     factors: list[SelectedFactor] = []
+    views = np.empty(table.d, dtype=object)
     for measured in map_blocks(measuring, blocks_of(table, kernels, cells, to_sort), table.d):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
-            effect[part.features] = part.effect
+            effect[part.features], views[part.features] = part.effect, part.views
             factors += part.factors
     score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, target.response.ceiling), 0.0)
 
@@ -502,7 +497,7 @@ def _restricted(
     if places is not None:
         factors = [_among(factor, places) for factor in factors]
     cov = RestrictedCovariance(tuple(factors), target.response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
-    return Scores(table.names, score, cov, effects=effects)
+    return Scores(table.names, score, cov, effects=effects, views=views)
 
 
 def _among(factor: SelectedFactor, places: _Places) -> SelectedFactor:

@@ -210,6 +210,9 @@ class Scores:
         without their data.
     effects : callable or None
         Effect sizes of chosen features; None for scores without their data.
+    views : ndarray of object of shape (d,) or None
+        The pair of views (`kernsift.estimators.views.Pair`) with the smallest p-value of each feature, which tells what
+        the test saw; None, as a whole or for some features, where there is no such pair.
 
     Examples
     --------
@@ -230,6 +233,7 @@ class Scores:
     draws: float | None = None
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None
     effects: Callable[[np.ndarray], EffectSizes | EffectsWithLaws] | None = None
+    views: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.estimate)

@@ -28,7 +28,7 @@ has two: wide, and a narrow one with flattened eigenvalues. The choice is based 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -83,6 +83,14 @@ SCORES = (
     Pair("narrow", "plain", 0.15),
 )
 """Pairs for a response with a linear kernel, as log-rank scores: a hazard that grows with the feature comes first."""
+
+
+def chosen_pairs(pairs: Sequence[Pair], winner: np.ndarray) -> np.ndarray:
+    """(b,) the pairs with these numbers, as objects."""
+    found = np.empty(len(pairs), dtype=object)
+    for place, pair in enumerate(pairs):
+        found[place] = pair
+    return found[winner]
 
 
 class FittedView(NamedTuple):

@@ -201,7 +201,7 @@ def _data(result: Result) -> list[tuple[str, str]]:
                 f"{wording.counted(result.question, many)}, most in {result.names[worst]} ({missing[worst]:.0%})",
             )
         )
-    for name in ("strata", "pairs", "units", "given"):
+    for name in ("strata", "paired", "unit", "given"):
         if result.settings.get(name) is not None:
             found.append((name.capitalize(), _shown(result.settings[name])))
     return [pair for pair in found if pair[1]]
