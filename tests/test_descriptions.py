@@ -14,6 +14,8 @@ import pytest
 import kernsift
 from kernsift import InputError
 from kernsift.report.descriptions import (
+    _best,
+    _Contrast,
     describe_by_level,
     describe_cells,
     describe_columns,
@@ -282,3 +284,131 @@ def test_a_feature_without_values_in_a_sample() -> None:
     assert result["b"].description.startswith("higher in Y")
     for picture in result.pictures:
         assert picture.series == ("X", "Y")  # type: ignore[union-attr]
+
+
+def confounded(rng: Rng, n: int = 1500) -> pd.DataFrame:
+    """Columns that differ between the labels in one way overall, and in the other within sites."""
+    site = rng.integers(0, 4, n)
+    ill = (rng.random(n) < np.array([0.1, 0.4, 0.6, 0.9])[site]).astype(int)
+    frame = pd.DataFrame({"site": site, "ill": ill})
+    share = np.array([0.2, 0.4, 0.7, 0.95])[site] - 0.15 * ill
+    frame["number"] = 3.0 * site - ill + rng.normal(size=n)
+    frame["yes"] = (rng.random(n) < share).astype(int)
+    frame["level"] = np.where(rng.random(n) < share, "a", rng.choice(["b", "c"], n))
+    frame["zeros"] = np.where(rng.random(n) < share, rng.exponential(size=n), 0.0)
+    return frame
+
+
+WITHIN = {"number": "lower in 1", "yes": "less often 1 in 1", "level": "fewer 'a' in 1", "zeros": "more zeros in 1"}
+OVERALL = {"number": "higher in 1", "yes": "more often 1 in 1", "level": "more 'a' in 1", "zeros": "fewer zeros in 1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [({"strata": "site"}, "within strata"), ({"given": ["site"]}, "given site")]
+)
+def test_the_direction_is_that_of_what_is_held_fixed(arguments: dict[str, Any], words: str) -> None:
+    frame = confounded(np.random.default_rng(0))
+    overall = kernsift.compare(frame.drop(columns="site"), by="ill", random_state=0)
+    held = kernsift.compare(frame, by="ill", random_state=0, **arguments)
+    related = kernsift.relate(frame, "ill", random_state=0, **arguments)
+    for name, phrase in WITHIN.items():
+        assert overall[name].description.startswith(f"{OVERALL[name]}:"), name
+        assert held[name].rejected
+        assert held[name].description.startswith(f"{phrase} {words}:"), (name, held[name].description)
+        assert related[name].description.startswith(f"{phrase.replace('in 1', 'in ill = 1')} {words}:"), name
+    # Medians in data frames are those of the whole samples.
+    medians = held.to_frame().set_index("feature").loc["number", ["median_first", "median_second"]]
+    assert medians.tolist() == frame.groupby("ill")["number"].median().tolist()
+
+
+def test_a_numeric_response_within_strata_and_given_confounders() -> None:
+    rng = np.random.default_rng(0)
+    frame = confounded(rng)
+    frame["y"] = 9.0 * frame["site"] - frame["number"] + 0.5 * rng.normal(size=len(frame))
+    frame["y"] += np.where(frame["level"] == "a", -1.0, 0.0)
+    assert kernsift.relate(frame.drop(columns="site"), "y", random_state=0)["number"].description.startswith("rises")
+    for arguments, words in (({"strata": "site"}, "within strata"), ({"given": ["site"]}, "given site")):
+        held = kernsift.relate(frame.drop(columns="ill"), "y", random_state=0, **arguments)
+        assert held["number"].description.startswith(f"falls {words}: median of y"), held["number"].description
+        assert held["level"].description.startswith(f"y differs by class {words}: highest in ")
+        assert "lowest in a" in held["level"].description
+
+
+def test_a_large_unit_counts_as_one() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.where(np.arange(20) == 3, 600, 20)
+    donor = np.repeat(np.arange(20), sizes)
+    value = rng.normal(size=20)[donor] * 0.3 + rng.normal(size=len(donor)) - 1.5 * (donor % 2)
+    value[donor == 3] += 3.5
+    frame = pd.DataFrame({"gene": value, "donor": donor, "treated": donor % 2})
+    overall = kernsift.compare(frame.drop(columns="donor"), by="treated", random_state=0)["gene"].description
+    assert overall.startswith("higher in 1: median"), overall
+    by_unit = kernsift.compare(frame, by="treated", unit="donor", random_state=0)["gene"]
+    assert by_unit.rejected
+    assert by_unit.description.startswith("lower in 1: median")
+
+
+def test_pairs() -> None:
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(80, 2)) * [5.0, 1.0]
+    after = before + 0.2 * rng.normal(size=(80, 2)) + [0.3, 0.0]
+    after[:, 1] *= 2.0
+    result = kernsift.compare(before, after, paired=True, random_state=0)
+    assert result["x0"].description.startswith("higher in Y within pairs: median")
+    assert result["x1"].description.startswith("wider in Y within pairs: IQR")
+
+
+def test_the_view_with_the_smallest_p_value_decides() -> None:
+    def chosen(shape: float, interval: float, view: str) -> str:
+        return _best(_Contrast(shape, "higher", ""), None, _Contrast(interval, "more between", ""), view).change
+
+    # A view of location and spread has seen these, whatever else there is; the narrow one has seen the interval, where
+    # that is larger without the allowance for its being the largest of many.
+    assert [chosen(10.0, 30.0, view) for view in ("moments", "", "narrow")] == [
+        "higher",
+        "more between",
+        "more between",
+    ]
+    assert [chosen(20.0, 30.0, view) for view in ("moments", "", "narrow")] == ["higher", "higher", "more between"]
+    assert [chosen(25.0, 30.0, view) for view in ("moments", "", "narrow")] == ["higher"] * 3
+    # Evidence that is none is no evidence for a shift.
+    assert chosen(5.0, 30.0, "moments") == "more between"
+
+
+def test_moments_are_those_of_the_values() -> None:
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        heavy = describe_numbers(rng.normal(size=N), rng.standard_t(1.5, size=N), "Y", view="moments")
+        assert heavy.text.startswith("wider in Y: "), heavy.text
+
+
+def test_results_carry_the_views_to_their_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernsift.report import summaries
+
+    seen: dict[str, str] = {}
+    real = summaries.describe_numbers
+
+    def spy(first: np.ndarray, second: np.ndarray, where: str, **options: Any) -> Any:
+        seen[where] = options["view"]
+        return real(first, second, where, **options)
+
+    monkeypatch.setattr(summaries, "describe_numbers", spy)
+    rng = np.random.default_rng(0)
+    shifted = rng.normal(size=(300, 1)), rng.normal(0.5, 1, size=(300, 1))
+    modes = rng.normal(size=(300, 1)), rng.choice([-0.97, 0.97], (300, 1)) + rng.normal(0, 0.2, (300, 1))
+    for samples, expected in ((shifted, {"moments", "smooth", "fine"}), (modes, {"narrow"})):
+        assert kernsift.compare(*samples, random_state=0)["x0"].description
+        assert seen["Y"] in expected
+        gaps = [np.append(sample, np.nan)[:, None] for sample in samples]
+        assert kernsift.compare(*gaps, random_state=0)["x0"].description
+        assert seen["Y"] in expected
+    kernsift.compare(*shifted, estimator="cross", random_state=0)["x0"]
+    assert seen["Y"] == ""
+
+
+def test_one_class_of_another_shape() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], 300)
+    values = np.concatenate([rng.normal(size=600), rng.choice([-0.97, 0.97], 300) + rng.normal(0, 0.2, 300)])
+    assert describe_by_level(values, codes, ["A", "B", "C"]).text.startswith("fewer between -")
+    assert " in C: " in describe_by_level(values, codes, ["A", "B", "C"]).text

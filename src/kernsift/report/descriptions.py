@@ -4,7 +4,11 @@ The statistic of a feature is a weighted sum of squared contrasts: orthogonal po
 (degree 1) or a change of spread (degree 2), and bumps of the narrow kernel. A description names the contrast that is
 largest in standard errors. Contrasts in use: degrees 1 and 2, one value that is much more common than its neighbours
 (zeros, a code for missing values), and the interval of values whose share changed most, which covers every other
-shape. With a linear kernel the test sees means, and so the description is about means.
+shape.
+
+Where it is known which view of the feature (`kernsift.estimators.views`) has the smallest p-value, the contrasts that
+this view sees come first: location and spread of the values for "moments", intervals for "narrow". With a linear kernel
+the test sees means, and so the description is about means.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ _SEARCH, _PREFERENCE = 6.0, 0.75
 _ATOM_SHARE, _ATOM_RATIO = 0.02, 5.0
 # and explains this part of the change of the best interval, which may hold it.
 _ATOM_PART = 0.9
+# The bandwidth of the view of moments: four median distances of normal values, in their standard deviations.
+_WIDE = 3.8
 # A simpler curve is taken where it explains this share of what a more complicated one does.
 _MONOTONE = 0.85
 
@@ -45,6 +51,8 @@ class Description:
         Medians, or shares of the level that changed most, which say nothing about a direction.
     medians : tuple of float
         Medians of the samples; empty for categories and for a response.
+    held : str
+        What is held fixed, such as "within strata" or "given age"; `typical` and `medians` are of the whole samples.
 
     Examples
     --------
@@ -57,11 +65,13 @@ class Description:
     detail: str = ""
     typical: str = ""
     medians: tuple[float, ...] = ()
+    held: str = ""
 
     @property
     def text(self) -> str:
         """The whole phrase."""
         start = f"{self.change} in {self.where}" if self.where and self.change else self.change
+        start = " ".join(filter(None, [start, self.held if self.change else ""]))
         return ": ".join(filter(None, [start, self.detail]))
 
     def renamed(self, where: str) -> Description:
@@ -100,8 +110,12 @@ class _Contrast(NamedTuple):
 # Two samples ---------------------------------------------------------------------------------------------------------
 
 
-def describe_numbers(first: np.ndarray, second: np.ndarray, where: str = "", *, means: bool = False) -> Description:
+def describe_numbers(
+    first: np.ndarray, second: np.ndarray, where: str = "", *, means: bool = False, view: str = ""
+) -> Description:
     """How a number differs between two samples; with `means` only by its mean, which is what a linear kernel sees.
+
+    `view` is the view of the feature with the smallest p-value; empty where that is not known.
 
     Examples
     --------
@@ -129,21 +143,26 @@ def describe_numbers(first: np.ndarray, second: np.ndarray, where: str = "", *, 
         name = _number(values[1])
         more = "more often" if share[0] > share[1] else "less often"
         return Description(f"{more} {name}", where, detail, f"{name}: {detail}", medians)
-    found = _best(_location_and_spread(first, second, label), _atom(values, counts, first, second), first, second)
+    shape = _location_and_spread(first, second, label, view)
+    found = _best(shape, _atom(values, counts, first, second), _interval(first, second), view)
     return Description(found.change, where, found.detail, typical, medians)
 
 
-def _best(shape: _Contrast, atom: _Contrast | None, first: np.ndarray, second: np.ndarray) -> _Contrast:
+def _best(shape: _Contrast, atom: _Contrast | None, interval: _Contrast, view: str) -> _Contrast:
     """A single value where that explains more than all others together; then shift and spread; then an interval."""
-    interval = _interval(first, second)
     if atom is not None and atom.size >= _ATOM_PART * (interval.size - _SEARCH):
         return atom
-    return shape if shape.change and shape.size >= _PREFERENCE * (interval.size - _SEARCH) else interval
+    # What the test saw comes first: this view sees location and spread, and nothing else.
+    if view == "moments" and shape.change and shape.size >= _SEARCH:
+        return shape
+    needed = _PREFERENCE * (interval.size - (0.0 if view == "narrow" else _SEARCH))
+    return shape if shape.change and shape.size >= needed else interval
 
 
-def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarray) -> _Contrast:
+def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarray, view: str = "") -> _Contrast:
     """The shift or the change of spread, or both where both are large."""
-    degrees = _degrees(np.concatenate([first, second]))
+    pooled = np.concatenate([first, second])
+    degrees = _orthogonal(_bounded(pooled)) if view == "moments" else _degrees(pooled)
     shift, spread = (_standardised(degree, label) for degree in degrees)
     words, details = [], []
     size = shift**2 + spread**2
@@ -162,8 +181,19 @@ def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarra
 
 def _degrees(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Orthogonal contrasts of degree 1 and 2 of the midranks, each with mean 0."""
-    ranks = 2.0 * (rankdata(values) - 0.5) / len(values) - 1.0
-    one = ranks - ranks.mean()
+    return _orthogonal(2.0 * (rankdata(values) - 0.5) / len(values) - 1.0)
+
+
+def _bounded(values: np.ndarray) -> np.ndarray:
+    """Values as the view of moments sees them: in units of its bandwidth, four median distances, and bounded."""
+    centre, spread = float(np.median(values)), _iqr(values) / 1.349
+    spread = spread if spread > 0 else float(values.std())
+    return np.clip((values - centre) / (_WIDE * spread), -1.0, 1.0) if spread > 0 else values - centre
+
+
+def _orthogonal(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Contrasts of degree 1 and 2 of some numbers, orthogonal to each other and with mean 0."""
+    one = values - values.mean()
     two = one**2 - (one**2).mean()
     two = two - one * ((one * two).sum() / max(float((one**2).sum()), 1e-300))
     return one, two
@@ -371,6 +401,12 @@ def describe_by_level(values: np.ndarray, codes: np.ndarray, levels: Sequence[st
     for degree in _degrees(values):
         means = np.array([degree[codes == level].mean() for level in used])
         sizes.append(float((counts[used] * means**2).sum() / max(float(degree.var()), 1e-300)))
+    # One class that differs in some other way from all others together.
+    parts = [_interval(values[codes != level], values[codes == level]) for level in used]
+    at = int(np.argmax([part.size for part in parts]))
+    if _PREFERENCE * (parts[at].size - _SEARCH) > max(sizes):
+        subject = " ".join(filter(None, [what, parts[at].change]))
+        return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere")
     if sizes[0] >= sizes[1]:
         found = _extremes(values, codes, levels, used, np.median, np.mean)
         names = ("median", "mean")
@@ -425,8 +461,12 @@ def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], le
     return Description(f"{more} {_quoted(own[level])} in {levels[group]}", "", detail)
 
 
-def describe_curve(values: np.ndarray, target: np.ndarray, response: str = "y", *, means: bool = False) -> Description:
+def describe_curve(
+    values: np.ndarray, target: np.ndarray, response: str = "y", *, means: bool = False, view: str = ""
+) -> Description:
     """How a numeric response goes with a number; with `means` only along a straight line.
+
+    `view` is the view of the response with the smallest p-value; the wide one sees its location before its spread.
 
     Examples
     --------
@@ -447,7 +487,7 @@ def describe_curve(values: np.ndarray, target: np.ndarray, response: str = "y", 
     location = max(between - len(slices) + 1, n * _correlation(x1, y1) ** 2, n * _correlation(x2, y1) ** 2)
     spreads = _correlation(x1, y2), _correlation(x2, y2)
     fifths, thirds = _slices(values, 5), _slices(values, 3)
-    if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location:
+    if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= _SEARCH + len(slices)):
         shape = _shape(means_of)
         if shape in ("rises", "falls"):
             return Description(shape, "", _ends(target, fifths, response, shape == "rises"))

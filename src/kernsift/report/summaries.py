@@ -13,7 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from kernsift.data.tables import Table
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.views import Pair
 from kernsift.execution.arrays import to_numpy
 from kernsift.report.descriptions import (
     Description,
@@ -25,6 +26,7 @@ from kernsift.report.descriptions import (
     describe_numbers,
     more_missing,
 )
+from kernsift.report.held_fixed import AdjustedRows, HeldFixed
 
 MOST_PICTURES, MOST_DESCRIBED = 200, 2000
 """Listed features with a picture, and with a description; those with the largest scores come first."""
@@ -141,26 +143,46 @@ class Summaries(NamedTuple):
 
 
 def picture_samples(
-    tables: Sequence[Table], series: Sequence[str], features: np.ndarray, *, means: bool = False, gaps: bool = False
+    tables: Sequence[Table],
+    series: Sequence[str],
+    features: np.ndarray,
+    *,
+    means: bool = False,
+    gaps: bool = False,
+    held: HeldFixed | None = None,
+    views: np.ndarray | None = None,
 ) -> Summaries:
     """Each feature in several samples that have the same features.
 
     Descriptions are of means only where the test sees nothing else (`means`), and of missing values where it sees these
-    (`gaps`).
+    (`gaps`). `held` is what the test holds fixed for all rows, `views` the pair of views of each feature with the
+    smallest p-value.
     """
-    parts = _kept(tables, features)
+    parts, places = _kept(tables, features)
+    adjusted = None
+    if held is not None:
+        starts = np.cumsum([0, *(table.n for table in tables[:-1])])
+        rows = np.concatenate([start + own for start, own in zip(starts, places, strict=True)])
+        label = np.repeat(np.arange(len(parts)), [part.n for part in parts])
+        adjusted = AdjustedRows(stack(parts), np.eye(len(parts))[label], held.take(rows))
     draw = partial(_samples, parts, tuple(series))
-    describe = partial(_describe_samples, parts, tuple(series), means=means, gaps=gaps)
+    describe = partial(_describe_samples, parts, tuple(series), means=means, gaps=gaps, adjusted=adjusted, views=views)
     return _summaries(draw, describe, parts[0].d, series, _kinds(tables[0]))
 
 
 def picture_candidates(
-    reference: Table, candidates: Sequence[Table], names: Sequence[str], features: np.ndarray, *, means: bool = False
+    reference: Table,
+    candidates: Sequence[Table],
+    names: Sequence[str],
+    features: np.ndarray,
+    *,
+    means: bool = False,
+    views: np.ndarray | None = None,
 ) -> Summaries:
-    """Each chosen candidate data set beside the reference."""
+    """Each chosen candidate data set beside the reference; the views of data sets with many columns tell nothing."""
     chosen = features[:MOST_PICTURES].tolist()
-    base = _thinned(reference)
-    others = [(names[position], _thinned(candidates[position])) for position in chosen]
+    base = _thinned(reference, _places(reference))
+    others = [(names[i], _thinned(candidates[i], _places(candidates[i]))) for i in chosen]
 
     def pair(place: int) -> tuple[tuple[Table, Table], tuple[str, str]]:
         name, table = others[place]
@@ -176,9 +198,18 @@ def picture_candidates(
     return _summaries(draw, describe, len(others), ("reference",), (0, 0, len(names)))
 
 
-def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = False) -> Summaries:
-    """Each feature against the response."""
-    (table,), (response,) = _kept([X], features), _kept([y], np.array([0]), len(features))
+def picture_response(
+    X: Table,
+    y: Table,
+    features: np.ndarray,
+    *,
+    means: bool = False,
+    held: HeldFixed | None = None,
+    views: np.ndarray | None = None,
+) -> Summaries:
+    """Each feature against the response; `held` and `views` are as in `picture_samples`."""
+    (table,), (places,) = _kept([X], features)
+    (response,), _ = _kept([y], np.array([0]), len(features))
     name = response.names[0]
     target, label = _line(response.values, name)
     levels = response.levels.get(name)
@@ -186,8 +217,13 @@ def picture_response(X: Table, y: Table, features: np.ndarray, *, means: bool = 
     if len(two_valued) == 2:
         levels = tuple(f"{value:.6g}" for value in two_valued)
         target = (target == two_valued[1]).astype(float)
+    adjusted = None
+    if held is not None:
+        known = np.nan_to_num(target)
+        compared = known[:, None] if levels is None else np.eye(len(levels))[known.astype(np.intp)]
+        adjusted = AdjustedRows(table, compared, held.take(places))
     draw = partial(_against, table, target, label, levels)
-    describe = partial(_describe_against, table, target, name, levels, means)
+    describe = partial(_describe_against, table, target, name, levels, means, adjusted, views)
     return _summaries(draw, describe, table.d, (name,), _kinds(X))
 
 
@@ -206,12 +242,15 @@ def _kinds(table: Table) -> tuple[int, int, int]:
     return table.d - categories - groups, categories, groups
 
 
-def _kept(tables: Sequence[Table], features: np.ndarray, described: int | None = None) -> list[Table]:
-    """Some rows of the features that are described."""
+def _kept(
+    tables: Sequence[Table], features: np.ndarray, described: int | None = None
+) -> tuple[list[Table], list[np.ndarray]]:
+    """Some rows of the features that are described, and which rows of each table these are."""
     chosen = features[:MOST_DESCRIBED]
     count = min(described or len(chosen), MOST_DESCRIBED)
     rows = int(np.clip(_NUMBERS // max(count, 1), _FEWEST_ROWS, _ROWS))
-    return [_thinned(table.select(chosen), rows) for table in tables]
+    places = [_places(table, rows) for table in tables]
+    return [_thinned(table.select(chosen), own) for table, own in zip(tables, places, strict=True)], places
 
 
 def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
@@ -228,10 +267,15 @@ def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
     return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels, summaries.kinds)
 
 
-def _thinned(table: Table, most: int = _ROWS) -> Table:
+def _places(table: Table, most: int = _ROWS) -> np.ndarray:
     """At most so many rows, evenly spaced; nothing is drawn, so a picture changes no random number of the tests."""
-    if table.n > most:
-        table = table.take(np.linspace(0, table.n - 1, most).astype(np.intp))
+    return np.linspace(0, table.n - 1, min(table.n, most)).astype(np.intp)
+
+
+def _thinned(table: Table, places: np.ndarray) -> Table:
+    """Some rows in memory."""
+    if len(places) < table.n:
+        table = table.take(places)
     values = np.array(to_numpy(table.part(slice(None))))
     return Table(table.names, values, table.offsets, table.categorical, table.levels)
 
@@ -249,22 +293,52 @@ def _columns(table: Table, j: int) -> np.ndarray:
 
 
 def _describe_samples(
-    tables: Sequence[Table], series: tuple[str, ...], j: int, *, means: bool = False, gaps: bool = False
+    tables: Sequence[Table],
+    series: tuple[str, ...],
+    j: int,
+    *,
+    means: bool = False,
+    gaps: bool = False,
+    adjusted: AdjustedRows | None = None,
+    views: np.ndarray | None = None,
 ) -> Description:
-    first, name = tables[0], tables[0].names[j]
-    parts = [part[_present(part)] for part in (_columns(table, j) for table in tables)]
-    if len(parts) > 2:
-        codes = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        return _describe_values(np.concatenate(parts), codes.astype(float), first.levels.get(name), series, means)
-    one, two = parts
-    if first.categorical[j]:
-        return describe_levels(one[:, 0].astype(np.intp), two[:, 0].astype(np.intp), first.levels[name], series[-1])
-    if one.shape[1] > 1:
-        return describe_columns(one, two, series[-1], means=means)
-    found = describe_numbers(one[:, 0], two[:, 0], series[-1], means=means)
-    if gaps:
-        return more_missing(_columns(tables[0], j)[:, 0], _columns(tables[1], j)[:, 0], found, series[-1])
+    own = tables[0].levels.get(tables[0].names[j])
+    codes = np.repeat(np.arange(len(tables)), [table.n for table in tables])
+    view = _view_of(views, j)
+
+    def describe(values: np.ndarray, codes: np.ndarray) -> Description:
+        there = _present(values)
+        found = _describe_values(values[there], codes[there], own, series, means, view)
+        if gaps and own is None and values.shape[1] == 1 and len(series) == 2:
+            return more_missing(*(values[codes == sample, 0] for sample in (0, 1)), found, series[-1])
+        return found
+
+    found = describe(np.concatenate([_columns(table, j) for table in tables]), codes)
+    return found if adjusted is None else _within(found, describe, adjusted, j, codes, view, gaps)
+
+
+def _view_of(views: np.ndarray | None, j: int) -> Pair | None:
+    found: Pair | None = None if views is None else views[j]
     return found
+
+
+def _within(
+    found: Description,
+    describe: Callable[[np.ndarray, np.ndarray], Description],
+    adjusted: AdjustedRows,
+    j: int,
+    codes: np.ndarray,
+    view: Pair | None,
+    gaps: bool = False,
+) -> Description:
+    """A description of classes of which something is held fixed; `found` is that of the whole samples."""
+    values = adjusted.column(j, "" if view is None else view.feature)
+    known = codes.astype(float) if gaps else np.where(_present(values), codes, np.nan)
+    rows = adjusted.chosen(known, values[:, 0] if values.shape[1] == 1 else None)
+    if not len(rows):
+        return replace(found, change="", where="", detail="")
+    again = describe(values[rows], codes[rows])
+    return replace(found, change=again.change, where=again.where, detail=again.detail, held=adjusted.words)
 
 
 def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:
@@ -372,25 +446,68 @@ def _against(table: Table, target: np.ndarray, target_label: str, levels: Sequen
 
 
 def _describe_against(
-    table: Table, target: np.ndarray, response: str, levels: Sequence[str] | None, means: bool, j: int
+    table: Table,
+    target: np.ndarray,
+    response: str,
+    levels: Sequence[str] | None,
+    means: bool,
+    adjusted: AdjustedRows | None,
+    views: np.ndarray | None,
+    j: int,
 ) -> Description:
-    own = table.levels.get(table.names[j])
-    values, target, _ = _rows_of(table, target, j)
+    own, view = table.levels.get(table.names[j]), _view_of(views, j)
+
+    def by_class(values: np.ndarray, codes: np.ndarray) -> Description:
+        there = _present(values) & ~np.isnan(codes)
+        named = [f"{response} = {level}" for level in levels or ()]
+        column = _line(values[there], "")[0][:, None]
+        return replace(_describe_values(column, codes[there], own, named, means, view), medians=())
+
+    def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
+        there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
+        return _describe_by_level(numbers[there, 0], codes[there].astype(np.intp), own or (), response, means)
+
+    columns = _columns(table, j)
     if levels is not None:
-        named = [f"{response} = {level}" for level in levels]
-        return _describe_values(values[:, None], target, own, named, means)
-    if own is None:
-        return describe_curve(values, target, response, means=means)
-    used = np.flatnonzero(np.bincount(values.astype(np.intp), minlength=len(own)))
+        found = by_class(columns, target)
+        return found if adjusted is None else _within(found, by_class, adjusted, j, target, view)
+    if own is not None:
+        found = by_level(target[:, None], columns[:, 0])
+        if adjusted is None:
+            return found
+        numbers = adjusted.target
+        rows = adjusted.chosen(columns[:, 0], numbers)
+        return replace(by_level(numbers[rows, None], columns[rows, 0]), held=adjusted.words) if len(rows) else found
+    values, numbers = columns, target
+    if adjusted is not None:
+        values, numbers = adjusted.column(j, "", classes=False), adjusted.target
+        rows = adjusted.chosen(np.zeros(len(target)))
+        values, numbers = values[rows], numbers[rows]
+    there = _present(values) & ~np.isnan(numbers)
+    seen = "" if view is None else view.response
+    found = describe_curve(_line(values[there], "")[0], numbers[there], response, means=means, view=seen)
+    return found if adjusted is None else replace(found, held=adjusted.words)
+
+
+def _describe_by_level(
+    numbers: np.ndarray, codes: np.ndarray, own: Sequence[str], response: str, means: bool
+) -> Description:
+    """A response of numbers in the levels of a category."""
+    used = np.flatnonzero(np.bincount(codes, minlength=len(own)))
     if len(used) == 2:
-        first, second = (target[values == level] for level in used)
+        first, second = (numbers[codes == level] for level in used)
         found = describe_numbers(first, second, f"'{own[used[1]]}'", means=means)
         return replace(found, change=f"{response} {found.change}", medians=())
-    return describe_by_level(target, values.astype(np.intp), own, response)
+    return describe_by_level(numbers, codes, own, response)
 
 
 def _describe_values(
-    values: np.ndarray, target: np.ndarray, own: Sequence[str] | None, classes: Sequence[str], means: bool
+    values: np.ndarray,
+    target: np.ndarray,
+    own: Sequence[str] | None,
+    classes: Sequence[str],
+    means: bool,
+    view: Pair | None = None,
 ) -> Description:
     """A feature in several classes, of which there are codes."""
     codes = target.astype(np.intp)
@@ -399,12 +516,11 @@ def _describe_values(
         first, second = (values[codes == level] for level in used)
         where = classes[used[1]]
         if own is not None:
-            found = describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
-        elif values.shape[1] > 1:
-            found = describe_columns(first, second, where, means=means)
-        else:
-            found = describe_numbers(first[:, 0], second[:, 0], where, means=means)
-        return replace(found, medians=())
+            return describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
+        if values.shape[1] > 1:
+            return describe_columns(first, second, where, means=means)
+        seen = "" if view is None else view.feature
+        return describe_numbers(first[:, 0], second[:, 0], where, means=means, view=seen)
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
     return describe_by_level(_line(values, "")[0], codes, classes)
