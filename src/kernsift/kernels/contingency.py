@@ -16,7 +16,15 @@ from kernsift.data.sparse import SparseTable, StoredColumns
 from kernsift.data.table_parts import is_readable, row_chunks, tables_of
 from kernsift.data.tables import Piece, Table
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, bincount_rows, namespace, on_host
+from kernsift.execution.arrays import (
+    Array,
+    accumulator_dtype,
+    asarray_like,
+    bincount_rows,
+    code_dtype,
+    namespace,
+    on_host,
+)
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
 from kernsift.kernels.fitted import columns_of
@@ -66,7 +74,10 @@ def tabulate(
         return _of_sparse(table.stored(columns), grid, cells, 1 if cells is None else count, rows)
     counting = _Counting(grid, cells, 1 if cells is None else count, rows)
     numbers = _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS
-    if table.memory is None:
+    if grid.known is not None:
+        joint = bincount_rows(grid.known, grid.points.shape[0], cells, counting.count)
+        codes = grid.known if rows is None else grid.known[:, rows]
+    elif table.memory is None:
         found = [counting(piece) for piece in table.pieces(columns, numbers)]
         joint = found[0].joint if len(found) == 1 else sum(one.joint for one in found)
         codes = found[0].codes if len(found) == 1 else xp.concat([one.codes for one in found], axis=1)
@@ -113,17 +124,14 @@ class _Counting:
         if self.rows is not None:
             first, last = np.searchsorted(self.rows, [start, stop])
             codes = xp.take(codes, asarray_like(self.rows[first:last] - start, codes), axis=1)
-        small = xp.uint8 if points <= 256 else xp.int16 if points <= 2**15 else xp.int32
-        return _Counted(piece.columns, joint, int(first), xp.astype(codes, small))
+        return _Counted(piece.columns, joint, int(first), xp.astype(codes, code_dtype(xp, points)))
 
 
 def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
     """Counts and codes of a table that is read in pieces, in the order of the file."""
     points = counting.grid.points.shape[0]
     joint = np.zeros((len(columns), points, counting.count), dtype=np.int64)
-    codes = np.empty(
-        (len(columns), kept), dtype=np.uint8 if points <= 256 else np.int16 if points <= 2**15 else np.int32
-    )
+    codes = np.empty((len(columns), kept), dtype=code_dtype(np, points))
     done, total = 0, table.n * len(columns)
     if worker_threads() and is_readable(table):
         counted = _on_workers(counting, table, columns)

@@ -26,11 +26,13 @@ from kernsift.execution.arrays import (
     Array,
     accumulator_dtype,
     asarray_like,
+    codes_in_order,
     most_at_once,
     namespace,
     on_host,
     search,
     sorted_columns,
+    sorted_with_order,
     to_numpy,
     transposed,
 )
@@ -64,15 +66,21 @@ class Grid(NamedTuple):
         Boundaries between the points; None for a group, each of whose rows is a point.
     missing : bool
         Whether the last point is NaN, the value of missing cells.
+    known : ndarray of shape (b, rows) or None
+        The point of each row, where all rows were sorted.
     """
 
     points: Array
     edges: Array | None
     missing: bool = False
+    known: np.ndarray | None = None
 
     def part(self, features: slice) -> Grid:
         """Some of the features, each of one column; a group is alone in its block."""
-        return self if self.edges is None else Grid(self.points[:, features], self.edges[features, :], self.missing)
+        if self.edges is None:
+            return self
+        known = None if self.known is None else self.known[features]
+        return Grid(self.points[:, features], self.edges[features, :], self.missing, known)
 
     def codes(self, values: Array) -> Array | None:
         """(b, rows) the point of each row of `values` (rows, b); None for a group."""
@@ -162,10 +170,13 @@ def fit_grid(
         # Codes of categories are not ordered: rounding would merge levels.
         chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
     elif rows is None or not rounded:
-        ordered = sorted_columns(table.part(columns))
+        values = table.part(columns)
+        in_memory = isinstance(values, np.ndarray) and table.memory is None
+        ordered, order = sorted_with_order(values) if in_memory else (sorted_columns(values), None)
         chosen = _representatives(ordered, points if rounded else table.n)
         chosen, edges = _at_fixed_ranks(chosen, SortedColumns(ordered), points)
-        return Grid(namespace(chosen).matrix_transpose(chosen), edges)
+        known = None if order is None else codes_in_order(edges, ordered, order)
+        return Grid(namespace(chosen).matrix_transpose(chosen), edges, known=known)
     else:
         ordered = sorted_columns(read_part(table, columns, rows))
         chosen, ordered = to_numpy(_representatives(ordered, points)), to_numpy(ordered)
