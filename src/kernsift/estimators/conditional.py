@@ -17,9 +17,14 @@ which is exact for projections on nested spaces. Rows that belong to one unit co
 residuals' covariances S. Its interval inverts the law of T along C, with the noise of the denominator counted through
 the influence function, as in `kernsift.estimators.effect_intervals`.
 
-**What is left of z.** If residuals of the feature and of the response still depend on z, the p-value is too small.
-sum_{i != j} k(z_i, z_j) r_i r_j, with three kernels k, is compared with its law over random signs; where both sides
-exceed the level of 0.01 the result carries a note.
+**What is left of z.** If residuals of the feature and of the response still depend on z, and in the same way, the mean
+of v_i is not 0 and the p-value is too small. Then r_i goes together with the mean of s_j over rows j that have nearly
+the same z, which it cannot do for another reason: rows are independent. U = |sum_i r_i (W s)_i'|^2, with W the means
+over 4, 16 and 64 neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted
+by the products of their eigenvalues. With k neighbours the noise in W s is sqrt(k) times less than in s, so that U
+shows smaller errors than those that change T. Where feature and response are related, regression leaves E[r_i s_j'] =
+-(2 S - S^2)_ij C with C the covariance of their errors, which is taken off first. Where more features have a p-value
+of U below 0.01 than chance explains, the result carries a note with their names.
 """
 
 from __future__ import annotations
@@ -30,17 +35,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import binom
 
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.confounders import (
-    ConfounderRegression,
-    Confounders,
-    encode,
-    fit_regression,
-    squared_distances,
-)
+from kernsift.estimators.confounders import ConfounderRegression, Confounders, Neighbours, fit_regression
 from kernsift.estimators.effect_intervals import CombinedEffects, EffectLaws, concatenated, penalties
 from kernsift.estimators.effect_views import MeasuredEffects
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
@@ -68,14 +68,14 @@ from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 # Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
 _FAINT, _DIRECTIONS = 1e-2, 12
-# Rows from which null laws are learned, and rows in which dependence on z is looked for.
-_LAW_ROWS, _CHECKED_ROWS = 2**13, 2**11
+# Rows from which null laws are learned.
+_LAW_ROWS = 2**13
 # Numbers that correlations between features are learned from, and rows at least and at most.
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
 _SKETCH = 2000
-# The level at which dependence on z is reported, and the bandwidths of its kernels in median distances.
-_CHECK_LEVEL, _CHECK_WIDTHS = 0.01, (0.1, 0.25, 0.6)
+# The level at which dependence on z is reported.
+_CHECK_LEVEL = 0.01
 
 
 class LearningRows(NamedTuple):
@@ -118,8 +118,7 @@ class ConditionalResponse:
     regression : what takes the confounders out.
     units : (n,) codes of rows that belong together; None where every row is by itself.
     law_rows : rows from which null laws are learned; None for all.
-    check : looks for what is left of the confounders.
-    depends : whether the residuals of the response still depend on the confounders.
+    smoothed : what is left of the confounders in its residuals, by view.
     """
 
     response: Response
@@ -127,44 +126,67 @@ class ConditionalResponse:
     regression: ConfounderRegression
     units: np.ndarray | None
     law_rows: np.ndarray | None
-    check: _Check
-    depends: bool
+    smoothed: dict[str, Smoothed]
 
 
-@dataclass(frozen=True)
-class _Check:
-    """Do residuals still depend on confounders? Kernels (rows, rows) of some rows, 0 on their diagonals."""
+class _Spectrum(NamedTuple):
+    """tr(A), tr(A^2), tr(A^3)."""
 
-    rows: np.ndarray
-    kernels: tuple[np.ndarray, ...]
+    first: float
+    second: float
+    third: float
 
     @classmethod
-    def of(cls, confounders: Confounders, rng: np.random.Generator) -> _Check:
-        rows = np.sort(rng.choice(confounders.n, min(confounders.n, _CHECKED_ROWS), replace=False))
-        places = encode(confounders).joint[rows]
-        if places.shape[1] == 0:
-            return cls(rows, ())
-        distances = squared_distances(places, places)
-        scale = max(float(np.median(distances[np.triu_indices(len(rows), 1)])), 1e-12)
-        kernels = [np.exp(-distances / (scale * width**2)) for width in _CHECK_WIDTHS]
-        for kernel in kernels:
-            np.fill_diagonal(kernel, 0.0)
-        return cls(rows, tuple(kernels))
+    def of(cls, values: np.ndarray) -> _Spectrum:
+        """Of the scatter of values (m, p)."""
+        scatter = values.T @ values
+        square = scatter @ scatter
+        return cls(float(np.trace(scatter)), float(np.trace(square)), float((square * scatter).sum()))
 
-    def depends(self, residuals: np.ndarray) -> bool:
-        """Whether residuals (n, m) depend on the confounders at the level of the check.
 
-        Each direction and each kernel is a test by itself, and the level is divided by their number. Over random signs
-        sum_{i != j} k_ij r_i r_j has mean 0 and variance 2 sum_ij k_ij^2 r_i^2 r_j^2.
-        """
-        own = residuals[self.rows]
-        squares = own**2
-        for kernel in self.kernels:
-            spread = np.sqrt(np.maximum(2.0 * (squares * (kernel**2 @ squares)).sum(axis=0), 1e-300))
-            scores = gamma_score((own * (kernel @ own)).sum(axis=0) / spread, np.full(own.shape[1], 0.5))
-            if log_ndtr(-scores.max()) < np.log(_CHECK_LEVEL / (len(scores) * len(self.kernels))):
-                return True
-        return False
+class Smoothed(NamedTuple):
+    """Means of the residuals of a response over rows with similar confounders.
+
+    Attributes
+    ----------
+    response : its residuals.
+    rows : (m,) the rows at which the means are.
+    means : (m, p) for each number of neighbours, centred.
+    spectra : of the scatter of each.
+    rows_in_unit : how many rows belong together, on average.
+    """
+
+    response: ResidualView
+    rows: np.ndarray
+    means: tuple[np.ndarray, ...]
+    spectra: tuple[_Spectrum, ...]
+    rows_in_unit: float
+
+    @classmethod
+    def of(cls, response: ResidualView, neighbours: Neighbours, rows_in_unit: float) -> Smoothed:
+        values = response.values[neighbours.rows]
+        found = [mean @ values for mean in neighbours.means]
+        means = tuple(part - part.mean(axis=0) for part in found)
+        return cls(response, neighbours.rows, means, tuple(_Spectrum.of(part) for part in means), rows_in_unit)
+
+    def left(self, feature: ResidualView, one: PairStatistic) -> float:
+        """P-value of what is left of the confounders in the residuals of both; the smallest of all means, corrected."""
+        own = feature.values[self.rows]
+        spectrum = _Spectrum.of(own)
+        if not self.means or spectrum.second == 0:
+            return 1.0
+        freedom = np.maximum(len(feature.values) - np.maximum(feature.spent[:, None], self.response.spent), 1.0)
+        errors = self.rows_in_unit * one.total.reshape(freedom.shape) / freedom
+        best, m = -np.inf, len(own)
+        for place, (mean, other) in enumerate(zip(self.means, self.spectra, strict=True)):
+            expected = -np.maximum(feature.near[place][:, None], self.response.near[place]) * errors
+            statistic = float(((own.T @ mean - expected) ** 2).sum())
+            sd = np.sqrt(2.0 * spectrum.second * other.second) / m
+            if sd > 0:
+                skewness = 8.0 * spectrum.third * other.third / m**3 / sd**3
+                standardised = (statistic - spectrum.first * other.first / m) / sd
+                best = max(best, float(gamma_score(np.array(standardised), np.array(skewness))))
+        return min(1.0, float(ndtr(-best)) * len(self.means))
 
 
 def conditional_mmd(
@@ -240,12 +262,10 @@ def _conditional(
     measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
     score, effect = np.zeros(table.d), np.zeros(table.d)
     winners: list[_Winner] = []
-    doubtful: list[int] = []
     for measured in map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d):
         for found in measured:
             score[found.feature], effect[found.feature] = found.score, found.effect
             winners.append(found.winner)
-            doubtful += [found.feature] if found.depends else []
     varies = np.zeros(table.d, dtype=bool)
     varies[[winner.feature for winner in winners if winner.square > 0]] = True
     score = np.where(varies, score, 0.0)
@@ -262,8 +282,6 @@ def _conditional(
         return MeasuredEffects(effect[features], measure)
 
     cov = ResidualAlignment(tuple(sorted(winners, key=lambda winner: winner.feature)), given, varies)
-    if doubtful:
-        add_note(_doubts([table.names[feature] for feature in sorted(doubtful)]))
     return Scores(table.names, score, cov, effects=effects)
 
 
@@ -282,15 +300,15 @@ def _without(
         factor = to_numpy(view.factor)
         rows[name] = _leading((factor if cells is None else factor[:, cells]).T.astype(float))
     first = next(iter(rows.values()))
-    regression = fit_regression(confounders, first, rng, strata=strata, model=model)
-    views = {name: ResidualView(*regression.residuals(part)) for name, part in rows.items()}
+    regression = fit_regression(confounders, first, rng, strata=strata, units=units, model=model)
+    views = {name: regression.residuals(part) for name, part in rows.items()}
     law_rows = None
     if units is None and response.n > _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
-    check = _Check.of(confounders, rng)
-    depends = any(check.depends(view.values) for view in views.values())
+    rows_in_unit = 1.0 if units is None else response.n / (units.max() + 1.0)
+    smoothed = {name: Smoothed.of(view, regression.neighbours, rows_in_unit) for name, view in views.items()}
     slim = response._replace(cells=None)
-    return ConditionalResponse(slim, views, regression, units, law_rows, check, depends)
+    return ConditionalResponse(slim, views, regression, units, law_rows, smoothed)
 
 
 def _leading(rows: np.ndarray) -> np.ndarray:
@@ -300,9 +318,14 @@ def _leading(rows: np.ndarray) -> np.ndarray:
     return rows[:, : min(max(int(behind.sum()), 1), _DIRECTIONS)]
 
 
-def _doubts(names: Sequence[str]) -> str:
-    listed = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return (
+def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
+    """Note the features whose residuals depend on the confounders, from p-values (d,), if more do than by chance."""
+    doubtful, d = np.flatnonzero(left <= _CHECK_LEVEL), len(left)
+    if left.min(initial=1.0) > _CHECK_LEVEL / d and len(doubtful) <= binom.isf(_CHECK_LEVEL, d, _CHECK_LEVEL):
+        return
+    listed = ", ".join(repr(names[j]) for j in doubtful[:5])
+    listed += f" and {len(doubtful) - 5} more" if len(doubtful) > 5 else ""
+    add_note(
         f"The regression on given= leaves dependence on the confounders in the response and in {listed}: their "
         "p-values may be too small. A regressor of scikit-learn as given_model= may fit better."
     )
@@ -311,7 +334,8 @@ def _doubts(names: Sequence[str]) -> str:
 class _Winner(NamedTuple):
     """The residuals of a feature under the pair of views with its smallest p-value, on some rows.
 
-    `trace` and `square` are those of their Gram matrix there and of its square, `target` the view of the response.
+    `trace` and `square` are those of their Gram matrix there and of its square, `target` the view of the response,
+    `left` the p-value of what is left of the confounders in the residuals of both.
     """
 
     feature: int
@@ -319,6 +343,7 @@ class _Winner(NamedTuple):
     trace: float
     square: float
     target: str
+    left: float
 
 
 class _Found(NamedTuple):
@@ -328,7 +353,6 @@ class _Found(NamedTuple):
     score: float
     effect: float
     winner: _Winner
-    depends: bool
 
 
 @dataclass(frozen=True)
@@ -397,15 +421,19 @@ class _Measuring(_Residualising):
         values = self.rows.take(own[pairs[best].feature].values)
         gram = values.T @ values
         square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
+        left = [
+            given.smoothed[pair.response].left(own[pair.feature], one)
+            for one, pair in zip(statistics, pairs, strict=True)
+        ]
         winner = _Winner(
             feature,
             values.T.astype(np.float32),
             float(np.trace(gram)),
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best].response,
+            min(1.0, len(left) * min(left)),
         )
-        depends = given.depends and any(given.check.depends(view.values) for view in own.values())
-        return _Found(feature, self._combined(statistics, scores), effect, winner, depends)
+        return _Found(feature, self._combined(statistics, scores), effect, winner)
 
 
 @dataclass(frozen=True)
@@ -439,6 +467,14 @@ class ResidualAlignment:
     winners: tuple[_Winner, ...]
     given: ConditionalResponse
     varies: np.ndarray
+
+    @property
+    def left(self) -> np.ndarray:
+        """(d,) p-values of what is left of the confounders."""
+        out = np.ones(len(self.varies))
+        for winner in self.winners:
+            out[winner.feature] = winner.left
+        return out
 
     def diagonal(self) -> np.ndarray:
         return self.varies.astype(float)
@@ -515,20 +551,32 @@ Measure = Callable[[Sequence[Table], Any, LearningRows], Scores | None]
 
 
 def measure_conditional(
-    tables: Sequence[Table], measure: Measure, bandwidth: Any, missing: str, rng: np.random.Generator
+    tables: Sequence[Table],
+    measure: Measure,
+    bandwidth: Any,
+    missing: str,
+    rng: np.random.Generator,
+    notes: bool = True,
 ) -> FeatureScores:
-    """Scores of the features of tables that lie one below the other, each from the rows that have it."""
+    """Scores of the features of tables that lie one below the other, each from the rows that have it.
+
+    `notes` says whether notes are added about missing values and about what is left of the confounders.
+    """
     pooled = stack(tables)
     rows = LearningRows.of(pooled.n, pooled.d)
-    if missing == "value":
+    if missing == "value" and notes:
         note_values(pooled)
     if missing != "column" or pooled.incomplete is None:
         scores = measure(tables, bandwidth, rows)
         if scores is None:
             raise InputError("X: at least two rows with different responses are needed.")
+        assert isinstance(scores.cov, ResidualAlignment)
+        if notes:
+            note_doubts(pooled.names, scores.cov.left)
         return FeatureScores(scores, pooled.constant, np.full(pooled.d, pooled.n))
     patterns = Patterns(tables)
-    patterns.note()
+    if notes:
+        patterns.note()
     state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
     score, varies, winners = np.zeros(pooled.d), np.zeros(pooled.d, dtype=bool), []
     parts: list[tuple[np.ndarray, Scores]] = []
@@ -553,5 +601,7 @@ def measure_conditional(
     def effects(features: np.ndarray) -> PatternEffects:
         return pattern_effects(parts, features)
 
-    scores = Scores(pooled.names, score, ResidualAlignment(tuple(winners), views, varies), effects=effects)
-    return FeatureScores(scores, constant, patterns.n)
+    cov = ResidualAlignment(tuple(winners), views, varies)
+    if notes:
+        note_doubts(pooled.names, cov.left)
+    return FeatureScores(Scores(pooled.names, score, cov, effects=effects), constant, patterns.n)

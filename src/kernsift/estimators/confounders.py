@@ -5,30 +5,36 @@ all directions f and g of the two kernels. Its p-values hold if the product of t
 small beside 1 / n (Shah and Peters 2020), so that the regression decides about the false positives.
 
 **Terms.** Linear terms of all columns and indicators of categories; cubic splines of each column; products of the
-leading terms of two columns; a Gaussian kernel of all columns together; and splines of the directions of z along which
-the response changes most. These directions are the leading eigenvectors of the average outer product of the gradients
-of a kernel ridge regression, whose own metric is that matrix after each iteration (Radhakrishnan et al. 2024): a
-response that depends on one combination of five confounders is found from few rows, which a kernel of five variables
-would not do.
+leading terms of two columns; a wide Gaussian kernel of all columns together, and a narrow one where these are few; and
+splines of the directions of z along which the response changes most. These directions are the leading eigenvectors of
+the average outer product of the gradients of a kernel ridge regression, whose own metric is that matrix after each
+iteration (Radhakrishnan et al. 2024): a response that depends on one combination of five confounders is found from few
+rows, which a kernel of five variables would not do. With u the first direction, products of its splines and of the
+columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that they take out what an error e of the
+direction leaves.
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
 and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
 errors of the two regressions multiply, so that bias costs more than variance. All models are smoothers of one
 orthonormal basis, so that a feature costs one product of its rows with that basis.
 
-**Gaps.** A missing category is a category; a missing number is the mean, with an indicator of its own.
+**Gaps.** A missing category is a category; a missing number is the mean, with an indicator of its own. Features that
+miss different rows have terms in common, which are computed once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from scipy.special import ndtri
 
 from kernsift.data.columns import Columns, quoted
 from kernsift.data.tables import Table
+from kernsift.estimators.residual_statistics import ResidualView
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
 
@@ -38,8 +44,10 @@ _STEPS_BELOW = 2
 # A model must leave this share of the rows as degrees of freedom.
 _LEAST_FREEDOM = 0.3
 # Columns of the terms: splines of one confounder, all splines, all products, kernel features; categories of one column.
-_KNOTS, _SPLINES, _PRODUCTS, _KERNEL_FEATURES, _LEVELS = 20, 120, 120, 80, 100
-_LEADING = 5
+_KNOTS, _SPLINES, _PRODUCTS, _KERNEL_FEATURES, _LEVELS = 40, 160, 120, 80, 100
+_LEADING = 10
+# Features of the narrow kernel, its bandwidth in median distances, and up to how many columns it is used.
+_NARROW_FEATURES, _NARROW, _NARROW_COLUMNS = 160, 0.25, 3
 # Numbers in the basis: 2^26 doubles are 512 MB.
 _NUMBERS = 2**26
 # Weights of the terms: linear ones are as good as unpenalised.
@@ -51,30 +59,55 @@ _LEAST_DIRECTION, _LEAST_EXPLAINED, _MOST_DIRECTIONS = 0.05, 0.02, 3
 # The share of a metric that stays round, so that no direction is lost for good.
 _ROUND = 0.02
 _NEGLIGIBLE = 1e-9
+# The correlation with its normal scores from which on a column is used as it is; that of a uniform one is 0.977.
+_NEARLY_NORMAL = 0.97
 # Rows per stratum, on average, from which on strata are a confounder.
 _FEW_STRATA = 16
+# Neighbours of a row, and rows with neighbours, for few confounders; rows from which traces are computed.
+_NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (4, 16, 64), 2**14, 2**11
 
 
-class Confounders(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Confounders:
     """Columns that are held fixed.
 
     Attributes
     ----------
     names : of the p columns.
-    values : (n, p) numbers, or codes of categories; NaN where missing.
+    values : (N, p) numbers, or codes of categories; NaN where missing.
     categorical : (p,) which columns are categories.
+    rows : (n,) the rows that are used, of all; None for all.
     """
 
     names: tuple[str, ...]
     values: np.ndarray
     categorical: np.ndarray
+    rows: np.ndarray | None = None
+    _shared: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def n(self) -> int:
-        return len(self.values)
+        return len(self.values) if self.rows is None else len(self.rows)
 
     def take(self, rows: np.ndarray) -> Confounders:
-        return self._replace(values=self.values[rows])
+        """The same for some of all rows, with the same terms."""
+        return replace(self, rows=rows)
+
+    def within(self, strata: np.ndarray | None) -> Confounders:
+        """The same with codes of strata (N,) as one more where these are few, as a curve may differ between strata."""
+        if strata is None or _FEW_STRATA * (int(strata.max()) + 1) > len(strata):
+            return self
+        if "within" not in self._shared:
+            self._shared["within"] = Confounders(
+                (*self.names, "strata"), np.column_stack([self.values, strata]), np.append(self.categorical, True)
+            )
+        return self._shared["within"]
+
+    def terms(self, targets: np.ndarray, rng: np.random.Generator) -> Terms:
+        """Terms of all rows, with directions that the first `targets` (n, k) show which this is called with."""
+        if "terms" not in self._shared:
+            self._shared["terms"] = _terms(self, targets, rng)
+        return self._shared["terms"]
 
 
 def confounders_of(columns: Columns, keep: np.ndarray) -> Confounders:
@@ -100,15 +133,12 @@ def table_confounders(table: Table, features: np.ndarray, more: Confounders | No
     )
 
 
-class Residuals(NamedTuple):
-    """(n, m) residuals of m outputs, and how many degrees of freedom (m,) were used up: n - tr((I - S)^2)."""
-
-    values: np.ndarray
-    spent: np.ndarray
-
-
 class _Encoded(NamedTuple):
-    """Confounders as numbers: standardised, their normal scores, and indicators (n, q) with their column (q,)."""
+    """Confounders as numbers: standardised, their normal scores, and indicators (n, q) with their column (q,).
+
+    The scores of a column without heavy tails are its standardised numbers: a function of a combination of confounders
+    would not be one of a combination of their ranks.
+    """
 
     numbers: np.ndarray
     scores: np.ndarray
@@ -141,10 +171,12 @@ def encode(confounders: Confounders) -> _Encoded:
         spread = filled.std()
         if spread <= 1e-12 * np.abs(filled).max(initial=0.0):
             continue
-        numbers.append((filled - filled.mean()) / spread)
+        number = (filled - filled.mean()) / spread
         score = ndtri(_midranks(filled))
-        scores.append(score / score.std())
-    n = confounders.n
+        score = score / score.std()
+        numbers.append(number)
+        scores.append(number if np.mean(number * score) > _NEARLY_NORMAL else score)
+    n = len(confounders.values)
 
     def stacked(parts: list[np.ndarray]) -> np.ndarray:
         return np.column_stack(parts).astype(float) if parts else np.empty((n, 0))
@@ -170,7 +202,8 @@ def splines(values: np.ndarray, knots: int) -> np.ndarray:
         return np.empty((n, 0))
     low, high = values.min(), values.max()
     place = (values - low) / (high - low)
-    at = np.unique(np.quantile(place, (np.arange(knots) + 0.5) / knots))
+    half = (np.arange((knots + 1) // 2) + 0.5) / ((knots + 1) // 2)
+    at = np.unique(np.concatenate([np.quantile(place, half), half]))
     weights, vectors = np.linalg.eigh(_spline_kernel(at[:, None], at[None, :]))
     keep = weights > 1e-8 * weights[-1]
     terms = _spline_kernel(place[:, None], at[None, :]) @ (vectors[:, keep] / np.sqrt(weights[keep]))
@@ -284,31 +317,39 @@ def _gradient_products(kernel: np.ndarray, z: np.ndarray, y: np.ndarray) -> tupl
     return found, float(error[best, np.arange(len(best))].sum())
 
 
-class _Model(NamedTuple):
-    """A smoother of the basis: its directions (Q, q) there, and the share (penalties, q) that it keeps of each."""
+class Terms(NamedTuple):
+    """Functions of confounders.
 
-    directions: np.ndarray
-    kept: np.ndarray
+    Attributes
+    ----------
+    named : (N, q) terms by name.
+    models : weights of terms by name.
+    spaces : (N, q) places of the rows in which near rows have similar confounders.
+    inputs : (N, q) confounders as a scikit-learn regressor takes them.
+    """
+
+    named: dict[str, np.ndarray]
+    models: list[dict[str, float]]
+    spaces: tuple[np.ndarray, ...]
+    inputs: np.ndarray
 
 
-def _terms(
-    encoded: _Encoded, targets: np.ndarray, rng: np.random.Generator, room: int
-) -> tuple[dict[str, np.ndarray], list[dict[str, float]]]:
-    """Named terms (n, q), and models as weights of terms; at most about `room` terms in all."""
-    share = min(1.0, room / (_SPLINES + _PRODUCTS + 2 * _KERNEL_FEATURES))
+def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generator) -> Terms:
+    encoded = encode(confounders)
     numbers, scores, indicators, owner = encoded
-    count = scores.shape[1]
+    n, count = scores.shape
+    room = max(16, _NUMBERS // n)
+    share = min(1.0, room / (_SPLINES + _PRODUCTS + 2 * _KERNEL_FEATURES + _NARROW_FEATURES))
     knots = min(_KNOTS, int(share * _SPLINES) // max(count, 1))
     curves = [splines(scores[:, j], knots) for j in range(count)]
-    # Where ranks and values say the same, the column is there once.
-    own = [j for j in range(count) if abs(float(np.mean(numbers[:, j] * scores[:, j]))) < 0.999]
-    terms = {"linear": np.hstack([scores, numbers[:, own], indicators]), "splines": _stacked(curves, len(scores))}
+    own = [j for j in range(count) if numbers[0, j] != scores[0, j]]
+    terms = {"linear": np.hstack([scores, numbers[:, own], indicators]), "splines": _stacked(curves, n)}
     models = [{"linear": _LINEAR}, {"linear": _LINEAR, "splines": 1.0}]
-    parts = [np.column_stack([scores[:, j], curves[j][:, : _LEADING - 1]]) for j in range(count)]
+    parts = [np.column_stack([scores[:, j], curves[j]]) for j in range(count)]
     parts += [indicators[:, owner == place] for place in np.unique(owner)]
+    joint, inputs = encoded.joint, np.hstack([numbers, indicators])
     if len(parts) < 2:
-        return terms, models
-    joint = encoded.joint
+        return Terms(terms, models, (joint,) if len(parts) else (), inputs)
     features = max(int(share * _KERNEL_FEATURES), 8)
     terms["products"] = products(parts, int(share * _PRODUCTS))
     terms["kernel"] = kernel_features(joint, features, 1.0, rng)
@@ -316,23 +357,88 @@ def _terms(
         {"linear": _LINEAR, "splines": 1.0, "products": 0.3},
         {"linear": _LINEAR, "splines": 0.1, "kernel": 1.0},
     ]
-    found = leading_directions(joint, targets, rng)
+    if 0 < count <= _NARROW_COLUMNS:
+        terms["narrow"] = kernel_features(joint, min(int(share * _NARROW_FEATURES), n // 3), _NARROW, rng)
+        models.append({"linear": _LINEAR, "splines": 0.1, "narrow": 1.0})
+    rows = slice(None) if confounders.rows is None else confounders.rows
+    found = leading_directions(joint[rows], targets, rng)
     if found is None:
-        return terms, models
+        return Terms(terms, models, (joint,), inputs)
     directions, shares = found
     used = min(max(int((shares > _LEAST_DIRECTION).sum()), 1), _MOST_DIRECTIONS)
     places = joint @ directions[:, :used]
-    terms["directions"] = _stacked([splines(places[:, j], knots) for j in range(used)], len(joint))
+    bent = [splines(places[:, j], knots) for j in range(used)]
+    terms["directions"] = _stacked(bent, n)
+    first = np.column_stack([places[:, 0], bent[0]])[:, : max(int(share * _PRODUCTS) // joint.shape[1], 1)]
+    terms["errors"] = (first[:, :, None] * joint[:, None, :_PRODUCTS]).reshape(n, -1)
     along = {"directions": 1.0}
+    metric = joint @ (directions * np.sqrt(shares))
     if used > 1:
-        terms["metric"] = kernel_features(joint @ (directions * np.sqrt(shares)), features // 2, 0.6, rng)
+        terms["metric"] = kernel_features(metric, features // 2, 0.6, rng)
         along["metric"] = 0.5
-    models += [{"linear": _LINEAR, **along}, {"linear": _LINEAR, "splines": 0.3, "kernel": 0.3, **along}]
-    return terms, models
+    models += [
+        {"linear": _LINEAR, **along},
+        {"linear": _LINEAR, "errors": 0.3, **along},
+        {"linear": _LINEAR, "splines": 0.3, "kernel": 0.3, **along},
+    ]
+    return Terms(terms, models, (joint, metric), inputs)
 
 
 def _stacked(parts: list[np.ndarray], n: int) -> np.ndarray:
     return np.hstack(parts) if parts else np.empty((n, 0))
+
+
+class Neighbours(NamedTuple):
+    """Some rows, and the means over the nearest of them.
+
+    Attributes
+    ----------
+    rows : (m,)
+    means : sparse (m, m), one for each number of neighbours: row i has the weights of a mean over the rows nearest to
+        row i, without itself.
+    """
+
+    rows: np.ndarray
+    means: tuple[csr_matrix, ...]
+
+    @classmethod
+    def of(cls, spaces: Sequence[np.ndarray], units: np.ndarray | None, rng: np.random.Generator) -> Neighbours:
+        """Near rows in spaces (n, q), at most one of each unit, codes (n,)."""
+        from sklearn.neighbors import NearestNeighbors
+
+        rows = np.arange(len(spaces[0])) if spaces else np.empty(0, dtype=int)
+        if units is not None:
+            rows = np.unique(rng.permutation(rows)[np.unique(units[rows], return_index=True)[1]])
+        most = _CHECKED_ROWS if spaces and spaces[0].shape[1] <= _NARROW_COLUMNS else _CHECKED_ROWS // 4
+        rows = np.sort(rng.choice(rows, min(len(rows), most), replace=False))
+        means: list[csr_matrix] = []
+        for space in spaces:
+            counts = [count for count in _NEIGHBOURS if 8 * count <= len(rows)]
+            if not counts:
+                continue
+            # Rows with the same confounders are near to each other in random order.
+            places = space[rows] + 1e-6 * rng.standard_normal((len(rows), space.shape[1]))
+            near = NearestNeighbors(n_neighbors=counts[-1]).fit(places).kneighbors(return_distance=False)
+            for count in counts:
+                ends = np.arange(len(rows) + 1) * count
+                weights = np.full(ends[-1], 1.0 / count)
+                means.append(csr_matrix((weights, near[:, :count].ravel(), ends), shape=(len(rows), len(rows))))
+        return cls(rows, tuple(means))
+
+
+class _Model(NamedTuple):
+    """A smoother of the basis.
+
+    Attributes
+    ----------
+    directions : (Q, q) its directions in the basis.
+    kept : (penalties, q) the share that it keeps of each.
+    near : (K, q) sum_ij w_ij b_i b_j for each direction b and each mean w over neighbours.
+    """
+
+    directions: np.ndarray
+    kept: np.ndarray
+    near: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -343,31 +449,37 @@ class ConfounderRegression:
     ----------
     basis : (n, Q) orthonormal columns, centred within strata.
     models : the smoothers to choose from.
+    neighbours : rows with similar confounders.
     strata : (n,) codes of strata whose means are taken out first; None for the mean of all rows.
+    units : (n,) codes of rows that belong together; None where every row is by itself.
     cross_fitted : predictions of outputs by a scikit-learn regressor, each row's from the other rows; None without one.
     """
 
     basis: np.ndarray
     models: tuple[_Model, ...]
+    neighbours: Neighbours
     strata: np.ndarray | None = None
+    units: np.ndarray | None = None
     cross_fitted: CrossFitted | None = None
 
     @property
     def n(self) -> int:
         return len(self.basis)
 
-    def residuals(self, outputs: np.ndarray) -> Residuals:
+    def residuals(self, outputs: np.ndarray) -> ResidualView:
         """What is left of outputs (n, m)."""
         outputs = centred_within(outputs, self.strata)
         means = 1.0 if self.strata is None else float(self.strata.max() + 1)
         inner, total = self.basis.T @ outputs, (outputs**2).sum(axis=0)
         error = np.full(outputs.shape[1], np.inf)
         fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], means)
-        for directions, kept in self.models:
+        near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
+        effect = self._design_effect(outputs, inner)
+        for directions, kept, between in self.models:
             turned = directions.T @ inner
-            freedom = self.n - means - kept.sum(axis=1)
+            freedom = self.n - means - kept.sum(axis=1)[:, None] * effect
             left = total - (2.0 * kept - kept**2) @ turned**2
-            validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0)[:, None] ** 2
+            validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0) ** 2
             validation[freedom < _LEAST_FREEDOM * self.n] = np.inf
             best = validation.argmin(axis=0)
             found = validation[best, np.arange(len(best))]
@@ -376,13 +488,28 @@ class ConfounderRegression:
                 error[better] = found[better]
                 share = kept[np.maximum(best[better] - _STEPS_BELOW, 0)].T
                 fitted[:, better] = directions @ (share * turned[:, better])
-                spent[better] = means + (2.0 * share - share**2).sum(axis=0)
+                taken = 2.0 * share - share**2
+                spent[better] = means + taken.sum(axis=0)
+                near[:, better] = between @ taken
         values = outputs - self.basis @ fitted
         if self.cross_fitted is not None:
             others = centred_within(outputs - self.cross_fitted.predictions(outputs), self.strata)
             closer = (others**2).mean(axis=0) < error
-            values[:, closer], spent[closer] = others[:, closer], means
-        return Residuals(values, spent)
+            values[:, closer], spent[closer], near[:, closer] = others[:, closer], means, 0.0
+        return ResidualView(values, spent, near)
+
+    def _design_effect(self, outputs: np.ndarray, inner: np.ndarray) -> np.ndarray:
+        """(m,) rows for each independent one: how much more the sums over units vary than those of independent rows.
+
+        Beyond the linear terms, as a curve that follows the units would take their errors for its own.
+        """
+        if self.units is None or not self.models:
+            return np.ones(outputs.shape[1])
+        linear = self.models[0].directions
+        errors = outputs - self.basis @ (linear @ (linear.T @ inner))
+        sums = np.column_stack([np.bincount(self.units, column) for column in errors.T])
+        squares = np.maximum((errors**2).sum(axis=0), 1e-300)
+        return np.clip((sums**2).sum(axis=0) / squares, 1.0, self.n / len(sums))
 
 
 def centred_within(values: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
@@ -400,26 +527,21 @@ def fit_regression(
     rng: np.random.Generator,
     *,
     strata: np.ndarray | None = None,
+    units: np.ndarray | None = None,
     model: Any = None,
 ) -> ConfounderRegression:
     """The regression on confounders, with directions that the leading outputs `targets` (n, k) of the response show.
 
-    `strata` (n,) are codes whose means are taken out of everything; where they are few, they are a confounder as well,
-    as a curve may differ between strata. `model` is a scikit-learn regressor that is tried beside the ridge regression.
+    `strata` (n,) are codes whose means are taken out of everything, `units` (n,) codes of rows that belong together.
+    `model` is a scikit-learn regressor that is tried beside the ridge regression.
     """
-    if strata is not None and _FEW_STRATA * (int(strata.max()) + 1) <= confounders.n:
-        confounders = Confounders(
-            (*confounders.names, "strata"),
-            np.column_stack([confounders.values, strata]),
-            np.append(confounders.categorical, True),
-        )
-    encoded = encode(confounders)
-    n = confounders.n
-    terms, weights = _terms(encoded, targets, rng, max(16, _NUMBERS // n))
-    named = {name: centred_within(part, strata) for name, part in terms.items() if part.shape[1]}
-    cross_fitted = None if model is None else CrossFitted(model, encoded, int(rng.integers(2**31)))
+    terms, n = confounders.terms(targets, rng), confounders.n
+    rows = np.arange(n) if confounders.rows is None else confounders.rows
+    neighbours = Neighbours.of([space[rows] for space in terms.spaces], units, rng)
+    named = {name: centred_within(part[rows], strata) for name, part in terms.named.items() if part.shape[1]}
+    cross_fitted = None if model is None else CrossFitted(model, terms.inputs[rows], int(rng.integers(2**31)))
     if not named:
-        return ConfounderRegression(np.empty((n, 0)), (), strata, cross_fitted)
+        return ConfounderRegression(np.empty((n, 0)), (), neighbours, strata, units, cross_fitted)
     matrix = np.hstack(list(named.values()))
     widths = np.cumsum([0, *(part.shape[1] for part in named.values())])
     places = {name: slice(widths[i], widths[i + 1]) for i, name in enumerate(named)}
@@ -428,8 +550,9 @@ def fit_regression(
     sizes, vectors = sizes[keep], vectors[:, keep]
     basis = matrix @ (vectors / np.sqrt(sizes))
     triangle = np.sqrt(sizes)[:, None] * vectors.T  # matrix = basis @ triangle
+    between = _between(basis, neighbours)
     models = []
-    for parts in weights:
+    for parts in terms.models:
         scale = np.zeros(matrix.shape[1])
         for name, weight in parts.items():
             if name in places:
@@ -437,18 +560,29 @@ def fit_regression(
         used = scale > 0
         if not used.any():
             continue
-        directions, lengths, _ = np.linalg.svd(triangle[:, used] * scale[used], full_matrices=False)
-        squares = lengths**2 / n
-        models.append(_Model(directions, squares / (squares + _PENALTIES[:, None])))
-    return ConfounderRegression(basis, tuple(models), strata, cross_fitted)
+        scaled = triangle[:, used] * scale[used]
+        squares, vectors = np.linalg.eigh(scaled.T @ scaled)
+        keep = squares > _NEGLIGIBLE * squares[-1]
+        squares, directions = squares[keep] / n, scaled @ (vectors[:, keep] / np.sqrt(squares[keep]))
+        near = np.array([((part @ directions) * directions).sum(axis=0) for part in between])
+        near = near.reshape(len(between), len(squares))
+        models.append(_Model(directions, squares / (squares + _PENALTIES[:, None]), near))
+    return ConfounderRegression(basis, tuple(models), neighbours, strata, units, cross_fitted)
+
+
+def _between(basis: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
+    """(Q, Q) sum_ij w_ij b_i b_j' of the rows b of the basis, for each mean over neighbours; from some of the rows i."""
+    own = basis[neighbours.rows]
+    some = own[:_TRACE_ROWS]
+    return [some.T @ (mean[:_TRACE_ROWS] @ own) * (len(own) / max(len(some), 1)) for mean in neighbours.means]
 
 
 @dataclass(frozen=True)
 class CrossFitted:
-    """Predictions of a scikit-learn regressor for each of five folds from the four others."""
+    """Predictions of a scikit-learn regressor from inputs (n, q), for each of five folds from the four others."""
 
     model: Any
-    encoded: _Encoded
+    inputs: np.ndarray
     seed: int
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
@@ -456,5 +590,4 @@ class CrossFitted:
         from sklearn.model_selection import KFold, cross_val_predict
 
         folds = KFold(5, shuffle=True, random_state=self.seed)
-        inputs = np.hstack([self.encoded.numbers, self.encoded.indicators])
-        return np.column_stack([cross_val_predict(self.model, inputs, column, cv=folds) for column in outputs.T])
+        return np.column_stack([cross_val_predict(self.model, self.inputs, column, cv=folds) for column in outputs.T])

@@ -18,10 +18,18 @@ _EFFECTS = np.linspace(0.0, 1.0, 201)
 
 
 class ResidualView(NamedTuple):
-    """Residuals of the directions of one view, (n, m), and the degrees of freedom that were used up, (m,)."""
+    """Residuals of the directions of one view.
+
+    Attributes
+    ----------
+    values : (n, m)
+    spent : (m,) degrees of freedom that the regression used up, n - tr((I - S)^2) with its smoother S.
+    near : (K, m) tr(W (2 S - S^2)) for each mean W over neighbours.
+    """
 
     values: np.ndarray
     spent: np.ndarray
+    near: np.ndarray = np.empty((0, 1))
 
     @property
     def scatter(self) -> np.ndarray:
