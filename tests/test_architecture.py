@@ -28,6 +28,7 @@ ORDER = [
     "options",
     "arguments",
     "api",
+    "groups",
     "selectors",
     "experiments",
     "cli",

@@ -75,7 +75,7 @@ def test_the_false_coverage_rate_of_discoveries_is_kept(strength: float) -> None
         scores = scores_around(mean, rng)
         outcome = naive(scores, Everything(), selected, rng=rng)
         rejected = adjust(norm.sf(scores.estimate), "bh") <= alpha
-        found = Estimates(scores, selected, outcome, Coverage(1 - alpha, rejected, d)).intervals
+        found = Estimates(scores, selected, outcome, Coverage(1 - alpha, rejected, rejected.mean())).intervals
         plain = Estimates(scores, selected, outcome, Coverage(1 - alpha)).intervals
         assert found is not None and plain is not None
         np.testing.assert_array_equal(found[:, 0] > 0, rejected)
@@ -93,9 +93,9 @@ def test_the_false_coverage_rate_of_discoveries_is_kept(strength: float) -> None
 
 def test_levels_follow_the_share_of_discoveries() -> None:
     found = np.array([True, False, True, False])
-    np.testing.assert_allclose(Coverage(0.9, found, 8).levels(4), [0.975, 0.9, 0.975, 0.9])
+    np.testing.assert_allclose(Coverage(0.9, found, 2 / 8).levels(4), [0.975, 0.9, 0.975, 0.9])
     np.testing.assert_allclose(Coverage(0.9).levels(2), [0.9, 0.9])
-    np.testing.assert_allclose(Coverage(0.9, np.zeros(2, bool), 8).levels(2), [0.9, 0.9])
+    np.testing.assert_allclose(Coverage(0.9, np.zeros(2, bool), 0.0).levels(2), [0.9, 0.9])
 
 
 def test_each_interval_has_its_own_level() -> None:

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernsift.api import compare, compare_groups, relate, screen, topk_pvalues
+    from kernsift.api import compare, relate, screen, topk_pvalues
     from kernsift.exceptions import CalibrationWarning, InputError
+    from kernsift.groups import compare_groups
     from kernsift.inference import selective_bootstrap
     from kernsift.options import Block, Incomplete, Multiscale
     from kernsift.result import Result
@@ -42,7 +43,7 @@ _HOMES = {
     "SelectHSIC": "selectors",
     "SelectMMD": "selectors",
     "compare": "api",
-    "compare_groups": "api",
+    "compare_groups": "groups",
     "relate": "api",
     "screen": "api",
     "selective_bootstrap": "inference",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, NamedTuple, TypeVar, cast
@@ -70,6 +72,19 @@ def _rereading(question: Question) -> Question:
             return question(*arguments, **options)
 
     return cast(Question, ask)
+
+
+_files_stay: ContextVar[bool] = ContextVar("files_stay", default=False)
+
+
+@contextmanager
+def files_stay() -> Iterator[None]:
+    """Files stay as they are until the results of the calls inside have been used."""
+    token = _files_stay.set(True)
+    try:
+        yield
+    finally:
+        _files_stay.reset(token)
 
 
 @_rereading
@@ -326,7 +341,7 @@ def _answer(
     )
     if distinct:
         result = _distinct(result, call, tables, measures.conditional, held, missing)
-    if pooled.on_disk:
+    if pooled.on_disk and not _files_stay.get():
         # The result must not need its files: what is otherwise computed on first use is computed now.
         result.effects  # noqa: B018
         result.intervals  # noqa: B018

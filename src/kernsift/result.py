@@ -24,6 +24,24 @@ _BACKENDS = ("pandas", "polars", "pyarrow")
 SORTS = ("p", "effect", "name")
 
 
+def check_backend(backend: str) -> None:
+    """Refuse what is no library of data frames."""
+    if backend not in _BACKENDS:
+        raise InputError(f"backend: needs one of {', '.join(map(repr, _BACKENDS))}, got {backend!r}.")
+
+
+def as_frame(columns: Mapping[str, Any], backend: str) -> Any:
+    """Named columns as a data frame of `backend`."""
+    import narwhals as nw
+
+    try:
+        return nw.from_dict(columns, backend=cast(Any, backend)).to_native()
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"backend={backend!r} needs {backend}: pip install {backend}, or use another backend."
+        ) from error
+
+
 @dataclass(frozen=True)
 class FeatureRecord:
     """One feature of a result: what `result["age"]` gives.
@@ -334,18 +352,8 @@ class Result:
         `n` are the rows used and `missing` the share of rows without a value; `median_first` and `median_second` are
         medians of the two samples, and `description` says what changed.
         """
-        import narwhals as nw
-
-        if backend not in _BACKENDS:
-            raise InputError(f"backend: needs one of {', '.join(map(repr, _BACKENDS))}, got {backend!r}.")
-        try:
-            return nw.from_dict(
-                self.all_columns() if all_features else self.columns(sort), backend=cast(Any, backend)
-            ).to_native()
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}, or use to_dict()."
-            ) from error
+        check_backend(backend)
+        return as_frame(self.all_columns() if all_features else self.columns(sort), backend)
 
     def to_dict(self, sort: str = "p") -> dict[str, Any]:
         """Everything in plain Python values, ready for JSON; `sort` is as in `to_frame`."""

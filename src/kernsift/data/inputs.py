@@ -253,8 +253,7 @@ def read_xy(
     source, answer = split_columns(X, y, "y")
     if not censored:
         hint_at_censoring((*source.names, *answer.names))
-    if not answer.in_memory:
-        answer = loaded(answer, parse_memory(memory))
+    answer = loaded(answer, parse_memory(memory))
     if not len(source.names):
         raise InputError(f"X: no column is left beside the response {quoted(answer.names)}; pass more columns.")
     check_rows(source, answer)

@@ -20,8 +20,8 @@ from kernsift.distributions.truncated_normal import EVERYWHERE, confidence_inter
 from kernsift.estimators.scores import DiagonalCovariance, EffectSizes, EffectsWithLaws, Scores
 from kernsift.inference import Outcome
 
-# Features whose intervals are computed at once; each takes some milliseconds.
-_MOST = 1000
+MOST_INTERVALS = 1000
+"""Features whose intervals are computed at once; each takes some milliseconds."""
 
 
 class EffectEstimates(NamedTuple):
@@ -93,20 +93,19 @@ class Coverage:
     discoveries : ndarray of bool of shape (k,) or None
         Which of the listed features are discoveries, where the intervals control the false coverage rate; None where
         each interval has the nominal level.
-    tested : int
-        Number of tested features.
+    share : float
+        R / d for R discoveries among d tested features.
     """
 
     confidence_level: float
     discoveries: np.ndarray | None = None
-    tested: int = 0
+    share: float = 1.0
 
     def levels(self, count: int) -> np.ndarray:
         """One level for each feature: for the R discoveries among d tested 1 - (1 - confidence_level) R / d."""
         levels = np.full(count, self.confidence_level)
-        if self.discoveries is not None and self.tested:
-            share = np.count_nonzero(self.discoveries) / self.tested
-            levels[self.discoveries] = 1.0 - (1.0 - self.confidence_level) * share
+        if self.discoveries is not None:
+            levels[self.discoveries] = 1.0 - (1.0 - self.confidence_level) * self.share
         return levels
 
     def agreeing(self, intervals: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -130,10 +129,19 @@ class Estimates:
         Confidence intervals; None where the estimator has none, NaN beyond the first 1000 features.
     """
 
-    def __init__(self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage) -> None:
+    def __init__(
+        self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage, most: int = MOST_INTERVALS
+    ) -> None:
         # Variances are all that estimates need; what covariances are computed from is as large as the data.
         scores = replace(scores, cov=DiagonalCovariance(scores.cov.diagonal()))
         self._work: tuple[Scores, np.ndarray, Outcome, Coverage] | None = (scores, selected, outcome, coverage)
+        self._most = most
+
+    def covering(self, coverage: Coverage, most: int) -> Estimates:
+        """The same effects, with intervals of another coverage for the first `most` features; for 0 there are none."""
+        assert self._work is not None
+        scores, selected, outcome, _ = self._work
+        return Estimates(scores, selected, outcome, coverage, most)
 
     @cached_property
     def raw_effects(self) -> np.ndarray | None:
@@ -150,7 +158,10 @@ class Estimates:
 
     @cached_property
     def intervals(self) -> np.ndarray | None:
-        found = self.intervals_of(np.arange(0 if self._work is None else len(self._work[1])))
+        count = 0 if self._work is None else len(self._work[1])
+        found = self.intervals_of(np.arange(min(count, self._most))) if self._most else None
+        if found is not None:
+            found = np.concatenate([found, np.full((count - len(found), 2), np.nan)])
         # Nothing is left to compute, so that the data can be freed.
         self.raw_effects, self.effects  # noqa: B018
         self._work = None
@@ -164,7 +175,7 @@ class Estimates:
             return None if known is None else known[rows]
         if self._work is None or self._sizes is None:
             return None
-        found = self._estimated(rows[:_MOST]).intervals
+        found = self._estimated(rows[:MOST_INTERVALS]).intervals
         if found is None:
             return None
         return np.concatenate([found, np.full((len(rows) - len(found), 2), np.nan)])

@@ -61,6 +61,11 @@ class Clusters:
         self._work = None
         return labels
 
+    def within(self, rejected: np.ndarray) -> Clusters:
+        """Clusters of some of the discoveries."""
+        cov, selected, places = self._work
+        return Clusters(cov, selected, rejected & np.isin(np.arange(len(selected)), places))
+
     def __getstate__(self) -> dict[str, Any]:
         """What travels between processes: the labels, without the data they come from."""
         return {"labels": self.labels, "_work": None}

@@ -1,0 +1,252 @@
+"""Every group of a table against the rest, or against one of them, under one correction."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.api import compare, files_stay
+from kernsift.arguments import CallSettings, Seed
+from kernsift.data.formats import open_table
+from kernsift.data.inputs import check_group_sizes, group_rows, named_group
+from kernsift.estimators import MMD
+from kernsift.exceptions import InputError
+from kernsift.inference.estimates import MOST_INTERVALS, Coverage
+from kernsift.inference.multiple_testing import adjust
+from kernsift.kernels.functions import Kernel, KernelFunction
+from kernsift.options import Options
+from kernsift.report.text import clean, more, table
+from kernsift.result import Result, as_frame, check_backend
+
+
+def compare_groups(
+    X: Any,
+    by: Any,
+    *,
+    reference: Any = None,
+    k: int | float | None = None,
+    threshold: float | None = None,
+    estimator: str | Options = "complete",
+    test: str | Options = "exact",
+    kernel: str | Kernel | KernelFunction = "gaussian",
+    bandwidth: str | float | np.ndarray = "auto",
+    alpha: float = 0.05,
+    correction: str | None = "bh",
+    intervals: bool = False,
+    confidence_level: float = 0.95,
+    groups: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    layer: str | None = None,
+    missing: str = "column",
+    strata: Any = None,
+    paired: Any = None,
+    unit: Any = None,
+    given: Any = None,
+    given_model: Any = None,
+    distinct: bool = False,
+    random_state: Seed = None,
+    n_jobs: int | None = None,
+    progress: bool = False,
+    client: Any = None,
+    memory: int | str | None = None,
+    backend: str = "pandas",
+) -> Any:
+    """Which features differ between each group and the rest?
+
+    Runs `compare` for every value of `by`, and corrects over all features of all groups together.
+
+    Parameters
+    ----------
+    X : table
+        One table, which holds all groups; see `compare`.
+    by : str or array
+        The column that tells the groups apart: a name (for AnnData one of `obs`), or one value for each row.
+    reference : optional
+        The value of `by` that each other group is compared with; by default each group is compared with all others.
+    alpha : float, default 0.05
+        The error rate that `correction` controls.
+    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
+        As in `compare`, over all features of all groups.
+    intervals : bool, default False
+        Whether to compute confidence intervals of the effects, each of which takes some milliseconds, for the 1000
+        features with the strongest evidence over all groups. Of the discoveries' intervals, at most a share
+        1 - `confidence_level` misses the true effect on average (false coverage rate).
+    backend : {"pandas", "polars", "pyarrow"}, default "pandas"
+        The library of the data frame.
+    k, threshold, estimator, test, kernel, bandwidth, confidence_level, groups, kinds, layer, missing, strata, paired,\
+    unit, given, given_model, distinct, random_state, n_jobs, progress, client, memory : optional
+        As in `compare`, for each group. A column that several groups share within a unit or a pair, such as the donor
+        of cells of several types, is `strata`.
+
+    Returns
+    -------
+    data frame
+        A row for each listed feature of each group, with the group in the first column and the columns of
+        `Result.to_frame` behind it. A frame of pandas has the notes of all comparisons in `attrs["notes"]`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift import compare_groups
+    >>> rng = np.random.default_rng(0)
+    >>> X, by = rng.normal(size=(300, 4)), np.repeat(["a", "b", "c"], 100)
+    >>> X[by == "b", 2] += 1.0
+    >>> frame = compare_groups(X, by, random_state=0)
+    >>> frame[frame.rejected][["group", "feature"]].values.tolist()
+    [['a', 'x2'], ['b', 'x2'], ['c', 'x2']]
+    """
+    options = {name: value for name, value in locals().items() if name not in ("X", "by", "backend")}
+    check_backend(backend)
+    return group_results(X, by, **options).to_frame(backend)
+
+
+def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = False, **options: Any) -> GroupResults:
+    """The comparison of each group, corrected over all; `options` are those of `compare_groups`."""
+    if not isinstance(intervals, bool):
+        raise InputError(f"intervals: needs True or False, got {intervals!r}.")
+    alpha, correction = options["alpha"], options["correction"]
+    call = CallSettings("compare", MMD, family="all", **{name: options[name] for name in _CHECKED})
+    source = open_table(X, "X", memory=options["memory"], layer=options.pop("layer"))
+    rows = group_rows(source, by)[1]
+    against = None if reference is None else named_group(rows, reference, "reference")
+    check_group_sizes(rows)
+    options |= {"correction": None, "random_state": call.rng if call.seed is None else call.seed}
+    with files_stay():
+        results = {
+            name: compare(source, by=by, group=name, reference=against, **options) for name in rows if name != against
+        }
+    return GroupResults.corrected(results, alpha, correction, MOST_INTERVALS if intervals else 0)
+
+
+# Arguments that are checked before the first group is compared.
+_CHECKED = (
+    *("k", "threshold", "estimator", "test", "kernel", "bandwidth", "alpha", "correction", "confidence_level"),
+    *("random_state", "n_jobs", "progress"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupResults:
+    """The results of all groups, with adjusted p-values and discoveries of the correction over all of them.
+
+    Attributes
+    ----------
+    results : the result of each group.
+    alpha, correction : the level, and the correction over all features of all groups.
+    """
+
+    results: Mapping[str, Result]
+    alpha: float
+    correction: str | None
+
+    @classmethod
+    def corrected(
+        cls, results: Mapping[str, Result], alpha: float, correction: str | None, intervals: int
+    ) -> GroupResults:
+        """Correct over all groups; so many features have `intervals`."""
+        every = list(results.values())
+        pvalues = np.concatenate([result.all_pvalues for result in every])
+        starts = np.cumsum([0, *(len(result.all_pvalues) for result in every)])
+        listed = [result.selected + start for result, start in zip(every, starts, strict=False)]
+        ends = np.cumsum([len(own) for own in listed])[:-1]
+        adjusted = adjust(pvalues, correction, np.concatenate(listed))
+        all_adjusted = np.split(adjust(pvalues, correction), starts[1:-1])
+        rejected = adjusted <= alpha
+        share = np.count_nonzero(rejected) / len(pvalues)
+        order = np.argsort(np.concatenate([result.log_pvalues for result in every]), kind="stable")
+        shown = np.isin(np.arange(len(adjusted)), order[:intervals])
+        found = {}
+        split = (np.split(values, ends) for values in (adjusted, rejected, shown))
+        for (name, result), own, own_adjusted, own_rejected, own_shown in zip(
+            results.items(), all_adjusted, *split, strict=True
+        ):
+            discoveries = None if result.listed or correction is None else own_rejected
+            coverage = Coverage(result.confidence_level, discoveries, share)
+            found[name] = replace(
+                result,
+                correction=correction,
+                adjusted_pvalues=own_adjusted,
+                all_adjusted_pvalues=own,
+                rejected=own_rejected,
+                estimates=result.estimates.covering(coverage, int(own_shown.sum())),
+                cluster_labels=result.cluster_labels and result.cluster_labels.within(own_rejected),
+            )
+        return cls(found, alpha, correction)
+
+    @property
+    def rejected(self) -> np.ndarray:
+        """Which of all listed features are significant, group after group."""
+        return np.concatenate([result.rejected for result in self.results.values()])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about the data; notes on one group alone begin with its name."""
+        every = [result.notes for result in self.results.values()]
+        common = [note for note in every[0] if all(note in notes for notes in every)]
+        own = [f"{name}: {note}" for name, one in self.results.items() for note in one.notes if note not in common]
+        return (*common, *own)
+
+    @property
+    def seed(self) -> int | None:
+        return next(iter(self.results.values())).seed
+
+    def order(self, sort: str) -> None:
+        """Refuse an order that no table can have."""
+        for result in self.results.values():
+            result.order(sort)
+
+    def columns(self, sort: str = "p") -> dict[str, list[Any]]:
+        """The table as named columns, group after group."""
+        parts = {name: result.columns(sort) for name, result in self.results.items()}
+        columns: dict[str, list[Any]] = {"group": []}
+        # Some columns are there only where a group has what they tell.
+        columns |= {name: [] for part in parts.values() for name in part}
+        for group, part in parts.items():
+            count = len(part["feature"])
+            columns["group"] += [group] * count
+            for name in columns.keys() - {"group"}:
+                columns[name] += np.asarray(part[name]).tolist() if name in part else [None] * count
+        return columns
+
+    def to_frame(self, backend: str = "pandas", *, sort: str = "p") -> Any:
+        """The table as a data frame."""
+        frame = as_frame(self.columns(sort), backend)
+        if backend == "pandas":
+            frame.attrs["notes"] = self.notes
+        return frame
+
+    def to_dict(self, sort: str = "p") -> dict[str, Any]:
+        """Everything in plain Python values."""
+        return {
+            "question": "compare",
+            "alpha": self.alpha,
+            "correction": self.correction,
+            "tested": sum(len(result.scores) for result in self.results.values()),
+            "discoveries": int(self.rejected.sum()),
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "groups": {name: result.to_dict(sort) for name, result in self.results.items()},
+        }
+
+    def verdict(self) -> str:
+        """One sentence in plain words."""
+        tested = sum(len(result.scores) for result in self.results.values())
+        rate = "family-wise error rate" if self.correction == "holm" else "false discovery rate"
+        level = f"{rate} {self.alpha:g}, {self.correction.upper()} over all of them" if self.correction else ""
+        level = level or f"each at level {self.alpha:g}, not corrected for the number of tests"
+        found = int(self.rejected.sum())
+        are = "is" if found == 1 else "are"
+        return f"{found:,} of {tested:,} comparisons in {len(self.results)} groups {are} significant ({level})."
+
+    def to_text(self, width: int = 100, *, sort: str = "p") -> str:
+        """What is printed: the verdict, and the table of each group."""
+        parts = ["\n".join(textwrap.wrap(self.verdict(), width))]
+        for name, result in self.results.items():
+            against = " v ".join(reversed(result.labels)) if result.labels else name
+            head = f"{clean(against)}: {int(result.rejected.sum()):,} of {len(result.names):,}"
+            parts.append("\n".join(filter(None, [head, table(result, width, sort=sort), more(result, sort=sort)])))
+        return "\n\n".join(parts)
