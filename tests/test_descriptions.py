@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -417,3 +419,75 @@ def test_one_class_of_another_shape() -> None:
     values = np.concatenate([rng.normal(size=600), rng.choice([-0.97, 0.97], 300) + rng.normal(0, 0.2, 300)])
     assert describe_by_level(values, codes, ["A", "B", "C"]).text.startswith("fewer between -")
     assert " in C: " in describe_by_level(values, codes, ["A", "B", "C"]).text
+
+
+def holds(text: str) -> bool:
+    """Whether the numbers of a description show what its words say."""
+    start, _, detail = text.partition(": ")
+    shares = [float(part.replace(",", "")) for part in re.findall(r"(?<![\w.])-?[\d,]*\.?\d+(?:e-?\d+)?(?=%)", detail)]
+    found = [
+        float(part.replace(",", "")) for part in re.findall(r"(?<![\w.])-?[\d,]*\.?\d+(?:e-?\d+)?(?![\w%])", detail)
+    ]
+    if not detail:
+        return True
+    for word, up in (("higher", True), ("lower", False), ("wider", True), ("narrower", False)):
+        if re.search(rf"\b{word}\b", start):
+            own = detail.split(", ")[1 if word in ("wider", "narrower") and " and " in start else 0]
+            first, second = re.findall(r"(-?[\d,]*\.?\d+(?:e-?\d+)?)%? v (-?[\d,]*\.?\d+(?:e-?\d+)?)", own)[0]
+            if (float(first.replace(",", "")) > float(second.replace(",", ""))) != up:
+                return False
+    if start.startswith(("more", "fewer", "less", "new")) and len(shares) == 2:
+        return (shares[0] > shares[1]) == start.startswith("more")
+    if start.endswith(("rises", "falls")):
+        return (found[1] > found[0]) == start.endswith("rises")
+    if start in ("U-shaped", "inverted U"):
+        return found[1] < min(found[0], found[2]) if start == "U-shaped" else found[1] > max(found[0], found[2])
+    if "largest" in start:
+        return min(found[0], found[2]) > found[1] if "ends" in start else max(found[0], found[2]) < found[1]
+    return True
+
+
+# Columns of every kind, some of them awkward: ties, rare values, heavy tails, equal medians, few rows.
+COLUMNS: dict[str, Callable[[Rng, int], np.ndarray]] = {
+    "normal": lambda r, n: r.normal(size=n),
+    "shifted": lambda r, n: r.normal(0.4, 1, n),
+    "wide": lambda r, n: r.normal(0, 1.5, n),
+    "Cauchy": lambda r, n: r.standard_cauchy(n),
+    "lognormal": lambda r, n: r.lognormal(0, 1.5, n) - 1,
+    "modes": lambda r, n: r.choice([-1.0, 1.0], n) + 0.3 * r.normal(size=n),
+    "zeros": lambda r, n: r.normal(size=n) * (r.random(n) < 0.5),
+    "rounded": lambda r, n: r.normal(0.2, 1, n).round(),
+    "counts": lambda r, n: r.poisson(0.7, n) * 1.0,
+    "rare": lambda r, n: (r.random(n) < 0.03) * 1.0,
+    "large": lambda r, n: 1e6 + 3e5 * r.normal(size=n),
+    "small": lambda r, n: 1e-7 * r.exponential(size=n),
+}
+
+
+@pytest.mark.parametrize("view", ["", "moments", "smooth", "fine", "narrow"])
+def test_numbers_show_what_the_words_say_of_two_samples(view: str) -> None:
+    for seed, (one, two) in enumerate(product(COLUMNS, COLUMNS)):
+        rng = np.random.default_rng(seed)
+        for n in (8, 300):
+            found = describe_numbers(COLUMNS[one](rng, n), COLUMNS[two](rng, n + 5), "Y", view=view)
+            assert holds(found.text), (one, two, n, found.text)
+
+
+def test_numbers_show_what_the_words_say_of_a_response() -> None:
+    cases = list(enumerate(product(COLUMNS, COLUMNS, CURVES.values())))
+    for seed, (one, two, (make, _)) in cases[::7]:
+        rng = np.random.default_rng(seed)
+        for n in (8, 40, N):
+            x = COLUMNS[one](rng, N)
+            standard = (x - np.median(x)) / (np.subtract(*np.percentile(x, [75, 25])) or 1.0)
+            y = make(rng, np.clip(standard, -9, 9))[:n]
+            y = y + COLUMNS[two](rng, n)
+            found = describe_curve(x[:n], y, view=["", "wide"][seed % 2])
+            assert holds(found.text), (one, two, n, found.text)
+
+
+def test_a_number_with_two_values_in_several_classes() -> None:
+    codes = np.repeat([0, 1, 2], 10)
+    values = np.r_[np.zeros(10), np.repeat([0.0, 1.0], 5), np.ones(10)]
+    text = describe_by_level(values, codes, ["A", "B", "C"]).text
+    assert text == "differs by class: 1 most often in C (100%), least in A (0%)"

@@ -31,6 +31,8 @@ _ATOM_SHARE, _ATOM_RATIO = 0.02, 5.0
 _ATOM_PART = 0.9
 # The bandwidth of the view of moments: four median distances of normal values, in their standard deviations.
 _WIDE = 3.8
+_DIGITS = (3, 4, 5, 6, 8)
+"""Significant digits that are tried in turn, until numbers can be told apart."""
 # A simpler curve is taken where it explains this share of what a more complicated one does.
 _MONOTONE = 0.85
 
@@ -397,10 +399,16 @@ def describe_by_level(values: np.ndarray, codes: np.ndarray, levels: Sequence[st
     if len(used) < 2 or values.min() == values.max():
         return Description()
     start = f"{what} differs by class" if what else "differs by class"
+    if len(two := np.unique(values)) == 2:
+        shares = np.array([(values[codes == level] == two[1]).mean() for level in used])
+        (top, a), (bottom, b) = ((levels[used[at]], shares[at]) for at in (shares.argmax(), shares.argmin()))
+        high, low = _percent_versus(float(a), float(b)).split(" v ")
+        return Description(start, "", f"{_number(two[1])} most often in {top} ({high}), least in {bottom} ({low})")
     sizes = []
     for degree in _degrees(values):
         means = np.array([degree[codes == level].mean() for level in used])
-        sizes.append(float((counts[used] * means**2).sum() / max(float(degree.var()), 1e-300)))
+        variance = float(degree.var())
+        sizes.append(float((counts[used] * means**2).sum()) / variance if variance > 1e-9 else 0.0)
     # One class that differs in some other way from all others together.
     parts = [_interval(values[codes != level], values[codes == level]) for level in used]
     at = int(np.argmax([part.size for part in parts]))
@@ -472,8 +480,8 @@ def describe_curve(
     --------
     >>> import numpy as np
     >>> x = np.linspace(-1, 1, 201)
-    >>> describe_curve(x, x**2).text
-    'U-shaped: median of y 0.449, 0.0289, 0.449 (low, middle, high)'
+    >>> describe_curve(x, x**2).change
+    'U-shaped'
     """
     if not len(values) or values.min() == values.max() or target.min() == target.max():
         return Description()
@@ -486,42 +494,69 @@ def describe_curve(
     between = sum(len(part) * mean**2 for part, mean in zip(slices, means_of, strict=True)) / max(y1.var(), 1e-300)
     location = max(between - len(slices) + 1, n * _correlation(x1, y1) ** 2, n * _correlation(x2, y1) ** 2)
     spreads = _correlation(x1, y2), _correlation(x2, y2)
-    fifths, thirds = _slices(values, 5), _slices(values, 3)
     if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= _SEARCH + len(slices)):
-        shape = _shape(means_of)
-        if shape in ("rises", "falls"):
-            return Description(shape, "", _ends(target, fifths, response, shape == "rises"))
-        parts, end = (_slices(values, 6), "") if shape == "goes up and down" else (thirds, "(low, middle, high)")
-        return Description(shape, "", _along(target, parts, np.median, f"median of {response}", end))
+        return _along_curve(values, target, slices, means_of, f"of {response}")
     if abs(spreads[0]) >= abs(spreads[1]):
-        a, b = _pair(_iqr(target[fifths[0]]), _iqr(target[fifths[-1]]))
-        return Description(f"spread of {response} {'rises' if spreads[0] > 0 else 'falls'}", "", f"IQR {a} to {b}")
-    where = "at the ends" if spreads[1] > 0 else "in the middle"
-    detail = _along(target, thirds, _iqr, "IQR", "(low, middle, high)")
-    return Description(f"spread of {response} largest {where}", "", detail)
+        fifths = _slices(values, 5)
+        word, sign = ("rises", 1) if spreads[0] > 0 else ("falls", -1)
+        shown = _shown(target, [fifths[0], fifths[-1]], _SPREADS, lambda a: sign * (a[1] - a[0]) > 0)
+        return Description(f"spread of {response} {word}", "", shown)
+    where, sign = ("at the ends", 1) if spreads[1] > 0 else ("in the middle", -1)
+    ends = _shown(
+        target, _slices(values, 3), _SPREADS, lambda a: min(sign * a[0], sign * a[-1]) > sign * a[len(a) // 2]
+    )
+    return Description(f"spread of {response} largest {where}", "", f"{ends} (low, middle, high)" if ends else "")
 
 
-def _shape(means: np.ndarray) -> str:
-    """The simplest shape that explains most of how these means vary: monotone, then one turn, then several."""
+def _along_curve(
+    values: np.ndarray, target: np.ndarray, slices: Sequence[np.ndarray], means: np.ndarray, of: str
+) -> Description:
+    """The shape of the response along a number, with numbers that show it."""
+    shape, turn = _shape(means, np.array([len(part) for part in slices]))
+    if shape in ("rises", "falls"):
+        fifths, sign = _slices(values, 5), 1 if shape == "rises" else -1
+        ends = _shown(target, [fifths[0], fifths[-1]], _LOCATIONS, lambda a: sign * (a[1] - a[0]) > 0, of)
+        return Description(shape, "", ends)
+    if turn and len(slices) > 2:
+        sign = 1 if shape == "U-shaped" else -1
+        middle = np.unique(np.clip([turn - 1, turn], 1, len(slices) - 2))
+        parts = [
+            np.concatenate(some)
+            for some in (slices[: middle[0]][:2], [slices[i] for i in middle], slices[middle[-1] + 1 :][-2:])
+        ]
+        ends = _shown(target, parts, _LOCATIONS, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1], of)
+        if ends:
+            return Description(shape, "", f"{ends} (low, at {_number(float(np.median(values[parts[1]])))}, high)")
+    sixths = _slices(values, 6)
+    wave = _shown(target, sixths, _LOCATIONS, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2, of)
+    if wave:
+        return Description("goes up and down", "", wave)
+    return Description("varies", "", _shown(target, sixths, _LOCATIONS, lambda a: True, of))
+
+
+def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:
+    """The simplest shape that explains most of how these means of so many rows vary, and where it turns.
+
+    Monotone shapes come first, which turn nowhere (0), then those with one turn, then others.
+    """
     from sklearn.isotonic import isotonic_regression
 
-    def explained(part: np.ndarray, increasing: bool) -> np.ndarray:
-        fitted = isotonic_regression(part, increasing=increasing) if len(part) else part
-        return np.asarray((fitted - means.mean()) ** 2).sum()
+    centre = np.average(means, weights=sizes)
 
-    turns = range(1, len(means))
-    sizes = {
-        "rises": explained(means, True),
-        "falls": explained(means, False),
-        "U-shaped": max(explained(means[:turn], False) + explained(means[turn:], True) for turn in turns),
-        "inverted U": max(explained(means[:turn], True) + explained(means[turn:], False) for turn in turns),
-    }
-    whole = ((means - means.mean()) ** 2).sum()
-    one_turn = max(("U-shaped", "inverted U"), key=lambda name: sizes[name])
-    monotone = max(("rises", "falls"), key=lambda name: sizes[name])
-    if sizes[monotone] >= _MONOTONE * sizes[one_turn]:
-        return monotone
-    return one_turn if sizes[one_turn] >= _MONOTONE * whole else "goes up and down"
+    def explained(part: slice, up: bool) -> float:
+        fitted = isotonic_regression(means[part], sample_weight=sizes[part], increasing=up)
+        return float((sizes[part] * (fitted - centre) ** 2).sum())
+
+    def turning(up: bool, turn: int) -> float:
+        return explained(slice(turn), up) + explained(slice(turn, None), not up)
+
+    whole = (sizes * (means - centre) ** 2).sum()
+    size, monotone = max((explained(slice(None), up), name) for name, up in (("rises", True), ("falls", False)))
+    shapes = (("U-shaped", False), ("inverted U", True))
+    most, one_turn, turn = max((turning(up, turn), name, turn) for name, up in shapes for turn in range(1, len(means)))
+    if size >= _MONOTONE * most:
+        return monotone, 0
+    return (one_turn, turn) if most >= _MONOTONE * whole else ("", 0)
 
 
 def _correlation(one: np.ndarray, two: np.ndarray) -> float:
@@ -530,26 +565,30 @@ def _correlation(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _slices(values: np.ndarray, count: int) -> list[np.ndarray]:
-    """Rows in slices of equal numbers along the values, as far as ties allow."""
+    """Rows in slices along the values: one for each value where these are few, else of equal numbers of rows."""
+    distinct, own = np.unique(values, return_inverse=True)
+    if len(distinct) <= count:
+        return [np.flatnonzero(own == place) for place in range(len(distinct))]
     order = np.argsort(values, kind="stable")
     return [part for part in np.array_split(order, min(count, len(order))) if len(part)]
 
 
-def _ends(target: np.ndarray, slices: Sequence[np.ndarray], response: str, up: bool) -> str:
-    """Median of the response in the lowest and the highest fifth, or its mean where medians are tied."""
-    for name, measure in (("median", np.median), ("mean", np.mean)):
-        low, high = (float(measure(target[part])) for part in (slices[0], slices[-1]))
-        if (high > low) if up else (high < low):
-            a, b = _pair(low, high)
-            return f"{name} of {response} {a} to {b}"
-    return ""
-
-
-def _along(
-    target: np.ndarray, slices: Sequence[np.ndarray], measure: Callable[[np.ndarray], float], name: str, end: str = ""
+def _shown(
+    target: np.ndarray,
+    parts: Sequence[np.ndarray],
+    measures: Sequence[tuple[str, Callable[[np.ndarray], float]]],
+    holds: Callable[[np.ndarray], bool],
+    of: str = "",
 ) -> str:
-    found = [_number(float(measure(target[part]))) for part in slices]
-    return f"{name} {', '.join(found)} {end}".rstrip()
+    """The first of the measures whose values in some parts of the rows show what is said; empty where none does."""
+    for name, measure in measures:
+        found = [float(measure(target[part])) for part in parts]
+        # As many digits as it takes.
+        for digits in _DIGITS:
+            shown = [_number(value, digits) for value in found]
+            if holds(np.array([float(text.replace(",", "")) for text in shown])):
+                return " ".join(filter(None, [name, of, (" to " if len(found) == 2 else ", ").join(shown)]))
+    return ""
 
 
 # Numbers for reading -------------------------------------------------------------------------------------------------
@@ -557,6 +596,10 @@ def _along(
 
 def _iqr(values: np.ndarray) -> float:
     return float(np.subtract(*np.percentile(values, [75, 25])))
+
+
+_LOCATIONS: Sequence[tuple[str, Callable[[np.ndarray], float]]] = (("median", np.median), ("mean", np.mean))
+_SPREADS: Sequence[tuple[str, Callable[[np.ndarray], float]]] = (("IQR", _iqr), ("SD", np.std))
 
 
 def _round(value: float, digits: int = 3) -> float:
@@ -576,7 +619,7 @@ def _number(value: float, digits: int = 3) -> str:
 
 def _pair(one: float, two: float) -> tuple[str, str]:
     """Two numbers in as many digits as it takes to tell them apart, at least three."""
-    for digits in (3, 4, 5, 6, 8):
+    for digits in _DIGITS:
         a, b = _number(one, digits), _number(two, digits)
         if a != b or one == two:
             break
