@@ -158,8 +158,9 @@ def judge(
     source, verdict = scans[0].source, Verdict()
     problems = _Problems(source.argument)
     told: dict[str, list[str]] = {}
-    odd = [i for i in range(len(source.names)) if i in chosen or not all(scan.kinds[i] in _CLEAN for scan in scans)]
-    for i in odd if any(not _CLEAN.issuperset(scan.kinds) for scan in scans) or chosen else ():
+    unclean = [scan.kinds for scan in scans if not _CLEAN.issuperset(scan.kinds)]
+    odd = {i for kinds in unclean for i, kind in enumerate(kinds) if kind not in _CLEAN}
+    for i in sorted(odd | set(chosen)):
         _decide(i, scans, chosen.get(i), few, verdict, told, problems)
     problems.complain()
     if source.named:

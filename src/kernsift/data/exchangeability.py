@@ -304,10 +304,9 @@ def note_identifiers(table: Table, response: np.ndarray) -> None:
         return
     single = np.flatnonzero(np.diff(table.offsets) == 1)
     first = to_numpy(table.part(table.offsets[single], np.arange(min(table.n, _LOOKED_AT))))
-    looks = [
-        bool((column == np.floor(column)).all()) and len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first.T
-    ]
-    for feature in single[looks][:_CHECKED]:
+    whole = np.flatnonzero((first == np.floor(first)).all(axis=0))
+    looks = [len(np.unique(first[:, place])) >= _FEWEST_SUBJECTS for place in whole]
+    for feature in single[whole[looks]][:_CHECKED]:
         column = to_numpy(table.part(table.offsets[[feature]]))[:, 0]
         known = ~np.isnan(column)
         values, code = np.unique(column[known], return_inverse=True)

@@ -164,10 +164,10 @@ class FittedStatistic(NamedTuple):
 
 def fit_statistics(fitted: FittedView, cross_table: CrossTable, response_view: str = "plain") -> FittedStatistic:
     """T of features under one pair of views, and its law."""
-    response, (view, own, _) = cross_table.response, fitted
+    response, view, own = cross_table.response, fitted.view, fitted.own
     target = response.views[response_view]
     xp, n = namespace(view.factor), response.n
-    cross = view.factor @ cross_table.sums[response_view]
+    cross = _products(cross_table.sums[response_view], fitted)
     mean, sd, skewness = moments(n, own, target.own)
     statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
     size = own.second[:, 0] + own.trace**2 / (n - 1)
@@ -182,7 +182,9 @@ def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
         # The eigenvalues; arbitrary for constant features.
         sizes = np.where((one.laws.sd > 0)[:, None], to_numpy(one.view.sizes), 1.0)
         target = one.target.sizes if one.target.sizes.any() else np.ones(1)
-        weight, count = limit_weights(sizes, target)
+        alike = one.fitted.alike and bool((one.laws.sd > 0).all())
+        found = limit_weights(sizes[:1] if alike else sizes, target)
+        weight, count = (np.broadcast_to(part, (len(sizes), part.shape[1])) for part in found)
         weights.append(weight)
         counts.append(count)
     score = spectral_score(
@@ -228,10 +230,28 @@ def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.nd
     """(b, 2) the invariants of second order of two views of the same features."""
     if one is other:
         return one.own.second
+    if one.alike and other.alike:
+        whole = len(one.own.trace)
+        one, other, counts = one.first, other.first, counts[:1, :]
+        return np.broadcast_to(_between(one, other, counts, n), (whole, 2))
     xp = namespace(counts)
-    inner = (one.view.factor * counts[:, None, :]) @ xp.matrix_transpose(other.view.factor)
+    if one.alike:
+        one, other = other, one
+    weighted = xp.matrix_transpose(one.view.factor * counts[:, None, :])
+    inner = _products(weighted, other)
     products = to_numpy(xp.sum(inner**2, axis=(1, 2))) - one.own.trace * other.own.trace / (n - 1)
     return np.column_stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))])
+
+
+def _products(sums: Array, fitted: FittedView) -> Array:
+    """(b, m, p): the factors (b, m, G) of a view times `sums` (b, G, p)."""
+    factor = fitted.view.factor
+    if not fitted.alike:
+        return factor @ sums
+    # One product for all features instead of many small ones.
+    xp, (b, points, p) = namespace(factor), sums.shape
+    turned = xp.reshape(xp.matrix_transpose(sums), (b * p, points)) @ xp.matrix_transpose(factor[0, ...])
+    return xp.matrix_transpose(xp.reshape(turned, (b, p, factor.shape[1])))
 
 
 class _Measured(NamedTuple):
@@ -311,6 +331,7 @@ class ScoreMeasuring(Measuring[_Measured]):
                 response,
                 self.to_align,
                 self.dtype,
+                one.fitted.alike,
             )
             for which, one in enumerate(statistics)
             if (winner == which).any()

@@ -74,8 +74,12 @@ class SelectedFactor(NamedTuple):
         response: Response,
         rows: np.ndarray | None,
         dtype: Any,
+        alike: bool = False,
     ) -> SelectedFactor:
-        """The `chosen` ones of a block of features; `cross` (b, m, p) has all directions of both views."""
+        """The `chosen` ones of a block of features; `cross` (b, m, p) has all directions of both views.
+
+        `alike` where all features have the same view.
+        """
         xp = namespace(view.factor)
         squares = to_numpy(view.sizes)[chosen] ** 2
         # The sum of squares from each direction on, the largest first.
@@ -84,7 +88,11 @@ class SelectedFactor(NamedTuple):
         which = asarray_like(chosen, view.factor)
         # Truncate each feature by itself: the result must not depend on the other features of the block.
         own = xp.astype(asarray_like(behind[:, :count], view.factor), dtype)
-        factor = xp.astype(xp.take(view.factor[:, :count, :], which, axis=0), dtype) * own[:, :, None]
+        if alike:
+            one = xp.astype(view.factor[:1, :count, :], dtype) * own[:1, :, None]
+            factor = xp.broadcast_to(one, (len(chosen), *one.shape[1:]))
+        else:
+            factor = xp.astype(xp.take(view.factor[:, :count, :], which, axis=0), dtype) * own[:, :, None]
         sizes = xp.astype(xp.take(view.sizes[:, :count], which, axis=0), dtype) * own if rows is None else None
         cross = cross[:, :count, : response_directions(response.views[target])]
         cross = xp.astype(xp.take(cross, which, axis=0), dtype) * own[:, :, None]
@@ -136,7 +144,7 @@ class SelectedFactor(NamedTuple):
         """Some of the features, row by row."""
         xp = namespace(self.factor)
         which = asarray_like(np.arange(len(self.features))[chosen], self.factor)
-        factor = xp.take(self.factor, which, axis=0)
+        factor = self.factor[chosen, ...] if isinstance(chosen, slice) else xp.take(self.factor, which, axis=0)
         targets = np.full(factor.shape[0], self.target)
         if self.codes is not None:
             some = self.codes[chosen] if isinstance(self.codes, SparseCodes) else xp.take(self.codes, which, axis=0)

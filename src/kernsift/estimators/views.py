@@ -104,11 +104,14 @@ class FittedView(NamedTuple):
         Their invariants.
     rest : array of shape (b, G)
         Their diagonals, after the trace is removed.
+    alike : bool
+        Whether all features have the same view, as those of ranks without ties.
     """
 
     view: View
     own: Invariants
     rest: Array
+    alike: bool = False
 
     def take(self, features: np.ndarray) -> FittedView:
         """The views of some of the features, or of repeated ones."""
@@ -116,13 +119,19 @@ class FittedView(NamedTuple):
         rest = namespace(self.rest).take(self.rest, asarray_like(features, self.rest), axis=0)
         return FittedView(self.view.take(features), own, rest)
 
+    @property
+    def first(self) -> FittedView:
+        """The view of the first feature."""
+        view = View(self.view.factor[:1, ...], self.view.sizes[:1, :])
+        return FittedView(view, Invariants(*(part[:1] for part in self.own)), self.rest[:1, :])
+
     def repeated(self, b: int, prototype: Array) -> FittedView:
         """The view of one feature for b features, on the device of a prototype."""
         xp = namespace(prototype)
         own = Invariants(*(np.broadcast_to(part, (b, *part.shape[1:])) for part in self.own))
         parts = (asarray_like(part, prototype) for part in (*self.view, self.rest))
         factor, sizes, rest = (xp.broadcast_to(part, (b, *part.shape[1:])) for part in parts)
-        return FittedView(View(factor, sizes), own, rest)
+        return FittedView(View(factor, sizes), own, rest, alike=True)
 
 
 def fitted(view: View, counts: Array, n: int) -> FittedView:

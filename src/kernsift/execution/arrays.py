@@ -164,12 +164,18 @@ def sorted_with_order(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(rows, order, axis=1), order
 
 
-def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """`search` for values of which `sorted_with_order` is known, in the smallest type that holds the codes."""
+def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """`search` for values of which `sorted_with_order` is known, in the smallest type that holds the codes.
+
+    `ends` (E,) are the numbers of values up to each edge in most rows.
+    """
     (b, n), size = ordered.shape, edges.shape[1] + 1
-    edges = edges.astype(ordered.dtype)
-    ends = np.array([np.searchsorted(own, at, "right") for own, at in zip(ordered, edges, strict=True)]).reshape(b, -1)
-    counts = np.diff(ends, axis=1, prepend=0, append=n)
+    edges, found = edges.astype(ordered.dtype), np.broadcast_to(ends, edges.shape).copy()
+    if size > 1:
+        right = (ordered[:, ends - 1] <= edges) & (edges < ordered[:, np.minimum(ends, n - 1)])
+        for row in np.flatnonzero(~right.all(axis=1)):
+            found[row] = ordered[row].searchsorted(edges[row], "right")
+    counts = np.diff(found, axis=1, prepend=0, append=n)
     points = np.tile(np.arange(size, dtype=code_dtype(np, size)), b)
     codes = np.empty((b, n), dtype=points.dtype)
     np.put_along_axis(codes, order, np.repeat(points, counts.ravel()).reshape(b, n), axis=1)

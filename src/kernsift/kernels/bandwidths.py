@@ -152,10 +152,15 @@ def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _gaps(ordered: Array) -> Array:
     """Row by row, the differences of all pairs of ordered values."""
-    low, high = _pairs(ordered.shape[1])
-    gaps = take(ordered, high, 1)
-    gaps -= take(ordered, low, 1)
-    return gaps
+    b, count = ordered.shape
+    if isinstance(ordered, np.ndarray):
+        gaps, stop = np.empty((b, count * (count - 1) // 2), dtype=ordered.dtype), 0
+        for low in range(count - 1):
+            start, stop = stop, stop + count - 1 - low
+            np.subtract(ordered[:, low + 1 :], ordered[:, low, None], out=gaps[:, start:stop])
+        return gaps
+    low, high = _pairs(count)
+    return take(ordered, high, 1) - take(ordered, low, 1)
 
 
 @lru_cache(maxsize=8)

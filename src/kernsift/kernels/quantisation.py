@@ -175,7 +175,11 @@ def fit_grid(
         ordered, order = sorted_with_order(values) if in_memory else (sorted_columns(values), None)
         chosen = _representatives(ordered, points if rounded else table.n)
         chosen, edges = _at_fixed_ranks(chosen, SortedColumns(ordered), points)
-        known = None if order is None else codes_in_order(edges, ordered, order)
+        known = None
+        if order is not None:
+            regular = table.n > points == chosen.shape[1]
+            ends = _ends(table.n, points) if regular else np.arange(1, edges.shape[1] + 1)
+            known = codes_in_order(edges, ordered, order, ends)
         return Grid(namespace(chosen).matrix_transpose(chosen), edges, known=known)
     else:
         ordered = sorted_columns(read_part(table, columns, rows))
@@ -266,8 +270,7 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     edges = chosen[:, 1:] / 2 + chosen[:, :-1] / 2
     if n <= most or chosen.shape[1] != most:
         return chosen, edges
-    places = _places(n, most)
-    ends = (places[1:] + places[:-1] + 1) // 2
+    places, ends = _places(n, most), _ends(n, most)
     starts, stops = np.concatenate([[0], ends]), np.concatenate([ends, [n]])
     quarter = (stops - starts - 1) // 4
 
@@ -387,6 +390,12 @@ def _sparse_representatives(ordered: SortedSparse, most: int) -> np.ndarray:
                 copies[np.searchsorted(values, 0)] = ordered.zeros[feature]
             points[feature] = _spread_values(values, copies, ordered.n, most)
     return points
+
+
+def _ends(n: int, most: int) -> np.ndarray:
+    """Ranks between the order statistics of `_places`."""
+    places = _places(n, most)
+    return (places[1:] + places[:-1] + 1) // 2
 
 
 @lru_cache(maxsize=4096)
