@@ -527,24 +527,17 @@ def test_no_space_for_text_is_one_clear_error(
     way: str, tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(text, "_CHUNK", 400)
+    monkeypatch.setattr(text, "_PER_COLUMN", 10)
     paths = [str(write_csv(mixed(200, i), tmp_path / f"{i}.csv")) for i in range(2)]
-    new_file = pa.ipc.new_file
-    written = []
+    put, written = text.TextFile._put, []
 
-    class Full:
-        def __init__(self, where: str, schema: Any) -> None:
-            self.file = new_file(where, schema)
+    def full(self: text.TextFile, cells: Any) -> None:
+        written.append(cells.n)
+        if len(written) > 60:  # in the middle of the second file
+            raise OSError(errno.ENOSPC, "No space left on device")
+        put(self, cells)
 
-        def write_table(self, table: Any) -> None:
-            self.file.write_table(table)
-            written.append(len(table))
-            if len(written) > 60:  # in the middle of the second file
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-        def close(self) -> None:
-            self.file.close()
-
-    monkeypatch.setattr(pa.ipc, "new_file", Full)
+    monkeypatch.setattr(text.TextFile, "_put", full)
     if way == "library":
         with pytest.raises(InputError, match=r"^[XY]: there is no space left in .*TMPDIR\.$"):
             compare(*paths, memory="100MB")
@@ -619,10 +612,12 @@ def test_large_text_is_read_in_pieces_without_being_asked(
     paths = [TABLES["csv"](mixed(300, i), tmp_path / str(i)) for i in range(2)]
     opened: list[str] = []
     whole = text.TextFile
-    monkeypatch.setattr(text, "TextFile", lambda path, *a, **b: opened.append(path) or whole(path, *a, **b))
+    monkeypatch.setattr(text, "TextFile", lambda read, *given: opened.append(read.path) or whole(read, *given))
     expected = asked(capsys, "compare", *paths)
     assert opened == []
-    monkeypatch.setattr(text, "machine_memory", lambda: 4 * 1000)
+    for limit in ("_CHUNK", "_WHOLE"):
+        monkeypatch.setattr(text, limit, 1000)
+    monkeypatch.setattr(text, "_PER_COLUMN", 10)
     assert asked(capsys, "compare", *paths)["features"] == expected["features"]
     assert opened == [str(path) for path in paths]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import gc
 import gzip
 import os
 import pickle
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.source import Rows
 from kernsift.data.inputs import as_pair, loaded
 from kernsift.exceptions import InputError
+from kernsift.execution.parallel import use_workers
 
 LETTERS = st.sampled_from(["", "a", "b", "Ä", "two words", "NaN?", "z"])
 COLUMNS: dict[str, Any] = {
@@ -843,16 +846,35 @@ LINES = "name,x,b\n" + "".join(f"n{i % 3},{i / 4},{'True' if i % 2 else 'False'}
     ],
 )
 def test_text_is_read_however_it_is_written(name: str, content: bytes, tmp_path: Path, spool: Path) -> None:
-    source = open_source(written(tmp_path, name, content), "X")
+    path = written(tmp_path, name, content)
+    with use_workers(SomeWorkers()):
+        source = open_source(path, "X")
     assert source is not None
     assert (source.names, source.kinds) == (("name", "x", "b"), ("text", "float64", "truth"))
     found = source.read([1, 2, 0], 10, 13)
     assert found.values.tolist() == [[2.5, 0, 1], [2.75, 1, 2], [3.0, 0, 0]]
     copy = pickle.loads(pickle.dumps(source))
     del copy
-    assert len(os.listdir(spool)) == 1, "a copy must not take the folder with it"
+    assert len(os.listdir(spool)) == 1, "a copy must not take the file with it"
     del source
     assert os.listdir(spool) == []
+    alone = open_source(path, "X")
+    assert alone is not None
+    assert os.listdir(spool) == [], "without workers the file has no name, and is gone however the process ends"
+    assert alone.read([1, 2, 0], 10, 13).values.tolist() == found.values.tolist()
+
+
+class SomeWorkers:
+    """Workers that no work is sent to."""
+
+    def n_threads(self) -> int:
+        return 2
+
+    def task_memory(self, memory: int) -> int:
+        return memory
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return map(function, items)
 
 
 def test_numbers_beyond_64_bits_are_what_pandas_makes_of_them(tmp_path: Path) -> None:
@@ -884,6 +906,7 @@ def test_a_column_that_turns_out_to_be_text_is_text_from_its_first_row(
     tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text, "_CHUNK", 20)
+    monkeypatch.setattr(text, "_PER_COLUMN", 1)
     lines = "a,b\n" + "".join(f"{i}.50,{i}\n" for i in range(9)) + "x,True\n"
     source = open_source(written(tmp_path, "t.csv", lines.encode()), "X")
     assert source is not None
@@ -893,37 +916,28 @@ def test_a_column_that_turns_out_to_be_text_is_text_from_its_first_row(
     assert texts(found, 1) == [*(str(i) for i in range(9)), "True"]
 
 
-@pytest.mark.parametrize("fault", ["no space", "interrupted", "no space for the end"])
+@pytest.mark.parametrize("fault", ["no space", "interrupted"])
+@pytest.mark.parametrize("workers", [True, False])
 def test_nothing_is_left_behind_when_writing_fails(
-    fault: str, tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
+    fault: str, workers: bool, tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text, "_CHUNK", 60)
     path = written(tmp_path, "t.csv", LINES.encode())
-    made: list[Any] = []
-    new_file = pa.ipc.new_file
+    put, made = text.TextFile._put, []
 
-    class Failing:
-        def __init__(self, where: str, schema: Any) -> None:
-            self.file = new_file(where, schema)
-            made.append(where)
+    def failing(self: text.TextFile, cells: Any) -> None:
+        put(self, cells)
+        made.append(len(os.listdir(spool)))
+        if len(made) == 2:
+            raise KeyboardInterrupt if fault == "interrupted" else OSError(errno.ENOSPC, "No space left on device")
 
-        def write_table(self, table: Any) -> None:
-            self.file.write_table(table)
-            if fault == "no space":
-                raise OSError(errno.ENOSPC, "No space left on device")
-            if fault == "interrupted":
-                raise KeyboardInterrupt
-
-        def close(self) -> None:
-            self.file.close()
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(pa.ipc, "new_file", Failing)
+    monkeypatch.setattr(text.TextFile, "_put", failing)
     expected = pytest.raises(KeyboardInterrupt) if fault == "interrupted" else refused("no space left in", "TMPDIR")
-    # An error that is kept keeps everything that was there when it was raised.
-    with expected as caught:
+    with expected as caught, use_workers(SomeWorkers()) if workers else nullcontext():
         open_source(path, "X")
-    assert made and caught.value
+    assert made == [int(workers)] * 2 and caught.value
+    del caught  # an error that is kept keeps everything that was there when it was raised
+    gc.collect()
     assert os.listdir(spool) == []
 
 
@@ -931,14 +945,14 @@ def test_a_text_that_changes_while_it_is_read_is_refused(
     tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path, "t.csv", LINES.encode())
-    whole = text._arrow
+    whole = text._columns
 
-    def grow(frame: Any) -> Any:
+    def grow(frame: Any, *given: Any) -> Any:
         with open(path, "a") as file:
             file.write("n0,1,True\n")
-        return whole(frame)
+        return whole(frame, *given)
 
-    monkeypatch.setattr(text, "_arrow", grow)
+    monkeypatch.setattr(text, "_columns", grow)
     with refused("t.csv was changed while it was being read"):
         open_source(path, "X")
     assert os.listdir(spool) == []
@@ -954,3 +968,28 @@ def test_reading_text_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert {stage for stage, _, _ in heard} == {"reading X"}
     done = [at for _, at, _ in heard]
     assert done == sorted(done) and done[-1] == heard[-1][2] == len(LINES)
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"a,b\n1,2\n3,4\n", 3),
+        (b"a,b\r\n1,2\r\n\r\n3,4", 3),
+        (b"\xef\xbb\xbfa,b\n\n1,\xc3\xa9\n", 2),
+        (b'a,b\n"1,5",2\n', None),
+        (b"a,b\n1,2,3\n", None),
+        (b"a,b\n1\n", None),
+        (b"a,b\r1,2\r", None),
+        (b"a,b\n1,\xe9\n", None),
+        (b"a,b\n1,\0\n", None),
+        (b"a\n1\n", None),
+        (b"a,b\n1," + b"x" * 131_100 + b"\n", None),
+    ],
+)
+@pytest.mark.parametrize("block", [3, 1 << 20])
+def test_lines_of_equal_fields_are_counted_by_the_block(
+    content: bytes, rows: int | None, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is odd in any way is left to the reader of rows, which tells what is wrong."""
+    monkeypatch.setattr(text, "_BLOCK", block)
+    assert text._regular_rows(str(written(tmp_path, "t.csv", content)), ",", "utf-8-sig") == rows

@@ -6,8 +6,6 @@ refused before it is unpacked.
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
 import warnings
 import zipfile
@@ -34,23 +32,13 @@ _ERRORS = ["#N/A", "#DIV/0!", "#REF!", "#NAME?", "#NUM!", "#NULL!", "#VALUE!"]
 _GAPS = {"", "?", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "-nan", "-NaN", "#NA", *_ERRORS}
 
 
-def refuse_bomb(name: str, packed: int, unpacked: int) -> None:
+def refuse_bomb(name: str, packed: int, unpacked: int, most: float = LARGEST_UNPACKED) -> None:
     """Complain about a small file that would fill the memory, which is no table."""
-    if unpacked > LARGEST_UNPACKED or (unpacked > _RATIO_MATTERS and unpacked > _LARGEST_RATIO * packed):
+    if unpacked > most or (unpacked > _RATIO_MATTERS and unpacked > _LARGEST_RATIO * packed):
         raise InputError(
             f"{name} would unpack from {packed / 1e6:.3g} to {unpacked / 1e6:,.0f} MB or more, which no honest table "
             "does; save it as CSV if it is one."
         )
-
-
-def unpack(path: str, name: str) -> bytes:
-    """The text in a gzip file, a piece at a time: how large it gets is not known before."""
-    packed, text = os.path.getsize(path), io.BytesIO()
-    with gzip.open(path) as file:
-        while piece := file.read(1 << 24):
-            text.write(piece)
-            refuse_bomb(name, packed, text.tell())
-    return text.getvalue()
 
 
 def archive_kind(path: str, name: str) -> str:

@@ -40,7 +40,13 @@ _REFUSED = [
 
 
 def open_source(
-    data: Any, argument: str, *, encoding: str | None = None, layer: str | None = None, whole: bool = False
+    data: Any,
+    argument: str,
+    *,
+    encoding: str | None = None,
+    layer: str | None = None,
+    whole: bool = False,
+    memory: int | str | None = None,
 ) -> Source | None:
     """A table outside of memory, for paths and for what other libraries keep there; else None.
 
@@ -68,7 +74,7 @@ def open_source(
     if isinstance(data, (str, os.PathLike)):
         path = os.fspath(data)
         with guarded(argument, str(path), "a table"):
-            return _path(path, argument, encoding, layer, whole)
+            return _path(path, argument, encoding, layer, whole, memory)
     maker = _maker(data)
     return None if maker is None else maker(data, argument)
 
@@ -94,7 +100,7 @@ def open_table(
         lazy = _maker(data) is dask_source
         cells = computed(data, argument, answer_of(parse_memory(memory))) if lazy else None
         opened = (
-            open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None)
+            open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None, memory=memory)
             if cells is None
             else MemorySource(cells, argument)
         )
@@ -127,7 +133,9 @@ def _maker(data: Any) -> Callable[[Any, str], Source] | None:
     return dask_source if home in ("dask", "dask_expr") and hasattr(data, "dask") else None
 
 
-def _path(path: Any, argument: str, encoding: str | None, layer: str | None, whole: bool) -> Source:
+def _path(
+    path: Any, argument: str, encoding: str | None, layer: str | None, whole: bool, memory: int | str | None
+) -> Source:
     if not isinstance(path, str):
         raise InputError(f"{argument}: a path as text is needed, got {path!r:.60}; use os.fsdecode.")
     place = path.partition("::")[0]
@@ -150,7 +158,7 @@ def _path(path: Any, argument: str, encoding: str | None, layer: str | None, who
     for magic, what, fix in _REFUSED:
         if start.startswith(magic):
             raise InputError(f"{argument}: {path} {what}; {fix}.")
-    return text_source(place, argument, encoding, whole=whole)
+    return text_source(place, argument, encoding, whole=whole, memory=memory)
 
 
 def _archive(path: str, argument: str) -> Source:

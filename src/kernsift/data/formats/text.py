@@ -1,8 +1,9 @@
-"""Separated values: small files are read into memory, and larger ones once, in chunks, into a private folder of Arrow
-files, which then serve all further reading.
+"""Separated values: read once, in chunks, into numbers and codes; a file of one chunk stays in memory, and a larger one
+goes to a temporary file, which serves all further reading.
 
 Text has no types and no places to jump to: what a column holds is known when the last line was seen, as it is when the
-whole file is read at once. The folder goes when nobody holds the table any more, or the program ends.
+whole file is read at once. The temporary file has no name, so that it is gone when the process ends, however it does;
+where workers of a cluster read it, it has one, and is removed when nobody holds the table any more.
 """
 
 from __future__ import annotations
@@ -10,139 +11,171 @@ from __future__ import annotations
 import errno
 import gzip
 import io
+import json
 import os
-import shutil
 import tempfile
-import warnings
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns import Columns, read_columns
-from kernsift.data.formats.archives import unpack
-from kernsift.data.formats.arrow import ArrowSource
-from kernsift.data.formats.feather import FeatherPart
+from kernsift.data.columns import Columns, number_kind, read_columns
+from kernsift.data.formats.archives import refuse_bomb
+from kernsift.data.formats.array_files import runs
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import Bounds, Rows, Source
-from kernsift.data.formats.text_dialects import SAMPLE, Dialect, check_rows, encoding_of, separator_of, unreadable
+from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source
+from kernsift.data.formats.text_dialects import (
+    LONGEST_CELL,
+    SAMPLE,
+    SAMPLE_ROWS,
+    Dialect,
+    check_rows,
+    encoding_of,
+    separator_of,
+    unreadable,
+)
 from kernsift.exceptions import InputError
-from kernsift.execution.memory import machine_memory
+from kernsift.execution.memory import parse_memory
+from kernsift.execution.parallel import worker_threads
 from kernsift.execution.progress import report_progress
 
-# Text that is turned into columns at a time; as Python objects it takes several times as much.
-_CHUNK = 4 << 20
-# Files above this share of the machine's memory are read in pieces: as a whole they take several times their size.
-_SHARE = 4
+# Bytes of text that are turned into columns at a time, at least, and at most as a share of the memory limit: while
+# pandas reads them they take several times as much. A file that is read as a whole has one chunk.
+_CHUNK, _WHOLE, _SHARE = 4 << 20, 32 << 20, 16
+# Bytes of a chunk for each column: pandas spends some time on every column of a chunk.
+_PER_COLUMN = 8 << 10
 # pandas keeps every column apart while it reads, which takes minutes with a million of them.
 _MANY_COLUMNS = 20_000
-_START = 100_000
+_START, _BLOCK, _LONGEST_LINE = 100_000, 1 << 20, 1 << 26
+# Encodings in which the signs that cut a text into cells are single bytes, and these bytes nothing else.
+_ONE_BYTE = {"utf-8", "utf-8-sig", "latin-1", "iso-8859-1", "cp1252", "ascii"}
 
 
-class TextFile(Source):
-    """A text file and its columns; `encoding` is guessed where it is None."""
-
-    at_once = ArrowSource.at_once
-
-    def __init__(self, path: str, argument: str, encoding: str | None = None) -> None:
-        mark = FileStamp.of(path, argument)
-        with guarded(argument, path, "separated values", mark):
-            dialect, encoding = _dialect(path, argument, encoding)
-            folder = tempfile.mkdtemp(prefix="kernsift-")
-            # Also when the program ends or the rest of this raises; a fork of this process removes nothing.
-            self._removal = weakref.finalize(self, _remove, folder, os.getpid())
-            try:
-                parts = _spool(path, argument, dialect, encoding, folder)
-            except BaseException:
-                self._removal()
-                raise
-        self.notes = dialect.notes(path)
-        self._stored = ArrowSource([FeatherPart(part, argument) for part in parts], argument)
-        stored = self._stored
-        super().__init__(argument, stored.names, stored.kinds, stored.edges, stored.widths, named=dialect.named)
-
-    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        return self._stored.fetch(chunk, columns, rows)
-
-    def reading(self) -> AbstractContextManager[None]:
-        return self._stored.reading()
-
-    def bounds(self) -> Bounds | None:
-        return None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy in another process reads the folder, but it is not the one that removes it.
-        return self.__dict__ | {"_removal": None}
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def text_source(path: str, argument: str, encoding: str | None = None, *, whole: bool = True) -> Source:
+def text_source(
+    path: str, argument: str, encoding: str | None = None, *, whole: bool = True, memory: int | str | None = None
+) -> Source:
     """A text file: in memory where it is small and may be read as a whole, else read in pieces."""
-    if not whole or os.path.getsize(path) > machine_memory() // _SHARE:
-        return TextFile(path, argument, encoding)
-    stamp = FileStamp.of(path, argument)
-    with guarded(argument, path, "separated values", stamp):
-        columns, dialect = _read_whole(path, argument, encoding)
-    found = MemorySource(columns, argument)
-    found.notes = dialect.notes(path)
+    mark = FileStamp.of(path, argument)
+    with guarded(argument, path, "separated values", mark):
+        text = _Text.of(path, argument, encoding)
+        chunk = int(np.clip(_PER_COLUMN * len(text.dialect.names), _CHUNK, max(_CHUNK, parse_memory(memory) // _SHARE)))
+        found: Source
+        if whole and text.size <= max(chunk, _WHOLE):
+            found = MemorySource(_whole(text), argument)
+        else:
+            found = TextFile(text, chunk)
+    found.notes = text.dialect.notes(path)
     return found
 
 
-def _read_whole(path: str, argument: str, encoding: str | None) -> tuple[Columns, Dialect]:
-    name = f"{argument}: {path}"
-    data = unpack(path, name) if _is_packed(path) else Path(path).read_bytes()
-    text = _decode(data, name, encoding)
-    # newline="" lets lines end in any way, that of old Macintoshes included.
-    dialect = check_rows(io.StringIO(text, newline=""), separator_of(text), name)
-    if len(dialect.names) > _MANY_COLUMNS and dialect.decimal == ".":
-        values = _numbers_only(text, dialect)
-        if values is not None:
-            found = read_columns(values, argument)
-            return replace(found, names=tuple(dialect.names), named=dialect.named), dialect
-    try:
-        frame = _pandas().read_csv(io.StringIO(text), **dialect.for_pandas())
-    except (ValueError, OverflowError) as error:  # pandas' parser errors are ValueErrors
-        raise unreadable(name, first_line(error)) from error
-    return replace(read_columns(frame, argument), named=dialect.named), dialect
+class _Text(NamedTuple):
+    """A text file, after a look at every line.
+
+    Attributes
+    ----------
+    size : bytes, after unpacking.
+    """
+
+    path: str
+    argument: str
+    encoding: str
+    dialect: Dialect
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.argument}: {self.path}"
+
+    @classmethod
+    def of(cls, path: str, argument: str, encoding: str | None) -> _Text:
+        name = f"{argument}: {path}"
+        size = _unpacked_size(path, name)
+        if encoding is None:
+            with _opened(path) as file:
+                encoding = _encoding(file.read(_START), name)
+        try:
+            with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
+                separator = separator_of(lines.read(SAMPLE + 1))
+            rows = _regular_rows(path, separator, encoding)
+            # newline="" lets lines end in any way, that of old Macintoshes included.
+            with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
+                dialect = check_rows(lines if rows is None else islice(lines, SAMPLE_ROWS), separator, name)
+                if rows is not None:
+                    dialect = replace(dialect, rows=rows - dialect.named)
+                return cls(path, argument, encoding, dialect, size)
+        except LookupError:
+            raise InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.") from None
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise InputError(
+                f"{name} is no {error.encoding.upper()} text (byte 0x{byte:02x}{_line_of(path, encoding)}); save it as "
+                "UTF-8, or read it with encoding='latin-1' or what it is."
+            ) from None
 
 
-def _numbers_only(text: str, dialect: Dialect) -> np.ndarray | None:
-    """A table of very many columns, all of plain numbers, as one block; None where a cell is anything else."""
-    lines = io.StringIO(text)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about a table without rows, which is refused later
-            values = np.loadtxt(
-                lines, delimiter=dialect.separator, skiprows=int(dialect.named), comments=None, quotechar='"', ndmin=2
-            )
-    except ValueError:
+def _unpacked_size(path: str, name: str) -> int:
+    """Bytes of text, after a complaint about a packed file that unpacks to what no table is."""
+    packed = os.path.getsize(path)
+    with _opened(path) as file:
+        if not isinstance(file, gzip.GzipFile):
+            return packed
+        while file.read(1 << 24):
+            refuse_bomb(name, packed, file.tell(), np.inf)
+        return file.tell()
+
+
+def _regular_rows(path: str, separator: str, encoding: str) -> int | None:
+    """The rows of a file without quotation marks whose lines all have the same number of separators; else None.
+
+    Separators and ends of lines are counted by the block, which takes a tenth of the time of a reader of rows.
+    """
+    if separator == " " or encoding.lower().replace("_", "-") not in _ONE_BYTE:
         return None
-    return values if values.shape[1] == len(dialect.names) else None
+    sign, rows, fields, rest = ord(separator), 0, 0, b""
+    with _opened(path) as file:
+        while True:
+            read = file.read(_BLOCK)
+            block = rest + (read or b"\n")
+            end = block.rfind(b"\n") + 1
+            block, rest = block[:end], block[end:]
+            if len(rest) > _LONGEST_LINE or b'"' in block or b"\0" in block:
+                return None
+            returns = block.count(b"\r")
+            if returns and returns != block.count(b"\r\n"):
+                return None
+            try:
+                block.decode(encoding)
+            except UnicodeDecodeError:
+                return None
+            data = np.frombuffer(block, dtype=np.uint8)
+            marks = np.flatnonzero((data == sign) | (data == ord("\n")))
+            if np.diff(marks, prepend=-1).max(initial=0) > LONGEST_CELL:
+                return None
+            ends = np.flatnonzero(data[marks] == ord("\n"))
+            counts = np.diff(ends, prepend=-1) - 1
+            counts = counts[np.diff(marks[ends], prepend=-1) - 1 > int(returns > 0)]  # without blank lines
+            fields = fields or (int(counts[0]) if len(counts) else 0)
+            if (counts != fields).any() or (len(counts) and not fields):
+                return None
+            rows += len(counts)
+            if not read:
+                return rows
 
 
-def _decode(data: bytes, name: str, encoding: str | None) -> str:
-    encoding = _encoding(data[:_START], name) if encoding is None else encoding
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # some codecs comment on what they decode
-            text = data.decode(encoding)
-    except (LookupError, ValueError) as error:
-        if not isinstance(error, UnicodeDecodeError):
-            raise _unknown(encoding) from None
-        raise _no_text(name, error.encoding, data[error.start], data.count(b"\n", 0, error.start) + 1) from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(f"{name}: line {line} holds a zero byte, which text does not; mend it.")
-    return text
+def _line_of(path: str, encoding: str) -> str:
+    """Where the first byte is that cannot be decoded."""
+    with _opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError:
+                return f" in line {number}" if b"\0" not in line else ""
+    return ""
 
 
 def _encoding(start: bytes, name: str) -> str:
@@ -158,167 +191,242 @@ def _encoding(start: bytes, name: str) -> str:
     raise InputError(f"{name} is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
 
 
-def _unknown(encoding: str) -> InputError:
-    return InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.")
-
-
-def _no_text(name: str, encoding: str, byte: int, line: int | None = None) -> InputError:
-    where = "" if line is None else f" in line {line}"
-    return InputError(
-        f"{name} is no {encoding.upper()} text (byte 0x{byte:02x}{where}); save it as UTF-8, or read it with "
-        "encoding='latin-1' or what it is."
-    )
-
-
-def _dialect(path: str, argument: str, encoding: str | None) -> tuple[Dialect, str]:
-    name = f"{argument}: {path}"
-    if encoding is None:
-        with _opened(path) as file:
-            encoding = _encoding(file.read(_START), name)
-    try:
-        with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
-            separator = separator_of(lines.read(SAMPLE + 1))
-        with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
-            return check_rows(lines, separator, name), encoding
-    except LookupError:
-        raise _unknown(encoding) from None
-    except UnicodeDecodeError as error:
-        raise _no_text(name, error.encoding, error.object[error.start]) from None
-
-
-def _is_packed(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
 def _opened(path: str) -> Any:
-    return gzip.open(path) if _is_packed(path) else open(path, "rb")
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if packed else open(path, "rb")
 
 
-def _spool(path: str, argument: str, dialect: Dialect, encoding: str, folder: str) -> list[str]:
-    """Write the columns to Arrow files; a second time if a column turned out to be text after it began as numbers."""
-    texts: set[str] = set()
-    while True:
-        kinds: dict[str, str] = {}
-        mixed: set[str] = set()
-        parts = _Parts(folder, argument, path)
-        with parts.writing():
-            for frame in _frames(path, argument, dialect, encoding, texts):
-                table = _arrow(frame)
-                for name, kind in zip(table.schema.names, map(_kind, table.schema.types), strict=True):
-                    if kind != "empty" and kinds.setdefault(name, kind) != kind:
-                        mixed.add(name)
-                if not mixed:
-                    parts.add(table)
-        if not parts.rows and not mixed:
-            raise InputError(f"{argument}: {path} has column names but no rows.")
-        if not mixed:
-            return parts.paths
-        parts.remove()
-        texts |= mixed
+# Chunks --------------------------------------------------------------------------------------------------------------
 
 
-class _Parts:
-    """Arrow files in a folder; a new one begins where the types change."""
+class _NotPlain(Exception):
+    """A cell is no plain number."""
 
-    def __init__(self, folder: str, argument: str, path: str) -> None:
-        self.paths: list[str] = []
-        self.rows = 0
-        self._folder, self._argument, self._path = folder, argument, path
-        self._schema: Any = None
-        self._writer: Any = None
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+def _chunks(text: _Text, size: int, texts: set[str], plain: bool) -> Iterator[Columns]:
+    """Chunks of the file of about `size` bytes; `texts` are columns whose numbers are texts as well.
+
+    With `plain` all cells are taken for numbers, and another raises `_NotPlain`.
+    """
+    total = os.path.getsize(text.path)
+    rows = -(-size * text.dialect.rows // max(1, text.size)) if size < text.size else text.dialect.rows
+    with _opened(text.path) as file, io.TextIOWrapper(file, text.encoding, newline="") as lines:
         try:
-            yield
-            self._close()
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise InputError(
-                f"{self._argument}: there is no space left in {os.path.dirname(self._folder)} for the columns of "
-                f"{self._path}, which are kept there while it is read; make room, or name another folder in TMPDIR."
-            ) from None
-        finally:
-            # Closing writes a footer, for which there may be no space either.
-            writer, self._writer = self._writer, None
-            if writer is not None:
-                with suppress(Exception):
-                    writer.close()
-
-    def add(self, table: Any) -> None:
-        import pyarrow as pa
-
-        if table.schema != self._schema:
-            self._close()
-            self._schema = table.schema
-            self.paths.append(os.path.join(self._folder, f"{len(self.paths):06d}.arrow"))
-            self._writer = pa.ipc.new_file(self.paths[-1], table.schema)
-        self._writer.write_table(table)
-        self.rows += len(table)
-
-    def _close(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-
-    def remove(self) -> None:
-        for path in self.paths:
-            os.remove(path)
-
-
-def _frames(path: str, argument: str, dialect: Dialect, encoding: str, texts: set[str]) -> Iterator[Any]:
-    """Chunks of the file as pandas reads them; `texts` are columns whose numbers are texts as well."""
-    total = os.path.getsize(path)
-    with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
-        length = max(1, len(lines.read(SAMPLE)))
-        lines.seek(0)
-        rows = max(1, _CHUNK * max(1, _count_lines(path)) // length)
-        try:
-            for frame in _pandas().read_csv(
-                lines, **dialect.for_pandas(), dtype=dict.fromkeys(texts, str) or None, chunksize=rows
-            ):
-                yield frame
-                raw = getattr(file, "fileobj", file)
-                report_progress(f"reading {argument}", min(total, raw.tell()), total)
+            for frame in _number_blocks(lines, text, rows) if plain else _frames(lines, text, rows, texts):
+                yield _columns(frame, text)
+                report_progress(f"reading {text.argument}", min(total, getattr(file, "fileobj", file).tell()), total)
         except (ValueError, OverflowError) as error:  # pandas' parser errors are ValueErrors
-            raise unreadable(f"{argument}: {path}", first_line(error)) from error
+            raise unreadable(text.name, first_line(error)) from error
 
 
-def _pandas() -> Any:
+def _frames(lines: Any, text: _Text, rows: int, texts: set[str]) -> Iterator[Any]:
     try:
         import pandas
     except ModuleNotFoundError:
         raise needed("pandas", "text files", "files") from None
-    return pandas
+    strings = dict.fromkeys(texts, str) or None
+    yield from pandas.read_csv(lines, **text.dialect.for_pandas(), dtype=strings, chunksize=rows)
 
 
-def _count_lines(path: str) -> int:
-    """Lines in the part of the file that is looked at first."""
-    with _opened(path) as file:
-        return int(file.read(SAMPLE).count(b"\n"))
+def _number_blocks(lines: Any, text: _Text, rows: int) -> Iterator[np.ndarray]:
+    dialect = text.dialect
+    for skipped in range(0, dialect.rows, rows):
+        try:
+            values = np.loadtxt(
+                lines,
+                delimiter=dialect.separator,
+                skiprows=int(dialect.named and not skipped),
+                comments=None,
+                quotechar='"',
+                ndmin=2,
+                max_rows=rows,
+            )
+        except ValueError:
+            raise _NotPlain from None
+        if values.shape != (min(rows, dialect.rows - skipped), len(dialect.names)):
+            raise _NotPlain
+        yield values
 
 
-def _arrow(frame: Any) -> Any:
-    import pyarrow as pa
+def _columns(frame: Any, text: _Text) -> Columns:
+    """Cells as numbers and codes; plain numbers in one go, because looking at each column takes time."""
+    if isinstance(frame, np.ndarray):
+        cells = read_columns(frame, text.argument)
+        return replace(cells, names=tuple(text.dialect.names), named=text.dialect.named)
+    types = list(frame.dtypes)
+    known = {kind: number_kind(kind) if getattr(kind, "kind", "O") in "iuf" else "" for kind in set(types)}
+    kinds = [known[kind] for kind in types]
+    other = [i for i, kind in enumerate(kinds) if not kind]
+    values = np.empty((len(frame), len(types)), order="F")
+    plain = [i for i, kind in enumerate(kinds) if kind]
+    values[:, plain] = (frame.iloc[:, plain] if other else frame).to_numpy(dtype=np.float64)
+    found = Columns(tuple(text.dialect.names), values, {}, tuple(kinds), text.dialect.named, False)
+    found = found.with_integers(lambda i: frame.iloc[:, i].to_numpy(), [i for i in plain if kinds[i] == "integer"])
+    if not other:
+        return found
+    levels = {}
+    for i in other:
+        column = frame.iloc[:, i]
+        if str(types[i]).startswith("str"):
+            codes, texts = column.factorize(sort=True)
+            values[:, i], kinds[i] = np.where(codes < 0, np.nan, codes), "text"
+            levels[i] = tuple(map(str, texts))
+        else:
+            one = read_columns(column, text.argument)
+            values[:, i], kinds[i] = one.values[:, 0], one.kinds[0]
+            levels |= {i: one.levels[0]} if one.levels else {}
+    return replace(found, levels=levels, kinds=tuple(kinds))
 
-    for name, dtype in frame.dtypes.items():
-        if dtype.kind != "O":
-            continue
-        # Whole numbers beyond 64 bits come as Python's own.
-        if any(isinstance(cell, int) and not isinstance(cell, bool) for cell in frame[name]):
-            frame[name] = frame[name].astype(float)
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    return table.replace_schema_metadata(None)
+
+def _whole(text: _Text) -> Columns:
+    """The file as one chunk."""
+    for plain in (True, False) if _may_be_plain(text) else (False,):
+        with suppress(_NotPlain):
+            [columns] = _chunks(text, text.size, set(), plain)
+    return columns
 
 
-def _kind(arrow_type: Any) -> str:
-    """What pandas took a column for: numbers, truth values, texts, or nothing at all."""
-    from pyarrow import types
+def _may_be_plain(text: _Text) -> bool:
+    return len(text.dialect.names) > _MANY_COLUMNS and text.dialect.decimal == "."
 
-    if types.is_null(arrow_type):
-        return "empty"
-    if types.is_boolean(arrow_type):
-        return "truth"
-    return "number" if types.is_integer(arrow_type) or types.is_floating(arrow_type) else "text"
+
+# A file that is read in pieces ---------------------------------------------------------------------------------------
+
+# What a column holds over several chunks, from what it holds in each; a chunk without a value is of any kind.
+_EMPTY, _INTEGER, _FLOAT, _TRUTH, _TEXT = range(5)
+_KINDS = {_EMPTY: "float64", _INTEGER: "integer", _FLOAT: "float64", _TRUTH: "truth", _TEXT: "text"}
+_CODES = {"integer": _INTEGER, "float64": _FLOAT, "truth": _TRUTH, "empty": _EMPTY}
+
+
+class _Chunk(NamedTuple):
+    """Where a chunk is: its first byte, its rows, and by column of text the first byte and the length of its texts."""
+
+    start: int
+    rows: int
+    texts: dict[int, tuple[int, int]]
+
+
+class TextFile(Source):
+    """A text file whose cells are in a temporary file, chunk by chunk, each column of a chunk in one piece."""
+
+    at_once = 2
+
+    def __init__(self, text: _Text, size: int) -> None:
+        # Without a name it is gone however the process ends; workers have to find it.
+        self._path: str | None = None
+        self._file: Any = None
+        texts: set[str] = set()
+        plain = _may_be_plain(text)
+        while True:
+            self._open()
+            try:
+                mixed = self._write(text, _chunks(text, size, texts, plain))
+            except _NotPlain:
+                plain = False
+                continue
+            if not mixed:
+                break
+            texts |= mixed  # columns that turned out to be text after they began as numbers
+        kinds = [_KINDS[kind] for kind in self._found.tolist()]
+        edges = np.concatenate([[0], np.cumsum([chunk.rows for chunk in self._chunks])])
+        widths = np.where([kind in NUMBERS for kind in kinds], 24.0, 80.0)
+        super().__init__(text.argument, text.dialect.names, kinds, edges, widths, named=text.dialect.named)
+
+    def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
+        where = self._chunks[chunk]
+        values = np.empty((where.rows, len(columns)), order="F")
+        levels = {}
+        for place, run in runs(columns):
+            self._read(values[:, place].T, where.start + 8 * where.rows * run.start)
+        for place, i in enumerate(columns):
+            if i in where.texts:
+                start, length = where.texts[i]
+                found = np.empty(length, dtype=np.uint8)
+                self._read(found, start)
+                levels[place] = tuple(json.loads(found.tobytes()))
+        names, kinds = tuple(self.names[i] for i in columns), tuple(self.kinds[i] for i in columns)
+        return Columns(names, values[rows], levels, kinds, self.named, False)
+
+    def bounds(self) -> Bounds:
+        return Bounds(np.array([kind in NUMBERS for kind in self.kinds]), *self._spans, exact=True)
+
+    def _open(self) -> None:
+        if worker_threads():
+            handle, self._path = tempfile.mkstemp(prefix="kernsift-")
+            self._file = os.fdopen(handle, "w+b", buffering=0)
+            # A fork of this process removes nothing.
+            weakref.finalize(self, _remove, self._path, os.getpid())
+        else:
+            self._file = tempfile.TemporaryFile(prefix="kernsift-", buffering=0)  # noqa: SIM115, closed with its owner
+        weakref.finalize(self, self._file.close)
+
+    def _write(self, text: _Text, chunks: Iterator[Columns]) -> set[str]:
+        """Write chunks; returns the columns that hold texts in one of them and numbers in another."""
+        p = len(text.dialect.names)
+        self._chunks: list[_Chunk] = []
+        self._found, mixed = np.full(p, _EMPTY), np.zeros(p, dtype=bool)
+        self._spans = np.full(p, np.inf), np.full(p, -np.inf), np.zeros(p, dtype=np.int64)
+        for cells in chunks:
+            kinds = np.array([_TEXT if i in cells.levels else _CODES[kind] for i, kind in enumerate(cells.kinds)])
+            low, high = cells.span
+            kinds[low > high] = _EMPTY
+            mixed |= ~_alike(self._found, kinds)
+            self._found = np.where(kinds == _EMPTY, self._found, np.maximum(self._found, kinds))
+            if mixed.any():
+                continue
+            np.minimum(self._spans[0], low, out=self._spans[0])
+            np.maximum(self._spans[1], high, out=self._spans[1])
+            some = np.flatnonzero(cells.incomplete)
+            self._spans[2][some] += np.isnan(cells.values[:, some]).sum(axis=0)
+            try:
+                self._put(cells)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise InputError(
+                    f"{text.argument}: there is no space left in {tempfile.gettempdir()} for the columns of "
+                    f"{text.path}, which are kept there while it is read; make room, or name another folder in TMPDIR."
+                ) from None
+        # Missing cells make a column of integers one of floating-point numbers, as in pandas.
+        self._found[(self._found == _INTEGER) & (self._spans[2] > 0)] = _FLOAT
+        return {text.dialect.names[i] for i in np.flatnonzero(mixed)}
+
+    def _put(self, cells: Columns) -> None:
+        start = self._append(np.ascontiguousarray(cells.values.T))
+        texts = {}
+        for i, levels in cells.levels.items():
+            packed = np.frombuffer(json.dumps(levels).encode(), dtype=np.uint8)
+            texts[i] = (self._append(packed), len(packed))
+        self._chunks.append(_Chunk(start, cells.n, texts))
+
+    def _append(self, content: np.ndarray) -> int:
+        start, rest = self._file.tell(), memoryview(content).cast("B")
+        while rest:  # a full disk takes a part
+            rest = rest[self._file.write(rest) :]
+        return int(start)
+
+    def _read(self, out: np.ndarray, start: int) -> None:
+        if self._file is None:
+            self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115, closed with its owner
+            weakref.finalize(self, self._file.close)
+        rest = memoryview(out).cast("B")
+        while rest:
+            count = os.preadv(self._file.fileno(), [rest], start)
+            if not count:
+                raise InputError(f"{self.argument}: its temporary file was cut short; start again.")
+            rest, start = rest[count:], start + count
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_file": None}
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    numbers = [(kinds == _INTEGER) | (kinds == _FLOAT) for kinds in (one, other)]
+    return (one == _EMPTY) | (other == _EMPTY) | (one == other) | (numbers[0] & numbers[1])
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:
+        with suppress(OSError):
+            os.remove(path)

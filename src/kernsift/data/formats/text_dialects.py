@@ -17,7 +17,8 @@ SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "comma
 SAMPLE = 200_000
 """Characters that are looked at to find the separator."""
 
-_SAMPLE_ROWS = 50
+SAMPLE_ROWS = 50
+"""Rows that are looked at to find the decimal sign."""
 
 LONGEST_CELL = 131_072
 """The longest cell that is read, in characters: what is longer is no number, no category and no name."""
@@ -44,12 +45,14 @@ class Dialect:
     names : the column names.
     named : whether they are the file's own.
     decimal : the decimal sign.
+    rows : rows, without the line of names.
     """
 
     separator: str
     names: list[str]
     named: bool
     decimal: str
+    rows: int
 
     def for_pandas(self) -> dict[str, Any]:
         """What `pandas.read_csv` has to be told."""
@@ -85,7 +88,7 @@ def encoding_of(start: bytes) -> str:
 
 def separator_of(text: str) -> str:
     """The sign that cuts all of the first lines into the same number of columns, more than one."""
-    lines = [line for line in text[:SAMPLE].splitlines()[:_SAMPLE_ROWS] if line.strip()]
+    lines = [line for line in text[:SAMPLE].splitlines()[:SAMPLE_ROWS] if line.strip()]
     if len(text) > SAMPLE and len(lines) > 1:
         lines = lines[:-1]
     best, most = ",", (0.0, 0)
@@ -108,7 +111,7 @@ def check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
     rows = csv.reader(_whole_lines(lines, name), delimiter=separator, skipinitialspace=True)
     first: list[str] = []
     sample: list[list[str]] = []
-    begun = 1
+    begun, count = 1, 0
     try:
         for row in rows:
             if not row or (len(row) == 1 and not row[0].strip()):
@@ -117,9 +120,10 @@ def check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
                 first = row
             elif len(row) != len(first):
                 raise _ragged(name, first, begun, rows.line_num, len(row), separator)
-            elif len(sample) < _SAMPLE_ROWS:
+            elif len(sample) < SAMPLE_ROWS:
                 sample.append(row)
             begun = rows.line_num + 1
+            count += 1
     except csv.Error as error:
         if "limit" in str(error):
             raise InputError(
@@ -134,7 +138,7 @@ def check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
     if named and not sample:
         raise InputError(f"{name}: has column names but no rows; add some.")
     names = header_names(first, name) if named else [f"x{i}" for i in range(len(first))]
-    return Dialect(separator, names, named, decimal)
+    return Dialect(separator, names, named, decimal, count - named)
 
 
 def header_names(cells: list[str], name: str) -> list[str]:
