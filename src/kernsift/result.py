@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from kernsift.exceptions import InputError
+from kernsift.exceptions import INSTALL, InputError
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
 from kernsift.inference.redundancy import Clusters
@@ -37,9 +37,7 @@ def as_frame(columns: Mapping[str, Any], backend: str) -> Any:
     try:
         return nw.from_dict(columns, backend=cast(Any, backend)).to_native()
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"backend={backend!r} needs {backend}: pip install {backend}, or use another backend."
-        ) from error
+        raise ModuleNotFoundError(f"backend={backend!r} needs {backend}: {INSTALL}.") from error
 
 
 @dataclass(frozen=True)

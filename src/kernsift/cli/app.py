@@ -466,8 +466,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         reported()
         return code
     except ModuleNotFoundError as error:
+        from kernsift.exceptions import INSTALL
+
         text = str(error)
-        return _complain(text if "pip install" in text else f"{text}: pip install {error.name}.", 3, debug)
+        return _complain(text if INSTALL in text else f"{text}: {INSTALL}.", 3, debug)
     except ValueError as error:
         from kernsift.exceptions import InputError
 

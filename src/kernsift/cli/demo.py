@@ -68,10 +68,8 @@ class Demo:
 
 def run(seed: int) -> Demo:
     """Compare malignant with benign tumours on real and shuffled columns."""
-    try:
-        from sklearn.datasets import load_breast_cancer
-    except ModuleNotFoundError as error:  # a broken installation, as scikit-learn is required
-        raise ModuleNotFoundError("The demo needs scikit-learn: pip install scikit-learn.") from error
+    from sklearn.datasets import load_breast_cancer
+
     data = load_breast_cancer()
     rng = np.random.default_rng(seed)
     real, names = data.data[:, :_MEASURED], [str(name) for name in data.feature_names[:_MEASURED]]
