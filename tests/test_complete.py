@@ -19,7 +19,7 @@ from kernsift.inference.selection_rules import TopK
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.low_rank import View
-from kernsift.kernels.quantisation import fit_grid
+from kernsift.kernels.quantisation import Grid, fit_grid
 
 
 def two_samples(rng, n=60, m=40, d=6, shift=0.0):
@@ -582,3 +582,26 @@ def test_intervals_of_cross_cover_a_strong_effect():
         covered += [*((low <= truth.effects.mean()) & (truth.effects.mean() <= high))]
     # Features are independent; three standard errors of a share of 0.95.
     assert np.mean(covered) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / len(covered))
+
+
+def test_rare_categories_of_a_response_share_a_cell():
+    """The view has a direction for each of the 256 most frequent categories; the others need no columns of counts."""
+    rng = np.random.default_rng(5)
+    X, y = as_xy(rng.normal(size=(900, 3)), rng.zipf(1.2, 900) % 700, response="category")
+    kernels, answers = fit_kernels(X, rng=rng), fit_kernels(y, rng=rng)
+    response = table_response(y, answers, rng, True)
+    assert response.cells.max() + 1 == len(response.counts) <= 257
+    codes = y.values[:, 0].astype(int)
+    counts = np.bincount(codes).astype(float)
+    points = np.arange(len(counts), dtype=float)[:, None]
+    grid = Grid(points, (points[1:, 0] + points[:-1, 0])[None, :] / 2)
+    views = fitted_views(["plain"], grid, counts[None, :], 900, answers, np.array([0]), np.arange(256))
+    whole = views["plain"]
+    for claimed, expected in zip(response.first.own, whole.own, strict=True):
+        np.testing.assert_allclose(claimed, expected[0], rtol=1e-9)
+    gram = [factor[:, cells].T @ factor[:, cells] for factor, cells in (
+        (response.factor, response.cells), (whole.view.factor[0], codes)
+    )]  # fmt: skip
+    np.testing.assert_allclose(*gram, atol=1e-12)
+    scores = complete_hsic(X, y, kernels, answers, adaptive=True, rng=rng)
+    assert np.isfinite(scores.estimate).all()

@@ -14,7 +14,7 @@ from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, 
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Linear
-from kernsift.kernels.low_rank import GROUP_ROWS, View
+from kernsift.kernels.low_rank import CATEGORIES, GROUP_ROWS, View, centred
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 # Points of a response: its factor has at most about 25 directions, so that more points would not matter.
@@ -127,10 +127,31 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
         linear = isinstance(kernels.kernel, Linear)
         pairs = CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
     names = dict.fromkeys(pair.response for pair in pairs)
-    views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
     alike = _multiplicities(y) if cells is None else to_numpy(counts)
     symmetric = bool(kernels.categorical[0])
+    if symmetric and cells is not None and used.sum() > CATEGORIES:
+        cells, counts, one = _most_frequent(cells, counts, y.n)
+        views = dict.fromkeys(names, one)
+    else:
+        views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
     return _response(y.n, cells, counts, views, pairs, _log_matchings(alike, symmetric))
+
+
+def _most_frequent(cells: Array, counts: Array, n: int) -> tuple[Array, Array, FittedView]:
+    """Cells, counts and the view of a response of many categories.
+
+    The view has a direction for each of the most frequent categories. The others have the same factor, so that they
+    share a cell: a table of counts of every feature by every category would be large.
+    """
+    xp, known = namespace(counts), to_numpy(counts)
+    frequent = np.argsort(-known, kind="stable")[:CATEGORIES]
+    frequent = frequent[known[frequent] > 1]
+    place = np.full(len(known), len(frequent))
+    place[frequent] = np.arange(len(frequent))
+    merged = asarray_like(np.bincount(place, known, len(frequent) + 1), counts)
+    factor = asarray_like(np.eye(len(frequent), len(frequent) + 1)[None, ...], counts)
+    cells = xp.take(asarray_like(place, counts), cells)
+    return cells, merged, fitted(centred(factor, merged[None, :]), merged[None, :], n)
 
 
 def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:

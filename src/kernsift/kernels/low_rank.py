@@ -18,6 +18,8 @@ from kernsift.kernels.quantisation import Grid
 
 # The largest rank of a column, and of a group; rows among which a group's landmarks are chosen.
 _RANK, _GROUP_RANK, GROUP_ROWS = 32, 256, 256
+CATEGORIES = 256
+"""The most categories of a variable with a direction of their own."""
 # Directions are added until the weighted residual of every point is at most this share of the mean over the points.
 TOLERANCE = 1e-3
 # Relative preference for earlier points, so that ties between residuals do not depend on rounding.
@@ -153,7 +155,7 @@ def _indicators(counts: Array) -> Array:
     known = to_numpy(counts)
     order = np.argsort(-known, axis=1, kind="stable")
     repeated = np.take_along_axis(known, order, axis=1) > 1
-    size = min(max(int(repeated.sum(axis=1).max()), 1), _GROUP_RANK)
+    size = min(max(int(repeated.sum(axis=1).max()), 1), CATEGORIES)
     factor = np.zeros((known.shape[0], size, known.shape[1]))
     feature, place = np.nonzero(repeated[:, :size])
     factor[feature, place, order[feature, place]] = 1.0
