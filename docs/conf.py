@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from importlib.metadata import version as installed_version
@@ -81,6 +82,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
+    # Its data are not part of the project.
+    "ignore_pattern": r"__init__\.py" if "KERNSIFT_DATA" in os.environ else r"__init__\.py|plot_single_cells\.py",
     "within_subsection_order": GalleryOrder,
     "abort_on_example_error": True,
     "thumbnail_size": (480, 330),

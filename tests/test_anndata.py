@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ def write_h5ad(path: Path, X: Any, obs: pd.DataFrame, names: list[str], layers: 
         frame = file.create_group("obs")
         frame.attrs["_index"] = "_index"
         frame.attrs["column-order"] = list(obs.columns)
+        frame.create_dataset("_index", data=np.array(obs.index.astype(str), dtype=object), dtype=h5py.string_dtype())
         for name, column in obs.items():
             if column.dtype.kind == "f":
                 frame.create_dataset(name, data=column.to_numpy())
@@ -218,8 +220,75 @@ def test_misuse_is_told() -> None:
         compare(data, by="kind")
     with pytest.raises(InputError, match="holds no matrix X"):
         compare(fake_anndata(None, obs, NAMES), by="condition")
-    with pytest.raises(InputError, match=r"names of variables must be unique, but 'gene0' occur.*make_unique"):
+    with pytest.raises(InputError, match=r"names of variables must be unique, but 'gene0' occurs .*make_unique"):
         compare(fake_anndata(X, obs, ["gene0", *NAMES[:-1]]), by="condition")
+
+
+def test_names_of_observations_must_be_unique(tmp_path: Path) -> None:
+    X, obs = cells()
+    obs.index = ["cell 1", *obs.index[1:-1].astype(str), "cell 1"]
+    path = write_h5ad(tmp_path / "t.h5ad", sparse.csr_matrix(X), obs, NAMES)
+    data = fake_anndata(X, obs, NAMES)
+    data.obs_names = obs.index
+    words = r"^X: names of observations must be unique, but 'cell 1' occurs more than once; call adata.obs_names_make"
+    for table in (data, path):
+        with pytest.raises(InputError, match=words):
+            compare(table, by="condition")
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_a_variable_can_be_the_response(make: Any, matrix: Any) -> None:
+    X, obs = cells()
+    frame = pd.DataFrame(X, columns=NAMES)
+    found = relate(make(matrix(X), obs, NAMES), "gene2", random_state=0)
+    np.testing.assert_allclose(found.all_pvalues, relate(frame, "gene2", random_state=0).all_pvalues, rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("matrix", MATRICES[:2])
+def test_chunks_of_dask(make: Any, matrix: Any) -> None:
+    dask = pytest.importorskip("dask.array")
+    X, obs = cells()
+    chunked = dask.from_array(matrix(X), chunks=(50, 6), asarray=False)
+    found, expected = (compare(make(part, obs, NAMES), by="condition", random_state=0) for part in (chunked, X))
+    assert found.names[0] == "gene4"
+    np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_views_in_memory_and_of_files(matrix: Any, tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata", reason=ABSENT)
+    X, obs = cells()
+    whole = real_anndata(matrix(X), obs, NAMES, layers={"twice": matrix(2 * X)})
+    whole.raw = whole.copy()
+    whole.write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    some = np.arange(120) < 90
+    for layer in (None, "twice", "raw"):
+        dense = pd.DataFrame(X[some] * (2 if layer == "twice" else 1), columns=NAMES)
+        expected = compare(dense, by=obs["condition"][some].to_numpy(), random_state=0)
+        for view in (whole[some], backed[some]):
+            found = compare(view, by="condition", layer=layer, random_state=0)
+            assert found.rows == expected.rows and found.names == expected.names
+            np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+    backed.file.close()
+
+
+@pytest.mark.skipif("KERNSIFT_DATA" not in os.environ, reason="needs KERNSIFT_DATA")
+def test_stimulated_cells_have_the_answer_of_their_dense_copy() -> None:
+    h5py = pytest.importorskip("h5py")
+    path = Path(os.environ["KERNSIFT_DATA"]) / "kang_muscat_counts.h5ad"
+    with h5py.File(path) as file:
+        X, arm = file["X"], file["obs"]["group_id"]
+        counts = sparse.csr_matrix((X["data"][:], X["indices"][:], X["indptr"][:]), shape=tuple(X.attrs["shape"]))
+        names = file["var"][file["var"].attrs["_index"]][:].astype(str)
+        arms = arm["categories"][:].astype(str)[arm["codes"][:]]
+    found = compare(path, by="group_id", random_state=0)
+    expected = compare(counts.toarray(), by=arms, random_state=0)
+    assert found.feature_names == tuple(names) and found.names[0] == "ISG15"
+    np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(found.raw_effects, expected.raw_effects, rtol=1e-9)
 
 
 def test_the_command_line_reads_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

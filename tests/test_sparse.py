@@ -203,7 +203,7 @@ def test_bad_matrices_are_refused_in_one_sentence() -> None:
     whole = matrix(100, 5, 0.2, "counts")
     odd = whole.copy()
     odd.data[3] = np.nan
-    with pytest.raises(InputError, match=r"^X: a sparse matrix must hold no missing values, but 'x\d' have some; fill"):
+    with pytest.raises(InputError, match=r"^X: a sparse matrix must hold no missing values, but 'x\d' has some; fill"):
         compare(odd[:50], whole[50:])
     odd.data[3] = np.inf
     with pytest.raises(InputError, match=r"^X: infinite values in 'x\d'"):

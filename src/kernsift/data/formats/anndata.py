@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from kernsift.data.columns import Annotations, Columns, quoted, read_columns
+from kernsift.data.formats.dask_collections import DaskArray
 from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
 from kernsift.data.formats.hdf5 import Hdf5Dataset
 from kernsift.data.formats.in_memory import MemorySource
@@ -57,6 +58,9 @@ def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool =
         )
     if hasattr(values, "to_memory"):  # a sparse matrix that was left in its file
         values = values.to_memory()
+    elif sparse.issparse(getattr(values, "_meta", None)):  # a Dask array of sparse chunks
+        values = values.compute()
+    _check_names(getattr(data, "obs_names", ()), argument, "observations")
     return _matrix_source(values, [str(name) for name in names], getattr(data, "obs", {}), argument)
 
 
@@ -65,18 +69,22 @@ def _matrix_source(values: Any, names: Sequence[str], obs: Any, argument: str) -
     _check_names(names, argument)
     if is_sparse_table(values):
         source: Source = sparse_source(values, argument, names)
+    elif hasattr(values, "dask"):
+        source = DaskArray(values, argument).called(names, True)
     else:
         source = MemorySource(replace(read_columns(values, argument), names=tuple(names), named=True), argument)
     source.annotations = Annotations(obs)
     return source
 
 
-def _check_names(names: Sequence[str], argument: str) -> None:
-    found, counts = np.unique(np.asarray(names, dtype=str), return_counts=True)
-    if (counts > 1).any():
+def _check_names(names: Sequence[str], argument: str, what: str = "variables") -> None:
+    if len(set(names)) < len(names):
+        found, counts = np.unique(np.asarray(names, dtype=str), return_counts=True)
+        method = "var_names_make_unique" if what == "variables" else "obs_names_make_unique"
+        repeated = found[counts > 1]
         raise InputError(
-            f"{argument}: names of variables must be unique, but {quoted(found[counts > 1])} occur more than once; "
-            "call adata.var_names_make_unique()."
+            f"{argument}: names of {what} must be unique, but {quoted(repeated)} "
+            f"{'occurs' if len(repeated) == 1 else 'occur'} more than once; call adata.{method}()."
         )
 
 
@@ -119,8 +127,9 @@ def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Sou
                 f"{argument}: {path} holds no matrix X; choose one of its layers with layer=, of which it has "
                 f"{quoted(layers) or 'none'}."
             )
-        names = _texts(file[variables][_index_of(file[variables])][:])
+        names = _texts(_index(file[variables]))
         _check_names(names, argument)
+        _check_names(_index(file["obs"]), argument, "observations")
         obs = _FileColumns(path, argument, stamp)
         node = file[place]
         if isinstance(node, h5py.Dataset):
@@ -232,9 +241,9 @@ def _texts(cells: np.ndarray) -> list[str]:
     return [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
 
 
-def _index_of(frame: Any) -> str:
-    """The name of the column that holds the index of a data frame in a file."""
-    return str(frame.attrs.get("_index", "_index"))
+def _index(frame: Any) -> np.ndarray:
+    """The index of a data frame in a file."""
+    return np.asarray(frame[str(frame.attrs.get("_index", "_index"))][:])
 
 
 def _shape(node: Any) -> Any:

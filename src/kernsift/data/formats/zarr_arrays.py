@@ -72,6 +72,8 @@ def zarr_source(path: str, argument: str) -> ZarrArray:
 def _only_array(found: Any, argument: str, label: str) -> tuple[Any, str]:
     if hasattr(found, "chunks"):
         return found, ""
+    if found.attrs.get("encoding-type") == "anndata":
+        raise InputError(f"{argument}: {label} holds AnnData; read it with anndata.read_zarr and pass that.")
     arrays = dict(sorted(found.arrays()))
     if len(arrays) != 1:
         what = f"{quoted(arrays)}" if arrays else "none"
