@@ -103,10 +103,8 @@ class AlignmentCovariance:
 
     def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
         xp = namespace(one.factor)
-        (b, q, rows), (k, p, _) = one.factor.shape, other.factor.shape
-        inner = xp.reshape(one.factor, (b * q, rows)) @ xp.matrix_transpose(xp.reshape(other.factor, (k * p, rows)))
-        inner *= inner
-        products = xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
+        rows = one.factor.shape[2]
+        products = _squared_products(one.factor, other.factor)
         # Features of one block share a view of the response.
         weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
         main, share = (asarray_like(part, one.factor) for part in np.array(weights).T)
@@ -173,6 +171,23 @@ class AlignmentCovariance:
         norm = np.sqrt((sketch**2).sum(axis=0))
         sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
         return FactorCovariance(sketch).sample(size, rng)
+
+
+def _squared_products(one: Array, other: Array) -> Array:
+    """(b, k): tr(K_i K_j), from the factors (b, q, rows) and (k, p, rows) of features i and j."""
+    xp, (b, q, rows), (k, p, _) = namespace(one), one.shape, other.shape
+    flat = xp.reshape(other, (k * p, rows))
+    if not isinstance(flat, np.ndarray):
+        inner = xp.reshape(one, (b * q, rows)) @ xp.matrix_transpose(flat)
+        inner *= inner
+        return xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
+    # Features with few directions are padded with zeros.
+    used = flat.any(axis=1).reshape(k, p)
+    used[:, 0] = True
+    inner = one.reshape(b * q, rows) @ flat[used.ravel()].T
+    np.square(inner, out=inner)
+    starts = np.cumsum(used.sum(axis=1)) - used.sum(axis=1)
+    return np.add.reduceat(inner.reshape(b, q, -1).sum(axis=1), starts, axis=1)
 
 
 def _column(counts: Array | int) -> Array | int:
