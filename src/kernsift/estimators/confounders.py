@@ -11,7 +11,8 @@ the average outer product of the gradients of a kernel ridge regression, whose o
 iteration (Radhakrishnan et al. 2024): a response that depends on one combination of five confounders is found from few
 rows, which a kernel of five variables would not do. With u the first direction, products of its splines and of the
 columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that they take out what an error e of the
-direction leaves.
+direction leaves. At last, splines of predictions of the leading directions of the response, each row's from the others:
+where z changes where y is and not its shape, all g(y) have means that are functions of these predictions.
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
 and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
@@ -50,6 +51,8 @@ _LEADING = 10
 _NARROW_FEATURES, _NARROW, _NARROW_COLUMNS = 160, 0.25, 3
 # Numbers in the basis: 2^26 doubles are 512 MB.
 _NUMBERS = 2**26
+# Outputs of the response whose predictions are terms.
+_PREDICTED = 3
 # Weights of the terms: linear ones are as good as unpenalised.
 _LINEAR = 100.0
 # Rows from which directions are learned, iterations, and bandwidths to begin with, in median distances.
@@ -469,34 +472,57 @@ class ConfounderRegression:
     def residuals(self, outputs: np.ndarray) -> ResidualView:
         """What is left of outputs (n, m)."""
         outputs = centred_within(outputs, self.strata)
-        means = 1.0 if self.strata is None else float(self.strata.max() + 1)
-        inner, total = self.basis.T @ outputs, (outputs**2).sum(axis=0)
-        error = np.full(outputs.shape[1], np.inf)
-        fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], means)
+        inner = self.basis.T @ outputs
+        error, model, step = self._choose(outputs, inner)
+        fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], self._means)
         near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
-        effect = self._design_effect(outputs, inner)
-        for directions, kept, between in self.models:
-            turned = directions.T @ inner
-            freedom = self.n - means - kept.sum(axis=1)[:, None] * effect
-            left = total - (2.0 * kept - kept**2) @ turned**2
-            validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0) ** 2
-            validation[freedom < _LEAST_FREEDOM * self.n] = np.inf
-            best = validation.argmin(axis=0)
-            found = validation[best, np.arange(len(best))]
-            better = np.flatnonzero(found < error)
-            if len(better):
-                error[better] = found[better]
-                share = kept[np.maximum(best[better] - _STEPS_BELOW, 0)].T
-                fitted[:, better] = directions @ (share * turned[:, better])
-                taken = 2.0 * share - share**2
-                spent[better] = means + taken.sum(axis=0)
-                near[:, better] = between @ taken
+        for place in np.unique(model):
+            own, (directions, kept, between) = model == place, self.models[place]
+            share = kept[np.maximum(step[own] - _STEPS_BELOW, 0)].T
+            fitted[:, own] = directions @ (share * (directions.T @ inner[:, own]))
+            taken = 2.0 * share - share**2
+            spent[own] += taken.sum(axis=0)
+            near[:, own] = between @ taken
         values = outputs - self.basis @ fitted
         if self.cross_fitted is not None:
             others = centred_within(outputs - self.cross_fitted.predictions(outputs), self.strata)
             closer = (others**2).mean(axis=0) < error
-            values[:, closer], spent[closer], near[:, closer] = others[:, closer], means, 0.0
+            values[:, closer], spent[closer], near[:, closer] = others[:, closer], self._means, 0.0
         return ResidualView(values, spent, near)
+
+    def left_out(self, outputs: np.ndarray) -> np.ndarray:
+        """(n, m) predictions of outputs (n, m), each row's from the others: (S y - S_ii y) / (1 - S_ii)."""
+        outputs = centred_within(outputs, self.strata)
+        inner = self.basis.T @ outputs
+        _, model, step = self._choose(outputs, inner)
+        out = np.zeros_like(outputs)
+        for j, (place, penalty) in enumerate(zip(model, step, strict=True)):
+            directions, kept, _ = self.models[place]
+            terms, share = self.basis @ directions, kept[penalty]
+            own = np.minimum(terms**2 @ share + self._means / self.n, 0.9)
+            out[:, j] = (terms @ (share * (directions.T @ inner[:, j])) - own * outputs[:, j]) / (1.0 - own)
+        return out
+
+    @property
+    def _means(self) -> float:
+        """How many means are taken out."""
+        return 1.0 if self.strata is None else float(self.strata.max() + 1)
+
+    def _choose(self, outputs: np.ndarray, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(m,) smallest errors by generalised cross-validation of centred outputs, and their models and penalties."""
+        total, columns = (outputs**2).sum(axis=0), np.arange(outputs.shape[1])
+        effect = self._design_effect(outputs, inner)
+        error, model, step = np.full(len(columns), np.inf), np.zeros(len(columns), int), np.zeros(len(columns), int)
+        for place, (directions, kept, _) in enumerate(self.models):
+            turned = directions.T @ inner
+            freedom = self.n - self._means - kept.sum(axis=1)[:, None] * effect
+            left = total - (2.0 * kept - kept**2) @ turned**2
+            validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0) ** 2
+            validation[freedom < _LEAST_FREEDOM * self.n] = np.inf
+            best = validation.argmin(axis=0)
+            better = validation[best, columns] < error
+            error[better], model[better], step[better] = validation[best, columns][better], place, best[better]
+        return error, model if self.models else model[:0], step
 
     def _design_effect(self, outputs: np.ndarray, inner: np.ndarray) -> np.ndarray:
         """(m,) rows for each independent one: how much more the sums over units vary than those of independent rows.
@@ -540,41 +566,66 @@ def fit_regression(
     neighbours = Neighbours.of([space[rows] for space in terms.spaces], units, rng)
     named = {name: centred_within(part[rows], strata) for name, part in terms.named.items() if part.shape[1]}
     cross_fitted = None if model is None else CrossFitted(model, terms.inputs[rows], int(rng.integers(2**31)))
+    basis, triangle = np.empty((n, 0)), np.empty((0, 0))
     if not named:
-        return ConfounderRegression(np.empty((n, 0)), (), neighbours, strata, units, cross_fitted)
-    matrix = np.hstack(list(named.values()))
-    widths = np.cumsum([0, *(part.shape[1] for part in named.values())])
-    places = {name: slice(widths[i], widths[i + 1]) for i, name in enumerate(named)}
-    sizes, vectors = np.linalg.eigh(matrix.T @ matrix)
-    keep = sizes > _NEGLIGIBLE * sizes[-1]
-    sizes, vectors = sizes[keep], vectors[:, keep]
-    basis = matrix @ (vectors / np.sqrt(sizes))
-    triangle = np.sqrt(sizes)[:, None] * vectors.T  # matrix = basis @ triangle
+        return ConfounderRegression(basis, (), neighbours, strata, units, cross_fitted)
+    basis, triangle = _extended(basis, triangle, np.hstack(list(named.values())))
+    weights = [
+        np.concatenate([np.full(part.shape[1], parts.get(name, 0.0)) for name, part in named.items()])
+        for parts in terms.models
+    ]
+    smoothers = [_smoother(triangle, own, n) for own in weights]
+    if terms.spaces:
+        first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
+        predicted = first.left_out(targets[:, :_PREDICTED])
+        curves = [np.column_stack([part, splines(part, _KNOTS // 2)]) for part in predicted.T if np.ptp(part) > 0]
+        bent = centred_within(_stacked(curves, n), strata)
+        basis, triangle = _extended(basis, triangle, bent)
+        smoothers = [
+            one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
+            for one in smoothers
+        ]
+        of_linear, of_most = weights[0], weights[-1]
+        smoothers += [_smoother(triangle, np.append(own, np.ones(bent.shape[1])), n) for own in (of_linear, of_most)]
     between = _between(basis, neighbours)
-    models = []
-    for parts in terms.models:
-        scale = np.zeros(matrix.shape[1])
-        for name, weight in parts.items():
-            if name in places:
-                scale[places[name]] = np.sqrt(weight)
-        used = scale > 0
-        if not used.any():
-            continue
-        scaled = triangle[:, used] * scale[used]
-        squares, vectors = np.linalg.eigh(scaled.T @ scaled)
-        keep = squares > _NEGLIGIBLE * squares[-1]
-        squares, directions = squares[keep] / n, scaled @ (vectors[:, keep] / np.sqrt(squares[keep]))
-        near = np.array([((part @ directions) * directions).sum(axis=0) for part in between])
-        near = near.reshape(len(between), len(squares))
-        models.append(_Model(directions, squares / (squares + _PENALTIES[:, None]), near))
-    return ConfounderRegression(basis, tuple(models), neighbours, strata, units, cross_fitted)
+    models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)
+    return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)
+
+
+def _extended(basis: np.ndarray, triangle: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An orthonormal basis (n, Q) of what it was one of and of more terms (n, q), and all terms (Q, P) in it."""
+    inner = basis.T @ terms
+    rest = terms - basis @ inner
+    sizes, vectors = np.linalg.eigh(rest.T @ rest)
+    keep = sizes > _NEGLIGIBLE * np.maximum(sizes[-1:], (terms**2).sum(axis=0).max(initial=0.0))
+    sizes, vectors = np.sqrt(sizes[keep]), vectors[:, keep]
+    lower = np.zeros((len(sizes), triangle.shape[1]))
+    triangle = np.block([[triangle, inner], [lower, sizes[:, None] * vectors.T]])
+    return np.hstack([basis, rest @ (vectors / sizes)]), triangle
+
+
+def _smoother(triangle: np.ndarray, weights: np.ndarray, n: int) -> _Model:
+    """Ridge regression on terms (Q, P) of a basis with weights (P,)."""
+    used = np.flatnonzero(weights)
+    scaled = triangle[:, used] * np.sqrt(weights[used])
+    squares, vectors = np.linalg.eigh(scaled.T @ scaled)
+    keep = squares > _NEGLIGIBLE * squares[-1:].max(initial=0.0)
+    squares, vectors = squares[keep], vectors[:, keep]
+    kept = squares / (squares + n * _PENALTIES[:, None])
+    return _Model(scaled @ (vectors / np.sqrt(squares)), kept, np.empty((0, len(squares))))
 
 
 def _between(basis: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
-    """(Q, Q) sum_ij w_ij b_i b_j' of the rows b of the basis, for each mean over neighbours; from some of the rows i."""
+    """(Q, Q) sum_ij w_ij b_i b_j' of the rows b of the basis for each mean w over neighbours, from some of the rows."""
     own = basis[neighbours.rows]
     some = own[:_TRACE_ROWS]
     return [some.T @ (mean[:_TRACE_ROWS] @ own) * (len(own) / max(len(some), 1)) for mean in neighbours.means]
+
+
+def _traces(between: list[np.ndarray], directions: np.ndarray) -> np.ndarray:
+    """(K, q) d'B d of directions d, the columns of (Q, q)."""
+    found = [((part @ directions) * directions).sum(axis=0) for part in between]
+    return np.array(found).reshape(len(between), directions.shape[1])
 
 
 @dataclass(frozen=True)
