@@ -22,6 +22,8 @@ from kernsift.execution.notes import add_note
 _SMALL = 4
 # Variance of a midmean over that of a mean, and the interquartile range over the standard deviation, for normal values.
 _MIDMEAN, _QUARTILES = 1.2, 1.349
+# Locations of strata are shrunk to nothing where their variance is within so many standard errors of that of noise.
+_CHANCE = 2.0
 # Noise of units that may differ between classes by this factor.
 _UNEVEN = 1.1
 # A numeric column with at most this many different values among its first rows is discrete, and is not aligned.
@@ -273,8 +275,10 @@ def _midmeans(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _shrunk(locations: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Locations (S, p) less what is common to them, each shrunk by its share of noise (S, p)."""
-    centred = locations - locations.mean(axis=0)
-    between = np.maximum((centred**2).sum(axis=0) / max(len(locations) - 1, 1) - noise.mean(axis=0), 0.0)
+    centred, free, expected = locations - locations.mean(axis=0), max(len(locations) - 1, 1), noise.mean(axis=0)
+    variance = (centred**2).sum(axis=0) / free
+    # What noise alone may well make is taken for noise.
+    between = np.where(variance > (1.0 + _CHANCE * np.sqrt(2.0 / free)) * expected, variance - expected, 0.0)
     total = between + noise
     return np.asarray(centred * between / np.where(total > 0, total, 1.0))
 
@@ -303,10 +307,12 @@ def note_identifiers(table: Table, response: np.ndarray) -> None:
     if table.memory is not None or table.n < 2 * _FEWEST_SUBJECTS or isinstance(table, SparseTable):
         return
     single = np.flatnonzero(np.diff(table.offsets) == 1)
-    first = to_numpy(table.part(table.offsets[single], np.arange(min(table.n, _LOOKED_AT))))
-    whole = np.flatnonzero((first == np.floor(first)).all(axis=0))
-    looks = [len(np.unique(first[:, place])) >= _FEWEST_SUBJECTS for place in whole]
-    for feature in single[whole[looks]][:_CHECKED]:
+    # A few rows tell most columns of numbers that are not whole.
+    for rows in (min(table.n, _FEWEST_SUBJECTS), min(table.n, _LOOKED_AT)):
+        first = to_numpy(table.part(table.offsets[single], np.arange(rows)))
+        single = single[whole := (first == np.floor(first)).all(axis=0)]
+    looks = [len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first[:, whole].T]
+    for feature in single[looks][:_CHECKED]:
         column = to_numpy(table.part(table.offsets[[feature]]))[:, 0]
         known = ~np.isnan(column)
         values, code = np.unique(column[known], return_inverse=True)
