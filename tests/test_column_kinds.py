@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, compare_groups, relate
-from kernsift.data.column_kinds import parse_dates, parse_numbers
+from kernsift.data.column_kinds import parse_dates, parse_local_dates, parse_numbers
 from kernsift.data.inputs import as_pair, as_table, as_xy
 from kernsift.execution.notes import collect_notes
 from kernsift.inference.multiple_testing import adjust
@@ -37,6 +37,10 @@ N = 60
         (["1'037.5", "2.25"], [1037.5, 2.25]),
         (["12 €", "€3,50"], [12, 3.5]),
         (["1e5", "2.5E-3", ".5", "+4"], [1e5, 2.5e-3, 0.5, 4]),
+        (["12.5 kg", "1,300 kg", "-3kg", "300 g"], [12.5, 1300, -3, np.nan]),
+        (["5 days", "7 days"], [5, 7]),
+        (["1A", "2A", "18-25 years", "26-35 years"], [np.nan] * 4),
+        (["(1,250.50)", "3", "($4)", "(-1)"], [-1250.5, 3, -4, np.nan]),
         (["unknown", "1.5", "", "-", "n/a", "12-13"], [np.nan, 1.5, np.nan, np.nan, np.nan, np.nan]),
     ],
 )
@@ -122,7 +126,34 @@ def test_all_columns_that_need_a_decision_are_in_one_sentence() -> None:
         as_table(frame)
     said = str(caught.value)
     assert said.startswith("X: 5 columns need a decision: ")
-    assert said.endswith("{'a': 'number', 'b': 'number', 'when': 'category', 'list': 'drop', 'mixed': 'category'}.")
+    assert said.endswith("{'a': 'number', 'b': 'number', 'when': 'number', 'list': 'drop', 'mixed': 'category'}.")
+
+
+@pytest.mark.parametrize(
+    ("texts", "days"),
+    [
+        (["02/01/1970", "31/01/1970", "03/02/70"], [1, 30, 33]),
+        (["01/02/1970", "01/31/1970"], [1, 30]),
+        (["1.2.1970", "2.1.1970 12:00"], [31, 1.5]),
+        (["1970/01/02", "1970/02/01"], [1, 31]),
+        (["02/01/1970", "03/01/1970"], [np.nan, np.nan]),
+        (["02/01/1970", "31/02/1970", "13/01/1970", "never"], [1, np.nan, 12, np.nan]),
+    ],
+)
+def test_dates_as_people_write_them(texts: list[str], days: list[float]) -> None:
+    np.testing.assert_allclose(parse_local_dates(texts), days)
+
+
+def test_local_dates_are_read_where_that_is_asked_for() -> None:
+    def frame(first: int, rows: int = N) -> pd.DataFrame:
+        days = pd.date_range("2020-01-01", periods=rows) + pd.Timedelta(days=first)
+        return pd.DataFrame({"when": days.strftime("%d/%m/%Y"), "size": RNG.normal(size=rows)})
+
+    kinds = {"when": "number"}
+    found = compare(frame(0), frame(30), kinds=kinds, random_state=0)
+    assert found.names[0] == "when" and found.pvalues[0] < 1e-6
+    with pytest.raises(InputError, match=r"^kinds: day and month of the dates in column 'when', such as '01/01"):
+        compare(frame(0, 10), frame(0, 12), kinds=kinds)
 
 
 def test_declared_categories_are_what_they_are() -> None:
@@ -175,6 +206,14 @@ def test_identifiers_are_left_out_and_measurements_are_not(stored: bool, tmp_pat
     assert kept.names == ("rank", "name", "income", "lipid", "city")
     assert "rank" not in as_table(data, groups={"g": ["rank", "lipid"]}).names
     assert "g" in as_table(data, groups={"g": ["rank", "lipid"]}).names
+
+
+def test_names_of_rows_that_both_tables_have_are_identifiers() -> None:
+    first, second = (pd.DataFrame({"person": [f"p{i}" for i in range(N)], "size": RNG.normal(size=N)}) for _ in "ab")
+    result = compare(first, second, random_state=0)
+    assert result.feature_names == ("size",) and "identifiers: 'person'" in result.notes[0]
+    second.loc[0, "person"] = "p1"
+    assert compare(first, second, random_state=0).feature_names == ("person", "size")
 
 
 def test_what_has_no_name_or_is_alone_is_meant() -> None:

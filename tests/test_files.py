@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import pickle
+import re
 import sys
 import zipfile
 from collections.abc import Callable
@@ -15,6 +17,7 @@ import pandas as pd
 import pytest
 
 from kernsift import InputError, compare
+from kernsift.cli.app import in_shell_words, main, options_for_arguments
 from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
 from kernsift.data.columns import Columns
 from kernsift.data.formats import Source, open_table
@@ -152,6 +155,58 @@ def test_a_file_gives_the_same_answer_by_path_in_pieces_and_from_pandas(tmp_path
         assert any("'Unnamed: 0'" in note for note in result.notes)
         assert any("'Unnamed: 6'" in note and "Empty" in note for note in result.notes)
         np.testing.assert_allclose(result.all_pvalues, results[0].all_pvalues, rtol=1e-9)
+
+
+SHIFT = [f"{x:.3f}" for x in np.random.default_rng(2).normal(size=60)]
+WAYS: dict[str, Callable[[list[str]], str]] = {
+    "currency": lambda cells: "a\n" + "".join(f"${cell}\n" for cell in cells),
+    "percent": lambda cells: "a\n" + "".join(f"{cell}%\n" for cell in cells),
+    "unit": lambda cells: "a\n" + "".join(f"{cell} kg\n" for cell in cells),
+    "thousands": lambda cells: "a,b\n" + "".join(f'"1,{cell[-3:]}.5",2\n' for cell in cells),
+    "placeholders": lambda cells: "a\n" + "".join(f"{cell}\n" for cell in ["unknown", "-", *cells]),
+    "semicolons": lambda cells: "a;b\n" + "".join(f"{cell.replace('.', ',')};1\n" for cell in cells),
+    "index": lambda cells: ",a\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells)),
+    "row names": lambda cells: ",a\n" + "".join(f"r{i},{cell}\n" for i, cell in enumerate(cells)),
+    "trailing comma": lambda cells: "a,\n" + "".join(f"{cell},\n" for cell in cells),
+    "dates": lambda cells: "a,t\n" + "".join(f"{cell},2020-01-{i % 28 + 1:02}\n" for i, cell in enumerate(cells)),
+    "local dates": lambda cells: "a,t\n" + "".join(f"{cell},{i % 28 + 1}/01/2020\n" for i, cell in enumerate(cells)),
+    "identifiers": lambda cells: "a,id\n" + "".join(f"{cell},{7919 * i % 104729}\n" for i, cell in enumerate(cells)),
+    "byte order mark": lambda cells: "\ufeffa\n" + "".join(f"{cell}\n" for cell in cells),
+    "accents": lambda cells: "größe\n" + "".join(f"{cell}\n" for cell in cells),
+    "line breaks": lambda cells: "a,t\n" + "".join(f'{cell},"x\ny"\n' for cell in cells),
+    "same heads": lambda cells: "a,a\n" + "".join(f"{cell},1\n" for cell in cells),
+    "empty column": lambda cells: "a,e\n" + "".join(f"{cell},\n" for cell in cells),
+    "missing column": lambda cells: "a,e\n" + "".join(f"{cell},NA\n" for cell in cells),
+    "infinite": lambda cells: "a\n" + "".join(f"{cell}\n" for cell in ["inf", *cells]),
+    "several problems": lambda cells: (
+        "a,b,c\n" + "".join(f"${cell},{cell}%,3.{i % 12 + 1}.2020\n" for i, cell in enumerate(cells))
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_gives_the_same_answer_in_the_shell(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same features, p-values and notes, or the same complaint with options in place of arguments."""
+    monkeypatch.chdir(tmp_path)
+    encoding = "latin-1" if way == "accents" else "utf-8"
+    for name, cells in (("X.csv", SHIFT), ("Y.csv", [f"{float(cell) + 1:.3f}" for cell in SHIFT])):
+        Path(name).write_text(WAYS[way](cells), encoding=encoding)
+    code = main(["compare", "X.csv", "Y.csv", "--seed", "0", "--json"])
+    said = capsys.readouterr()
+    if code == 0:
+        found, result = json.loads(said.out), compare("X.csv", "Y.csv", random_state=0)
+        pvalues = dict(zip(result.feature_names, result.all_pvalues.tolist(), strict=True))
+        assert found["all_pvalues"] == pvalues
+        assert tuple(found["notes"]) == tuple(map(options_for_arguments, result.notes))
+        return
+    with pytest.raises(InputError) as caught:
+        compare("X.csv", "Y.csv", random_state=0)
+    message = str(caught.value)
+    assert code == 2 and said.err == f"kernsift: {in_shell_words(message, {'X': 'X.csv', 'Y': 'Y.csv'})}\n"
+    for fixes in re.findall(r"kinds=\{(.*)\}", message):
+        assert all(option in said.err for option in ("--number", *re.findall(r"'(\w+)':", fixes)))
 
 
 def test_numpy_files(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Text is judged by its different values, so that a column gets the same verdict i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
@@ -35,6 +36,8 @@ _CURRENCY = "[$€£¥₹]?"
 _SPACES = " \u00a0\u202f"
 # The sign between thousands and the decimal sign, in the order in which they are tried.
 _FORMATS = ((",", "."), (".", ","), (_SPACES + "'’", "."), (_SPACES + "'’", ","))
+# A letter right behind a number may be part of a code.
+_UNIT = re.compile(r"(?<=\d)(\s+[a-zA-Zµμ°Ω/²³]+|[a-zA-Zµμ°Ω/²³]{2,})\s*$")
 _LOCAL_DATE = re.compile(
     r"\s*(\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})|\d{4}[./]\d{1,2}[./]\d{1,2})(\s+\d{1,2}:\d\d.*)?\s*"
 )
@@ -43,7 +46,8 @@ _TIME = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*")
 
 
 def parse_numbers(texts: Sequence[str]) -> np.ndarray:
-    """Numbers as people write them: with signs between thousands, a decimal comma, a currency or a per cent sign.
+    """Numbers as people write them: with signs between thousands, a decimal comma, a currency, a per cent sign, the
+    same unit behind each, or in parentheses where they are negative.
 
     NaN where a text is no number. Which sign means what is decided for all texts together: the format that most of them
     fit, and of equals the one with decimal points.
@@ -55,13 +59,25 @@ def parse_numbers(texts: Sequence[str]) -> np.ndarray:
     [1037.72, 12.0, nan, 0.375]
     >>> parse_numbers(["1.037,72", "0,5"]).tolist()
     [1037.72, 0.5]
+    >>> parse_numbers(["12.5 kg", "3 kg"]).tolist(), parse_numbers(["(3.10)", "2.00"]).tolist()
+    ([12.5, 3.0], [-3.1, 2.0])
     """
+    texts = [re.sub(r"^\s*\(([^-−]*)\)\s*$", r"-\1", text) for text in _without_unit(texts)]
     best = np.full(len(texts), np.nan)
     for thousands, decimal in _FORMATS:
         found = _parsed(texts, thousands, decimal)
         if np.count_nonzero(~np.isnan(found)) > np.count_nonzero(~np.isnan(best)):
             best = found
     return best
+
+
+def _without_unit(texts: Sequence[str]) -> list[str]:
+    """The texts without the unit, if more than half of them have the same one."""
+    units = [match[1].strip() if match else "" for match in map(_UNIT.search, texts)]
+    unit, count = Counter(units).most_common(1)[0] if units else ("", 0)
+    if not unit or 2 * count <= len(texts):
+        return list(texts)
+    return [_UNIT.sub("", text) if own == unit else text for text, own in zip(texts, units, strict=True)]
 
 
 def _parsed(texts: Sequence[str], thousands: str, decimal: str) -> np.ndarray:
@@ -98,6 +114,42 @@ def parse_dates(texts: Sequence[str]) -> np.ndarray:
         except ValueError:
             continue
     return out
+
+
+def parse_local_dates(texts: Sequence[str]) -> np.ndarray:
+    """Days since 1970 of dates such as 31/12/2020, 12/31/2020 and 31.12.2020; NaN for all else.
+
+    Whether the day or the month comes first is decided for all texts together; they are NaN where both are possible,
+    but for dates with points, which begin with the day.
+
+    >>> from kernsift.data.column_kinds import parse_local_dates
+    >>> (parse_local_dates(["02/01/1970", "31/01/1970"]), parse_local_dates(["02/01/1970", "03/01/1970"]))
+    (array([ 1., 30.]), array([nan, nan]))
+    """
+    matches = [_LOCAL_DATE.fullmatch(text) for text in texts]
+    found = [
+        np.array([np.nan if match is None else _day(match, month_first) for match in matches])
+        for month_first in (False, True)
+    ]
+    points = all("." in match[1] for match in matches if match)
+    day_first, month_first = (np.count_nonzero(np.isnan(days)) for days in found)
+    if day_first == month_first and not points and not np.array_equal(*found, equal_nan=True):
+        return np.full(len(texts), np.nan)
+    return found[int(month_first < day_first)]
+
+
+def _day(match: re.Match[str], month_first: bool) -> float:
+    parts = [int(part) for part in re.split(r"\D", match[1])]
+    if parts[0] > 31:
+        year, month, day = parts
+    else:
+        (month, day) = parts[:2] if month_first else parts[1::-1]
+        year = parts[2] if parts[2] > 99 else parts[2] + (1900 if parts[2] > 68 else 2000)
+    try:
+        clock = parse_dates([(match[3] or "0:00").strip()])[0]
+        return float((datetime(year, month, day, tzinfo=UTC)).timestamp() / 86400 + clock)
+    except ValueError:
+        return np.nan
 
 
 @dataclass
@@ -214,9 +266,14 @@ def _decide(
             told.setdefault("date" if "date" in kinds else "duration", []).append(f"'{name}'")
             verdict.dates |= {i} if "date" in kinds else set()
     elif choice == "number":
-        numbers = parse_numbers(texts)
-        numbers = numbers if _share(numbers) > 0.5 else parse_dates(texts)
-        if _share(numbers) <= 0.5:
+        readings = (parse(texts) for parse in (parse_numbers, parse_dates, parse_local_dates))
+        numbers = next((found for found in readings if _share(found) > 0.5), None)
+        if numbers is None and _mostly_local(texts):
+            raise InputError(
+                f"kinds: day and month of the dates in column '{name}', such as {texts[0]!r}, cannot be told apart; "
+                "write them as 2020-12-31, or use 'drop'."
+            )
+        if numbers is None:
             raise InputError(
                 f"kinds: column '{name}' cannot be read as numbers, because few of its {len(texts)} different texts "
                 "are some; use 'category' or 'drop'."
@@ -257,12 +314,17 @@ def _guess(
     elif _share(dates) > 0.5:
         lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]
         problems.add(f"dates, but also text such as {lost!r:.40}", name, "number")
-    elif sum(_LOCAL_DATE.fullmatch(text) is not None for text in texts) > 0.5 * len(texts):
-        problems.add(f"dates written as {texts[0]!r:.40} and not as 2020-12-31", name, "category")
+    elif _mostly_local(texts):
+        kind = "number" if _share(parse_local_dates(texts)) > 0.5 else "drop"
+        problems.add(f"dates written as {texts[0]!r:.40} and not as 2020-12-31", name, kind)
     elif mixed:
         problems.add(f"numbers and text such as {texts[-1]!r:.40}", name, "category")
     elif len(texts) > 1:
         told.setdefault("category", []).append(f"'{name}' ({len(texts)} values)")
+
+
+def _mostly_local(texts: Sequence[str]) -> bool:
+    return 2 * sum(_LOCAL_DATE.fullmatch(text) is not None for text in texts) > len(texts)
 
 
 def _share(numbers: np.ndarray) -> float:
@@ -315,8 +377,10 @@ def _leave_out(
     found = dict.fromkeys(np.flatnonzero(total == 0).tolist() if empty else (), "empty")
     if sum(scan.source.n for scan in scans) >= _FEW_ROWS:
         for i in {i for scan in scans for i in scan.levels} - verdict.parsed.keys() - found.keys():
-            texts = set().union(*(scan.levels.get(i, ()) for scan in scans))
-            if total[i] >= _FEW_ROWS and len(texts) > 0.5 * total[i]:
+            own = [scan.levels.get(i, ()) for scan in scans]
+            # The same rows may be in several tables.
+            different = all(len(texts) == count for texts, count in zip(own, present[:, i], strict=True))
+            if total[i] >= _FEW_ROWS and (different or len(set().union(*own)) > 0.5 * total[i]):
                 found[i] = "identifier"
         for scan in scans:
             found |= _numbered(scan)

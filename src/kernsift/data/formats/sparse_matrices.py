@@ -87,10 +87,10 @@ class SparseSource(Source):
         low, high = (part[self.positions] for part in self.rows.store.summary)
         absent = np.isnan(low)
         if absent.any():
+            verb = "has" if absent.sum() == 1 else "have"
             raise InputError(
                 f"{self.argument}: a sparse matrix must hold no missing values, but "
-                f"{quoted(np.array(self.names)[absent])} {'has' if absent.sum() == 1 else 'have'} some; fill them in, or "
-                "pass a dense table."
+                f"{quoted(np.array(self.names)[absent])} {verb} some; fill them in, or pass a dense table."
             )
         low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         return Bounds(np.ones(len(low), dtype=bool), low, high, np.zeros(len(low), dtype=np.int64), exact=True)
