@@ -7,13 +7,14 @@ import gc
 import io
 import json
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from kernsift import InputError, Result, compare
+from kernsift import InputError, Result, compare, relate, screen
 from kernsift.cli import main
 from kernsift.report.export import SUFFIXES
 
@@ -137,3 +138,52 @@ def test_the_data_are_freed_once_everything_is_computed() -> None:
         again = result.to_frame()
         assert len(again) == 5
         assert result.raw_effects is not None and result.summary() and str(result) and result.to_html()
+
+
+@pytest.mark.parametrize("estimator", ["complete", "cross", "incomplete"])
+def test_a_result_does_not_follow_later_changes_of_its_input(estimator: str) -> None:
+    rng = np.random.default_rng(0)
+    X, Y, y = rng.normal(size=(100, 3)), rng.normal(0.5, 1, size=(100, 3)), rng.normal(size=100)
+    for question in (
+        lambda: compare(X, Y, estimator=estimator, random_state=0),
+        lambda: relate(X, y, estimator=estimator, random_state=0),
+        lambda: screen(X, {"a": Y, "b": X[::-1]}, estimator=estimator, random_state=0),
+    ):
+        expected, later = question(), question()
+        expected.to_frame()
+        kept = [array.copy() for array in (X, Y, y)]
+        for array in (X, Y, y):
+            array[:] = rng.permutation(array)
+        pd.testing.assert_frame_equal(later.to_frame(), expected.to_frame())
+        for array, before in zip((X, Y, y), kept, strict=True):
+            array[:] = before
+
+
+def test_json_round_trip() -> None:
+    """Every number is the one of the result, and null stands for NaN and infinities alone."""
+    rng = np.random.default_rng(0)
+    X, Y = (
+        pd.DataFrame({"näme": rng.normal(size=80), "city": rng.choice(["Rome", 'O"slo'], 80), "gone": np.nan})
+        for _ in range(2)
+    )
+    X["constant"] = Y["constant"] = 1.0
+    Y["näme"] += 3
+    Y["gone"] = rng.normal(size=80)
+    result = compare(X, Y, random_state=0)
+    plain = json.loads(result.to_json(sort="name"))
+    frame = result.to_frame(sort="name")
+    assert [row["feature"] for row in plain["features"]] == frame["feature"].tolist()
+    for name in frame.columns:
+        found, expected = [row[name] for row in plain["features"]], frame[name].tolist()
+        same = [(a is None and b != b) or a == b for a, b in zip(found, expected, strict=True)]
+        assert all(same), (name, found, expected)
+    medians = {row["feature"]: row["median_first"] for row in plain["features"]}
+    assert medians["city"] is None and medians["gone"] is None and medians["constant"] == 1.0
+    assert plain["scores"] == dict(zip(result.feature_names, result.scores.tolist(), strict=True))
+    assert plain["all_pvalues"]["näme"] == result["näme"].pvalue
+    assert (plain["seed"], plain["alpha"], plain["rows"], plain["tested"]) == (0, 0.05, [80, 80], 4)
+    assert plain["notes"] == list(result.notes)
+    assert "näme" in result.to_json()
+    # Numbers that JSON does not have.
+    odd = replace(result, settings={"threshold": np.float64("inf"), "array": np.array([1.0, -np.inf, np.nan])})
+    assert json.loads(odd.to_json())["settings"] == {"threshold": None, "array": [1.0, None, None]}

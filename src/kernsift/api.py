@@ -259,7 +259,7 @@ def compare(
         if given_rows:
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
-        call.check_given(given, given_model, distinct, client)
+        call.check_given(given, given_model, distinct, client, by=by, strata=strata, unit=unit, paired=paired)
         columns = None
         if given is not None:
             samples, columns = take_sample_columns(samples, given, "given")
@@ -267,6 +267,7 @@ def compare(
         (one, two), keep = read_pair(
             samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=whole
         )
+        one, two = one.owned(), two.owned()
         if given_rows.reads_whole_columns:
             one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])
@@ -285,7 +286,7 @@ def compare(
                 table = aligned(stack(samples), rows, subset) if call.adaptive else stack(samples)
                 kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng)
                 return restricted_mmd(table, kernels, rows=rows, adaptive=call.adaptive, subset=subset, rng=call.rng)
-            kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.from_draws)
+            kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.late_kernels)
             return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
 
         def measure_given(
@@ -298,7 +299,7 @@ def compare(
             first, second = samples
             return conditional_mmd(first, second, kernels, **options)
 
-        held = None if columns is None else confounders_of(columns, keep)
+        held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
         measures = Measures(measure, measure_given)
         return _answer(
@@ -530,7 +531,7 @@ def relate(
         given_rows = call.row_arguments(strata, paired, unit)
         if given_rows:
             X = given_rows.split(X, layer=layer, memory=memory)
-        call.check_given(given, given_model, distinct, client)
+        call.check_given(given, given_model, distinct, client, y=y, strata=strata, unit=unit)
         columns = None
         if given is not None:
             X, columns = take_row_columns(open_table(X, "X", layer=layer, memory=memory), given, "given")
@@ -538,6 +539,7 @@ def relate(
         table, target, keep, survival = read_xy(
             X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory, keep=whole
         )
+        table, target = table.owned(), target.owned()
         if given_rows.reads_whole_columns:
             table = held_in_memory(table, str(given_rows))
         call.check_selection(table.d)
@@ -559,7 +561,7 @@ def relate(
                 return None
             if rows is not None and call.adaptive:
                 some, answers = (aligned(part, rows, subset) for part in (some, answers))
-            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=call.from_draws)
+            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
             response_kernels = fit_kernels(answers, named, own, rng=call.rng)
             if rows is not None and call.estimator == "complete":
                 return restricted_hsic(
@@ -586,7 +588,7 @@ def relate(
             options = call.conditional_options(confounders, given_model, rows, learning)
             return conditional_hsic(some, answers, kernels, response_kernels, **options)
 
-        held = None if columns is None else confounders_of(columns, keep)
+        held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_response, table, target)
         measures = Measures(measure, measure_given)
         return _answer(
@@ -704,6 +706,7 @@ def screen(
     )
     with call.execution_context():
         base, others = as_candidates(reference, candidates, missing=missing, kinds=kinds, layer=layer)
+        base, others = base.owned(), {name: other.owned() for name, other in others.items()}
         call.check_selection(len(others))
         # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
         kernels = fit_kernels(stack([base, *others.values()]), kernel, call.bandwidth, rng=call.rng)

@@ -134,8 +134,11 @@ class CallSettings:
             )
         return given
 
-    def check_given(self, given: Any, model: Any, distinct: Any, client: Any) -> None:
-        """Refuse what cannot be combined with a conditional test, and put the rest on record."""
+    def check_given(self, given: Any, model: Any, distinct: Any, client: Any, **others: Any) -> None:
+        """Refuse what cannot be combined with a conditional test, and put the rest on record.
+
+        `others` are arguments that may name columns, too.
+        """
         if not isinstance(distinct, bool):
             raise InputError(f"distinct: needs True or False, got {distinct!r}.")
         if given is None and model is not None and not distinct:
@@ -150,15 +153,17 @@ class CallSettings:
             )
         if client is not None:
             raise InputError(f"client: {argument}= is computed on this machine; leave out client.")
-        if model is not None and not all(hasattr(model, name) for name in ("fit", "predict", "get_params")):
+        if model is not None and not _is_regressor(model):
             raise InputError(
-                f"given_model: needs a scikit-learn regressor, got {type(model).__name__}; pass for instance "
+                f"given_model: needs a scikit-learn regressor, got {model!r}; pass for instance "
                 "HistGradientBoostingRegressor()."
             )
+        names = _column_names(given)
+        for other, value in others.items():
+            if twice := [name for name in _column_names(value) if name in names]:
+                raise InputError(f"given: '{twice[0]}' is named by {other}= as well; name it once.")
         if given is not None:
-            names = [given] if isinstance(given, str) else given
-            known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-            self.options = {**self.options, "given": list(names) if known else "data"}
+            self.options = {**self.options, "given": names or "data"}
         if model is not None:
             self.options = {**self.options, "given_model": repr(model)}
         if distinct:
@@ -215,6 +220,11 @@ class CallSettings:
     def from_draws(self) -> bool:
         """Whether the scores are averages of draws, made of a block of features at a time."""
         return self.estimator in FROM_DRAWS
+
+    @property
+    def late_kernels(self) -> str | None:
+        """When kernels may be fitted at the latest (`kernsift.kernels.fitted.fit_kernels`)."""
+        return "read" if self.from_draws else "sorted" if self.estimator == "complete" else None
 
     def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
         """What to fit the kernels with, and whether the estimator uses more than one kernel."""
@@ -322,6 +332,18 @@ class CallSettings:
 def _check_share(argument: str, value: Any, usual: float) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise InputError(f"{argument}: needs a number between 0 and 1, got {value!r}; {usual:g} is usual.")
+
+
+def _is_regressor(model: Any) -> bool:
+    from sklearn.base import is_regressor
+
+    return not isinstance(model, type) and hasattr(model, "predict") and bool(is_regressor(model))
+
+
+def _column_names(value: Any) -> list[str]:
+    """The column names that an argument consists of; none where it is data."""
+    names = list(value) if isinstance(value, list | tuple) else [value]
+    return names if all(isinstance(name, str) for name in names) else []
 
 
 def _constant_note(names: list[str]) -> str:

@@ -69,6 +69,10 @@ class Result:
     listed, with p-values, effect sizes and intervals that are conditional on their selection; what is found among them
     (`rejected`) is still corrected over all features, unless `family="selected"` was asked for.
 
+    Intervals, clusters, pictures and descriptions are computed when they are first used; until then the result keeps
+    the data that they need. Arrays of more than 64 MB are not copied, and must not be changed before that. Two results
+    are equal if they are the same object.
+
     Attributes
     ----------
     question : {"compare", "relate", "screen"}

@@ -1,4 +1,4 @@
-"""The door: whatever the user holds becomes a `Table`, and every complaint about data is raised here.
+"""Any input becomes a `Table`, and every error about data is raised here.
 
 A `Table` is a float array whose columns are cut into features. One column is one feature unless `groups` says
 otherwise; categories are codes; nothing is missing or infinite. Everything behind this file trusts that.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +20,8 @@ from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namesp
 
 MISSING_LEVEL = "(missing)"
 """The level of a categorical column that stands for missing cells."""
+# Bytes of a table that is copied, so that what is computed late does not depend on later changes of the input.
+_COPIED = 2**26
 
 __all__ = ["Table", "stack"]
 
@@ -90,6 +92,12 @@ class Table:
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         """The features at these positions, in memory; `space` is room that a table on disk may read them into."""
         return self.select(np.arange(self.d)[features])
+
+    def owned(self) -> Table:
+        """The same with a copy of the values, which the caller cannot change later; large tables are not copied."""
+        if type(self) is not Table or not isinstance(self.values, np.ndarray) or self.values.nbytes > _COPIED:
+            return self
+        return replace(self, values=self.values.copy(order="K"))
 
     def reading(self) -> AbstractContextManager[Any]:
         """Inside, files may stay open from one look at the values to the next."""

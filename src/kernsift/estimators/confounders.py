@@ -11,8 +11,8 @@ the average outer product of the gradients of a kernel ridge regression, whose o
 iteration (Radhakrishnan et al. 2024): a response that depends on one combination of five confounders is found from few
 rows, which a kernel of five variables would not do. With u the first direction, products of its splines and of the
 columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that they take out what an error e of the
-direction leaves. At last, splines of predictions of the leading directions of the response, each row's from the others:
-where z changes where y is and not its shape, all g(y) have means that are functions of these predictions.
+direction leaves. At last, splines of predictions of the leading directions of the response: where z changes where y is
+and not its shape, all g(y) have means that are functions of these predictions.
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
 and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
@@ -33,11 +33,12 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import ndtri
 
-from kernsift.data.columns import Columns, quoted
+from kernsift.data.columns import Columns
 from kernsift.data.tables import Table
 from kernsift.estimators.residual_statistics import ResidualView
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
 
 # Ridge penalties by rows, and how many steps below the best one is used.
 _PENALTIES = np.geomspace(1e-6, 10.0, 29)
@@ -113,13 +114,32 @@ class Confounders:
         return self._shared["terms"]
 
 
-def confounders_of(columns: Columns, keep: np.ndarray) -> Confounders:
-    """Confounders from the columns of all rows and which of these (n,) are kept; dates and truth values are numbers."""
+def confounders_of(columns: Columns, keep: np.ndarray, missing: str = "column") -> Confounders:
+    """Confounders from the columns of all rows and which of these (n,) are kept; dates and truth values are numbers.
+
+    Missing values are refused where `missing` is "error".
+    """
     values = to_numpy(columns.values).astype(float)[np.flatnonzero(keep)]
     categorical = np.array([place in columns.levels for place in range(values.shape[1])])
-    infinite = [name for name, column in zip(columns.names, values.T, strict=True) if np.isinf(column).any()]
-    if infinite:
-        raise InputError(f"given: needs finite numbers, but {quoted(infinite)} has infinite ones; replace them.")
+    for name, column, is_category in zip(columns.names, values.T, categorical, strict=True):
+        if np.isinf(column).any():
+            raise InputError(f"given: needs finite numbers, but '{name}' has infinite ones; replace them.")
+        if missing == "error" and np.isnan(column).any():
+            raise InputError(
+                f"given: '{name}' has missing values; fill them in, or use missing='column', which takes a missing "
+                "confounder for a value of its own."
+            )
+        levels = len(np.unique(column[~np.isnan(column)])) if is_category else 0
+        if 2 * levels > len(column) > 2:
+            raise InputError(
+                f"given: '{name}' has {levels} categories in {len(column)} rows, too few rows each to compare within "
+                "them; leave it out, or convert it if these are numbers."
+            )
+        if levels > _LEVELS + 1:
+            add_note(
+                f"The {_LEVELS} commonest of the {levels} categories of '{name}' in given= are told apart, the "
+                f"others are one; strata={name!r} compares within all of them."
+            )
     return Confounders(columns.names, values, categorical)
 
 
@@ -162,8 +182,9 @@ def encode(confounders: Confounders) -> _Encoded:
         if categorical:
             codes = np.where(missing, -1.0, column)
             levels, counts = np.unique(codes, return_counts=True)
-            # All levels but the commonest, which is what the others are compared with.
-            for level in levels[np.argsort(-counts, kind="stable")][1 : _LEVELS + 1]:
+            # All levels but one, which is what the others are compared with: the commonest, or all of the rarest.
+            order = np.argsort(-counts, kind="stable")
+            for level in levels[order[1:] if len(order) <= _LEVELS + 1 else order[:_LEVELS]]:
                 indicators.append(codes == level)
                 owner.append(place)
             continue
@@ -490,18 +511,20 @@ class ConfounderRegression:
             values[:, closer], spent[closer], near[:, closer] = others[:, closer], self._means, 0.0
         return ResidualView(values, spent, near)
 
-    def left_out(self, outputs: np.ndarray) -> np.ndarray:
-        """(n, m) predictions of outputs (n, m), each row's from the others: (S y - S_ii y) / (1 - S_ii)."""
+    def predictions(self, outputs: np.ndarray) -> np.ndarray:
+        """(n, m) predictions of outputs (n, m), with the penalties that have the smallest errors.
+
+        Each row's own output counts in its prediction: predictions from the other rows alone would, beside the basis,
+        tell the row's error.
+        """
         outputs = centred_within(outputs, self.strata)
         inner = self.basis.T @ outputs
         _, model, step = self._choose(outputs, inner)
-        out = np.zeros_like(outputs)
+        found = np.zeros_like(inner)
         for j, (place, penalty) in enumerate(zip(model, step, strict=True)):
             directions, kept, _ = self.models[place]
-            terms, share = self.basis @ directions, kept[penalty]
-            own = np.minimum(terms**2 @ share + self._means / self.n, 0.9)
-            out[:, j] = (terms @ (share * (directions.T @ inner[:, j])) - own * outputs[:, j]) / (1.0 - own)
-        return out
+            found[:, j] = directions @ (kept[penalty] * (directions.T @ inner[:, j]))
+        return np.asarray(self.basis @ found)
 
     @property
     def _means(self) -> float:
@@ -577,7 +600,7 @@ def fit_regression(
     smoothers = [_smoother(triangle, own, n) for own in weights]
     if terms.spaces:
         first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
-        predicted = first.left_out(targets[:, :_PREDICTED])
+        predicted = first.predictions(targets[:, :_PREDICTED])
         curves = [np.column_stack([part, splines(part, _KNOTS // 2)]) for part in predicted.T if np.ptp(part) > 0]
         bent = centred_within(_stacked(curves, n), strata)
         basis, triangle = _extended(basis, triangle, bent)
