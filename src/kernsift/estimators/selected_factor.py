@@ -144,7 +144,11 @@ class SelectedFactor(NamedTuple):
         """Some of the features, row by row."""
         xp = namespace(self.factor)
         which = asarray_like(np.arange(len(self.features))[chosen], self.factor)
-        factor = self.factor[chosen, ...] if isinstance(chosen, slice) else xp.take(self.factor, which, axis=0)
+        if isinstance(chosen, slice):
+            start, stop, _ = chosen.indices(len(self.features))
+            factor = self.factor[start:stop, ...]
+        else:
+            factor = xp.take(self.factor, which, axis=0)
         targets = np.full(factor.shape[0], self.target)
         if self.codes is not None:
             some = self.codes[chosen] if isinstance(self.codes, SparseCodes) else xp.take(self.codes, which, axis=0)

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kernsift.estimators.permutation_law import Invariants, invariants
-from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, normal_quantiles, to_numpy, transposed
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 from kernsift.kernels.low_rank import TOLERANCE, WIDE, KernelView, View, centred, kernel_views, pivoted
@@ -127,14 +127,21 @@ class FittedView(NamedTuple):
 
     def repeated(self, b: int, prototype: Array) -> FittedView:
         """The view of one feature for b features, on the device of a prototype."""
-        xp = namespace(prototype)
+        xp, there = namespace(prototype), self.moved_to(prototype)
         own = Invariants(*(np.broadcast_to(part, (b, *part.shape[1:])) for part in self.own))
-        parts = (asarray_like(part, prototype) for part in (*self.view, self.rest))
+        parts = (*there.view, there.rest)
         factor, sizes, rest = (xp.broadcast_to(part, (b, *part.shape[1:])) for part in parts)
         return FittedView(View(factor, sizes), own, rest, alike=True)
 
+    def moved_to(self, prototype: Array) -> FittedView:
+        """The view on the device of a prototype, from there or from the host."""
+        if not isinstance(self.rest, np.ndarray):
+            return self
+        factor, sizes, rest = (asarray_like(part, prototype) for part in (*self.view, self.rest))
+        return self._replace(view=View(factor, sizes), rest=rest)
 
-def fitted(view: View, counts: Array, n: int) -> FittedView:
+
+def fitted(view: View | GroupView, counts: Array, n: int) -> FittedView:
     """A view with its invariants, which the permutation moments depend on."""
     own, rest = invariants(view, counts, n)
     return FittedView(view, own, rest)
@@ -161,13 +168,11 @@ def fitted_views(
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels), "wide": wide, "moments": wide} | dict.fromkeys(_RANK_VIEWS, narrow)
-        for name in names:
-            known = [other for other in found if kinds[other] is kinds[name]]
-            view = kinds[name].view(grid, counts, features, landmarks) if not known else None
-            found[name] = found[known[0]] if view is None else fitted(view, counts, n)
-        return found
+        different = list(dict.fromkeys(kinds[name] for name in names))
+        fits = [fitted(view, counts, n) for view in group_views(different, grid, counts, features, landmarks)]
+        return {name: fits[different.index(kinds[name])] for name in names}
     wide_view: View | None = None
-    ranks: tuple[np.ndarray, np.ndarray] | None = None
+    ranks: tuple[Array, np.ndarray] | None = None
     for name in names:
         if name == "plain":
             found[name] = fitted(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
@@ -181,24 +186,31 @@ def fitted_views(
             found[name] = fitted(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
         else:
             if ranks is None:
-                ranks = _distinct(to_numpy(counts).astype(float))
+                ranks = _distinct(counts)
             shared, inverse = ranks
-            if len(shared) == 1:
-                one = _without_ties(name, shared.tobytes(), grid.missing, n)
+            if shared.shape[0] == 1:
+                one = _without_ties(name, to_numpy(shared).astype(float).tobytes(), grid.missing, n)
                 found[name] = one.repeated(len(inverse), counts)
-                continue
-            view = _RANK_VIEWS[name](shared, grid.missing)
-            view = View(asarray_like(view.factor, counts), asarray_like(view.sizes, counts))
-            found[name] = fitted(view, asarray_like(shared, counts), n).take(inverse)
+            else:
+                own_view = fitted(_RANK_VIEWS[name](shared, grid.missing), shared, n).moved_to(counts)
+                found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
     return found
 
 
-def _distinct(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of counts, and the index of each row among them: columns without ties have equal counts."""
-    if (counts == counts[0]).all():
-        return counts[:1], np.zeros(len(counts), dtype=np.intp)
-    rows, inverse = np.unique(counts, axis=0, return_inverse=True)
-    return rows, inverse.ravel()
+def _distinct(counts: Array) -> tuple[Array, np.ndarray]:
+    """The distinct rows of counts, and the index of each row among them: columns without ties have equal counts.
+
+    On a device the search stops at rows that are not all equal. Without double precision, which views of ranks need,
+    the rows are returned on the host.
+    """
+    xp, b = namespace(counts), int(counts.shape[0])
+    if bool(xp.all(counts == counts[:1, :])):
+        return counts[:1, :], np.zeros(b, dtype=np.intp)
+    if not isinstance(counts, np.ndarray) and counts.dtype == xp.float64:
+        return counts, np.arange(b)
+    on_host = to_numpy(counts).astype(float)
+    rows, inverse = np.unique(on_host, axis=0, return_inverse=True)
+    return (on_host, np.arange(b)) if len(rows) == b else (rows, inverse.ravel())
 
 
 @lru_cache(maxsize=512)
@@ -225,59 +237,65 @@ def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array) ->
     return View(xp.concat([factor, indicator[:, None, :]], axis=1), sizes)
 
 
-def _midranks(counts: np.ndarray) -> np.ndarray:
+def _midranks(counts: Array) -> Array:
     """(b, G) midranks of points in (0, 1), from the number of rows at each."""
-    ends = np.cumsum(counts, axis=1)
-    return np.asarray(np.clip((ends - counts / 2) / np.maximum(ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16))
+    xp = namespace(counts)
+    ends = xp.cumulative_sum(counts, axis=1)
+    return xp.clip((ends - counts / 2) / xp.where(ends[:, -1:] > 0, ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16)
 
 
-def _on_normal_scores(counts: np.ndarray, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
+def _on_normal_scores(counts: Array, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
     """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances.
 
     With `missing` the last point represents missing values, which have no rank.
     """
-    b = len(counts)
-    scores = ndtri(_midranks(counts[:, :-1] if missing else counts))
+    xp, b = namespace(counts), int(counts.shape[0])
+    scores = normal_quantiles(_midranks(counts[:, :-1] if missing else counts))
     if missing:
-        scores = np.concatenate([scores, np.full((b, 1), np.nan)], axis=1)
+        scores = xp.concat([scores, xp.full_like(scores[:, :1], xp.nan)], axis=1)
     width, flags = np.full(b, bandwidth * _NORMAL_MEDIAN), np.zeros(b, dtype=bool)
-    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, 1.0 / width, None, width, missing=missing)
-    factor, _ = pivoted(np.ascontiguousarray(scores.T), kernels, counts, rank, tolerance)
+    inverse = asarray_like(1.0 / width, counts)
+    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, inverse, None, width, missing=missing)
+    factor, _ = pivoted(transposed(scores), kernels, counts, rank, tolerance)
     return centred(factor, counts)
 
 
-def _smooth(counts: np.ndarray, missing: bool) -> View:
+def _smooth(counts: Array, missing: bool) -> View:
     view = _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, _WIDE_TOLERANCE)
+    some = to_numpy(counts[:, -1]) > 0 if missing else np.zeros(counts.shape[0], dtype=bool)
     # One more direction for the share of missing values, where there are any.
-    most = _SMOOTH_DIRECTIONS + (counts[:, -1] > 0 if missing else np.zeros(len(counts), dtype=int))
-    size = min(int(most.max()), view.sizes.shape[1])
-    sizes = np.where(np.arange(size) < most[:, None], view.sizes[:, :size], 0.0)
+    size = min(_SMOOTH_DIRECTIONS + int(some.any()), view.sizes.shape[1])
+    kept = np.arange(size) < _SMOOTH_DIRECTIONS + some[:, None]
+    sizes = namespace(counts).where(asarray_like(kept, counts), view.sizes[:, :size], 0.0)
     return View(view.factor[:, :size, :], sizes).raised(_SMOOTH_POWER)
 
 
-def _narrow(counts: np.ndarray, missing: bool) -> View:
+def _narrow(counts: Array, missing: bool) -> View:
     return _on_normal_scores(counts, missing, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
 
 
-def _fine(counts: np.ndarray, missing: bool) -> View:
+def _fine(counts: Array, missing: bool) -> View:
+    xp = namespace(counts)
     place = 2.0 * _midranks(counts[:, :-1] if missing else counts) - 1.0
-    values = [np.ones_like(place), place]
+    values = [xp.ones_like(place), place]
     for degree in range(1, _DEGREES):
         values.append(((2 * degree + 1) * place * values[-1] - degree * values[-2]) / (degree + 1))
     degrees = np.arange(1, _DEGREES + 1)
     weights = (2 * degrees + 1) / np.sqrt(degrees * (degrees + 1.0))
-    factor = np.stack(values[1:], axis=1) * np.sqrt(weights)[:, None]
+    factor = xp.stack(values[1:], axis=1) * asarray_like(np.sqrt(weights), counts)[:, None]
     if missing:
-        factor = np.pad(factor, ((0, 0), (0, 1), (0, 1)))
-        factor[:, -1, -1] = 1.0
+        # A direction for the missing values, which are 0 in the others.
+        factor = xp.concat([factor, xp.zeros_like(factor[:, :, :1])], axis=2)
+        last = asarray_like(np.eye(1, int(counts.shape[1]), int(counts.shape[1]) - 1)[None, ...], factor)
+        factor = xp.concat([factor, xp.broadcast_to(last, (factor.shape[0], *last.shape[1:]))], axis=1)
     return centred(factor, counts)
 
 
-def _location(counts: np.ndarray, missing: bool) -> View:
+def _location(counts: Array, missing: bool) -> View:
     return _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, _WIDE_TOLERANCE).leading(1)
 
 
-_RANK_VIEWS: dict[str, Callable[[np.ndarray, bool], View]] = {
+_RANK_VIEWS: dict[str, Callable[[Array, bool], View]] = {
     "smooth": _smooth,
     "narrow": _narrow,
     "fine": _fine,

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import array_api_compat as compat
 import numpy as np
+from scipy.special import ndtri
 
 Array = Any
 """An array of any library that follows the array API standard."""
@@ -185,6 +186,15 @@ def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, en
 def code_dtype(xp: Any, size: int) -> Any:
     """The smallest type that holds the codes 0 .. size-1."""
     return xp.uint8 if size <= 256 else xp.int16 if size <= 2**15 else xp.int32
+
+
+def normal_quantiles(probabilities: Array) -> Array:
+    """Quantiles of the standard normal distribution."""
+    if compat.is_torch_array(probabilities):
+        import torch
+
+        return torch.special.ndtri(probabilities)
+    return asarray_like(ndtri(to_numpy(probabilities)), probabilities)
 
 
 def transposed(array: Array) -> Array:
