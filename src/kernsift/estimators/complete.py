@@ -278,7 +278,7 @@ class Measuring(ABC, Generic[Found]):
 
     def __call__(self, block: Block) -> list[Found]:
         table, cells, features = block.table, block.cells, block.features
-        grid = fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds)
+        grid = fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         # Without cells every row's code is needed, to look up the response's own row.
         kept = self.to_align if cells is not None else None
         known = tabulate(table, block.own, grid, cells, self.response.factor.shape[1], kept)

@@ -118,12 +118,22 @@ def _of_columns(
     return distances, middles
 
 
+def medians_of_sorted(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Median distance and median of sorted columns (b, n); NaN for the distance within a constant column."""
+    step = max(1, 2 * _CHUNK // _QUANTILES**2)
+    found = [_medians_of(ordered[start : start + step]) for start in range(0, len(ordered), step)]
+    distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
+    return distances, middles
+
+
 def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
     """Median distance and median of each column of an array; NaN for the distance within a constant column."""
-    xp = namespace(values)
-    n = values.shape[0]
+    return _medians_of(sorted_columns(values))
+
+
+def _medians_of(ordered: Array) -> tuple[np.ndarray, np.ndarray]:
+    xp, n = namespace(ordered), ordered.shape[1]
     m = min(n, _QUANTILES)
-    ordered = sorted_columns(values)
     middle = to_numpy(_halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
     if m == 1:
         return np.full(len(middle), np.nan), middle

@@ -29,7 +29,8 @@ from kernsift.execution.arrays import (
     take,
     to_numpy,
 )
-from kernsift.kernels.bandwidths import column_medians, joint_median, median_rows
+from kernsift.execution.parallel import worker_threads
+from kernsift.kernels.bandwidths import column_medians, joint_median, median_rows, medians_of_sorted
 from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFunction, as_kernel
 
 Columns = slice | np.ndarray
@@ -202,6 +203,9 @@ class FeatureKernels:
         """The kernels of those features, for tables that hold these features only."""
         return self.select(features)
 
+    def learn(self, features: np.ndarray, ordered: Array) -> None:
+        """Fit those features from the sorted columns (b, rows) of the rows that medians are computed from."""
+
     def sent(self, features: np.ndarray) -> FeatureKernels:
         """The kernels of those features, for a worker that reads their columns itself."""
         return self.select(features)
@@ -257,7 +261,7 @@ def fit_kernels(
     bandwidth: str | float | np.ndarray = "median",
     *,
     rng: np.random.Generator,
-    late: bool = False,
+    late: str | None = None,
 ) -> FeatureKernels:
     """Fit a kernel to every feature of a table.
 
@@ -273,8 +277,9 @@ def fit_kernels(
         whole rows (the authors' choice); a positive number; or one number per feature, in the units of the feature.
     rng : numpy.random.Generator
         Draws the rows of joint distances.
-    late : bool, default=False
-        Whether kernels of a table on disk may be fitted when its columns are read.
+    late : {"read", "sorted"}, optional
+        "read": kernels of a table on disk may be fitted when its columns are read; "sorted": those of a table in memory
+        when `fit_grid` sorts them.
 
     Notes
     -----
@@ -311,8 +316,9 @@ def fit_kernels(
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
         rows = median_rows(pooled.n)
-        read = (late and pooled.memory is not None) or isinstance(pooled, SparseTable)
-        if read and (widths == 1).all():
+        by_grid = late == "sorted" and isinstance(pooled.prototype, np.ndarray) and not worker_threads()
+        waits = late == "read" if pooled.memory is not None else by_grid
+        if (waits or isinstance(pooled, SparseTable)) and (widths == 1).all():
             return LateKernels.of(pooled, chosen, rows)
         distances, middle = column_medians(pooled, columns, rows)
         if chosen.kind == "product":
@@ -432,6 +438,14 @@ class LateKernels(FeatureKernels):
         some = {name: value[features] for name in own if (value := getattr(self, name)) is not None}
         return replace(self, pooled=nothing, offsets=np.arange(len(features) + 1), **some)
 
+    def learn(self, features: np.ndarray, ordered: Array) -> None:
+        if self.found[features].any() or not isinstance(ordered, np.ndarray):
+            return
+        distances, middle = medians_of_sorted(ordered)
+        # Columns that are constant on these rows are looked at in full.
+        varies = ~np.isnan(distances)
+        self._keep(features[varies], distances[varies], middle[varies])
+
     def rescaled(self, factor: float) -> FeatureKernels:
         every = np.arange(self.d)
         return self._fitted(every, self.pooled, every).rescaled(factor)
@@ -440,16 +454,18 @@ class LateKernels(FeatureKernels):
         """The kernels, after fitting those of `features`, which are at `places` of the table."""
         new = ~self.found[features]
         if new.any():
-            distances, middle = column_medians(table, places[new], self.rows)
-            some = features[new]
-            if self.centre is not None:
-                self.centre[some] = middle
-            if self.kernel.scaled:
-                self.bandwidth[some] = distances
-                self.inverse[some] = _reciprocal(distances, self.inverse.dtype)
-            self.found[some] = True
+            self._keep(features[new], *column_medians(table, places[new], self.rows))
         own = (self.inverse, self.centre, self.bandwidth)
         return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing)
+
+
+    def _keep(self, features: np.ndarray, distances: np.ndarray, middle: np.ndarray) -> None:
+        if self.centre is not None:
+            self.centre[features] = middle
+        if self.kernel.scaled:
+            self.bandwidth[features] = distances
+            self.inverse[features] = _reciprocal(distances, self.inverse.dtype)
+        self.found[features] = True
 
 
 def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:

@@ -36,7 +36,7 @@ from kernsift.execution.arrays import (
     to_numpy,
     transposed,
 )
-from kernsift.kernels.fitted import columns_of
+from kernsift.kernels.fitted import FeatureKernels, columns_of
 from kernsift.kernels.sparse_columns import SortedSparse
 
 POINTS = 96
@@ -151,11 +151,17 @@ def rows_to_sort(n: int) -> np.ndarray | None:
 
 
 def fit_grid(
-    table: Table, features: np.ndarray, rows: np.ndarray | None, points: int | None = None, rounded: bool = True
+    table: Table,
+    features: np.ndarray,
+    rows: np.ndarray | None,
+    points: int | None = None,
+    rounded: bool = True,
+    kernels: FeatureKernels | None = None,
 ) -> Grid:
     """Points for a block of features; `rows` as from `rows_to_sort`.
 
-    If not `rounded`, every distinct value is a point: the equality kernel must not merge neighbouring values.
+    If not `rounded`, every distinct value is a point: the equality kernel must not merge neighbouring values. `kernels`
+    are fitted to the sorted columns where they wait for these.
     """
     columns = columns_of(table.offsets, features)
     if len(columns) > len(features):
@@ -173,6 +179,8 @@ def fit_grid(
         values = table.part(columns)
         in_memory = isinstance(values, np.ndarray) and table.memory is None
         ordered, order = sorted_with_order(values) if in_memory else (sorted_columns(values), None)
+        if kernels is not None:
+            kernels.learn(features, ordered)
         chosen = _representatives(ordered, points if rounded else table.n)
         chosen, edges = _at_fixed_ranks(chosen, SortedColumns(ordered), points)
         known = None
@@ -183,6 +191,8 @@ def fit_grid(
         return Grid(namespace(chosen).matrix_transpose(chosen), edges, known=known)
     else:
         ordered = sorted_columns(read_part(table, columns, rows))
+        if kernels is not None:
+            kernels.learn(features, ordered)
         chosen, ordered = to_numpy(_representatives(ordered, points)), to_numpy(ordered)
         found, edges = _with_gaps(chosen, SortedColumns(ordered), points)
         return Grid(asarray_like(np.ascontiguousarray(found.T), table.prototype), asarray_like(edges, table.prototype))
