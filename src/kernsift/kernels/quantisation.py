@@ -193,9 +193,8 @@ def fit_grid(
         ordered = sorted_columns(read_part(table, columns, rows))
         if kernels is not None:
             kernels.learn(features, ordered)
-        chosen, ordered = to_numpy(_representatives(ordered, points)), to_numpy(ordered)
-        found, edges = _with_gaps(chosen, SortedColumns(ordered), points)
-        return Grid(asarray_like(np.ascontiguousarray(found.T), table.prototype), asarray_like(edges, table.prototype))
+        chosen, edges = _from_sample(_representatives(ordered, points), SortedColumns(ordered), points)
+        return Grid(transposed(chosen), edges)
     return Grid(namespace(chosen).matrix_transpose(chosen), (chosen[:, 1:] + chosen[:, :-1]) / 2)
 
 
@@ -257,7 +256,8 @@ class SortedColumns(NamedTuple):
     @property
     def different(self) -> np.ndarray:
         """(b,) numbers of distinct values."""
-        return np.asarray((self.values[:, 1:] > self.values[:, :-1]).sum(axis=1) + 1)
+        xp = namespace(self.values)
+        return to_numpy(xp.sum(xp.astype(self.values[:, 1:] > self.values[:, :-1], xp.int64), axis=1) + 1)
 
     def at(self, ranks: np.ndarray) -> Array:
         """(b, r) the values with these ranks, counted from 0."""
@@ -267,6 +267,16 @@ class SortedColumns(NamedTuple):
         """(b, G) numbers of rows with the value of each point."""
         found = zip(self.values, points, strict=True)
         return np.stack([np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in found])
+
+    def repeated(self, times: int) -> np.ndarray:
+        """(b,) whether any value occurs so many times."""
+        xp = namespace(self.values)
+        return to_numpy(xp.any(self.values[:, times - 1 :] == self.values[:, : self.n - times + 1], axis=1))
+
+    def on_host(self, columns: np.ndarray) -> SortedColumns:
+        """Some of the columns, in host memory."""
+        index = asarray_like(columns, self.values)
+        return SortedColumns(to_numpy(namespace(self.values).take(self.values, index, axis=0)))
 
 
 def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: int) -> tuple[Array, Array]:
@@ -290,6 +300,35 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     regular = xp.all(chosen == at(places), axis=1)[:, None]
     middle = at(starts + quarter) / 2 + at(stops - 1 - quarter) / 2
     return xp.where(regular, middle, chosen), xp.where(regular, at(ends - 1) / 2 + at(ends) / 2, edges)
+
+
+def _from_sample(chosen: Array, ordered: SortedColumns, most: int) -> tuple[Array, Array]:
+    """Points (b, P) and edges (b, P - 1) of long columns, from points (b, G) chosen from a sorted sample (b, rows)."""
+    xp = namespace(chosen)
+    few = ordered.different <= most
+    tied = ~to_numpy(xp.all(chosen[:, 1:] > chosen[:, :-1], axis=1))
+    some = np.flatnonzero(few | tied | ordered.repeated(-(-ordered.n // (2 * most))))
+    if not len(some):
+        return _with_outer_points(chosen)
+    points, edges = (to_numpy(part) for part in _with_outer_points(chosen))
+    own, upper = _with_gaps(to_numpy(chosen)[some], ordered.on_host(some), most)
+    size = points.shape[1] if len(some) < len(points) else 0
+    size = max(size, own.shape[1])
+    points = np.pad(points, ((0, 0), (0, max(size - points.shape[1], 0))), mode="edge")[:, :size]
+    edges = np.pad(edges, ((0, 0), (0, max(size - 1 - edges.shape[1], 0))), constant_values=np.inf)[:, : size - 1]
+    points[some], edges[some] = own[:, -1:], np.inf
+    points[some, : own.shape[1]], edges[some, : upper.shape[1]] = own, upper
+    return asarray_like(points, chosen), asarray_like(edges, chosen)
+
+
+def _with_outer_points(chosen: Array) -> tuple[Array, Array]:
+    """`_with_gaps` of columns without common values: a point is added below the first point and one above the last."""
+    xp = namespace(chosen)
+    low, high = chosen[:, :1], chosen[:, -1:]
+    away = (high - low) / 4
+    middle = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
+    points = xp.concat([low - 2 * away, chosen, high + 2 * away], axis=1)
+    return points, xp.concat([low - away, middle, high + away], axis=1)
 
 
 def _with_gaps(chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: int) -> tuple[np.ndarray, np.ndarray]:
