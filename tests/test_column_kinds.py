@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernsift import InputError, SelectHSIC, SelectMMD, compare, compare_groups, relate
+from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
 from kernsift.data.column_kinds import parse_dates, parse_local_dates, parse_numbers
 from kernsift.data.inputs import as_pair, as_table, as_xy
 from kernsift.execution.notes import collect_notes
-from kernsift.inference.multiple_testing import adjust
 
 RNG = np.random.default_rng(5)
 N = 60
@@ -322,23 +321,3 @@ def test_misuse_of_groups_is_one_sentence(options: dict[str, Any], words: str) -
     frame = grouped().assign(one=1, rare=[1, *[0] * 89])
     with pytest.raises(InputError, match=words):
         compare(frame, **options)
-
-
-def test_every_group_is_compared_with_the_rest_under_one_correction() -> None:
-    frame = grouped()
-    found = compare_groups(frame, "site", random_state=0)
-    assert found["group"].tolist() == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
-    each = {site: compare(frame, by="site", group=site, correction=None, random_state=0) for site in "abc"}
-    pvalues = {
-        (site, name): p
-        for site in each
-        for name, p in zip(each[site].feature_names, each[site].all_pvalues, strict=True)
-    }
-    adjusted = dict(zip(pvalues, adjust(np.array(list(pvalues.values())), "bh"), strict=True))
-    for row in found.itertuples():
-        assert row.pvalue == pytest.approx(pvalues[row.group, row.feature])
-        assert row.adjusted_pvalue == pytest.approx(adjusted[row.group, row.feature])
-        assert row.rejected == (row.adjusted_pvalue <= 0.05)
-    assert set(compare_groups(frame, "site", reference="a", k=1, backend="polars")["group"]) == {"b", "c"}
-    with pytest.raises(TypeError, match="unexpected keyword argument 'group'"):
-        compare_groups(frame, "site", group="a")

@@ -77,10 +77,15 @@ def compare_groups(
         1 - `confidence_level` misses the true effect on average (false coverage rate).
     backend : {"pandas", "polars", "pyarrow"}, default "pandas"
         The library of the data frame.
-    k, threshold, estimator, test, kernel, bandwidth, confidence_level, groups, kinds, layer, missing, strata, paired,\
-    unit, given, given_model, distinct, random_state, n_jobs, progress, client, memory : optional
-        As in `compare`, for each group. A column that several groups share within a unit or a pair, such as the donor
-        of cells of several types, is `strata`.
+    k, threshold, estimator, test, kernel, bandwidth, confidence_level : optional
+        As in `compare`, for each group.
+    groups, kinds, layer, missing : optional
+        As in `compare`.
+    strata, paired, unit, given, given_model, distinct : optional
+        As in `compare`. Where units have rows in several groups, such as donors with cells of several types, they are
+        `strata`.
+    random_state, n_jobs, progress, client, memory : optional
+        As in `compare`.
 
     Returns
     -------
@@ -232,21 +237,26 @@ class GroupResults:
             "groups": {name: result.to_dict(sort) for name, result in self.results.items()},
         }
 
-    def verdict(self) -> str:
+    def summary(self, width: int = 100) -> str:
         """One sentence in plain words."""
         tested = sum(len(result.scores) for result in self.results.values())
         rate = "family-wise error rate" if self.correction == "holm" else "false discovery rate"
-        level = f"{rate} {self.alpha:g}, {self.correction.upper()} over all of them" if self.correction else ""
-        level = level or f"each at level {self.alpha:g}, not corrected for the number of tests"
+        level = f"each at level {self.alpha:g}, not corrected for the number of tests"
+        if self.correction:
+            level = f"{rate} {self.alpha:g}, {self.correction.upper()} over all of them"
         found = int(self.rejected.sum())
-        are = "is" if found == 1 else "are"
-        return f"{found:,} of {tested:,} comparisons in {len(self.results)} groups {are} significant ({level})."
+        said = f"{found:,} of {tested:,} comparisons of {len(self.results)} groups {'is' if found == 1 else 'are'}"
+        return "\n".join(textwrap.wrap(f"{said} significant ({level}).", width))
 
-    def to_text(self, width: int = 100, *, sort: str = "p") -> str:
-        """What is printed: the verdict, and the table of each group."""
-        parts = ["\n".join(textwrap.wrap(self.verdict(), width))]
+    def tables(self, width: int = 100, sort: str = "p") -> str:
+        """The table of each group."""
+        parts = []
         for name, result in self.results.items():
             against = " v ".join(reversed(result.labels)) if result.labels else name
-            head = f"{clean(against)}: {int(result.rejected.sum()):,} of {len(result.names):,}"
+            head = f"{clean(against)}: {int(result.rejected.sum()):,} of {len(result.names):,} significant"
             parts.append("\n".join(filter(None, [head, table(result, width, sort=sort), more(result, sort=sort)])))
         return "\n\n".join(parts)
+
+    def to_text(self, width: int = 100, *, sort: str = "p") -> str:
+        """What is printed: the summary, and the table of each group."""
+        return f"{self.summary(width)}\n\n{self.tables(width, sort)}"

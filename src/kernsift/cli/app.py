@@ -34,6 +34,7 @@ from kernsift.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kernsift.groups import GroupResults
     from kernsift.result import Result
 
 _EXIT_CODES = """\b
@@ -88,6 +89,7 @@ def app() -> None:
 @click.option("--by", metavar="COLUMN", help="The column of FIRST that tells the samples apart, without SECOND.")
 @click.option("--group", metavar="VALUE", help="Of --by: this group against the others, or against --reference.")
 @click.option("--reference", metavar="VALUE", help="Of --by: the group to compare --group with.")
+@click.option("--every-group", is_flag=True, help="Of --by: every group against the others, or against --reference.")
 @row_options
 @feature_option
 @cluster_options
@@ -110,6 +112,7 @@ def compare(first: str, second: str | None, **given: Any) -> None:
       kernsift compare train.parquet live.parquet --correction holm --report drift.html
       kernsift compare patients.csv --by treatment
       kernsift compare cells.h5ad --by cell_type --group 'B cells' --layer counts
+      kernsift compare cells.h5ad --by cell_type --every-group --csv > markers.csv
       kernsift compare cells.h5ad --by condition --unit donor --strata batch
       kernsift compare before.csv after.csv --paired patient
       kernsift compare a.csv b.csv --exclude 'meta_*' --feature 'position=lat,lon' --number price
@@ -121,15 +124,23 @@ def compare(first: str, second: str | None, **given: Any) -> None:
         raise click.UsageError("Name two files, or one file and the column of its groups with --by.")
     if first == second == "-":
         raise click.UsageError("Only one of the two files can be standard input.")
+    if given["every_group"]:
+        _check_every_group(given)
     files = {"X": _shown(first)} | ({} if second is None else {"Y": _shown(second)})
 
-    def ask() -> Result:
+    def ask() -> Result | GroupResults:
         from kernsift import api
 
         paths = {"X": first} if second is None else {"X": first, "Y": second}
         sources, options = _tables(paths, given, [*([] if by is None else [by]), *row_columns(given)])
         samples = {name: given[name] for name in ("by", "group", "reference")} | rows_given(given)
         one, other = (*sources, None)[:2]
+        if given["every_group"]:
+            from kernsift.groups import group_results
+
+            samples |= {"memory": given["memory"], "layer": None, "n_jobs": None, "progress": False, "intervals": True}
+            samples |= {**_arguments(given), **options}
+            return group_results(one, **{name: samples[name] for name in samples if name not in ("group", "family")})
         result = api.compare(one, other, **samples, **options, memory=given["memory"], **_arguments(given))
         return result if second is None else result.renamed(_labels(first, second))
 
@@ -312,7 +323,16 @@ def _labels(first: str, second: str) -> tuple[str, str]:
     return (one, two) if one != two else (first, second)
 
 
-def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
+def _check_every_group(given: Mapping[str, Any]) -> None:
+    if given["by"] is None or given["group"] is not None:
+        raise click.UsageError("--every-group needs --by, and compares each of its groups; leave out --group.")
+    if given["family"] != "all":
+        raise click.UsageError("--every-group corrects over all features of all groups; leave out --family.")
+    if given["report"] or Path(given["output"] or "").suffix.lower() in (".html", ".htm", ".md"):
+        raise click.UsageError("--every-group writes no report; choose one group with --group, or write a .csv.")
+
+
+def _run(ask: Callable[[], Any], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask, then put the answer where it was wanted."""
     from kernsift.cli.output import show
     from kernsift.exceptions import InputError
@@ -328,7 +348,7 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
     try:
         with _workers(given), progress_bar(sys.stderr.isatty() and not given["quiet"]):
             result = ask()
-            result = replace(result, notes=tuple(options_for_arguments(note) for note in result.notes))
+            result = _with_options(result)
             result.order(given["sort"])
             command = _command(result, given["seed"])
             report = result.to_html(command=command) if given["report"] else ""
@@ -346,6 +366,13 @@ def _run(ask: Callable[[], Result], what: str, given: Mapping[str, Any], argumen
         show(_terminal(result, given) + "\n")
     if given["fail_on_discovery"] and result.rejected.any():
         raise click.exceptions.Exit(DISCOVERY)
+
+
+def _with_options(result: Any) -> Any:
+    """The result with options in place of arguments in its notes."""
+    if hasattr(result, "results"):
+        return replace(result, results={name: _with_options(own) for name, own in result.results.items()})
+    return replace(result, notes=tuple(options_for_arguments(note) for note in result.notes))
 
 
 def _check_report(path: str | None) -> None:
@@ -374,24 +401,28 @@ def _workers(given: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def _command(result: Result, seed: int | None) -> str:
+def _command(result: Any, seed: int | None) -> str:
     """The command line that gives the result again, also where chance chose the seed."""
     return shlex.join(["kernsift", *_ARGV, *(["--seed", str(result.seed)] if seed is None else [])])
 
 
-def _terminal(result: Result, given: Mapping[str, Any]) -> str:
+def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     """What was found; the table; its legend; what was guessed; how to have it again."""
     from kernsift.report.text import legend, more, notes, said, table
 
     width = _width()
     sort = given["sort"]
-    rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
+    if hasattr(result, "results"):
+        one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
+    else:
+        rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
+        one, first = result, said(result, width)
     if given["quiet"]:
         return rows
     seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
     last = "\n".join(filter(None, [seed, report]))
-    parts = [said(result, width), rows, legend(result, width), notes(result, width), last]
+    parts = [first, rows, legend(one, width), notes(result, width), last]
     return "\n\n".join(filter(None, parts))
 
 
@@ -427,7 +458,7 @@ def options_for_arguments(text: str) -> str:
     text = re.sub(r"\b(group|reference)=('[^']*')", r"--\1 \2", text)
     text = re.sub(r"\b(layer|by)=(?=\W|$)", r"--\1", text)
     text = text.replace("relate(table, by)", "`kernsift relate` with that --target")
-    text = re.sub(r", and compare_groups\(table, by\) compares each with the rest", "", text)
+    text = text.replace("compare_groups(table, by)", "--every-group")
 
     def decided(found: re.Match[str]) -> str:
         by_kind: dict[str, list[str]] = {}

@@ -90,7 +90,7 @@ class Question(click.Command):
 
 
 _SECTIONS = {
-    "Samples": ["by", "group", "reference"],
+    "Samples": ["by", "group", "reference", "every_group"],
     "Columns": [
         *("columns", "exclude", "common_columns", "number", "category", "feature", "response", "missing"),
         *("encoding", "layer"),
