@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,20 @@ def test_an_empty_table_has_a_head() -> None:
 
 def test_signs_that_move_the_cursor_are_shown_as_signs() -> None:
     assert clean("a\nb\x1b[0m") == "a⏎b�[0m"
+
+
+def test_long_descriptions_are_not_clipped() -> None:
+    rng = np.random.default_rng(0)
+    levels = ["Strongly agree with the statement above", "Strongly disagree with everything that was said here"]
+    X, Y = (pd.DataFrame({"answer": rng.choice(levels, 100, p=share)}) for share in ([0.8, 0.2], [0.2, 0.8]))
+    result = kernsift.compare(X, Y, random_state=0)
+    for width in (80, 100, 200):
+        text = result.to_text(width)
+        assert max(map(len, text.splitlines())) <= width
+        assert " ".join(text.split()).count("in Y: ") == 1
+        assert result.describe(0) in " ".join(text.split())
+    assert levels[0] in result.describe(0) or levels[1] in result.describe(0)
+    wide = pd.DataFrame({"answer": ["日本語の長い回答" * 6, "短い"] * 50})
+    lines = table(kernsift.compare(wide, wide.assign(answer="短い"), random_state=0), 80).splitlines()
+    assert len(lines) > 2
+    assert all(len(line) + sum(unicodedata.east_asian_width(sign) == "W" for sign in line) <= 80 for line in lines)

@@ -153,7 +153,15 @@ def as_samples(
     rows = labels[first] if first is not None else np.any([labels[name] for name in names], axis=0)
     called = first if first is not None else names[0] if len(names) == 1 else f"not {second}"
     check_group_sizes({called: rows, second: labels[second]})
-    return Samples(rest.where(rows), rest.where(labels[second]), (called, second), (rows, labels[second]))
+    # "higher in 1" says less than "higher in treated = 1".
+    column = f"{by} = " if isinstance(by, str) and all(_is_code(name) for name in labels) else ""
+    titles = (called if first is None and called != names[0] else f"{column}{called}", f"{column}{second}")
+    return Samples(rest.where(rows), rest.where(labels[second]), titles, (rows, labels[second]))
+
+
+def _is_code(name: str) -> bool:
+    """Whether a group has a number or a truth value for a name."""
+    return name in ("True", "False") or name.replace(".", "", 1).lstrip("+-").isdigit()
 
 
 def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:

@@ -31,6 +31,7 @@ _ATOM_SHARE, _ATOM_RATIO = 0.02, 5.0
 _ATOM_PART = 0.9
 # The bandwidth of the view of moments: four median distances of normal values, in their standard deviations.
 _WIDE = 3.8
+_LONGEST_LEVEL = 100
 _DIGITS = (3, 4, 5, 6, 8)
 """Significant digits that are tried in turn, until numbers can be told apart."""
 # A simpler curve is taken where it explains this share of what a more complicated one does.
@@ -645,5 +646,5 @@ def _percent_versus(one: float, two: float) -> str:
 
 
 def _quoted(level: str) -> str:
-    shown = level if len(level) <= 24 else level[:23] + "…"
+    shown = level if len(level) <= _LONGEST_LEVEL else level[: _LONGEST_LEVEL - 1] + "…"
     return f"'{shown}'"

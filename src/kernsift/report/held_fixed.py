@@ -102,8 +102,9 @@ class AdjustedRows:
         columns = slice(int(self._table.offsets[j]), int(self._table.offsets[j + 1]))
         own = np.asarray(self._table.values[:, columns], dtype=float)
         rows = self._held.rows
-        # In pairs one view is of aligned ranks, and the others are of values as they are.
-        as_it_is = self._regression is None and rows is not None and rows.small_strata and view not in ("", "location")
+        # In pairs some views are of aligned ranks, and the others are of values as they are.
+        as_it_is = self._regression is None and rows is not None and rows.small_strata
+        as_it_is = as_it_is and view != "" and not view.startswith("aligned")
         if self._table.categorical[j] or as_it_is or (classes and own.shape[1] == 1 and _repeats(own)):
             return own
         return self._numbers[:, columns]

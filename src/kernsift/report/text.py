@@ -211,8 +211,12 @@ def table(result: Result, width: int = 100, most: int = MOST_ROWS, *, sort: str 
     stars = ["*" if result.rejected[row] else " " for row in rows]
     lines += [f"{star} {_pad(name, room)}" for star, name in zip(stars, names, strict=True)]
     for head, cells in columns:
-        wide = _width_of((head, cells))
-        padded = [_pad(cell, wide) if head == _CHANGE else f"{cell:>{wide}}" for cell in [head, *cells]]
+        if head == _CHANGE:
+            indent = "\n" + " " * (_cells(lines[0]) + 2)
+            padded = [head, *(cell.replace("\n", indent) for cell in cells)]
+        else:
+            wide = _width_of((head, cells))
+            padded = [f"{cell:>{wide}}" for cell in [head, *cells]]
         lines = [f"{line}  {cell}" for line, cell in zip(lines, padded, strict=True)]
     return "\n".join(line.rstrip() for line in lines) if columns and columns[-1][0] == _CHANGE else "\n".join(lines)
 
@@ -293,11 +297,11 @@ def _alike(result: Result, rows: np.ndarray) -> list[str]:
 
 def _width_of(column: tuple[str, list[str]]) -> int:
     head, cells = column
-    return max(_cells(head), *map(_cells, cells), 0)
+    return max(_cells(head), *(_cells(line) for cell in cells for line in cell.split("\n")), 0)
 
 
 def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str, list[str]]]:
-    """Columns that fit: first the description is shortened, then columns that others make up for are left out."""
+    """Columns that fit: first descriptions are broken into lines, then columns that others make up for are left out."""
     kept = list(columns)
     corrected = any(head.endswith(" p") and head != "selective p" for head, _ in columns)
 
@@ -313,10 +317,10 @@ def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str,
         if rest() < needed:
             kept = [column for column in kept if column[0] not in heads]
     if described:
-        place = min(rest() - 2, _WIDEST_CHANGE)
+        place = min(rest() - 2, _WIDEST_CHANGE + 24)
         kept = kept[:-1]
         if place >= _NARROWEST_CHANGE or place >= _width_of(described[0]):
-            kept.append((_CHANGE, [_pad(cell, place).rstrip() for cell in described[0][1]]))
+            kept.append((_CHANGE, [_wrapped(cell, place) for cell in described[0][1]]))
     if rest() < 0:
         kept = [column for column in kept if column[0] in ("effect", "score", "p", "selective p", _CHANGE)]
     return kept
@@ -339,6 +343,23 @@ def _pad(name: str, width: int) -> str:
             name = name[:-1]
         name += "…"
     return name + " " * (width - _cells(name))
+
+
+def _wrapped(text: str, width: int) -> str:
+    """A description in lines of at most `width` cells, its numbers on a line of their own; longer words are cut."""
+    if _cells(text) <= width:
+        return text
+    lines = []
+    start, colon, numbers = text.rpartition(": ")
+    for part in filter(None, [start + colon.strip(), numbers]):
+        lines.append("")
+        for word in part.split():
+            longer = f"{lines[-1]} {word}".strip()
+            if _cells(longer) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(_pad(word, width).rstrip())
+    return "\n".join(filter(None, lines))
 
 
 def legend(result: Result, width: int = 100) -> str:
