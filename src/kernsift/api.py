@@ -284,7 +284,7 @@ def compare(
                 return None
             if rows is not None and call.estimator == "complete":
                 table = aligned(stack(samples), rows, subset) if call.adaptive else stack(samples)
-                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng)
+                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
                 return restricted_mmd(table, kernels, rows=rows, adaptive=call.adaptive, subset=subset, rng=call.rng)
             kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.late_kernels)
             return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))

@@ -30,6 +30,8 @@ _UNEVEN = 1.1
 _DISCRETE, _LOOKED_AT = 16, 512
 # The fewest values of an identifier, and the most columns that are checked for being one.
 _FEWEST_SUBJECTS, _CHECKED = 6, 16
+# The most rows of a stratum that its location is computed from.
+_ENOUGH = 256
 # Numbers of one array of aligned columns.
 _NUMBERS = 2**22
 
@@ -223,9 +225,11 @@ class AlignedTable(Table):
         values = self._table.part(columns, rows)
         stratum = self._rows.stratum
         assert stratum is not None
-        locations = self._locations[:, columns][stratum if rows is None else stratum[rows]]
+        found, own = self._locations[:, columns], stratum if rows is None else stratum[rows]
         if isinstance(values, np.ndarray):
-            return np.subtract(values, locations, dtype=values.dtype)
+            locations = found.astype(values.dtype).take(own, axis=0)
+            return np.subtract(values, locations, out=locations)
+        locations = found[own]
         return values - namespace(values).astype(asarray_like(locations, values), values.dtype)
 
     @cached_property
@@ -234,18 +238,23 @@ class AlignedTable(Table):
         stratum = self._rows.stratum
         assert stratum is not None
         sizes = np.bincount(stratum)
+        order = np.argsort(stratum, kind="stable")
+        if sizes.max() > _ENOUGH:
+            # Rows that are evenly spaced in large strata are enough for their locations.
+            rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            order = order[rank % np.repeat(-(-sizes // _ENOUGH), sizes) == 0]
+            sizes = np.bincount(stratum[order], minlength=len(sizes))
         by_size = np.argsort(sizes, kind="stable")
-        order = np.argsort(np.argsort(by_size)[stratum], kind="stable")
+        order = order[np.argsort(np.argsort(by_size)[stratum[order]], kind="stable")]
         out = np.zeros((len(sizes), int(self.offsets[-1])))
         columns = np.flatnonzero(np.repeat(~self.categorical, np.diff(self.offsets)))
         step = max(1, _NUMBERS // self.n)
         for start in range(0, len(columns), step):
             some = columns[start : start + step]
-            values = to_numpy(self._table.part(some))
             if not self._every:
-                kept = [len(np.unique(column)) > _DISCRETE for column in values[:_LOOKED_AT].T]
-                some, values = some[kept], values[:, kept]
-            values, first = values[order], 0
+                looked = to_numpy(self._table.part(some, np.arange(min(self.n, _LOOKED_AT))))
+                some = some[[len(np.unique(column)) > _DISCRETE for column in looked.T]]
+            values, first = to_numpy(self._table.part(some, order)), 0
             spread = np.zeros(len(some))
             for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):
                 n = int(sizes[run[0]])
@@ -255,7 +264,7 @@ class AlignedTable(Table):
                 spread += n * ranges.sum(axis=0)
                 first += n * len(run)
             if not self._every:
-                variance = (spread / self.n / _QUARTILES) ** 2
+                variance = (spread / len(order) / _QUARTILES) ** 2
                 out[:, some] = _shrunk(out[:, some], _MIDMEAN * variance / sizes[:, None])
         return out
 

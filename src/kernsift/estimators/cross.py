@@ -10,8 +10,7 @@ contains the first and the third of these, that of the second half's values alon
 and the third, and the third, which is the only one under the null, is subtracted once. HSIC likewise.
 
 Units, such as the donors of cells, go as a whole to one half or the other. A unit has the mean of its rows' factors,
-and from then on it is a row: its value is the mean of the witness over its rows, so that rows of a unit may be alike,
-and units may have any number of rows.
+and from then on it is a row: its value is the mean of the witness over its rows, so that rows of a unit may be alike.
 """
 
 from __future__ import annotations
@@ -73,6 +72,7 @@ def cross_mmd(
         require_rows(X, 4, "X", " for the cross estimator")
         require_rows(Y, 4, "Y", " for the cross estimator")
     else:
+        rows = rows.evened(rng)
         samples = [rows.informative[rows.responses[rows.informative] == label] for label in (0, 1)]
         _require_units(min(map(len, samples)), 4, " in each sample")
     (x_test, x_fit), (y_test, y_fit) = ([own[half] for half in halves(len(own), rng)] for own in samples)
@@ -250,6 +250,7 @@ def cross_hsic(
     if rows is None or rows.unit is None:
         require_rows(X, 8, "X", " for the cross estimator")
     else:
+        rows = rows.evened(rng)
         used, y = rows.informative, y.take(rows.first_rows)
         _require_units(len(used), 8)
     test, fit = (used[half] for half in halves(len(used), rng))
@@ -350,8 +351,8 @@ class BlockScoring(Generic[Answer]):
     def __call__(self, block: Block) -> list[tuple[np.ndarray, Answer]]:
         kinds = kernel_views(block.kernels, self.adaptive)
         whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
-        units = 1 if self.rows is None else self.rows.units
-        counted = tabulate(block.table, block.own, whole, block.cells, units, None)
+        units, cells = (1, 1) if self.rows is None else (self.rows.units, self.rows.units + (self.rows.left_out > 0))
+        counted = tabulate(block.table, block.own, whole, block.cells, cells, None)
         answers = []
         for part in parts_of(block.features, whole.points, block.table.n, block.table.memory):
             grid, known = whole.part(part), counted.part(part)

@@ -11,13 +11,13 @@ Few different relabellings are enumerated (`kernsift.estimators.relabellings`).
 Strata that differ in location would hide what happens within them, as a kernel that is wide enough for all strata does
 not see it. So numeric columns are aligned first (Hodges and Lehmann 1962): each stratum's location is subtracted
 (`kernsift.data.exchangeability.AlignedTable`). Permutations within strata do not change it, so the test stays valid. In
-pairs and triples alignment takes away most of what a change of spread would show; there one view is of aligned ranks,
-and the others are of the values as they are.
+pairs and triples alignment takes away most of what a change of spread would show; there some views are of aligned
+ranks, and the others are of the values as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,7 +35,14 @@ from kernsift.estimators.paths import ScoreLaws
 from kernsift.estimators.permutation_law import Invariants, union_score
 from kernsift.estimators.relabellings import Relabellings, few_values
 from kernsift.estimators.responses import Response, ResponseView, table_response
-from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments, covariance, third_moment
+from kernsift.estimators.restricted_law import (
+    Flips,
+    ResponseMoments,
+    Strata,
+    ThirdMoments,
+    covariance,
+    third_moment,
+)
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, rows_to_align
 from kernsift.estimators.stratified_counts import FEWEST, MOST_STRATA, StratifiedCounts
@@ -50,11 +57,35 @@ from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 # Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
 _KEPT = 2**25
-# The view of aligned ranks, in small strata.
-_ALIGNED = Pair("location", "plain", 0.6)
+# Views of values less the locations of their strata have this prefix.
+_ALIGNED = "aligned "
+# Views of pairs and other small strata. Differences within pairs show a change of location, and by their asymmetry one
+# of shape. A change of spread shows in the values as they are: it goes with the sum of a pair (Pitman 1939).
+_SMALL_STRATA = (
+    Pair("aligned location", "plain", 0.5),
+    Pair("aligned shape", "plain", 0.12),
+    Pair("spread", "plain", 0.2),
+    Pair("smooth", "plain", 0.18),
+)
 # Location and spread of units count alike as units vary in them, and not as rows do: donors whose levels differ much
 # may have spreads that differ little. For units it takes the place of the fine view.
 _SPREAD = Pair("unit moments", "plain", 0.25)
+
+
+def _whitened(factor: np.ndarray) -> np.ndarray:
+    """A factor (b, m, N) with directions that are orthogonal and of length 1; those that do not vary are 0."""
+    values, vectors = np.linalg.eigh(factor @ factor.transpose(0, 2, 1))
+    kept = values > 1e-9 * np.maximum(values[:, -1:], 1e-300)
+    scale = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    return np.asarray((vectors * scale[:, None, :]).transpose(0, 2, 1) @ factor)
+
+
+# Views made of others: of which, how many directions that must have, and how.
+_DERIVED: dict[str, tuple[str, int, Callable[[np.ndarray], np.ndarray]]] = {
+    "unit moments": ("moments", 2, _whitened),
+    "spread": ("moments", 2, lambda factor: factor[:, 1:]),
+    "aligned shape": ("aligned smooth", 3, lambda factor: factor[:, 2:]),
+}
 
 
 def restricted_mmd(
@@ -114,22 +145,16 @@ def aligned(table: Table, rows: Exchangeability, subset: RowSubset | None = None
     if not own.large_strata:
         return table
     found = AlignedTable(table, own)
+    if table.n * int(table.offsets[-1]) > _KEPT:
+        return found
     # Values that are subtracted once are read several times.
-    return found.select(np.arange(table.d)) if table.n * int(table.offsets[-1]) <= _KEPT else found
+    return Table(table.names, found.values, table.offsets, table.categorical, table.levels, table.incomplete)
 
 
 def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
     """One over the number of different relabellings."""
     strata = informative_strata(rows)
     return float(np.exp(-Relabellings(rows.responses[strata.order], strata, symmetric).log_count))
-
-
-def _whitened(factor: np.ndarray) -> np.ndarray:
-    """A factor (b, m, N) with directions that are orthogonal and of length 1; those that do not vary are 0."""
-    values, vectors = np.linalg.eigh(factor @ factor.transpose(0, 2, 1))
-    kept = values > 1e-9 * np.maximum(values[:, -1:], 1e-300)
-    scale = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-    return np.asarray((vectors * scale[:, None, :]).transpose(0, 2, 1) @ factor)
 
 
 class _Places(NamedTuple):
@@ -187,8 +212,7 @@ class _UnitResponse(NamedTuple):
         """From factors (p, units)."""
         strata = informative_strata(rows)
         if rows.small_strata and pairs == CLASSES:
-            rest = 1.0 - _ALIGNED.weight
-            pairs = (_ALIGNED, *(pair._replace(weight=pair.weight * rest) for pair in pairs))
+            pairs = _SMALL_STRATA
         elif rows.unit is not None and pairs == CLASSES:
             pairs = tuple(_SPREAD if pair.feature == "fine" else pair for pair in pairs)
         relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
@@ -218,7 +242,7 @@ def _response_view(factor: np.ndarray, strata: Strata) -> ResponseView:
     n = factor.shape[1]
     plain = fitted(View(factor[None], sizes[None]), np.ones((1, n)), n)
     own = _invariants(factor[None], sizes[None], strata)
-    return ResponseView(plain, factor, sizes, Invariants(*(part[0] for part in own)))
+    return ResponseView(plain, sizes, Invariants(*(part[0] for part in own)))
 
 
 def _invariants(factor: np.ndarray, sizes: np.ndarray, strata: Strata) -> Invariants:
@@ -255,9 +279,11 @@ class _Measuring:
 
     def __call__(self, block: Block) -> list[Any]:
         tables = [block.table]
-        if any(pair == _ALIGNED for pair in self.target.response.pairs):
+        if any(pair.feature.startswith(_ALIGNED) for pair in self.target.response.pairs):
             tables.append(AlignedTable(block.table, self.rows, every=True))
-        grids = [fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds) for table in tables]
+        rounds = block.kernels.rounds
+        grids = [fit_grid(tables[0], block.own, block.to_sort, rounded=rounds, kernels=block.kernels)]
+        grids += [fit_grid(table, block.own, block.to_sort, rounded=rounds) for table in tables[1:]]
         units = self.rows.units + (self.rows.left_out > 0) if block.cells is not None else 1
         tabulated = [
             tabulate(table, block.own, grid, block.cells, units, None)
@@ -294,18 +320,21 @@ class _Measuring:
     ) -> list[FittedStatistic]:
         pairs = self.target.response.pairs
         factors: dict[str, np.ndarray] = {}
-        for place, (grid, known) in enumerate(tables):
-            names = [pair.feature for pair in pairs if (pair == _ALIGNED) == (place == 1) and pair != _SPREAD]
+        for prefix, (grid, known) in zip(("", _ALIGNED), tables, strict=False):
+            features = [pair.feature for pair in pairs if pair.feature.startswith(_ALIGNED) == bool(prefix)]
+            names = dict.fromkeys(_DERIVED.get(name, (name,))[0].removeprefix(prefix) for name in features)
             counts = self._counts(known)
-            views = fitted_views(dict.fromkeys(names), grid, counts, self.rows.units, kernels, own, self.landmarks)
+            views = fitted_views(names, grid, counts, self.rows.units, kernels, own, self.landmarks)
             if counted is None:
-                factors |= {name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
-                if _SPREAD in pairs:
-                    own_moments = factors["moments"]
-                    # Groups and categories have other directions than location and spread.
-                    factors[_SPREAD.feature] = _whitened(own_moments) if own_moments.shape[1] == 2 else own_moments
+                factors |= {prefix + name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
             else:
-                factors |= {name: to_numpy(view.view.factor) for name, view in views.items()}
+                factors |= {prefix + name: to_numpy(view.view.factor) for name, view in views.items()}
+        for name in {pair.feature for pair in pairs} & set(_DERIVED):
+            source, directions, derived = _DERIVED[name]
+            factor = factors[source]
+            # Groups, categories and columns of two values have other directions.
+            ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
+            factors[name] = derived(factor) if ordered and factor.shape[1] >= directions else factor
         if counted is None:
             return [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
         sums = {name: counted.sums(view.factor) for name, view in self.target.response.views.items()}
@@ -371,7 +400,11 @@ class _Measuring:
         traces = strata.sums((factor * factor).sum(axis=1))
         shares = strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1)
         sd = np.sqrt(covariance(factor, factor, strata, response))
-        third = third_moment(ThirdMoments.of_features(factor, strata, response), self.target.thirds[name], strata)
+        flips = Flips.of(factor, strata, response)
+        if flips is not None:
+            third = flips.third_moment()
+        else:
+            third = third_moment(ThirdMoments.of_features(factor, strata, response), self.target.thirds[name], strata)
         own = _invariants(factor, sizes, strata)
         size = ((factor @ factor.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
         laws = NullMoments(
@@ -395,6 +428,7 @@ class _Measuring:
         if len(pairs) == 1:
             return scores[0], winner
         correlation = np.ones((len(pairs), len(pairs), scores.shape[1]))
+        own = [] if counted is None else [counted.correlation_term(one, one) for one in statistics]
         for i, one in enumerate(statistics):
             for j, other in enumerate(statistics[:i]):
                 if counted is None:
@@ -403,7 +437,7 @@ class _Measuring:
                     scale = one.laws.sd * other.laws.sd
                 else:
                     found = counted.correlation_term(one, other)
-                    scale = np.sqrt(counted.correlation_term(one, one) * counted.correlation_term(other, other))
+                    scale = np.sqrt(own[i] * own[j])
                 found = np.divide(found, scale, out=np.ones(len(found)), where=scale > 0)
                 correlation[i, j] = correlation[j, i] = np.clip(found, -1.0, 1.0)
         return union_score(scores, weights, correlation), winner

@@ -90,12 +90,23 @@ class Strata(NamedTuple):
             for start in range(int(run[0]), int(run[-1]) + 1, step):
                 yield start, min(start + step, int(run[-1]) + 1)
 
+    @property
+    def are_pairs(self) -> bool:
+        return bool(self.sizes[-1] == 2)
+
     def sums(self, values: np.ndarray) -> np.ndarray:
         """(..., S) sums of values (..., N) over the rows of each stratum."""
+        if self.are_pairs:
+            return np.asarray(values[..., ::2] + values[..., 1::2])
         return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
 
     def centred(self, factor: np.ndarray) -> np.ndarray:
         """A factor (..., N) of sorted rows less its mean in each stratum."""
+        if self.are_pairs:
+            out = np.empty_like(factor)
+            out[..., ::2] = (factor[..., ::2] - factor[..., 1::2]) / 2.0
+            out[..., 1::2] = -out[..., ::2]
+            return out
         return np.asarray(factor - np.repeat(self.sums(factor) / self.sizes, self.sizes, axis=-1))
 
     def split(self, values: np.ndarray, start: int, stop: int) -> np.ndarray:
@@ -158,11 +169,51 @@ def _second(squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Str
     return np.stack([squares - traces / (strata.sizes - 1), strata.sums(one * other) - traces / strata.sizes], axis=-1)
 
 
+class Flips(NamedTuple):
+    """The terms of C = sum_b e_b v_b over random signs e_b: pairs, and a response with one direction.
+
+    T = |C|^2 has mean tr V, variance 2 (tr V^2 - sum_b |v_b|^4) and third central moment
+    8 (tr V^3 - 3 sum_b |v_b|^2 v_b' V v_b + 2 sum_b |v_b|^6), with V = sum_b v_b v_b'.
+
+    Attributes
+    ----------
+    terms : (b, m, S) the v_b of b features.
+    squares : (b, S) |v_b|^2.
+    """
+
+    terms: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> Flips | None:
+        """From factors (b, m, N) centred within strata; None where C is no such sum."""
+        if not strata.are_pairs or response.basis.shape != (1, 1, 1):
+            return None
+        terms = factor[:, :, ::2] * np.sqrt(2.0 * np.abs(response.coefficients[0] * response.basis[0, 0, 0]))
+        return cls(terms, np.einsum("bms,bms->bs", terms, terms))
+
+    def covariance(self, other: Flips) -> np.ndarray:
+        """(b,) covariances of T with the T of other terms."""
+        inner = self.terms @ other.terms.transpose(0, 2, 1)
+        between, own = (inner * inner).sum(axis=(1, 2)), (self.squares * other.squares).sum(axis=1)
+        return np.where(between - own > _ROUNDING * (between + own), 2.0 * (between - own), 0.0)
+
+    def third_moment(self) -> np.ndarray:
+        """(b,) third central moments of T."""
+        inner = self.terms @ self.terms.transpose(0, 2, 1)
+        turned = np.einsum("bms,bms->bs", inner @ self.terms, self.terms)
+        own = (self.squares * (2.0 * self.squares**2 - 3.0 * turned)).sum(axis=1)
+        return np.asarray(8.0 * (((inner @ inner) * inner).sum(axis=(1, 2)) + own))
+
+
 def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: ResponseMoments) -> np.ndarray:
     """(b,) covariances of T under two views of b features, with factors (b, m, N) and (b, q, N) centred within strata.
 
     `response` are the moments of the two views of the response that these are held against.
     """
+    flips = [Flips.of(part, strata, response) for part in (one, other)]
+    if flips[0] is not None and flips[1] is not None:
+        return flips[0].covariance(flips[1])
     b = len(one)
     between = np.zeros(b)
     for coefficients in response.coefficients:

@@ -33,12 +33,14 @@ class StratifiedCounts(NamedTuple):
     counts : (b, G, S) how many rows of each stratum a point stands for.
     strata : the strata.
     shares : (S,) r_b, what the response varies in each stratum.
+    weighted : (b, G) the rows of each point, weighted by these.
     """
 
     codes: np.ndarray
     counts: np.ndarray
     strata: Strata
     shares: np.ndarray
+    weighted: np.ndarray
 
     @classmethod
     def of(cls, codes: np.ndarray, points: int, strata: Strata, target: np.ndarray) -> StratifiedCounts:
@@ -46,7 +48,8 @@ class StratifiedCounts(NamedTuple):
         b, count = len(codes), len(strata.sizes)
         place = (codes.astype(np.intp) + np.arange(b)[:, None] * points) * count + strata.of_row
         counts = np.asarray(bincount(place, b * points * count), dtype=float).reshape(b, points, count)
-        return cls(codes, counts, strata, strata.sums((target * target).sum(axis=0)) / (strata.sizes - 1))
+        shares = strata.sums((target * target).sum(axis=0)) / (strata.sizes - 1)
+        return cls(codes, counts, strata, shares, counts @ shares)
 
     def sums(self, target: np.ndarray) -> np.ndarray:
         """(b, G, p) sums of a factor (p, N) of the response over the rows of each point."""
@@ -57,9 +60,11 @@ class StratifiedCounts(NamedTuple):
 
     def scatter(self, one: np.ndarray, other: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """(b, m, q) weighted sums over strata of the scatter within strata, of factors (b, m, G) and (b, q, G)."""
-        whole = (one * (self.counts @ weights)[:, None, :]) @ other.transpose(0, 2, 1)
-        means = [part @ self.counts for part in (one, other)]
-        return np.asarray(whole - (means[0] * (weights / self.strata.sizes)) @ means[1].transpose(0, 2, 1))
+        weighted = self.weighted if weights is self.shares else self.counts @ weights
+        whole = (one * weighted[:, None, :]) @ other.transpose(0, 2, 1)
+        first = one @ self.counts
+        second = first if other is one else other @ self.counts
+        return np.asarray(whole - (first * (weights / self.strata.sizes)) @ second.transpose(0, 2, 1))
 
     def traces(self, factor: np.ndarray) -> np.ndarray:
         """(b, S) traces of the scatter in each stratum."""
