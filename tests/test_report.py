@@ -346,3 +346,30 @@ def test_plot_feature_of_nothing_and_of_strangers(results: dict[str, Result]) ->
         results["nothing"].plot_feature()
     with pytest.raises(InputError, match="'nmber'"):
         results["compare"].plot_feature("nmber")
+
+
+def test_the_line_of_code_has_strata_pairs_and_units() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"]) for _ in range(2))
+    strata, given = [np.repeat(["x", "y"], 20)] * 2, np.arange(80.0)
+    for options in (
+        {"paired": True},
+        {"strata": strata},
+        {"given": given},
+        {"strata": "site"},
+        {"unit": ["site", "day"]},
+    ):
+        first, second = (table.assign(site=np.arange(40) // 10 + 9 * i, day=i) for i, table in enumerate((X, Y)))
+        if "strata" in options:
+            first, second = (table.assign(site=np.arange(40) // 10) for table in (X, Y))
+        if isinstance(next(iter(options.values())), bool | np.ndarray) or options.get("strata") is strata:
+            first, second = X, Y
+        result = kernsift.compare(first, second, random_state=0, **options)
+        names = {"kernsift": kernsift, "X": first, "Y": second, "strata": strata, "given": given}
+        again = eval(line_of_code(result), names)
+        np.testing.assert_array_equal(again.pvalues, result.pvalues)
+        page = result.to_html()
+        name = next(iter(options))
+        assert f'<tr><th scope="row">{name.capitalize()}</th><td>{result.settings[name]}</td></tr>' in page.replace(
+            "&#39;", "'"
+        )

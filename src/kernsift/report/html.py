@@ -265,12 +265,26 @@ def line_of_code(result: Result) -> str:
             fields = ", ".join(f"{name}={_literal(value)}" for name, value in given.items())
             arguments[argument] = _Code(f"kernsift.{_RECORDS[arguments[argument]]}({fields})")
     arguments.pop("k" if arguments.get("threshold") is not None else "threshold", None)
+    for argument in ("strata", "paired", "unit"):
+        if argument in arguments:
+            arguments[argument] = _row_argument(argument, str(arguments[argument]))
+    if arguments.get("given") == "data":
+        arguments["given"] = _Code("given")
     arguments |= {"alpha": result.alpha, "correction": result.correction, "family": result.family}
     arguments |= {"confidence_level": result.confidence_level, "random_state": result.seed}
     listed = ", ".join(f"{name}={_literal(value)}" for name, value in arguments.items())
     call = _CALLS.get(result.question, f"{result.question}(")
     line = f"kernsift.{call}, {listed})"
     return line if result.seed is not None else line + "  # random_state: the generator that was passed in"
+
+
+def _row_argument(argument: str, setting: str) -> Any:
+    """What was passed, from the setting that tells where strata, pairs or units come from and how many there are."""
+    source = setting.rpartition(": ")[0]
+    if source == "rows in their order":
+        return True
+    columns = source.split(" and ")
+    return _Code(argument) if source == "given as an array" else columns if len(columns) > 1 else source
 
 
 class _Code(str):
