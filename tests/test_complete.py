@@ -1,5 +1,7 @@
 """Estimators that use all the data: complete, cross, and screening with them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from by_hand import table
@@ -8,7 +10,7 @@ from scipy import stats
 from kernsift import Incomplete, compare, relate, screen
 from kernsift.data.inputs import as_candidates, as_pair, as_xy
 from kernsift.data.tables import stack
-from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross_hsic, cross_mmd, cross_screen
+from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross, cross_hsic, cross_mmd, cross_screen
 from kernsift.estimators.complete import best_of, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.cross import Drawn, Ratio, _witness_scores, side_by_side, witness_scores
 from kernsift.estimators.designs import halves
@@ -345,6 +347,12 @@ def welch_by_scipy(first, seconds):
 NO_RATIO = Ratio(np.ones(3), np.ones(3))
 
 
+def of_two_samples(first: np.ndarray, second: np.ndarray) -> Any:
+    one, two = Drawn.of(first), Drawn.of(second)
+    part = np.vstack([sample.part(np.arange(3)) for sample in (one, two)])
+    return _witness_scores(("a", "b", "c"), one, two, part, NO_RATIO)
+
+
 def test_witness_values_are_compared_by_welchs_test():
     """Two samples, as all features share their rows; and screening, where each candidate has rows of its own."""
     rng = np.random.default_rng(12)
@@ -353,11 +361,11 @@ def test_witness_values_are_compared_by_welchs_test():
     scores = witness_scores(("a", "b", "c"), first, seconds, NO_RATIO)
     assert scores.estimate == pytest.approx(welch_by_scipy(first, seconds), abs=1e-9)
     second = rng.normal(size=(5, 3))
-    scores = _witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second), NO_RATIO)
+    scores = of_two_samples(first, second)
     assert scores.estimate == pytest.approx(welch_by_scipy(first, second.T), abs=1e-9)
     assert scores.cov.diagonal() == pytest.approx(1.0)
     # Far apart, too, the degrees of freedom are Welch's.
-    scores = _witness_scores(("a", "b", "c"), Drawn.of(first + 20), Drawn.of(second), NO_RATIO)
+    scores = of_two_samples(first + 20, second)
     assert scores.estimate == pytest.approx(welch_by_scipy(first + 20, second.T), abs=1e-6)
 
 
@@ -367,7 +375,7 @@ def test_scores_of_witness_values_correlate_as_their_means_do():
     first, second = rng.normal(size=(40, 3)) @ root, rng.normal(size=(25, 3)) @ root * 2
     shared = np.cov(first.T) / 40
     for scores, covariance in (
-        (_witness_scores(("a", "b", "c"), Drawn.of(first), Drawn.of(second), NO_RATIO), shared + np.cov(second.T) / 25),
+        (of_two_samples(first, second), shared + np.cov(second.T) / 25),
         # Candidates share the rows of the reference alone.
         (
             witness_scores(("a", "b", "c"), first, list(second.T), NO_RATIO),
@@ -469,10 +477,10 @@ def test_parts_of_long_columns_keep_the_variance_of_all_rows():
     values[20:, 1] *= 3.0
     drawn = Drawn.of(values, 20)
     assert drawn.kept.base is None and drawn.kept.shape == (20, 2)
-    part = drawn.part()
+    part = drawn.part(np.arange(2))
     assert (part**2).sum(axis=0) == pytest.approx(values.var(axis=0, ddof=1) / 50)
     assert np.corrcoef(part.T)[0, 1] == pytest.approx(np.corrcoef(values[:20].T)[0, 1])
-    whole = Drawn.of(values).part()
+    whole = Drawn.of(values).part(np.arange(2))
     assert whole.T @ whole == pytest.approx(np.cov(values.T) / 50)
 
 
@@ -605,3 +613,38 @@ def test_rare_categories_of_a_response_share_a_cell():
     np.testing.assert_allclose(*gram, atol=1e-12)
     scores = complete_hsic(X, y, kernels, answers, adaptive=True, rng=rng)
     assert np.isfinite(scores.estimate).all()
+
+
+@pytest.mark.parametrize("rows", [60, 20_000])
+def test_correlations_of_cross_scores_are_the_same_from_kept_and_from_computed_values(rows, monkeypatch):
+    rng = np.random.default_rng(17)
+    shared = rng.normal(size=(2 * rows, 1))
+    values = shared + rng.normal(size=(2 * rows, 70))
+    values[:, 5] = 0.0
+    values[rows:, 6], values[:rows, 6] = 1.0, 0.0
+    one, two = as_pair(values[:rows], values[rows:])
+    kernels = fit_kernels(stack([one, two]), rng=rng)
+    found = []
+    for kept in (2**30, 0):
+        monkeypatch.setattr(cross, "_KEPT", kept)
+        scores = cross_mmd(one, two, kernels, rng=np.random.default_rng(3))
+        some = np.array([7, 3, 6, 69])
+        found.append((scores.estimate, scores.cov.columns(some), scores.cov.diagonal()))
+        draws = scores.cov.sample(4000, np.random.default_rng(4))
+        assert np.corrcoef(draws[:, [7, 8]].T)[0, 1] == pytest.approx(found[-1][1][8, 0], abs=5 / np.sqrt(4000))
+    for kept_rows, computed in zip(*found, strict=True):
+        assert computed == pytest.approx(kept_rows, abs=1e-12)
+    assert found[0][2] == pytest.approx(np.where(np.arange(70) == 5, 0.0, 1.0))
+
+
+def test_cross_scores_count_rare_values_beyond_the_rows_that_correlations_are_estimated_from(monkeypatch):
+    """The values at the first test rows are all equal, those at later rows are not."""
+    monkeypatch.setattr(cross, "LEARNING", 8)
+    values = np.zeros((4000, 2))
+    values[2000:2020, 0] = 1.0
+    one, two = as_pair(values[:2000], values[2000:])
+    scores = [
+        cross_mmd(one, two, fit_kernels(stack([one, two]), bandwidth=1.0, rng=rng), rng=rng).estimate[0]
+        for rng in map(np.random.default_rng, range(5))
+    ]
+    assert min(scores) > 1.5

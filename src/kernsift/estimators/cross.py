@@ -16,7 +16,7 @@ and from then on it is a row: its value is the mean of the witness over its rows
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,7 +28,14 @@ from kernsift.estimators.draws import LEARNING
 from kernsift.estimators.effects import SelfDependence, effect_of, hsic_scale, mmd_scale
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.responses import Response, summed_rows, table_response
-from kernsift.estimators.scores import EffectSizes, FactorCovariance, Scores, supported
+from kernsift.estimators.scores import (
+    BlockCovariance,
+    Covariance,
+    EffectSizes,
+    FactorCovariance,
+    Scores,
+    supported_variances,
+)
 from kernsift.estimators.student import normal_scores, student_statistics
 from kernsift.estimators.unit_means import by_point, unit_means
 from kernsift.estimators.ustatistic import require_rows
@@ -42,6 +49,8 @@ from kernsift.kernels.quantisation import fit_grid, parts_of, rows_to_sort
 # Relative error of a mean from rounding a column to a grid and its kernel to a low rank: larger than the sampling error
 # only with little noise and many rows.
 _ROUNDING = 2e-3
+# The most witness values that are kept to estimate correlations from; beyond, they are computed again when needed.
+_KEPT = 2**24
 
 
 def cross_mmd(
@@ -74,16 +83,28 @@ def cross_mmd(
     else:
         rows = rows.evened(rng)
         samples = [rows.informative[rows.responses[rows.informative] == label] for label in (0, 1)]
-        _require_units(min(map(len, samples)), 4, " in each sample")
+        _require_units(min(map(len, samples)), 6, " in each sample")
     (x_test, x_fit), (y_test, y_fit) = ([own[half] for half in halves(len(own), rng)] for own in samples)
-    one, two = Drawn.empty(len(x_test), table.d, LEARNING // 2), Drawn.empty(len(y_test), table.d, LEARNING // 2)
+    landmarks = some_rows(table, rng)
+    learning = min(len(x_test), LEARNING // 2), min(len(y_test), LEARNING // 2)
+    kept = learning if sum(learning) * table.d <= _KEPT else (0, 0)
+    one, two = Drawn.empty(len(x_test), table.d, kept[0]), Drawn.empty(len(y_test), table.d, kept[1])
     ratio = Ratio.empty(table.d)
-    values = WitnessValues((x_test, x_fit), (y_test, y_fit))
-    for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, rng, rows):
+    values = WitnessValues((x_test, x_fit), (y_test, y_fit), kept)
+    for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, landmarks, rows):
         one.put(features, high)
         two.put(features, low)
         ratio.put(features, own)
-    return _witness_scores(table.names, one, two, ratio)
+    if kept == learning:
+        everything = np.arange(table.d)
+        return _witness_scores(table.names, one, two, np.vstack([one.part(everything), two.part(everything)]), ratio)
+
+    def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        again = replace(values, kept=learning)
+        for features, (high, low, _) in over_blocks(table, kernels, adaptive, again, landmarks, rows, among):
+            yield features, np.vstack([high.part(features), low.part(features)])
+
+    return _witness_scores(table.names, one, two, parts, ratio)
 
 
 def _require_units(units: int, needed: int, where: str = "") -> None:
@@ -96,22 +117,39 @@ def _require_units(units: int, needed: int, where: str = "") -> None:
 
 @dataclass(frozen=True)
 class WitnessValues:
-    """The witness values of features in each sample; `x` and `y` are its test rows and its fit rows."""
+    """The witness values of features in each sample; `x` and `y` are its test rows and its fit rows.
+
+    The values at the first `kept` test rows of each sample are kept.
+    """
 
     x: tuple[np.ndarray, np.ndarray]
     y: tuple[np.ndarray, np.ndarray]
+    kept: tuple[int, int]
 
     def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn, Ratio]:
         xp = namespace(factor)
         halves = [(_share(known, x), _share(known, y)) for x, y in zip(self.x, self.y, strict=True)]
         sizes = [(len(x), len(y)) for x, y in zip(self.x, self.y, strict=True)]
         witness = _witness(factor, *halves[1])
-        high, low = _at_rows(known, witness, self.x[0]), _at_rows(known, witness, self.y[0])
         # A witness that is constant over the rows up to rounding is set to 0: rounding errors must not be tested.
-        top, bottom = np.maximum(high.max(axis=0), low.max(axis=0)), np.minimum(high.min(axis=0), low.min(axis=0))
-        some = top - bottom > 1e-10 * to_numpy(xp.max(xp.abs(witness), axis=1))
-        one, two = (Drawn.of(np.where(some, part, 0.0), LEARNING // 2) for part in (high, low))
+        used = halves[0][0] + halves[0][1] > 0
+        top = xp.max(xp.where(used, witness, -xp.inf), axis=1)
+        bottom = xp.min(xp.where(used, witness, xp.inf), axis=1)
+        some = top - bottom > 1e-10 * xp.max(xp.abs(witness), axis=1)
+        witness = xp.where(some[:, None], witness, 0.0)
+        one, two = (
+            Drawn(size, *_moments(witness, share, size), _at_rows(known, witness, rows[:kept]))
+            for size, share, rows, kept in zip(sizes[0], halves[0], (self.x[0], self.y[0]), self.kept, strict=True)
+        )
         return one, two, mmd_ratio(factor, known.counts, halves, sizes)
+
+
+def _moments(values: Array, shares: Array, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """(b,) means and variances of values (b, G) over `size` rows with these shares (b, G) of the points."""
+    xp = namespace(values)
+    mean = xp.sum(shares * values, axis=1)
+    variance = xp.sum(shares * (values - mean[:, None]) ** 2, axis=1) * (size / (size - 1))
+    return to_numpy(mean), to_numpy(variance)
 
 
 def _witness(factor: Array, one: Array, two: Array) -> Array:
@@ -182,8 +220,8 @@ class Drawn(NamedTuple):
     kept: np.ndarray
 
     @classmethod
-    def empty(cls, count: int, d: int, most: int) -> Drawn:
-        return cls(count, np.empty(d), np.empty(d), np.empty((min(count, most), d)))
+    def empty(cls, count: int, d: int, kept: int) -> Drawn:
+        return cls(count, np.empty(d), np.empty(d), np.empty((kept, d)))
 
     @classmethod
     def of(cls, values: np.ndarray, most: int | None = None) -> Drawn:
@@ -196,12 +234,18 @@ class Drawn(NamedTuple):
         """Store the values of some of the features."""
         self.mean[features], self.variance[features], self.kept[:, features] = part.mean, part.variance, part.kept
 
-    def part(self) -> np.ndarray:
-        """Rows whose squares add up to the variance of the mean."""
+    def part(self, features: np.ndarray) -> np.ndarray:
+        """Rows whose squares add up to the variance of the mean, of features with these numbers.
+
+        A feature that only varies at rows that are not kept gets a single row, so that it is nearly uncorrelated with
+        the others.
+        """
         rows = self.kept - self.kept.mean(axis=0)
         if len(rows) == self.size:
             return rows / np.sqrt(self.size * (self.size - 1))
         size = np.sqrt((rows**2).sum(axis=0))
+        unseen = np.flatnonzero((size <= 0) & (self.variance > 0))
+        rows[features[unseen] % len(rows), unseen], size[unseen] = 1.0, 1.0
         return rows * np.divide(np.sqrt(self.variance / self.size), size, out=np.zeros(len(size)), where=size > 0)
 
 
@@ -252,7 +296,7 @@ def cross_hsic(
     else:
         rows = rows.evened(rng)
         used, y = rows.informative, y.take(rows.first_rows)
-        _require_units(len(used), 8)
+        _require_units(len(used), 12)
     test, fit = (used[half] for half in halves(len(used), rng))
     response = table_response(y, response_kernels, rng)
     at_fit, at_test = (_rows_of(response, rows) for rows in (fit, test))
@@ -260,12 +304,13 @@ def cross_hsic(
     target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
     cells = np.arange(y.n) if response.cells is None else to_numpy(response.cells)
     influence = target.influence[0, cells]
-    draws, ratio = Drawn.empty(len(test), X.d, LEARNING), Ratio.empty(X.d)
+    draws, ratio = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), Ratio.empty(X.d)
     predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence))
-    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, rng, rows):
+    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, some_rows(X, rng), rows):
         draws.put(features, products)
         ratio.put(features, own)
-    return _student_scores(X.names, draws.mean, draws.part(), draws.size, np.full(X.d, draws.size - 1.0), ratio)
+    part, variance, freedom = draws.part(np.arange(X.d)), draws.variance / draws.size, np.full(X.d, draws.size - 1.0)
+    return _student_scores(X.names, draws.mean, variance, part, draws.size, freedom, ratio)
 
 
 @dataclass(frozen=True)
@@ -372,16 +417,20 @@ def over_blocks(
     kernels: FeatureKernels,
     adaptive: bool,
     work: Callable[[Tabulation, Array], Answer],
-    rng: np.random.Generator,
+    landmarks: np.ndarray,
     rows: Exchangeability | None = None,
+    among: np.ndarray | None = None,
 ) -> Iterator[tuple[np.ndarray, Answer]]:
-    """`work(known, factor)` for one block of features after the other."""
-    to_sort = rows_to_sort(table.n)
-    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    """`work(known, factor)` for one block of features after the other, of all features or of some."""
     cells = None if rows is None else by_point(rows, table)
-    blocks = blocks_of(table, kernels, cells, to_sort)
+    blocks = blocks_of(table, kernels, cells, rows_to_sort(table.n), among=among)
     for answers in map_blocks(BlockScoring(work, adaptive, landmarks, rows), blocks, table.d):
         yield from answers
+
+
+def some_rows(table: Table, rng: np.random.Generator) -> np.ndarray:
+    """Rows among which the landmarks of groups of columns are chosen."""
+    return np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
 
 
 def side_by_side(views: Sequence[View]) -> Array:
@@ -409,21 +458,27 @@ def witness_scores(
     counts = np.array([len(column) for column in seconds])
     below = np.zeros((counts.sum(), len(seconds)))
     for place, (column, end) in enumerate(zip(seconds, np.cumsum(counts), strict=True)):
-        below[end - len(column) : end, place] = Drawn.of(column[:, None]).part()[:, 0]
+        below[end - len(column) : end, place] = Drawn.of(column[:, None]).part(np.zeros(1, dtype=int))[:, 0]
     mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
-    return _welch(names, Drawn.of(first), (counts, mean, variance), below, ratio)
+    one = Drawn.of(first)
+    part = np.vstack([one.part(np.arange(len(names))), below])
+    return _welch(names, one, (counts, mean, variance), part, ratio)
 
 
-def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn, ratio: Ratio | None) -> Scores:
+Part = np.ndarray | Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
+"""Centred, scaled draws (m, d), or a function that computes those of some features, block by block."""
+
+
+def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn, part: Part, ratio: Ratio | None) -> Scores:
     """Welch statistics of witness values."""
-    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), two.part(), ratio)
+    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), part, ratio)
 
 
 def _welch(
     names: tuple[str, ...],
     one: Drawn,
     other: tuple[np.ndarray, np.ndarray, np.ndarray],
-    below: np.ndarray,
+    part: Part,
     ratio: Ratio | None,
 ) -> Scores:
     counts, mean, variance = other
@@ -434,24 +489,41 @@ def _welch(
     # Two constants up to rounding: the variance that `supported` gives them has the degrees of freedom of all rows.
     flat = squares[0] + squares[1] < 1e-12 * (gap / (one.size + counts)) ** 2
     freedom = np.where(flat | (squares[0] + squares[1] <= 0), one.size + counts - 2.0, freedom)
-    rows = np.vstack([one.part(), below])
-    return _student_scores(names, gap, rows, one.size + int(counts.max()), np.maximum(freedom, 1.0), ratio)
+    count = one.size + int(counts.max())
+    return _student_scores(names, gap, squares[0] + squares[1], part, count, np.maximum(freedom, 1.0), ratio)
 
 
 def _student_scores(
-    names: tuple[str, ...], estimate: np.ndarray, part: np.ndarray, count: int, freedom: np.ndarray, ratio: Ratio | None
+    names: tuple[str, ...],
+    estimate: np.ndarray,
+    variance: np.ndarray,
+    part: Part,
+    count: int,
+    freedom: np.ndarray,
+    ratio: Ratio | None,
 ) -> Scores:
-    """Normal scores of estimates whose centred, scaled draws are `part`: `part.T @ part` is their covariance.
+    """Normal scores of estimates with centred, scaled draws `part`, whose squares add up to the variances.
 
     `count` is the number of draws.
     """
-    part = supported(part, estimate, count)
-    error = np.sqrt((part**2).sum(axis=0))
+    least = supported_variances(variance, estimate, count)
+    # Features whose draws do not vary are uncorrelated with the others: each has a row of its own.
+    alone, error = np.flatnonzero(least != variance), np.sqrt(least)
     varies = error > 0
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
     score = normal_scores(statistic, freedom)
-    standard = np.divide(part, error, out=np.zeros_like(part), where=varies)
-    cov = FactorCovariance(standard)
+
+    def standardised(rows: np.ndarray, features: np.ndarray) -> np.ndarray:
+        own = (alone[:, None] == features) * error[features]
+        rows = np.vstack([np.where(np.isin(features, alone), 0.0, rows), own])
+        return np.divide(rows, error[features], out=np.zeros_like(rows), where=varies[features])
+
+    cov: Covariance
+    if isinstance(part, np.ndarray):
+        cov = FactorCovariance(standardised(part, np.arange(len(names))))
+    else:
+        compute = part
+        cov = BlockCovariance(len(names), lambda some: ((own, standardised(rows, own)) for own, rows in compute(some)))
     if ratio is None:
         return Scores(names, np.where(varies, score, 0.0), cov)
 

@@ -7,7 +7,7 @@ entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -145,6 +145,37 @@ class FactorCovariance:
             # A root with d rows has the same covariance and is smaller than the draws.
             root = _root(root.T @ root)
         return rng.standard_normal((size, root.shape[0])) @ root
+
+
+@dataclass(frozen=True)
+class BlockCovariance:
+    """Covariance `factor.T @ factor` with a factor (m, d) that is not kept but computed when it is needed.
+
+    `blocks` yields the numbers of some of the given features and their columns of the factor, block by block.
+    """
+
+    d: int
+    blocks: Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
+
+    def diagonal(self) -> np.ndarray:
+        out = np.zeros(self.d)
+        for features, part in self.blocks(np.arange(self.d)):
+            out[features] = np.einsum("ij,ij->j", part, part)
+        return out
+
+    def columns(self, features: np.ndarray) -> np.ndarray:
+        chosen, out = self._factor(features), np.zeros((self.d, len(features)))
+        for some, part in self.blocks(np.arange(self.d)):
+            out[some] = part.T @ chosen
+        return out
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        return FactorCovariance(self._factor(np.arange(self.d))).sample(size, rng)
+
+    def _factor(self, features: np.ndarray) -> np.ndarray:
+        found = list(self.blocks(features))
+        order = np.argsort(np.concatenate([some for some, _ in found]))
+        return np.hstack([part for _, part in found])[:, order][:, np.argsort(np.argsort(features))]
 
 
 @runtime_checkable
