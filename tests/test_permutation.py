@@ -272,7 +272,7 @@ def test_scores_match_brute_force_permutation(share, kind):
     known = tabulate(table, np.arange(3), grid, None, 1, None)
     names = {pair.feature for pair in CLASSES + NUMBERS}
     views = fitted_views(names, grid, known.counts, n, fit_kernels(table, rng=rng), np.arange(3), np.arange(n))
-    for view, own, _ in views.values():
+    for view, own, *_ in views.values():
         law = moments(n, own, one(sums_of(label[None, :])))
         weights, counts = limit_weights(view.sizes, np.array([label @ label]))
         for j in range(3):

@@ -1,4 +1,4 @@
-"""Draws of the Gaussian kernel on the host in one pass over memory, compiled by numba where it is installed.
+"""Loops over draws and over features of the Gaussian kernel on the host, compiled by numba where it is installed.
 
 NumPy makes one pass per operation, which costs three times as much as its `exp`. The functions here read the rows of a
 draw, evaluate and write. `exponential` is inlined arithmetic, so that the loop over features is vectorised: with
@@ -171,3 +171,113 @@ def deviations(values: Any, centre: Any, total: Any, squares: Any) -> None:
             off = np.float64(row[j] - centre[j])
             total[j] += off
             squares[j] += off * off
+
+
+@_compile
+def pivoted(points: Any, exponents: Any, weights: Any, preference: Any, enough: Any, rows: Any, pivots: Any) -> int:
+    """The pivoted Cholesky factors `rows` (b, limit, G) of the Gaussian kernel on points (b, G), and their pivots.
+
+    See `kernsift.kernels.low_rank.pivoted`. Returns the largest number of directions.
+    """
+    b, limit, size = rows.shape
+    residual, most = np.empty(size), 0
+    for i in range(b):
+        own, c = points[i], exponents[i]
+        residual[:] = 1.0
+        for step in range(limit):
+            pivot, largest = 0, residual[0] * preference[i, 0]
+            for g in range(1, size):
+                gain = residual[g] * preference[i, g]
+                if gain > largest:
+                    pivot, largest = g, gain
+            pivots[i, step] = pivot
+            if not largest > enough[i]:
+                for later in range(step + 1, limit):
+                    pivots[i, later] = pivot
+                break
+            row, x = rows[i, step], own[pivot]
+            for g in range(size):
+                t = own[g] - x
+                row[g] = exponential(t * t * c)
+            for before in range(step):
+                other = rows[i, before]
+                share = other[pivot]
+                for g in range(size):
+                    row[g] -= share * other[g]
+            scale = 1.0 / np.sqrt(residual[pivot])
+            for g in range(size):
+                row[g] *= scale
+                residual[g] -= row[g] * row[g]
+            residual[pivot] = 0.0
+            most = max(most, step + 1)
+    return most
+
+
+@_compile
+def middle_gaps(ordered: Any, low: Any, high: Any) -> None:
+    """The two middle ones (b,) of the differences of all pairs of each row's increasing values (b, m).
+
+    Differences of one value with larger ones increase, and so do the places up to which they stay below a bound, from
+    one value to the next: all differences below a bound are counted in one pass over the values. The bounds are
+    differences between the smallest and the largest one that may be in the middle.
+    """
+    b, m = ordered.shape
+    rank, state = m * (m - 1) // 4, np.uint64(1)
+    first, last = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
+    below, upto, some = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64), np.empty(m, dtype=ordered.dtype)
+    for row in range(b):
+        x = ordered[row]
+        for i in range(m):
+            first[i], last[i] = i + 1, m
+        while True:
+            left = 0
+            for i in range(m):
+                left += last[i] - first[i]
+            if left <= m:
+                break
+            state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            place, i = np.int64(state >> np.uint64(33)) % left, 0
+            while place >= last[i] - first[i]:
+                place -= last[i] - first[i]
+                i += 1
+            bound = x[first[i] + place] - x[i]
+            less, most, j, k = 0, 0, 1, 1
+            for i in range(m):
+                j, k = max(j, i + 1), max(k, i + 1)
+                while j < m and x[j] - x[i] < bound:
+                    j += 1
+                k = max(k, j)
+                while k < m and x[k] - x[i] <= bound:
+                    k += 1
+                below[i], upto[i] = j, k
+                less += j - i - 1
+                most += k - i - 1
+            if less <= rank < most:
+                for i in range(m):
+                    first[i], last[i] = below[i], below[i]
+                break
+            for i in range(m):
+                if rank < less:
+                    last[i] = below[i]
+                else:
+                    first[i] = upto[i]
+        count, smaller = 0, 0
+        for i in range(m):
+            smaller += first[i] - i - 1
+            for j in range(first[i], last[i]):
+                some[count] = x[j] - x[i]
+                count += 1
+        if count:
+            some[:count].sort()
+            bound = some[rank - smaller]
+        high[row] = bound
+        # The one before it in order: the same where there are ties, else the largest that is smaller.
+        less, largest, j = 0, x[0] - x[0], 1
+        for i in range(m):
+            j = max(j, i + 1)
+            while j < m and x[j] - x[i] < bound:
+                j += 1
+            less += j - i - 1
+            if j > i + 1:
+                largest = max(largest, x[j - 1] - x[i])
+        low[row] = bound if less < rank or m * (m - 1) // 2 % 2 else largest

@@ -20,6 +20,8 @@ from kernsift.execution.arrays import Array
 # Elements in all draws from which on numba is used: it takes a quarter of a second to import, and two to compile for
 # the first time on a machine. The choice must not depend on what is imported already: equal calls give equal bits.
 _WORTH = 2**23
+# Likewise features of a table from which on loops over features are compiled.
+_FEATURES = 2**14
 
 # In this order h is exactly 0 when x = y or x' = y' (estimators/ustatistic.py). `c` is minus the squared reciprocal
 # bandwidth.
@@ -73,6 +75,29 @@ def host_deviations(values: Array, centre: Array, numbers: int) -> tuple[np.ndar
     total, squares = np.zeros(values.shape[1]), np.zeros(values.shape[1])
     compiled.deviations(values, centre, total, squares)
     return total, squares
+
+
+def host_pivoted(
+    points: Array, exponents: Array | None, weights: Array, preference: Array, enough: Array, limit: int, features: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Factors and pivots of the Gaussian kernel on points (G, b); `features` is the number in the whole table."""
+    compiled = _for_host() if features >= _FEATURES and exponents is not None else None
+    if compiled is None or not all(isinstance(part, np.ndarray) for part in (points, weights)):
+        return None
+    turned, (b, size) = np.ascontiguousarray(points.T, dtype=float), weights.shape
+    rows, pivots = np.zeros((b, limit, size)), np.zeros((b, limit), dtype=np.intp)
+    count = max(compiled.pivoted(turned, exponents.astype(float), weights, preference, enough, rows, pivots), 1)
+    return rows[:, :count, :], pivots[:, :count]
+
+
+def host_middle_gaps(ordered: Array, features: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """The two middle ones of the differences within each row of increasing values (b, m)."""
+    compiled = _for_host() if features >= _FEATURES and isinstance(ordered, np.ndarray) else None
+    if compiled is None:
+        return None
+    low, high = np.empty((2, len(ordered)), dtype=ordered.dtype)
+    compiled.middle_gaps(np.ascontiguousarray(ordered), low, high)
+    return low, high
 
 
 def _compiled(total: int, *tables: Array) -> Any:

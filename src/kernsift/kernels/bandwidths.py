@@ -21,6 +21,7 @@ from kernsift.execution.arrays import (
     take,
     to_numpy,
 )
+from kernsift.execution.fused import host_middle_gaps
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
 from kernsift.kernels.sparse_columns import sparse_medians
@@ -118,10 +119,10 @@ def _of_columns(
     return distances, middles
 
 
-def medians_of_sorted(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Median distance and median of sorted columns (b, n); NaN for the distance within a constant column."""
+def medians_of_sorted(ordered: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Median distance and median of sorted columns (b, n), of so many in all; NaN within a constant column."""
     step = max(1, 2 * _CHUNK // _QUANTILES**2)
-    found = [_medians_of(ordered[start : start + step]) for start in range(0, len(ordered), step)]
+    found = [_medians_of(ordered[start : start + step], features) for start in range(0, len(ordered), step)]
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
 
@@ -131,26 +132,18 @@ def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
     return _medians_of(sorted_columns(values))
 
 
-def _medians_of(ordered: Array) -> tuple[np.ndarray, np.ndarray]:
+def _medians_of(ordered: Array, features: int = 0) -> tuple[np.ndarray, np.ndarray]:
     xp, n = namespace(ordered), ordered.shape[1]
     m = min(n, _QUANTILES)
     middle = to_numpy(_halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
     if m == 1:
         return np.full(len(middle), np.nan), middle
-    places = ((np.arange(m) + 0.5) * n / m).astype(np.intp)
-    gaps = _gaps(take(ordered, places, 1))
-    count = gaps.shape[1]
-    if isinstance(gaps, np.ndarray):
-        gaps.partition(count // 2, axis=1)
-        # The lower of the two middle values is the maximum below: cheaper than partitioning at both.
-        below = gaps[:, : count // 2].max(axis=1) if count % 2 == 0 else gaps[:, count // 2]
-        medians = _halfway(below, gaps[:, count // 2]).astype(float)
-    else:
-        gaps = xp.sort(gaps, axis=1)
-        medians = to_numpy(_halfway(gaps[:, (count - 1) // 2], gaps[:, count // 2])).astype(float)
+    chosen = take(ordered, ((np.arange(m) + 0.5) * n / m).astype(np.intp), 1)
+    middles = host_middle_gaps(chosen, features)
+    medians = to_numpy(_halfway(*(_middle_gaps(chosen) if middles is None else middles))).astype(float)
     tied = np.flatnonzero(medians == 0)
     if len(tied):
-        medians[tied] = to_numpy(_positive_median(take(gaps, tied, 0)))
+        medians[tied] = to_numpy(_positive_median(_gaps(take(chosen, tied, 0))))
     tied = tied[medians[tied] == 0]
     if len(tied):
         # All order statistics are equal: use the values that differ from the median, if there are any.
@@ -158,6 +151,19 @@ def _medians_of(ordered: Array) -> tuple[np.ndarray, np.ndarray]:
         medians[tied] = to_numpy(_positive_median(off))
         medians[tied[medians[tied] == 0]] = np.nan
     return medians, middle
+
+
+def _middle_gaps(ordered: Array) -> tuple[Array, Array]:
+    """Row by row, the two middle ones of the differences of all pairs of ordered values."""
+    gaps = _gaps(ordered)
+    count = gaps.shape[1]
+    if isinstance(gaps, np.ndarray):
+        gaps.partition(count // 2, axis=1)
+        # The lower of the two middle values is the maximum below: cheaper than partitioning at both.
+        low = gaps[:, : count // 2].max(axis=1) if count % 2 == 0 else gaps[:, count // 2]
+        return low, gaps[:, count // 2]
+    gaps = namespace(gaps).sort(gaps, axis=1)
+    return gaps[:, (count - 1) // 2], gaps[:, count // 2]
 
 
 def _gaps(ordered: Array) -> Array:

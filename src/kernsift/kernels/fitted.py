@@ -74,6 +74,8 @@ class FeatureKernels:
     missing : bool
         Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Features are then
         single columns.
+    among : int
+        Number of features that were fitted, of which these may be some; 0 where it is not known.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class FeatureKernels:
     centre: Array | None
     bandwidth: np.ndarray
     missing: bool = field(default=False, kw_only=True)
+    among: int = field(default=0, kw_only=True)
 
     @property
     def d(self) -> int:
@@ -335,7 +338,8 @@ def fit_kernels(
         bandwidths[numeric] = given[numeric]
         scale[columns] = np.repeat(given, widths)[columns]
     inverse = asarray_like(_reciprocal(scale, dtype_of(pooled.prototype)), pooled.prototype)
-    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, inverse, centre, bandwidths, missing=missing)
+    own = (inverse, centre, bandwidths)
+    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, *own, missing=missing, among=pooled.d)
 
 
 def _check_missing(pooled: Table, bandwidth: str | np.ndarray) -> None:
@@ -423,7 +427,7 @@ class LateKernels(FeatureKernels):
         found = pooled.categorical.copy()
         missing = pooled.incomplete is not None
         own = (inverse, centre, bandwidth, pooled, rows, found)
-        return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing)
+        return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing, among=pooled.d)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
         features = np.asarray(features, dtype=np.intp)
@@ -441,7 +445,7 @@ class LateKernels(FeatureKernels):
     def learn(self, features: np.ndarray, ordered: Array) -> None:
         if self.found[features].any() or not isinstance(ordered, np.ndarray):
             return
-        distances, middle = medians_of_sorted(ordered)
+        distances, middle = medians_of_sorted(ordered, self.among)
         # Columns that are constant on these rows are looked at in full.
         varies = ~np.isnan(distances)
         self._keep(features[varies], distances[varies], middle[varies])
@@ -456,8 +460,7 @@ class LateKernels(FeatureKernels):
         if new.any():
             self._keep(features[new], *column_medians(table, places[new], self.rows))
         own = (self.inverse, self.centre, self.bandwidth)
-        return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing)
-
+        return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing, among=self.among)
 
     def _keep(self, features: np.ndarray, distances: np.ndarray, middle: np.ndarray) -> None:
         if self.centre is not None:
