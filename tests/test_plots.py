@@ -225,3 +225,36 @@ def test_all_questions_can_be_drawn() -> None:
     drawn = screen(X, {"a": rng.normal(size=(50, 4)), "b": rng.normal(size=(50, 4)) + 1}, k=1, random_state=0)
     assert "1 of 1 selected data set significant" in rendered(drawn.plot_scores()).get_title(loc="left")
     rendered(drawn.plot_pvalues())
+
+
+def test_titles_and_names_do_not_cover_each_other() -> None:
+    rng = np.random.default_rng(0)
+    names = [f"a feature with quite a long name, number {i}" for i in range(400)]
+    X, Y = (pd.DataFrame(rng.normal(size=(50, 400)), columns=names) for _ in range(2))
+    Y.iloc[:, :30] += rng.uniform(0.8, 2.0, 30)
+    result = compare(X, Y, random_state=0)
+    ax = result.plot()
+    ax.figure.canvas.draw()
+    labels = [text.get_window_extent() for text in ax.texts]
+    assert len(labels) >= 5
+    assert not any(one.overlaps(two) for i, one in enumerate(labels) for two in labels[:i])
+    found = result.rejected
+    points = ax.transData.transform(np.column_stack([result.effects, -result.log_pvalues / np.log(10)])[found])
+    assert not any(box.contains(*point) for box in labels for point in points)
+    axes = result.plot_best()
+    axes[0, 0].figure.canvas.draw()
+    titles = [ax.title.get_window_extent() for ax in axes.ravel()] + [
+        ax._left_title.get_window_extent() for ax in axes.ravel()
+    ]
+    drawn = [box for box in titles if box.width > 1]
+    assert len(drawn) == 9
+    assert not any(one.overlaps(two) for i, one in enumerate(drawn) for two in drawn[:i])
+
+
+def test_evidence_of_very_different_size() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000)
+    X = pd.DataFrame({"strong": x, "weak": 0.12 * x + rng.normal(size=2000), "none": rng.normal(size=2000)})
+    ax = rendered(relate(X, x + 0.05 * rng.normal(size=2000), random_state=0).plot())
+    assert ax.get_yscale() == "symlog"
+    assert {text.get_text() for text in ax.texts} >= {"strong", "weak"}

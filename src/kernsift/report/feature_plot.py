@@ -41,7 +41,12 @@ def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None
         _cloud(picture, ax)
     state = "significant" if result.rejected[row] else "not significant"
     said = result.describe(row)
-    ax.set_title(f"{_short(result.names[row])}: {_short(said, 60) if said else state}", loc="left", fontsize=9)
+    # About as many letters as fit above the axes; constrained layout makes room for more lines.
+    across = int(ax.get_window_extent().width / ax.figure.dpi * 72.0 / 4.4)
+    if isinstance(picture, Bars):
+        across -= max(len(line) for level in picture.levels for line in _wrapped(level).split("\n"))
+    title = f"{_short(result.names[row], 40)}: {_short(said, 200) if said else state}"
+    ax.set_title(textwrap.fill(title, max(across, 24), max_lines=4, placeholder="…"), loc="left", fontsize=9)
     _tidy(ax)
     return ax
 
@@ -50,7 +55,7 @@ def _histogram(picture: Histogram, ax: Axes) -> None:
     for shares, series, colour in zip(picture.shares, picture.series, _COLOURS, strict=False):
         ax.stairs(shares, picture.edges, fill=True, alpha=0.3, color=colour)
         ax.stairs(shares, picture.edges, color=colour, linewidth=1.4, label=_short(series))
-    ax.set(xlabel=_short(picture.label, 60), ylabel="share")
+    ax.set(xlabel=_wrapped(picture.label, 48), ylabel="share")
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -60,7 +65,7 @@ def _bars(picture: Bars, ax: Axes) -> None:
         ax.barh(places + (i + 0.5) * height - 0.4, shares, height=0.9 * height, color=colour, label=_short(series))
     ax.set_yticks(places, [_wrapped(level) for level in picture.levels])
     ax.set_ylim(len(places) - 0.5, -0.5)
-    ax.set(xlabel="share", ylabel=_short(picture.label, 60))
+    ax.set(xlabel="share", ylabel=_wrapped(picture.label, 32))
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -73,7 +78,7 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
     ax.set_xticks(places, names)
     if sum(max(map(len, name.split("\n"))) for name in names) > 60:
         ax.tick_params(axis="x", rotation=90)
-    ax.set(xlabel=_short(picture.by, 60), ylabel=_short(picture.label, 60))
+    ax.set(xlabel=_wrapped(picture.by, 48), ylabel=_wrapped(picture.label, 32))
 
 
 def _cloud(picture: Cloud, ax: Axes) -> None:
@@ -82,12 +87,12 @@ def _cloud(picture: Cloud, ax: Axes) -> None:
     ax.scatter(x, y, s=10, color=SELECTED, alpha=0.4, linewidths=0)
     ax.fill_between(picture.middles, low, high, color=_COLOURS[1], alpha=0.25, linewidth=0)
     ax.plot(picture.middles, middle, color=_COLOURS[1], linewidth=1.8)
-    ax.set(xlabel=_short(picture.label, 60), ylabel=_short(picture.against, 60))
+    ax.set(xlabel=_wrapped(picture.label, 48), ylabel=_wrapped(picture.against, 32))
 
 
-def _wrapped(text: str) -> str:
-    """A long name in lines of 24 characters, at most three."""
-    lines = textwrap.wrap(clean(text), 24, max_lines=3, placeholder="…") or [""]
+def _wrapped(text: str, width: int = 24) -> str:
+    """A long name in lines of so many characters, at most three."""
+    lines = textwrap.wrap(clean(text), width, max_lines=3, placeholder="…") or [""]
     return "\n".join(lines).replace("$", r"\$")
 
 

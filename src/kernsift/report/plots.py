@@ -25,6 +25,10 @@ _FLOOR = 1e-12
 # Discoveries that get a label, and the offsets of labels that are tried, in points.
 _MOST_LABELS = 25
 _OFFSETS = ((5, 2), (5, -8), (-5, 2), (-5, -8), (5, 10), (-5, 10), (5, -16), (-5, -16), (14, 16), (-14, 16))
+# Radius of a point, in points.
+_POINT = 2.5
+# Evidence beyond the first is drawn on a scale that is linear up to the second, and logarithmic from there.
+_LONG_AXIS, _LINEAR = 100.0, 10.0
 # Rows of a forest plot, and features of the small multiples.
 _MOST_INTERVALS, _MULTIPLES = 40, 9
 
@@ -67,21 +71,31 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
         ax.axhline(evidence[result.rejected].min(), color=_INK, linewidth=0.8, linestyle="--")
     ax.set(xlabel="effect", ylabel=f"evidence, -log10({'selective ' if result.listed else ''}p)")
     ax.set_xlim(-0.02, max(0.1, 1.12 * float(result.effects.max(initial=0.0))))
-    ax.set_ylim(bottom=-0.03 * max(1.0, float(evidence.max(initial=0.0))))
+    if float(evidence.max(initial=0.0)) > _LONG_AXIS:
+        ax.set_yscale("symlog", linthresh=_LINEAR)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.set_ylim(bottom=-0.5)
+    else:
+        ax.set_ylim(bottom=-0.03 * max(1.0, float(evidence.max(initial=0.0))))
     ax.set_title(_title(result), loc="left", fontsize=10)
     _tidy(ax)
     if len(result.names):
         ax.legend(frameon=False, fontsize=8, loc="upper left")
-    found = np.flatnonzero(result.rejected)[:_MOST_LABELS]
+    found = np.flatnonzero(result.rejected)
     _label(ax, [(result.effects[row], evidence[row], _short(result.names[row])) for row in found])
     return ax
 
 
 def _label(ax: Axes, points: list[tuple[float, float, str]]) -> None:
-    """Names beside points, strongest first; a name that would overlap another, or leave the axes, is left out."""
+    """Names beside the first points; a name that would cover another, or a point, or leave the axes, is left out."""
+    from matplotlib.transforms import Bbox
+
     ax.figure.canvas.figure.draw_without_rendering()
     inside = ax.get_window_extent()
     taken = [text.get_window_extent() for text in [ax.get_legend()] if text is not None]
+    size = ax.figure.dpi / 72.0 * _POINT
+    taken += [Bbox([place - size, place + size]) for place in ax.transData.transform([one[:2] for one in points])]
+    points = points[:_MOST_LABELS]
     for x, y, name in points:
         for right, up in _OFFSETS:
             side = "left" if right > 0 else "right"
