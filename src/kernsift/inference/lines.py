@@ -35,13 +35,24 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
         columns = scores.cov.columns(batch)
         variances[start : start + _BATCH] = columns[batch, np.arange(len(batch))]
         paths = paths_of(scores, batch, columns)
+        starts = np.full(len(batch), np.nan)
+        if event.starts is not None and len(scores) <= _LONG:
+            own = variances[start : start + _BATCH, None]
+            slopes = columns.T / np.where(own > 0, own, 1.0)
+            starts = event.starts(scores.estimate - slopes * values[start : start + _BATCH, None], slopes, batch)
 
         def union(
-            place: int, start: int = start, columns: np.ndarray = columns, paths: list[Path | None] = paths
+            place: int,
+            start: int = start,
+            columns: np.ndarray = columns,
+            paths: list[Path | None] = paths,
+            starts: np.ndarray = starts,
         ) -> np.ndarray:
             feature, variance, value = (part[start + place] for part in (selected, variances, values))
             if variance <= 0:
                 return EVERYWHERE
+            if paths[place] is None and starts[place] <= value:
+                return np.array([[starts[place], np.inf]])
             slope = columns[:, place] / variance
             pieces = truncation_along(paths[place], event, scores.estimate - slope * value, slope, int(feature))
             if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:

@@ -21,11 +21,19 @@ Kept = Callable[[np.ndarray, int], np.ndarray]
 """From many score vectors (g, d), which may be overwritten, and a feature: in which of them it is kept."""
 
 
+Starts = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""From lines (b, d) of b features: the t from which on each is kept; NaN where that is not all."""
+
+
 class Event(NamedTuple):
-    """The event that a test conditions on: its truncation along lines, and whether it holds for given scores."""
+    """The event that a test conditions on: its truncation along lines, and whether it holds for given scores.
+
+    `starts` is the truncation of many features at once, where most of them are kept on a half-line.
+    """
 
     truncation: Truncation
     kept: Kept
+    starts: Starts | None = None
 
 
 def paths_of(scores: Scores, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:

@@ -52,6 +52,9 @@ class SelectionRule(Protocol):
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         """The values t of `feature`'s own score for which it is kept, as a union of intervals."""
 
+    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The ends (b,) of half-lines on which b features with lines (b, d) are kept; NaN for other truncations."""
+
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         """`truncation` of the named features where it depends on no other score; None where it does."""
 
@@ -92,6 +95,9 @@ class Everything:
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         return EVERYWHERE
 
+    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return np.full(len(features), -np.inf)
+
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         return [EVERYWHERE] * len(features)
 
@@ -127,6 +133,9 @@ class Threshold:
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         return np.array([[self.cuts[feature], np.inf]])
+
+    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
+        return self.cuts[features]
 
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         return list(np.stack([self.cuts[features], np.full(len(features), np.inf)], axis=1)[:, None, :])
@@ -185,14 +194,11 @@ class TopK:
             # Constant features never rank above one that varies.
             feature = int(np.count_nonzero(self.varies[:feature]))
             intercept, slope = intercept[self.varies], slope[self.varies]
+        start = self._usual_starts(intercept[None, :], slope[None, :], np.array([feature]))[0]
+        if not np.isnan(start):
+            return np.array([[start, np.inf]])
         gap = 1.0 - slope
         gap[feature] = 1.0
-        if gap.min() > _PARALLEL and self.k < len(gap):
-            # The usual case: every other line has a smaller slope, so the feature is kept from the k-th crossing on.
-            crossing = intercept / gap
-            crossing[feature] = -np.inf
-            crossing.partition(len(gap) - self.k)
-            return np.array([[crossing[len(gap) - self.k], np.inf]])
         scale = np.max(np.abs(intercept), initial=0.0)
         parallel = np.abs(gap) < _PARALLEL
         tied = parallel & (np.abs(intercept) <= _PARALLEL * scale)
@@ -207,6 +213,24 @@ class TopK:
         if falling.all():
             return _right_of_kth_largest(crossing, room)
         return _where_few_above(crossing, falling, room)
+
+    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
+        if self.varies is not None and not self.varies.all():
+            return np.full(len(features), np.nan)
+        return self._usual_starts(intercept, slope, features)
+
+    def _usual_starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The k-th crossings, from which on features are kept if every other line has a smaller slope; else NaN."""
+        (b, d), own = intercept.shape, np.arange(len(features))
+        gap = 1.0 - slope
+        gap[own, features] = 1.0
+        usual = gap.min(axis=1) > _PARALLEL
+        if self.k >= d or not usual.any():
+            return np.full(b, np.nan)
+        crossing = intercept / np.where(usual[:, None], gap, 1.0)
+        crossing[own, features] = -np.inf
+        crossing.partition(d - self.k, axis=1)
+        return np.where(usual, crossing[:, d - self.k], np.nan)
 
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         # With k at least the number of features that vary, these are kept whatever their scores.
