@@ -144,8 +144,10 @@ def compare(
     reference : optional
         The value of `by` whose rows `group` is compared with.
     k : int or float, optional
-        None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
-        scores; p-values, effect sizes and intervals are then conditional on the selection.
+        None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
+        with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
+        `correction` counts all of them in any case, and it costs power for each listed one: close to the cut a
+        selective p-value is large, whatever the unconditional one is.
     threshold : float, optional
         Instead of `k`: list every feature whose score is at least this many standard deviations.
     estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
@@ -161,7 +163,9 @@ def compare(
         kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
         for all features; "auto" is "adaptive" where that is possible, else "median".
     alpha : float, default 0.05
-        The error rate that `correction` controls.
+        The error rate that `correction` controls: the largest expected share of false discoveries for "bh", "by" and
+        "bky", the largest probability of any for "holm", the probability of rejecting a feature without an effect for
+        None. It decides what is `rejected`; p-values do not depend on it.
     correction : {"bh", "by", "bky", "holm"} or None, default "bh"
         "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
         Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
@@ -424,8 +428,10 @@ def relate(
         "auto" takes text, categoricals, truth values, and numbers with two values or up to ten whole ones as classes,
         and other numbers as numbers; "category" and "numeric" insist.
     k : int or float, optional
-        None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
-        scores; p-values, effect sizes and intervals are then conditional on the selection.
+        None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
+        with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
+        `correction` counts all of them in any case, and it costs power for each listed one: close to the cut a
+        selective p-value is large, whatever the unconditional one is.
     threshold : float, optional
         Instead of `k`: list every feature whose score is at least this many standard deviations.
     estimator : {"complete", "cross", "incomplete", "block"} or Incomplete or Block, default "complete"
@@ -441,7 +447,9 @@ def relate(
         kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
         for all features; "auto" is "adaptive" where that is possible, else "median".
     alpha : float, default 0.05
-        The error rate that `correction` controls.
+        The error rate that `correction` controls: the largest expected share of false discoveries for "bh", "by" and
+        "bky", the largest probability of any for "holm", the probability of rejecting a feature without an effect for
+        None. It decides what is `rejected`; p-values do not depend on it.
     correction : {"bh", "by", "bky", "holm"} or None, default "bh"
         "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
         Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
@@ -630,8 +638,10 @@ def screen(
         Data sets by name, with the same columns; row counts may differ. Estimators that average draws use the same
         number of rows of each candidate, that of the smallest.
     k : int or float, optional
-        None tests every feature. A number, or a fraction of all features, makes a short list of those with the largest
-        scores; p-values, effect sizes and intervals are then conditional on the selection.
+        None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
+        with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
+        `correction` counts all of them in any case, and it costs power for each listed one: close to the cut a
+        selective p-value is large, whatever the unconditional one is.
     threshold : float, optional
         Instead of `k`: list every feature whose score is at least this many standard deviations.
     estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
@@ -647,7 +657,9 @@ def screen(
         kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
         for all features; "auto" is "adaptive" where that is possible, else "median".
     alpha : float, default 0.05
-        The error rate that `correction` controls.
+        The error rate that `correction` controls: the largest expected share of false discoveries for "bh", "by" and
+        "bky", the largest probability of any for "holm", the probability of rejecting a feature without an effect for
+        None. It decides what is `rejected`; p-values do not depend on it.
     correction : {"bh", "by", "bky", "holm"} or None, default "bh"
         "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
         Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
