@@ -27,7 +27,13 @@ from kernsift.data.tables import Table, stack
 from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
-from kernsift.estimators.enumeration import ViewedFeature, enumerated_log_pvalue, few_outcomes, fisher_scores
+from kernsift.estimators.enumeration import (
+    ViewedFeature,
+    enumerated_log_pvalue,
+    few_outcomes,
+    fisher_scores,
+    two_valued,
+)
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.paths import ScoreLaws
 from kernsift.estimators.permutation_law import (
@@ -42,10 +48,11 @@ from kernsift.estimators.responses import CrossTable, Response, ResponseView, la
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.views import FittedView, chosen_pairs, fitted_views
-from kernsift.execution.arrays import Array, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import GROUP_ROWS, View
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
@@ -158,7 +165,7 @@ class FittedStatistic(NamedTuple):
     cross: Array
 
     @property
-    def view(self) -> View:
+    def view(self) -> View | GroupView:
         return self.fitted.view
 
 
@@ -166,7 +173,7 @@ def fit_statistics(fitted: FittedView, cross_table: CrossTable, response_view: s
     """T of features under one pair of views, and its law."""
     response, view, own = cross_table.response, fitted.view, fitted.own
     target = response.views[response_view]
-    xp, n = namespace(view.factor), response.n
+    xp, n = namespace(view.sizes), response.n
     cross = _products(cross_table.sums[response_view], fitted)
     mean, sd, skewness = moments(n, own, target.own)
     statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
@@ -235,16 +242,21 @@ def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.nd
         one, other, counts = one.first, other.first, counts[:1, :]
         return np.broadcast_to(_between(one, other, counts, n), (whole, 2))
     xp = namespace(counts)
-    if one.alike:
-        one, other = other, one
-    weighted = xp.matrix_transpose(one.view.factor * counts[:, None, :])
-    inner = _products(weighted, other)
+    if isinstance(one.view, GroupView) and isinstance(other.view, GroupView):
+        inner: Array = one.view.inner(other.view)
+    else:
+        if one.alike:
+            one, other = other, one
+        inner = _products(xp.matrix_transpose(one.view.factor * counts[:, None, :]), other)
     products = to_numpy(xp.sum(inner**2, axis=(1, 2))) - one.own.trace * other.own.trace / (n - 1)
     return np.column_stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))])
 
 
 def _products(sums: Array, fitted: FittedView) -> Array:
-    """(b, m, p): the factors (b, m, G) of a view times `sums` (b, G, p)."""
+    """(b, m, p): the factors (b, m, G) of a view times `sums` (b, G, p), or a function that gives these for rows."""
+    if isinstance(fitted.view, GroupView):
+        return fitted.view.products(sums)
+    sums = sums(slice(None))[None, ...] if callable(sums) else sums
     factor = fitted.view.factor
     if not fitted.alike:
         return factor @ sums
@@ -281,7 +293,7 @@ class Measuring(ABC, Generic[Found]):
         grid = fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         # Without cells every row's code is needed, to look up the response's own row.
         kept = self.to_align if cells is not None else None
-        known = tabulate(table, block.own, grid, cells, self.response.factor.shape[1], kept)
+        known = tabulate(table, block.own, grid, cells, int(self.response.counts.shape[0]), kept)
         rows, memory = (0, None) if cells is not None else (self.response.n, table.memory)
         parts = parts_of(features, grid.points, rows, memory)
         some = [(features[part], block.own[part], grid.part(part), known.part(part)) for part in parts]
@@ -397,7 +409,12 @@ def _statistics(
     cross_table = CrossTable(known, response)
     names = dict.fromkeys(pair.feature for pair in response.pairs)
     views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks)
-    return [fit_statistics(views[pair.feature], cross_table, pair.response) for pair in response.pairs]
+    # Several names may be those of one view, as of a group.
+    found: dict[tuple[int, int], FittedStatistic] = {}
+    for pair in response.pairs:
+        key = (id(views[pair.feature]), id(response.views[pair.response].fitted))
+        found[key] = found.get(key) or fit_statistics(views[pair.feature], cross_table, pair.response)
+    return [found[id(views[pair.feature]), id(response.views[pair.response].fitted)] for pair in response.pairs]
 
 
 def enumerated_scores(
@@ -411,21 +428,27 @@ def enumerated_scores(
     """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`)."""
     if known.joint is None:
         return score
-    counts = to_numpy(known.counts)
     used = to_numpy(response.counts) > 0
     cells = to_numpy(response.counts)[used].astype(int)
+
+    def of(features: np.ndarray, array: Array) -> np.ndarray:
+        return to_numpy(namespace(array).take(array, asarray_like(features, array), axis=0))
+
     out = score.copy()
-    if len(cells) == 2:
-        out = fisher_scores(to_numpy(known.joint)[:, :, used], out)
-    chosen = few_outcomes(counts, cells)
-    if not chosen.any():
+    two = np.flatnonzero(two_valued(known.counts)) if len(cells) == 2 else np.zeros(0, dtype=int)
+    if len(two):
+        out[two] = fisher_scores(of(two, known.joint)[:, :, used])
+    chosen = np.flatnonzero(few_outcomes(known.counts, cells))
+    if not len(chosen):
         return out
     targets = [to_numpy(one.target.factor)[:, used] for one in statistics]
     shares = np.array([pair.weight for pair in response.pairs])
-    joint, factors = to_numpy(known.joint), [to_numpy(one.view.factor) for one in statistics]
-    log_tails = log_ndtr(-scores)
+    counts, joint, *factors = (
+        of(chosen, array) for array in (known.counts, known.joint, *(one.view.factor for one in statistics))
+    )
+    log_tails = log_ndtr(-scores[:, chosen])
     log_pvalues = []
-    for place in np.flatnonzero(chosen):
+    for place in range(len(chosen)):
         own = counts[place] > 0
         feature = ViewedFeature(
             counts[place, own].astype(int),

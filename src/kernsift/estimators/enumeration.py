@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from kernsift.estimators.permutation_law import score_of
+from kernsift.execution.arrays import Array, namespace, to_numpy
 
 # The most outcomes that are enumerated, and the number of sampled ones otherwise.
 _MOST, _DRAWN = 5_500, 2**13
@@ -59,41 +60,45 @@ class ViewedFeature(NamedTuple):
     log_tails: np.ndarray
 
 
-def few_outcomes(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
+def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     """Which features have so few outcomes that these are enumerated or sampled.
 
     Parameters
     ----------
-    counts : ndarray of shape (b, G)
+    counts : array of shape (b, G)
         Rows of each value of the features; 0 for unused values.
     cells : ndarray of shape (J,)
         Rows of each cell of the response.
     """
     few = _log_outcomes(counts, cells) <= math.log(_MOST)
     # Two values against two cells is Fisher's test, which has a closed form.
-    return (few | _is_sparse(counts)) & ~(_two_valued(counts) & (len(cells) == 2))
+    return (few | _is_sparse(counts)) & ~(two_valued(counts) & (len(cells) == 2))
 
 
-def _log_outcomes(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
+def _log_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     """Log of the number of outcomes that are enumerated: arrangements of the rows, or tables with two cells."""
-    arrangements = np.full(len(counts), _log_arrangements(cells))
+    arrangements = np.full(counts.shape[0], _log_arrangements(cells))
     return arrangements if len(cells) > 2 else np.minimum(arrangements, _log_tables(counts))
 
 
-def _is_sparse(counts: np.ndarray) -> np.ndarray:
-    n = counts.sum(axis=1)
-    rows = n - counts.max(axis=1)
-    return ((rows <= _SPARSE) & (2 * rows <= n)) | (_two_valued(counts) & (n <= _FEW_ROWS))
+def _is_sparse(counts: Array) -> np.ndarray:
+    xp = namespace(counts)
+    n = to_numpy(xp.sum(counts, axis=1))
+    rows = n - to_numpy(xp.max(counts, axis=1))
+    return ((rows <= _SPARSE) & (2 * rows <= n)) | (two_valued(counts) & (n <= _FEW_ROWS))
 
 
-def _two_valued(counts: np.ndarray) -> np.ndarray:
-    return np.asarray((counts > 0).sum(axis=1) == 2)
+def two_valued(counts: Array) -> np.ndarray:
+    """(b,) whether features with these counts (b, G) have two values."""
+    xp = namespace(counts)
+    return to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
 
 
-def _log_tables(counts: np.ndarray) -> np.ndarray:
+def _log_tables(counts: Array) -> np.ndarray:
     """Log of the number of ways to assign the rows that differ from the commonest value to two cells."""
-    each = np.log1p(counts)
-    return np.asarray(each.sum(axis=1) - each.max(axis=1))
+    xp = namespace(counts)
+    each = xp.log1p(counts)
+    return to_numpy(xp.sum(each, axis=1) - xp.max(each, axis=1))
 
 
 def _log_arrangements(cells: np.ndarray) -> float:
@@ -247,24 +252,19 @@ def _log_drawn_tail(statistics: np.ndarray, shares: np.ndarray, log_tails: np.nd
     return float(min(np.log(tail), np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))))
 
 
-def fisher_scores(joint: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Scores with those of features with two values against a response with two replaced by Fisher's exact tail.
+def fisher_scores(joint: np.ndarray) -> np.ndarray:
+    """(b,) scores of features with two values against a response with two, from Fisher's exact tail.
 
     There T is the squared deviation of one cell of a 2 x 2 table from its mean. All tables that deviate at least as
     much count, as in any permutation test. `joint` (b, G, 2) counts the rows of each value and cell.
     """
-    two = np.flatnonzero(_two_valued(joint.sum(axis=2)))
-    if len(two) == 0:
-        return score
-    own = joint[two].astype(int)
+    own = joint.astype(int)
     first = own.any(axis=2).argmax(axis=1)
-    cells = own[np.arange(len(two)), first]  # the rows of one value, by response
+    cells = own[np.arange(len(own)), first]  # the rows of one value, by response
     tables, which = np.unique(np.column_stack([cells.sum(axis=1), cells[:, 0]]), axis=0, return_inverse=True)
     n, drawn = int(own[0].sum()), int(own[0, :, 0].sum())
     tails = np.array([_hypergeometric_tail(n, drawn, *pair) for pair in tables.tolist()])
-    out = score.copy()
-    out[two] = score_of(np.minimum(tails, -1e-15))[which.ravel()]
-    return out
+    return score_of(np.minimum(tails, -1e-15))[which.ravel()]
 
 
 def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
