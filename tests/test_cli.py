@@ -498,6 +498,20 @@ def test_ctrl_c(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_process_that_is_told_to_end_removes_its_files(folder: Path, tmp_path: Path) -> None:
+    pipe, temporary = tmp_path / "pipe.csv", tmp_path / "tmp"
+    os.mkfifo(pipe)
+    temporary.mkdir()
+    run = process("compare", "before.csv", str(pipe), cwd=folder, env=os.environ | {"TMPDIR": str(temporary)})
+    with open(pipe, "wb"):  # waits until the other side reads, into a copy
+        assert len(os.listdir(temporary)) == 1
+        run.send_signal(signal.SIGTERM)
+        _, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (143, "")
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_a_named_pipe_is_read_as_a_file(folder: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)

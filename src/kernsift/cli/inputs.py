@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -22,9 +21,10 @@ from kernsift.data.formats.archives import archive_kind, array_columns, npz_arra
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import NUMBERS
 from kernsift.exceptions import InputError
+from kernsift.execution.temporary_files import named_file
 
-# Copies of standard input and pipes, which can be read only once; they go when the process ends.
-_COPIES: list[Any] = []
+# Copies of standard input and pipes, which can be read only once, and what these are called.
+_COPIES: list[tuple[str, str]] = []
 _START = 100_000
 
 
@@ -84,8 +84,8 @@ def readable(path: str) -> str:
     """A file that can be read more than once: standard input and pipes are copied to one."""
     if path != "-" and (not os.path.exists(path) or os.path.isfile(path) or os.path.isdir(path)):
         return path
-    copy: Any = tempfile.NamedTemporaryFile(prefix="kernsift-")  # noqa: SIM115, closed when the process ends
-    with sys.stdin.buffer if path == "-" else open(path, "rb") as stream:
+    name = named_file()
+    with open(name, "wb") as copy, sys.stdin.buffer if path == "-" else open(path, "rb") as stream:
         start = stream.read(_START)
         copy.write(start)
         # What is neither a table nor text may have no end, and is refused for its start.
@@ -94,15 +94,14 @@ def readable(path: str) -> str:
         )
         if known or b"\0" not in start:
             shutil.copyfileobj(stream, copy)
-    copy.flush()
-    _COPIES.append((copy, "standard input" if path == "-" else path))
-    return str(copy.name)
+    _COPIES.append((name, "standard input" if path == "-" else path))
+    return name
 
 
 def with_own_names(message: str) -> str:
     """A message with the names that the user has for copied files."""
     for copy, name in _COPIES:
-        message = message.replace(copy.name, name)
+        message = message.replace(copy, name)
     return message
 
 

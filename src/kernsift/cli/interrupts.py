@@ -1,7 +1,8 @@
-"""Ctrl-C within a second, also while a library computes for long without looking up.
+"""Ctrl-C within a second, also while a library computes for long without looking up; and the end by `kill`.
 
 Python turns Ctrl-C into an exception only between two steps of its own, and at its end waits for the threads that
-still work. A thread that sees the signal itself waits a moment for the orderly way, and then ends the process.
+still work. A thread that sees the signal itself waits a moment for the orderly way, and then ends the process. Either
+way temporary files are removed.
 """
 
 from __future__ import annotations
@@ -12,29 +13,40 @@ import sys
 import threading
 import time
 
-_PATIENCE = 0.6
+from kernsift.execution.temporary_files import remove_all
+
+# Seconds for the orderly way, in which workers are ended too where the process was told to end.
+_PATIENCE = {signal.SIGINT: 0.6, signal.SIGTERM: 3.0}
 
 
 def end_soon_when_interrupted() -> None:
-    """From now on Ctrl-C ends this process, with one line and code 130; for the process of the command line only."""
+    """From now on Ctrl-C ends this process, with one line and code 130, and SIGTERM with code 143.
+
+    This is for the process of the command line only.
+    """
     if os.name == "nt":  # where signals wake sockets only
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     threading.Thread(target=_watch, args=(reader,), daemon=True).start()
 
 
 def _watch(reader: int) -> None:
-    while signal.SIGINT not in os.read(reader, 64):
-        pass
+    while True:
+        heard = os.read(reader, 64)
+        sign = next((one for one in _PATIENCE if one in heard), None)
+        if sign is not None:
+            break
     started = time.monotonic()
-    while not _told.wait(0.02) and time.monotonic() - started < _PATIENCE:
+    while not _told.wait(0.02) and time.monotonic() - started < _PATIENCE[sign]:
         pass
-    if not _told.is_set():
+    if not _told.is_set() and sign == signal.SIGINT:
         sys.stderr.write("\nkernsift: interrupted.\n")
     sys.stderr.flush()
-    os._exit(130)
+    remove_all()
+    os._exit(128 + sign)
 
 
 _told = threading.Event()

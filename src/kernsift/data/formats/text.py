@@ -43,6 +43,7 @@ from kernsift.exceptions import InputError
 from kernsift.execution.memory import parse_memory
 from kernsift.execution.parallel import worker_threads
 from kernsift.execution.progress import report_progress
+from kernsift.execution.temporary_files import named_file
 
 # Bytes of text that are turned into columns at a time, at least, and at most as a share of the memory limit: while
 # pandas reads them they take several times as much. A file that is read as a whole has one chunk.
@@ -353,10 +354,8 @@ class TextFile(Source):
 
     def _open(self) -> None:
         if worker_threads():
-            handle, self._path = tempfile.mkstemp(prefix="kernsift-")
-            self._file = os.fdopen(handle, "w+b", buffering=0)
-            # A fork of this process removes nothing.
-            weakref.finalize(self, _remove, self._path, os.getpid())
+            self._path = named_file(self)
+            self._file = open(self._path, "w+b", buffering=0)  # noqa: SIM115, closed with its owner
         else:
             self._file = tempfile.TemporaryFile(prefix="kernsift-", buffering=0)  # noqa: SIM115, closed with its owner
         weakref.finalize(self, self._file.close)
@@ -424,9 +423,3 @@ class TextFile(Source):
 def _alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     numbers = [(kinds == _INTEGER) | (kinds == _FLOAT) for kinds in (one, other)]
     return (one == _EMPTY) | (other == _EMPTY) | (one == other) | (numbers[0] & numbers[1])
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:
-        with suppress(OSError):
-            os.remove(path)
