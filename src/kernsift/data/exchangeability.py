@@ -13,6 +13,7 @@ from kernsift.data.columns import Columns, quoted
 from kernsift.data.formats import Source, open_table
 from kernsift.data.named_columns import take_columns
 from kernsift.data.sparse import SparseTable
+from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Piece, Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
@@ -318,7 +319,9 @@ def note_identifiers(table: Table, response: np.ndarray) -> None:
     single = np.flatnonzero(np.diff(table.offsets) == 1)
     # A few rows tell most columns of numbers that are not whole.
     for rows in (min(table.n, _FEWEST_SUBJECTS), min(table.n, _LOOKED_AT)):
-        first = to_numpy(table.part(table.offsets[single], np.arange(rows)))
+        if not len(single):
+            return
+        first = to_numpy(table.part(run_of(table.offsets[single]), slice(0, rows)))
         single = single[whole := (first == np.floor(first)).all(axis=0)]
     looks = [len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first[:, whole].T]
     for feature in single[looks][:_CHECKED]:
