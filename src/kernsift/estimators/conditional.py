@@ -20,11 +20,12 @@ the influence function, as in `kernsift.estimators.effect_intervals`.
 **What is left of z.** If residuals of the feature and of the response still depend on z, and in the same way, the mean
 of v_i is not 0 and the p-value is too small. Then r_i goes together with the mean of s_j over rows j that have nearly
 the same z, which it cannot do for another reason: rows are independent. U = |sum_i r_i (W s)_i'|^2, with W the means
-over 4, 16 and 64 neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted
+over 1 to 64 neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted
 by the products of their eigenvalues. With k neighbours the noise in W s is sqrt(k) times less than in s, so that U
 shows smaller errors than those that change T. Where feature and response are related, regression leaves E[r_i s_j'] =
--(2 S - S^2)_ij C with C the covariance of their errors, which is taken off first. Where more features have a p-value
-of U below 0.01 than chance explains, the result carries a note with their names.
+-(2 S - S^2)_ij C with C the covariance of their errors, which is taken off first; as this is an approximation, what
+explains less than 0.15 of the covariance of r and s does not count. Where more features have a p-value of U below 0.01
+than chance explains, the result carries a note with their names.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
-from scipy.stats import binom
 
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, stack
@@ -74,8 +74,8 @@ _LAW_ROWS = 2**13
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
 _SKETCH = 2000
-# The level at which dependence on z is reported.
-_CHECK_LEVEL = 0.01
+# The level at which dependence on z is reported, and the least share of the observed covariance that it explains.
+_CHECK_LEVEL, _LEAST_LEFT = 0.01, 0.15
 
 
 class LearningRows(NamedTuple):
@@ -182,7 +182,7 @@ class Smoothed(NamedTuple):
             expected = -np.maximum(feature.near[place][:, None], self.response.near[place]) * errors
             statistic = float(((own.T @ mean - expected) ** 2).sum())
             sd = np.sqrt(2.0 * spectrum.second * other.second) / m
-            if sd > 0:
+            if sd > 0 and statistic > _LEAST_LEFT**2 * one.statistic * (m / len(feature.values)) ** 2:
                 skewness = 8.0 * spectrum.third * other.third / m**3 / sd**3
                 standardised = (statistic - spectrum.first * other.first / m) / sd
                 best = max(best, float(gamma_score(np.array(standardised), np.array(skewness))))
@@ -321,6 +321,8 @@ def _leading(rows: np.ndarray) -> np.ndarray:
 def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
     """Note the features whose residuals depend on the confounders, from p-values (d,), if more do than by chance."""
     doubtful, d = np.flatnonzero(left <= _CHECK_LEVEL), len(left)
+    from scipy.stats import binom  # takes half a second to import
+
     if left.min(initial=1.0) > _CHECK_LEVEL / d and len(doubtful) <= binom.isf(_CHECK_LEVEL, d, _CHECK_LEVEL):
         return
     listed = ", ".join(repr(names[j]) for j in doubtful[:5])

@@ -68,7 +68,7 @@ _NEARLY_NORMAL = 0.97
 # Rows per stratum, on average, from which on strata are a confounder.
 _FEW_STRATA = 16
 # Neighbours of a row, and rows with neighbours, for few confounders; rows from which traces are computed.
-_NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (4, 16, 64), 2**14, 2**11
+_NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (1, 4, 16, 64), 2**14, 2**11
 
 
 @dataclass(frozen=True, eq=False)
