@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from kernsift.distributions.truncated_normal import log_mass
@@ -563,6 +562,8 @@ class _Alternatives:
         coarse = np.stack([np.stack(column) for column in columns])  # (t, 5, b)
         places = np.arange(len(_TILTS), dtype=float)
         fine = np.linspace(0.0, places[-1], (len(_TILTS) - 1) * _BETWEEN + 1)
+        from scipy.interpolate import PchipInterpolator  # takes a third of a second to import
+
         return FamilyMoments(*np.moveaxis(PchipInterpolator(places, coarse)(fine), 0, 2))
 
     def tilted(self, base: np.ndarray, direction: np.ndarray, tilt: float) -> np.ndarray:

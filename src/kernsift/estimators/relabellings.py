@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr
-from scipy.stats import hypergeom
 
 from kernsift.data.exchangeability import Exchangeability
 from kernsift.estimators.enumeration import _arrangements, _log_drawn_tail, _log_tail
@@ -171,6 +170,8 @@ class Relabellings:
 
     def _hypergeometric(self, marked: np.ndarray) -> float:
         """Log of the chance that the marked units with the second label deviate as much from their mean number."""
+        from scipy.stats import hypergeom  # takes half a second to import
+
         law, first = np.ones(1), 0
         in_stratum = self._strata.sums(marked.astype(int))
         for n, k, m in zip(self._strata.sizes, self._table[:, 1], in_stratum, strict=True):

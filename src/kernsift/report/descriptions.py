@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 # Quantiles of the pooled values between which shares are compared.
 _CUTS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99])
@@ -184,6 +183,8 @@ def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarra
 
 def _degrees(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Orthogonal contrasts of degree 1 and 2 of the midranks, each with mean 0."""
+    from scipy.stats import rankdata  # takes half a second to import
+
     return _orthogonal(2.0 * (rankdata(values) - 0.5) / len(values) - 1.0)
 
 
