@@ -215,7 +215,7 @@ def groups(estimator: str) -> Callable[[Path, float], tuple[Callable[[], object]
 
         X, Y = numbers(10_000, 100, 0), numbers(10_000, 100, 1)
         named = {f"g{i}": list(range(10 * i, 10 * i + 10)) for i in range(10)}
-        return lambda: compare(X, Y, groups=named, estimator=estimator, random_state=0).to_dict(), X.nbytes + Y.nbytes
+        return lambda: compare(X, Y, groups=named, estimator=estimator, random_state=0).pvalues, X.nbytes + Y.nbytes
 
     return make
 
@@ -228,7 +228,7 @@ def responses(columns: int) -> Callable[[Path, float], tuple[Callable[[], object
 
         X, y = numbers(200_000, 20), numbers(200_000, columns, 2)
         y[:, 0] += 0.02 * X[:, 0]
-        return lambda: relate(X, y, random_state=0).to_dict(), X.nbytes + y.nbytes
+        return lambda: relate(X, y, random_state=0).pvalues, X.nbytes + y.nbytes
 
     return make
 
@@ -240,7 +240,7 @@ def screening(jobs: int | None) -> Callable[[Path, float], tuple[Callable[[], ob
         from kernsift import screen
 
         base, others = numbers(500, 64), {f"c{i}": numbers(500, 64, i + 2) for i in range(200)}
-        return lambda: screen(base, others, random_state=0, n_jobs=jobs).to_dict(), 201 * base.nbytes
+        return lambda: screen(base, others, random_state=0, n_jobs=jobs).pvalues, 201 * base.nbytes
 
     return make
 
@@ -252,7 +252,7 @@ def few_columns(jobs: int) -> Callable[[Path, float], tuple[Callable[[], object]
         from kernsift import compare
 
         X, Y = numbers(500_000, 20, 0), numbers(500_000, 20, 1)
-        return lambda: compare(X, Y, random_state=0, n_jobs=jobs).to_dict(), X.nbytes + Y.nbytes
+        return lambda: compare(X, Y, random_state=0, n_jobs=jobs).pvalues, X.nbytes + Y.nbytes
 
     return make
 
@@ -265,7 +265,7 @@ def categories(count: int) -> Callable[[Path, float], tuple[Callable[[], object]
 
         X = numbers(100_000, 20)
         y = np.random.default_rng(1).integers(0, count, 100_000)
-        return lambda: relate(X, y, response="category", random_state=0).to_dict(), X.nbytes
+        return lambda: relate(X, y, response="category", random_state=0).pvalues, X.nbytes
 
     return make
 

@@ -7,6 +7,7 @@ size.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -60,7 +61,9 @@ class AlignmentCovariance:
             part = slice(start, start + step)
             return factor.features[part], self._correlation(factor.rows(part), chosen)
 
-        for named, correlations in parallel_map(correlate, pieces, most_at_once(chosen.factor)):
+        # A few products are made before threads have started.
+        few = len(self.varies) * math.prod(chosen.factor.shape) < _NUMBERS * _TOGETHER
+        for named, correlations in parallel_map(correlate, pieces, 1 if few else most_at_once(chosen.factor)):
             out[named] = correlations
             done += len(named)
             report_progress("correlating features", done, len(self.varies))
@@ -98,7 +101,7 @@ class AlignmentCovariance:
     def _cut(self, factor: SelectedFactor, chosen: FactorRows) -> list[tuple[int, int]]:
         k, q, rows = chosen.factor.shape
         numbers = _NUMBERS if on_host(chosen.factor) else 128 * _NUMBERS
-        step = max(1, numbers // (factor.factor.shape[1] * max(rows, k * q)))
+        step = max(1, numbers // (factor.cross.shape[1] * max(rows, k * q)))
         return [(start, step) for start in range(0, len(factor.features), step)]
 
     def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
@@ -143,8 +146,8 @@ class AlignmentCovariance:
 
     def _second(self, one: ResponseView, other: ResponseView) -> np.ndarray:
         """(2,) invariants of second order of two views of the response."""
-        xp, counts = namespace(one.factor), self.response.counts
-        inner = (one.factor * counts) @ xp.matrix_transpose(other.factor)
+        xp, counts = namespace(self.response.counts), self.response.counts
+        inner = one.inner(other, counts)
         products = float(xp.sum(inner * inner)) - float(one.own.trace * other.own.trace) / (self.response.n - 1)
         return np.array([products, float(xp.sum(counts * one.fitted.rest * other.fitted.rest))])
 
@@ -162,7 +165,7 @@ class AlignmentCovariance:
         noise = rng.standard_normal((2, rows, _SKETCH)).astype(dtype_of(beginning))
         first, second = (asarray_like(part, beginning) for part in noise)
         for factor in self.factors:
-            step = max(1, _NUMBERS // (factor.factor.shape[1] * max(_SKETCH, rows)))
+            step = max(1, _NUMBERS // (factor.cross.shape[1] * max(_SKETCH, rows)))
             for start in range(0, len(factor.features), step):
                 part = slice(start, start + step)
                 rows_of = factor.rows(part).factor
@@ -176,18 +179,26 @@ class AlignmentCovariance:
 def _squared_products(one: Array, other: Array) -> Array:
     """(b, k): tr(K_i K_j), from the factors (b, q, rows) and (k, p, rows) of features i and j."""
     xp, (b, q, rows), (k, p, _) = namespace(one), one.shape, other.shape
-    flat = xp.reshape(other, (k * p, rows))
-    if not isinstance(flat, np.ndarray):
-        inner = xp.reshape(one, (b * q, rows)) @ xp.matrix_transpose(flat)
+    if not isinstance(one, np.ndarray):
+        inner = xp.reshape(one, (b * q, rows)) @ xp.matrix_transpose(xp.reshape(other, (k * p, rows)))
         inner *= inner
         return xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
     # Features with few directions are padded with zeros.
-    used = flat.any(axis=1).reshape(k, p)
-    used[:, 0] = True
-    inner = one.reshape(b * q, rows) @ flat[used.ravel()].T
+    (own, firsts), (flat, starts) = _unpadded(one), _unpadded(other)
+    inner = own @ flat.T
     np.square(inner, out=inner)
-    starts = np.cumsum(used.sum(axis=1)) - used.sum(axis=1)
-    return np.add.reduceat(inner.reshape(b, q, -1).sum(axis=1), starts, axis=1)
+    inner = inner.reshape(b, -1, len(flat)).sum(axis=1) if len(own) == b * q else np.add.reduceat(inner, firsts, axis=0)
+    return np.add.reduceat(inner, starts, axis=1)
+
+
+def _unpadded(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The nonzero directions of factors (b, q, rows), and the first one of each feature."""
+    b, q, rows = factor.shape
+    flat = factor.reshape(b * q, rows)
+    used = flat.any(axis=1).reshape(b, q)
+    used[:, 0] = True
+    counts = used.sum(axis=1)
+    return flat if used.all() else flat[used.ravel()], np.cumsum(counts) - counts
 
 
 def _column(counts: Array | int) -> Array | int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from kernsift.estimators.effect_intervals import CombinedEffects, NullMoments, concatenated, effect_laws, penalties
 from kernsift.estimators.responses import Response
-from kernsift.execution.arrays import to_numpy
+from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def view_effects(
     for one, score, penalty in zip(statistics, scores, taken, strict=True):
         laws = one.laws
         sd = np.where(laws.sd > 0, laws.sd, 0.0)
-        factor = to_numpy(one.view.factor)[:, :, places]
-        target = to_numpy(one.target.factor)[:, cells]
+        factor = to_numpy(one.view.at(places))
+        target = to_numpy(one.target.at(asarray_like(cells, response.counts)))
         views.append(
             effect_laws(
                 _recentred(factor, counts),
@@ -108,8 +108,8 @@ def _represented(
     if response.cells is None:
         cells, columns = rows, np.arange(len(rows))
     else:
-        cells = used
-        columns = np.searchsorted(used, to_numpy(response.cells)[rows])
+        # A rare value of the response may be in none of the rows.
+        cells, columns = np.unique(to_numpy(response.cells)[rows], return_inverse=True)
     places: np.ndarray | slice = rows
     points = np.broadcast_to(np.arange(len(rows)), (b, len(rows)))
     if known.codes is not None:

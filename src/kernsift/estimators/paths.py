@@ -92,7 +92,12 @@ class ScorePaths:
 
         `correlations` (d, len(features)) are the null correlations of all scores with theirs.
         """
-        followers = [self._followers(feature, correlations[:, place]) for place, feature in enumerate(features)]
+        rows = self.response.n if self.rows is None else len(self.rows)
+        related = (correlations > _RELATED + _RELATED_ROWS / rows) & (correlations < _SAME)
+        related[features, np.arange(len(features))] = False
+        followers = [np.empty(0, dtype=int)] * len(features)
+        for place in np.flatnonzero(related.any(axis=0)):
+            followers[place] = self._followers(features[place], correlations[:, place], related[:, place])
         moving = np.flatnonzero([len(some) > 0 for some in followers])
         out: list[Path | None] = [None] * len(features)
         if len(moving) == 0:
@@ -117,11 +122,8 @@ class ScorePaths:
             out[feature] = Path(moves.knots[place], named[place], parts[place])
         return out
 
-    def _followers(self, feature: int, correlations: np.ndarray) -> np.ndarray:
+    def _followers(self, feature: int, correlations: np.ndarray, related: np.ndarray) -> np.ndarray:
         """The features related to one, at most `_FOLLOWERS` of them: those with the highest scores along its path."""
-        rows = self.response.n if self.rows is None else len(self.rows)
-        related = (correlations > _RELATED + _RELATED_ROWS / rows) & (correlations < _SAME)
-        related[feature] = False
         found = np.flatnonzero(related)
         if len(found) <= _FOLLOWERS:
             return found
@@ -178,13 +180,11 @@ class ScorePaths:
 
     def _response_rows(self, view: ResponseView, prototype: Array) -> Array:
         """(p, rows) leading directions of a view of the response, centred over the rows used."""
-        xp, cells = namespace(view.factor), self.response.cells
-        factor = view.factor[: response_directions(view), :]
+        xp, cells = namespace(self.response.counts), self.response.cells
         if self.rows is not None:
-            rows = asarray_like(self.rows, factor)
+            rows = asarray_like(self.rows, self.response.counts)
             cells = rows if cells is None else xp.take(cells, rows)
-        if cells is not None:
-            factor = xp.take(factor, cells, axis=1)
+        factor = view.at(slice(None) if cells is None else cells, response_directions(view))
         return xp.astype(factor - xp.mean(factor, axis=1, keepdims=True), prototype.dtype)
 
     def _between(self, name: str, other: str) -> np.ndarray:
@@ -193,7 +193,7 @@ class ScorePaths:
         p, q = response_directions(one), response_directions(two)
         if name == other:
             return np.eye(p)
-        inner = _product(one.factor[:p, :] * self.response.counts, two.factor[:q, :])
+        inner = to_numpy(one.inner(two, self.response.counts))[:p, :q]
         return np.asarray(inner / one.sizes[:p, None])
 
     def _crosses(self, features: np.ndarray, directions: int) -> np.ndarray:
@@ -213,7 +213,7 @@ class ScorePaths:
         numbers = _NUMBERS if on_host(moves.scatter) else 128 * _NUMBERS
         for factor in self.factors:
             found = np.flatnonzero(np.isin(factor.features, features))
-            step = max(1, numbers // (factor.factor.shape[1] * max(moves.scatter.shape)))
+            step = max(1, numbers // (factor.cross.shape[1] * max(moves.scatter.shape)))
             for start in range(0, len(found), step):
                 here = found[start : start + step]
                 products = _product(factor.rows(here).factor, moves.scatter)

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
 
 # The patterns of the third moment: the number of distinct indices, the sum in terms of the invariants (trace K^3,
@@ -82,27 +83,36 @@ def moment_matrix(order: int, n: int) -> np.ndarray:
     return matrix
 
 
-def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
+def invariants(view: View | GroupView, counts: Array, n: int) -> tuple[Invariants, Array]:
     """The invariants of the Gram matrices of n rows, from factors on points that represent `counts` (b, G) rows each.
 
     Also returns the diagonals (b, G) of the matrices, after their trace is removed.
     """
-    factor, sizes = view
-    xp = namespace(factor)
-    entries = factor * factor
-    diagonal = xp.sum(entries, axis=1)
+    sizes = view.sizes
+    xp = namespace(sizes)
     trace, square, cube = (xp.sum(sizes**power, axis=1) for power in (1, 2, 3))
     shift = trace / (n - 1)
-    rest = diagonal - (shift * (1 - 1 / n))[:, None]  # diagonal of K - shift H, H the centring matrix
-    own = (sizes[:, None, :] @ entries)[:, 0, :]  # diagonal of K^2
+    level = (shift * (1 - 1 / n))[:, None]
+    kept = _leading(sizes, n)
+    if isinstance(view, GroupView):
+        diagonal, own, leading, along = view.row_sums(kept.shape[1], float(level[0, 0]))
+    else:
+        entries = view.factor * view.factor
+        diagonal = xp.sum(entries, axis=1)
+        own = (sizes[:, None, :] @ entries)[:, 0, :]  # diagonal of K^2
+        leading = view.factor[:, : kept.shape[1], :]
+        along = (view.factor @ (counts * (diagonal - level))[:, :, None])[:, :, 0]
+    if not kept.all():
+        leading = leading * asarray_like(kept.astype(float), leading)[:, :, None]
+    rest = diagonal - level  # diagonal of K - shift H, H the centring matrix
     weighted = counts * rest
     rest2 = xp.sum(weighted * rest, axis=1)
     rest3 = xp.sum(weighted * rest * rest, axis=1)
     mixed = xp.sum(weighted * (own - 2 * shift[:, None] * diagonal + (shift**2 * (1 - 1 / n))[:, None]), axis=1)
-    between = xp.sum((factor @ weighted[:, :, None])[:, :, 0] ** 2, axis=1) - shift * rest2
+    between = xp.sum(along**2, axis=1) - shift * rest2
     off = shift / n
     cubes = (
-        _sum_of_cubes(_leading(factor, sizes, n), counts, diagonal)
+        _sum_of_cubes(leading, counts, diagonal)
         + 3 * off * square
         + n * n * off**3
         - xp.sum(counts * (diagonal + off[:, None]) ** 3, axis=1)
@@ -116,8 +126,8 @@ def invariants(view: View, counts: Array, n: int) -> tuple[Invariants, Array]:
     return sums, rest
 
 
-def _leading(factor: Array, sizes: Array, n: int) -> Array:
-    """The leading directions, from which third moments are computed; fewer for more rows, where these matter less.
+def _leading(sizes: Array, n: int) -> np.ndarray:
+    """(b, q) bool: the leading directions that third moments are computed from; fewer for more rows, which need fewer.
 
     Directions with equal eigenvalues are arbitrary within their span, so that a feature has all of them or none.
     """
@@ -128,11 +138,7 @@ def _leading(factor: Array, sizes: Array, n: int) -> Array:
     asked = np.broadcast_to(asked, known.shape).copy()
     for place in range(least, most):
         asked[:, place] = asked[:, place - 1] & (known[:, place] > (1.0 - 1e-6) * known[:, place - 1])
-    count = max(int(asked.any(axis=0).sum()), 1)
-    leading = factor[:, :count, :]
-    if asked[:, :count].all():
-        return leading
-    return leading * asarray_like(asked[:, :count].astype(float), factor)[:, :, None]
+    return asked[:, : max(int(asked.any(axis=0).sum()), 1)]
 
 
 def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
@@ -292,12 +298,9 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
     levels = score_of(tails - math.log(2.0))
     scale = tails.max(axis=0)
     total = np.exp(tails - scale).sum(axis=0)
-    pairs = [
-        (i, j, _joint_tail(levels[i], levels[j], correlation[i, j], scale)) for i in range(count) for j in range(i)
-    ]
-    taken = np.zeros(scores.shape[1])
-    for tree in _spanning_trees(count):
-        taken = np.maximum(taken, np.sum([part for i, j, part in pairs if (j, i) in tree], axis=0))
+    trees, (low, high) = _spanning_trees(count)
+    joint = _joint_tail(levels[high], levels[low], correlation[high, low], scale)
+    taken = np.maximum((trees @ joint).max(axis=0), 0.0)
     union = scale + np.log(np.maximum(total - taken, 1.0))
     # Near 1 Hunter's bound exceeds 1; the probability under independence is a bound too (Sidak 1967).
     independent = -np.expm1(np.log1p(-np.exp(tails)).sum(axis=0))
@@ -306,8 +309,8 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
 
 
 @lru_cache(maxsize=8)
-def _spanning_trees(count: int) -> tuple[frozenset[tuple[int, int]], ...]:
-    """All trees that join `count` nodes, as sets of edges (i, j) with i < j."""
+def _spanning_trees(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """All trees (trees, edges) that join `count` nodes, 1 for the edges of each, and the nodes (2, edges) of edges."""
     edges = list(combinations(range(count), 2))
     trees = []
     for chosen in combinations(edges, count - 1):
@@ -315,8 +318,8 @@ def _spanning_trees(count: int) -> tuple[frozenset[tuple[int, int]], ...]:
         for _ in range(count):
             joined |= {node for edge in chosen if joined & set(edge) for node in edge}
         if len(joined) == count:
-            trees.append(frozenset(chosen))
-    return tuple(trees)
+            trees.append([float(edge in chosen) for edge in edges])
+    return np.array(trees), np.array(edges).T
 
 
 def _joint_tail(first: np.ndarray, second: np.ndarray, correlation: np.ndarray, log_scale: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, 
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Linear
+from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import CATEGORIES, GROUP_ROWS, View, centred
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
@@ -28,8 +30,6 @@ class ResponseView(NamedTuple):
     ----------
     fitted : FittedView
         The view, as of a feature.
-    factor : array of shape (p, points)
-        Its centred factor.
     sizes : ndarray of shape (p,)
         Eigenvalues of its Gram matrix.
     own : Invariants
@@ -37,14 +37,33 @@ class ResponseView(NamedTuple):
     """
 
     fitted: FittedView
-    factor: Array
     sizes: np.ndarray
     own: Invariants
 
     @classmethod
     def of(cls, fitted: FittedView) -> ResponseView:
         own = Invariants(*(part[0] for part in fitted.own))
-        return cls(fitted, fitted.view.factor[0, ...], to_numpy(fitted.view.sizes)[0], own)
+        return cls(fitted, to_numpy(fitted.view.sizes)[0], own)
+
+    @property
+    def factor(self) -> Array:
+        """(p, points) its centred factor; that of several columns is computed anew every time."""
+        return self.fitted.view.factor[0, ...]
+
+    def at(self, points: Array | slice, count: int | None = None) -> Array:
+        """(p, points) the factor at some points, or its first `count` directions."""
+        view = self.fitted.view
+        if isinstance(view, GroupView):
+            return view.at(points, count)[0]
+        factor = self.factor[:count, :]
+        return factor[:, points] if isinstance(points, slice) else namespace(factor).take(factor, points, axis=1)
+
+    def inner(self, other: ResponseView, counts: Array) -> Array:
+        """(p, p') inner products of the directions with those of another view, over all rows."""
+        one, two = self.fitted.view, other.fitted.view
+        if isinstance(one, GroupView) and isinstance(two, GroupView):
+            return one.inner(two)[0]
+        return (self.factor * counts) @ namespace(self.factor).matrix_transpose(other.factor)
 
 
 class Response(NamedTuple):
@@ -191,8 +210,9 @@ class CrossTable:
     ----------
     joint : array of shape (b, G, cells) or None
         Number of rows at each point and cell; None where the features or the response have one point per row.
-    sums : dict of str to array of shape (b, G, p)
-        By view of the response, sums of its factor over the rows of each point.
+    sums : dict of str to array of shape (b, G, p), or to functions
+        By view of the response, sums of its factor over the rows of each point; for a feature with one point per row
+        in host memory a function from rows to their factor.
     """
 
     def __init__(self, known: Tabulation, response: Response) -> None:
@@ -200,20 +220,26 @@ class CrossTable:
         # Without cells all codes were kept.
         self._codes = known.codes if known.joint is None else None
         points = known.counts.shape[1]
-        self.sums = {name: self._sums(view.factor, points) for name, view in response.views.items()}
+        by_row = known.codes is None and isinstance(known.counts, np.ndarray)
+        self.sums = {
+            name: partial(self._rows, view) if by_row else self._sums(view, points)
+            for name, view in response.views.items()
+        }
 
-    def _sums(self, factor: Array, points: int) -> Array:
-        xp = namespace(factor)
+    def _sums(self, view: ResponseView, points: int) -> Array:
         if self.joint is not None:
-            return self.joint @ xp.matrix_transpose(factor)
+            return self.joint @ namespace(self.joint).matrix_transpose(view.factor)
         if self._codes is None:
-            return xp.matrix_transpose(self._rows(factor))[None, ...]
-        return summed_rows(self._codes, self._rows(factor), points)
+            return self._rows(view, slice(None))[None, ...]
+        if isinstance(view.fitted.view, GroupView):
+            return view.fitted.view.summed(self._codes, points)
+        return summed_rows(self._codes, namespace(view.factor).matrix_transpose(self._rows(view, slice(None))), points)
 
-    def _rows(self, factor: Array) -> Array:
-        """(p, n) a factor of the response row by row."""
+    def _rows(self, view: ResponseView, rows: slice) -> Array:
+        """(rows, p) the response's factor at some rows."""
         cells = self.response.cells
-        return factor if cells is None else namespace(factor).take(factor, cells, axis=1)
+        found = view.at(rows if cells is None else cells[rows])
+        return namespace(found).matrix_transpose(found)
 
 
 def summed_rows(codes: Array, values: Array, points: int) -> Array:

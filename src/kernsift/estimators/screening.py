@@ -7,28 +7,32 @@ sqrt(m_a m_b / ((n + m_a) (n + m_b))), and quadratic statistics of them its squa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.block import block_mmd
-from kernsift.estimators.complete import best_of, fit_statistics, scores_of
+from kernsift.estimators.complete import FittedStatistic, best_of, fit_statistics, scores_of
 from kernsift.estimators.cross import Ratio, mmd_ratio, side_by_side, witness_scores
 from kernsift.estimators.designs import halves
 from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.incomplete import Design, incomplete_mmd
 from kernsift.estimators.linear import linear_mmd
-from kernsift.estimators.responses import CrossTable, label_response
+from kernsift.estimators.responses import CrossTable, Response, label_response
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.estimators.views import Pair, fitted
-from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import Array, accumulator_dtype, most_at_once, namespace, to_numpy
+from kernsift.execution.progress import report_progress
+from kernsift.execution.threads import parallel_map
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.low_rank import GROUP_ROWS, View, centred, kernel_views
+from kernsift.kernels.group_views import GroupView
+from kernsift.kernels.low_rank import GROUP_ROWS, View, centred, group_views, kernel_views
 from kernsift.kernels.quantisation import Grid
 
 Candidates = Mapping[str, Table]
@@ -45,27 +49,12 @@ def complete_screen(
     """Normal scores of every candidate's MMD to the reference, from all rows."""
     whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
     sizes = np.array([table.n for table in candidates.values()])
-    ends = reference.n + np.cumsum(sizes)
-    score, winner, sd = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=int), np.zeros(len(sizes))
-    laws: list[Callable[[], CombinedEffects]] = []
-    point = np.zeros(len(sizes))
-    pairs = tuple(Pair("", "plain", 1 / len(whole)) for _ in whole)
-    for place, (size, end) in enumerate(zip(sizes, ends, strict=True)):
-        rows = np.concatenate([np.arange(reference.n), np.arange(end - size, end)])
-        label = label_response(reference.n, int(size), whole[0].factor)._replace(pairs=pairs)
-        ones = _ones(len(rows), whole[0].factor)
-        known = Tabulation(ones, None, None)
-        cross_table = CrossTable(known, label)
-        statistics = [
-            fit_statistics(fitted(centred(_rows(view.factor, rows), ones), ones, label.n), cross_table)
-            for view in whole
-        ]
-        scores = scores_of(statistics)
-        smooth, [winner[place]] = best_of(statistics, scores, ones, label)
-        sd[place] = statistics[winner[place]].laws.sd[0]
-        score[place] = min(smooth[0], label.ceiling) if sd[place] > 0 else 0.0
-        [point[place]] = point_effects(statistics)
-        laws.append(partial(view_effects, statistics, scores, smooth, score[place : place + 1], known, label))
+    first = [view.at(np.arange(reference.n)) for view in whole]
+    measured = _Measured(whole, first, reference.n + np.cumsum([0, *sizes]))
+    score, winner, sd, point = (np.zeros(len(sizes)) for _ in range(4))
+    for place, found in enumerate(parallel_map(measured.score, range(len(sizes)), most_at_once(whole[0].sizes))):
+        score[place], winner[place], sd[place], point[place] = found
+        report_progress("scoring candidates", place + 1, len(sizes))
     share = sizes / (reference.n + sizes)
     correlation = np.outer(share, share)
     if adaptive:
@@ -75,32 +64,80 @@ def complete_screen(
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
-            return combined([(np.array([i]), laws[i]()) for i in features], features)
+            laws = parallel_map(partial(measured.effects, score), features.tolist(), most_at_once(whole[0].sizes))
+            return combined([(np.array([i]), law) for i, law in zip(features, laws, strict=True)], features)
 
         return MeasuredEffects(point[features], measure)
 
     return Scores(tuple(candidates), score, DenseCovariance(correlation), effects=effects)
 
 
-def _views(table: Table, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator) -> list[View]:
+class _Measured(NamedTuple):
+    """The statistics of candidates, computed anew for whoever asks: those of all would fill the memory.
+
+    Attributes
+    ----------
+    views : list of View or GroupView
+        Views of the rows of the reference and of all candidates.
+    reference : list of array of shape (1, m, n)
+        The factors of the reference's rows.
+    ends : ndarray of shape (candidates + 1,)
+        The first row of each candidate.
+    """
+
+    views: Sequence[View | GroupView]
+    reference: Sequence[Array]
+    ends: np.ndarray
+
+    def score(self, place: int) -> tuple[float, int, float, float]:
+        """Score, view, standard deviation and effect of a candidate."""
+        statistics, _, smooth, winner, label, _ = self._statistics(place)
+        sd = float(statistics[winner].laws.sd[0])
+        return min(smooth[0], label.ceiling) if sd > 0 else 0.0, winner, sd, float(point_effects(statistics)[0])
+
+    def effects(self, final: np.ndarray, place: int) -> CombinedEffects:
+        """The laws of the effect of a candidate; `final` are the scores of all."""
+        statistics, scores, smooth, _, label, known = self._statistics(place)
+        return view_effects(statistics, scores, smooth, final[place : place + 1], known, label)
+
+    def _statistics(
+        self, place: int
+    ) -> tuple[list[FittedStatistic], np.ndarray, np.ndarray, int, Response, Tabulation]:
+        n, rows = self.reference[0].shape[2], np.arange(self.ends[place], self.ends[place + 1])
+        label = label_response(n, len(rows), self.views[0].sizes)
+        label = label._replace(pairs=tuple(Pair("", "plain", 1 / len(self.views)) for _ in self.views))
+        ones = _ones(label.n, self.views[0].sizes)
+        known = Tabulation(ones, None, None)
+        cross_table = CrossTable(known, label)
+        statistics = []
+        for view, first in zip(self.views, self.reference, strict=True):
+            factor = namespace(first).concat([first, view.at(rows)], axis=2)
+            statistics.append(fit_statistics(fitted(centred(factor, ones), ones, label.n), cross_table))
+        scores = scores_of(statistics)
+        smooth, winner = best_of(statistics, scores, ones, label)
+        return statistics, scores, smooth, int(winner[0]), label, known
+
+
+def _views(
+    table: Table, kernels: FeatureKernels, adaptive: bool, rng: np.random.Generator
+) -> list[View] | list[GroupView]:
     """The factors of all rows under each kernel view, with one point per row."""
     values = table.part(slice(None))
     ones = _ones(table.n, values)
     landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
-    return [one.view(Grid(values, None), ones, np.array([0]), landmarks) for one in kernel_views(kernels, adaptive)]
+    return group_views(kernel_views(kernels, adaptive), Grid(values, None), ones, np.array([0]), landmarks)
 
 
 def _ones(rows: int, prototype: Array) -> Array:
     return namespace(prototype).ones((1, rows), dtype=accumulator_dtype(prototype), device=prototype.device)
 
 
-def _rows(factor: Array, rows: np.ndarray) -> Array:
-    return namespace(factor).take(factor, asarray_like(rows, factor), axis=2)
-
-
-def _alignment(one: View, other: View) -> float:
+def _alignment(one: View | GroupView, other: View | GroupView) -> float:
     """Cosine between two Gram matrices of the same rows."""
-    between = to_numpy(one.factor[0, ...] @ namespace(one.factor).matrix_transpose(other.factor[0, ...]))
+    if isinstance(one, GroupView) and isinstance(other, GroupView):
+        between = one.inner(other)
+    else:
+        between = to_numpy(one.factor[0, ...] @ namespace(one.factor).matrix_transpose(other.factor[0, ...]))
     norms = np.linalg.norm(to_numpy(one.sizes)) * np.linalg.norm(to_numpy(other.sizes))
     return float((between**2).sum() / norms) if norms > 0 else 0.0
 
@@ -125,9 +162,8 @@ def cross_screen(
         test, fit = (start + rows for rows in halves(table.n, rng))
         start += table.n
         witness = factor[:, base_fit].mean(axis=1) - factor[:, fit].mean(axis=1)
-        values = witness @ factor
-        first.append(values[base_test])
-        seconds.append(values[test])
+        first.append(witness @ factor[:, base_test])
+        seconds.append(witness @ factor[:, test])
         ratio.put(np.array([place]), _ratio(factor, (base_test, test), (base_fit, fit)))
     return witness_scores(tuple(candidates), np.column_stack(first), seconds, ratio)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.execution.arrays import Array, asarray_like, lookup, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation
+from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
 from kernsift.kernels.sparse_columns import SparseCodes
 
@@ -68,7 +71,7 @@ class SelectedFactor(NamedTuple):
         features: np.ndarray,
         chosen: np.ndarray,
         known: Tabulation,
-        view: View,
+        view: View | GroupView,
         cross: Array,
         target: str,
         response: Response,
@@ -80,15 +83,19 @@ class SelectedFactor(NamedTuple):
 
         `alike` where all features have the same view.
         """
-        xp = namespace(view.factor)
+        xp = namespace(view.sizes)
         squares = to_numpy(view.sizes)[chosen] ** 2
         # The sum of squares from each direction on, the largest first.
         behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _NEGLIGIBLE * squares.sum(axis=1, keepdims=True)
         count = max(int(behind.sum(axis=1).max(initial=1)), 1)
-        which = asarray_like(chosen, view.factor)
+        which = asarray_like(chosen, view.sizes)
         # Truncate each feature by itself: the result must not depend on the other features of the block.
-        own = xp.astype(asarray_like(behind[:, :count], view.factor), dtype)
-        if alike:
+        own = xp.astype(asarray_like(behind[:, :count], view.sizes), dtype)
+        factor: Any
+        if isinstance(view, GroupView):
+            some = view.values if rows is None else view.values[rows]
+            factor = partial(replace(view, values=some).at, slice(None), count)
+        elif alike:
             one = xp.astype(view.factor[:1, :count, :], dtype) * own[:1, :, None]
             factor = xp.broadcast_to(one, (len(chosen), *one.shape[1:]))
         else:
@@ -96,6 +103,8 @@ class SelectedFactor(NamedTuple):
         sizes = xp.astype(xp.take(view.sizes[:, :count], which, axis=0), dtype) * own if rows is None else None
         cross = cross[:, :count, : response_directions(response.views[target])]
         cross = xp.astype(xp.take(cross, which, axis=0), dtype) * own[:, :, None]
+        if isinstance(view, GroupView):
+            return GroupFactor(features[chosen], factor, None, sizes, cross, target)
         if known.codes is None:
             if rows is not None:
                 factor = xp.take(factor, asarray_like(rows, factor), axis=2)
@@ -171,6 +180,15 @@ class SelectedFactor(NamedTuple):
             return None
         xp, (b, _, rows) = namespace(factor), factor.shape
         return xp.broadcast_to(xp.astype(asarray_like(self.present, factor), factor.dtype), (b, rows))
+
+
+class GroupFactor(SelectedFactor):
+    """The factor of a group of columns, which is computed when it is asked for: it is larger than the group."""
+
+    @property
+    def factor(self) -> Array:  # type: ignore[override]
+        stored: Any = self[1]
+        return stored().astype(self.cross.dtype, copy=False) if callable(stored) else stored
 
 
 class FactorRows(NamedTuple):

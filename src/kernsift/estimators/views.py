@@ -39,7 +39,8 @@ from kernsift.estimators.permutation_law import Invariants, invariants
 from kernsift.execution.arrays import Array, asarray_like, namespace, normal_quantiles, to_numpy, transposed
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
-from kernsift.kernels.low_rank import TOLERANCE, WIDE, KernelView, View, centred, kernel_views, pivoted
+from kernsift.kernels.group_views import GroupView
+from kernsift.kernels.low_rank import TOLERANCE, WIDE, KernelView, View, centred, group_views, kernel_views, pivoted
 from kernsift.kernels.quantisation import Grid
 
 # Median distance between two standard normal variables: sqrt(2) times the upper quartile.
@@ -108,7 +109,7 @@ class FittedView(NamedTuple):
         Whether all features have the same view, as those of ranks without ties.
     """
 
-    view: View
+    view: View | GroupView
     own: Invariants
     rest: Array
     alike: bool = False
@@ -168,9 +169,10 @@ def fitted_views(
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels), "wide": wide, "moments": wide} | dict.fromkeys(_RANK_VIEWS, narrow)
-        different = list(dict.fromkeys(kinds[name] for name in names))
-        fits = [fitted(view, counts, n) for view in group_views(different, grid, counts, features, landmarks)]
-        return {name: fits[different.index(kinds[name])] for name in names}
+        different = {id(kinds[name]): kinds[name] for name in names}
+        views = group_views(list(different.values()), grid, counts, features, landmarks)
+        fits = {kind: fitted(view, counts, n) for kind, view in zip(different, views, strict=True)}
+        return {name: fits[id(kinds[name])] for name in names}
     wide_view: View | None = None
     ranks: tuple[Array, np.ndarray] | None = None
     for name in names:

@@ -8,12 +8,15 @@ values alone, so every permutation test stays valid.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, namespace, to_numpy
+from kernsift.execution.fused import host_pivoted
 from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.group_views import NEGLIGIBLE, GroupView, Landmarks, views_of_rows
 from kernsift.kernels.quantisation import Grid
 
 # The largest rank of a column, and of a group; rows among which a group's landmarks are chosen.
@@ -24,8 +27,6 @@ CATEGORIES = 256
 TOLERANCE = 1e-3
 # Relative preference for earlier points, so that ties between residuals do not depend on rounding.
 _TILT = 1e-9
-# Eigenvalues of a factor below this share of the largest are rounding error.
-_NEGLIGIBLE = 1e-9
 WIDE = 4.0
 """Bandwidth of the wide kernel, in median distances."""
 _NARROW = 0.7
@@ -59,6 +60,12 @@ class View(NamedTuple):
     def leading(self, count: int) -> View:
         """The first directions alone, all with eigenvalue 1."""
         return View(self.factor[:, :count, :], self.sizes[:, :count]).raised(0.0)
+
+    def at(self, points: slice | np.ndarray) -> Array:
+        """(b, m, points) the factor at some points."""
+        if isinstance(points, slice):
+            return self.factor[:, :, points]
+        return namespace(self.factor).take(self.factor, asarray_like(points, self.factor), axis=2)
 
     def take(self, features: np.ndarray) -> View:
         """The views of some of the features, or of repeated ones."""
@@ -118,6 +125,9 @@ def pivoted(
     used = xp.sum(xp.astype(weights > 0, weights.dtype), axis=1)
     enough = tolerance * xp.sum(residual * weights, axis=1) / used
     limit = min(limit, size)
+    quick = host_pivoted(points, kernels.exponents, weights, preference, enough, limit, kernels.among)
+    if quick is not None:
+        return quick
     rows = xp.zeros((b, limit, size), dtype=weights.dtype, device=points.device)
     feature = xp.arange(b, device=points.device)
     above = feature[:, None] * (limit * size) + xp.arange(limit, device=points.device)[None, :] * size
@@ -162,6 +172,21 @@ def _indicators(counts: Array) -> Array:
     return asarray_like(factor, counts)
 
 
+def group_views(
+    kinds: Sequence[KernelView], grid: Grid, counts: Array, features: np.ndarray, rows: np.ndarray
+) -> list[View] | list[GroupView]:
+    """The views of one group of columns, each row of which is a point, with landmarks among some rows."""
+    values = grid.points
+    if not isinstance(values, np.ndarray) or bool((counts != 1).any()):
+        return [kind.view(grid, counts, features, rows) for kind in kinds]
+    landmarks = []
+    for kind in kinds:
+        own, sample = kind.kernels.select(features), values[rows].astype(np.float64)
+        triangle, pivots = pivoted(sample, own, np.ones((1, len(rows))), _GROUP_RANK)
+        landmarks.append(Landmarks(own, sample[pivots[0]], triangle[0][:, pivots[0]].T))
+    return views_of_rows(values, landmarks, [0.5 if kind.flat else 1.0 for kind in kinds])
+
+
 def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> Array:
     """(1, m, n): the Nyström factor from landmarks among some rows."""
     xp = namespace(values)
@@ -190,7 +215,7 @@ def centred(factor: Array, counts: Array, power: float = 1.0) -> View:
     gram = xp.where(varies[:, None, None], gram, 0.0)
     values, vectors = xp.linalg.eigh(gram)
     values, vectors = xp.flip(values, axis=1), xp.flip(vectors, axis=2)
-    keep = (values > _NEGLIGIBLE * values[:, :1]) & (values > 0)
+    keep = (values > NEGLIGIBLE * values[:, :1]) & (values > 0)
     deepest = max(int(xp.max(xp.sum(xp.astype(keep, xp.int64), axis=1))), 1)
     sizes = xp.where(keep, values, 0.0)[:, :deepest]
     return View(xp.matrix_transpose(vectors[:, :, :deepest]) @ factor, sizes).raised(power)

@@ -1,0 +1,209 @@
+"""Factors of groups of columns, evaluated for some rows at a time.
+
+Every row of a group is a point of its own, and the factor of all rows would be many times as large as the table. It is
+linear in the kernel values of a row x at some landmarks, F(x) = W k(landmarks, x) - mean, so that W and sums of
+products of kernel values are enough; the factor itself is computed for those rows that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import solve_triangular
+
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.functions import Gaussian
+
+# Rows whose kernel values are computed at a time: few enough to stay in the cache.
+_ROWS = 1024
+# Squared norms, in bandwidths, up to which distances may be computed from inner products without loss.
+_FAR = 1e4
+NEGLIGIBLE = 1e-9
+"""Eigenvalues of a factor below this share of the largest are rounding error."""
+
+Rows = slice | np.ndarray
+
+
+class Landmarks:
+    """The kernel of a group of columns at some points.
+
+    Attributes
+    ----------
+    kernels : FeatureKernels
+        The kernel of the group, the only feature.
+    points : ndarray of shape (m, w)
+        The landmarks.
+    lower : ndarray of shape (m, m)
+        Cholesky triangle of the kernel at the landmarks.
+    """
+
+    def __init__(self, kernels: FeatureKernels, points: np.ndarray, lower: np.ndarray) -> None:
+        self.kernels, self.points, self.lower = kernels, points, lower
+        self._centre = np.median(points, axis=0)
+        self._scaled = self._scale(points)
+        self._norms = np.einsum("ij,ij->i", self._scaled, self._scaled)
+
+    def at(self, values: np.ndarray) -> np.ndarray:
+        """(rows, m) kernel values of rows (rows, w) and the landmarks."""
+        kernel = self.kernels.kernel
+        if kernel.kind != "distance":
+            found = self.kernels.matched(values[:, None, :], self.points[None, :, :])
+            return np.asarray(found[..., 0], dtype=np.float64)
+        scaled = self._scale(values)
+        norms = np.einsum("ij,ij->i", scaled, scaled)
+        squares = scaled @ (-2.0 * self._scaled.T)
+        squares += norms[:, None]
+        squares += self._norms
+        np.maximum(squares, 0.0, out=squares)
+        for place in np.flatnonzero(norms > _FAR):
+            squares[place] = ((self._scaled - scaled[place]) ** 2).sum(axis=1)
+        for place in np.flatnonzero(self._norms > _FAR):
+            squares[:, place] = ((scaled - self._scaled[place]) ** 2).sum(axis=1)
+        if isinstance(kernel, Gaussian):
+            np.negative(squares, out=squares)
+            return np.exp(squares, out=squares)
+        return np.asarray(kernel.profile(np.sqrt(squares, out=squares)))
+
+    def _scale(self, values: np.ndarray) -> np.ndarray:
+        # Distances that overflow are far beyond every bandwidth, where they are cut off.
+        with np.errstate(over="ignore"):
+            found = (values - self._centre) * np.asarray(self.kernels.inverse, dtype=np.float64)
+        return np.clip(found, -1e140, 1e140)
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """The centred Gram matrix of a group of columns under one kernel, as `View` but with a factor on demand.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n, w)
+        The rows.
+    landmarks : Landmarks
+        The points at which the kernel is evaluated.
+    weights : ndarray of shape (q, m)
+        The directions, in terms of the kernel values.
+    mean : ndarray of shape (q,)
+        What is subtracted to centre them.
+    sizes : ndarray of shape (1, q)
+        As in `View`.
+    second : ndarray of shape (M, M)
+        Sums over all rows of products of the centred kernel values at the M landmarks of all views of the group.
+    place : slice
+        The landmarks of this view among those of all views.
+    """
+
+    values: np.ndarray
+    landmarks: Landmarks
+    weights: np.ndarray
+    mean: np.ndarray
+    sizes: np.ndarray
+    second: np.ndarray
+    place: slice
+
+    @property
+    def factor(self) -> np.ndarray:
+        """(1, q, n) the factor of all rows."""
+        return self.at(slice(None))
+
+    def at(self, rows: Rows, count: int | None = None) -> np.ndarray:
+        """(1, q, rows) the factor at some rows, or its first `count` directions."""
+        values = self.values[rows]
+        weights, mean = self.weights[:count], self.mean[:count]
+        out = np.empty((1, len(weights), len(values)))
+        for part in _chunks(len(values)):
+            out[0, :, part] = weights @ self.landmarks.at(values[part]).T - mean[:, None]
+        return out
+
+    def inner(self, other: GroupView) -> np.ndarray:
+        """(1, q, q') inner products of the directions with those of another view of the group, over all rows."""
+        return np.asarray(self.weights @ self.second[self.place, other.place] @ other.weights.T)[None, ...]
+
+    def products(self, targets: Callable[[slice], np.ndarray]) -> np.ndarray:
+        """(1, q, p) sums over all rows of the factor times `targets`, a function from rows to (rows, p)."""
+        found: np.ndarray | float = 0.0
+        total: np.ndarray | float = 0.0
+        for part in _chunks(len(self.values)):
+            target = targets(part)
+            found = found + self.landmarks.at(self.values[part]).T @ target
+            total = total + target.sum(axis=0)
+        return np.asarray(self.weights @ found - np.outer(self.mean, total))[None, ...]
+
+    def summed(self, codes: np.ndarray, points: int) -> np.ndarray:
+        """(b, points, q) sums of the factor over the rows of each point, for b features with `codes` (b, n)."""
+        b, m = len(codes), len(self.landmarks.points)
+        found, counts = np.zeros((b, points, m)), np.zeros((b, points))
+        for part in _chunks(len(self.values)):
+            kernel = self.landmarks.at(self.values[part])
+            rows = np.arange(len(kernel) + 1)
+            for feature in range(b):
+                own = codes[feature, part]
+                # A product with a matrix of zeros and ones adds whole rows, which is faster than any look-up.
+                found[feature] += sparse.csc_matrix((np.ones(len(own)), own, rows), (points, len(own))) @ kernel
+                counts[feature] += np.bincount(own, minlength=points)
+        return found @ self.weights.T - counts[:, :, None] * self.mean
+
+    def row_sums(self, count: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What null moments need of single rows.
+
+        Diagonals (1, n) of the Gram matrix and of its square, the first `count` directions (1, count, n), and the sums
+        (1, q) of all directions weighted by the diagonal less `level`.
+        """
+        n = len(self.values)
+        diagonal, square, leading = np.empty((1, n)), np.empty((1, n)), np.empty((1, count, n))
+        along = np.zeros((1, len(self.weights)))
+        for part in _chunks(n):
+            factor = self.landmarks.at(self.values[part]) @ self.weights.T - self.mean
+            leading[0, :, part] = factor[:, :count].T
+            squares = factor * factor
+            diagonal[0, part] = squares.sum(axis=1)
+            square[0, part] = squares @ self.sizes[0]
+            along[0] += (diagonal[0, part] - level) @ factor
+        return diagonal, square, leading, along
+
+
+def views_of_rows(values: np.ndarray, landmarks: Sequence[Landmarks], powers: Sequence[float]) -> list[GroupView]:
+    """Views of a group of columns; the eigenvalues of each are raised to a power."""
+    n, ends = len(values), np.cumsum([0, *(len(one.points) for one in landmarks)])
+    # Products of values that are nearly centred lose nothing when the mean is taken out of their sums.
+    level = np.concatenate([one.at(values[:_ROWS]).mean(axis=0) for one in landmarks])
+    first, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+    for part in _chunks(n):
+        kernel = np.concatenate([one.at(values[part]) for one in landmarks], axis=1)
+        kernel -= level
+        first += kernel.sum(axis=0)
+        second += kernel.T @ kernel
+    second -= np.outer(first, first) / n
+    found = []
+    for one, power, start, stop in zip(landmarks, powers, ends[:-1], ends[1:], strict=True):
+        place = slice(int(start), int(stop))
+        mean = (level + first / n)[place]
+        weights, sizes = _directions(one.lower, second[place, place], mean, n, power)
+        found.append(GroupView(values, one, weights, weights @ mean, sizes[None, :], second, place))
+    return found
+
+
+def _directions(
+    lower: np.ndarray, second: np.ndarray, mean: np.ndarray, n: int, power: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Orthogonal directions (q, m) in terms of kernel values at landmarks, and their eigenvalues, as of `centred`."""
+    if not lower.any():
+        return np.zeros((1, len(lower))), np.zeros(1)
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    gram = inverse @ second @ inverse.T
+    # The centred factor of a constant group is rounding error, which must not be scaled up later.
+    if not np.trace(gram) > 1e-24 * n * ((inverse @ mean) ** 2).sum():
+        return np.zeros((1, len(lower))), np.zeros(1)
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    keep = values > NEGLIGIBLE * values[0]
+    values, vectors = values[keep], vectors[:, keep]
+    return (vectors * values ** ((power - 1.0) / 2.0)).T @ inverse, values**power
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    for start in range(0, n, _ROWS):
+        yield slice(start, min(start + _ROWS, n))
