@@ -1,12 +1,14 @@
 """Sparse tables: time and memory of `compare`, beside scanpy's Wilcoxon test where scanpy is installed.
 
-    python benchmarks/sparse_tables.py                      # 20,000 cells x 5,000 genes at 5%
+    python benchmarks/sparse_tables.py                      # 20,000 cells x 5,000 genes at 5%, counts and logarithms
     python benchmarks/sparse_tables.py --large              # 200,000 x 20,000 at 5%: 2e8 stored values, 1.6 GB
     python benchmarks/sparse_tables.py --large --file DIR  # the same from a .h5ad file, within 1 GB of memory
     python benchmarks/sparse_tables.py --data FILE.h5ad --by stim   # the dense answer of a real table
 
-Counts are negative binomial, by rows as AnnData has them, in float32. Each call runs in a process of its own, whose
-memory is read while it runs; what is there before the call is taken off.
+Counts are negative binomial, by rows as AnnData has them, in float32; logarithms are log(1 + 10,000 x / total of the
+row), with many different values. Each call runs in a process of its own, whose memory is read while it runs; what is
+there before the call is taken off. With --save the figures go to docs/speed/sparse.json, which the page on sparse
+tables shows.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import json
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from measure import forget_peak, peak_memory
 from scipy import sparse
 
 SMALL, LARGE, DENSITY = (20_000, 5_000), (200_000, 20_000), 0.05
+RECORD = Path(__file__).resolve().parent.parent / "docs" / "speed" / "sparse.json"
 TARGETS = {"small": 1.0, "large": 60.0, "file": 180.0}
 """Seconds on two idle cores that are to be reached."""
 MEMORY = 1_500
@@ -47,6 +51,13 @@ def counts(rows: int, columns: int, density: float = DENSITY, seed: int = 0) -> 
         starts.append(starts[-1] + len(own))
     parts = np.concatenate(data), np.concatenate(indices), np.array(starts, dtype=np.int64)
     return sparse.csr_matrix(parts, shape=(rows, columns))
+
+
+def logarithms(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Counts as a share of the row's total, on a logarithmic scale."""
+    found, totals = matrix.copy(), np.asarray(matrix.sum(axis=1)).ravel()
+    found.data = np.log1p(found.data * np.repeat(1e4 / totals, np.diff(matrix.indptr))).astype(np.float32)
+    return found
 
 
 def write_h5ad(path: Path, matrix: sparse.csr_matrix, condition: np.ndarray) -> None:
@@ -84,10 +95,12 @@ def run(which: str, path: str | None) -> dict[str, float]:
     compare(warm[:200], warm[200:], random_state=0)
     if which == "file":
         return measured(lambda: compare(path, by="condition", memory="1GB", random_state=0))
-    matrix = counts(*(SMALL if which == "small" else LARGE))
+    matrix = counts(*(LARGE if which == "large" else SMALL))
     labels = np.repeat(["a", "b"], matrix.shape[0] // 2)
     if which == "scanpy":
-        return _scanpy(counts(*SMALL))
+        return _scanpy(matrix)
+    if which == "logarithms":
+        matrix = logarithms(matrix)
     return measured(lambda: compare(matrix, by=labels, random_state=0))
 
 
@@ -129,6 +142,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help="folder for an .h5ad file of 1.6 GB")
     parser.add_argument("--data", help="an .h5ad file whose answer is compared with that of its dense copy")
     parser.add_argument("--by", help="its column of groups")
+    parser.add_argument("--save", action="store_true", help=f"write the figures to docs/speed/{RECORD.name}")
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -137,13 +151,14 @@ def main() -> None:
     if given.data:
         print(f"largest difference of p-values from the dense copy: {same_as_dense(given.data, given.by):.2g}")
         return
-    calls = [("small", []), ("scanpy", [])] if not given.large else [("large", [])]
+    calls = [("small", []), ("logarithms", []), ("scanpy", [])] if not given.large else [("large", [])]
     if given.file:
         path = given.file / "counts.h5ad"
         if not path.exists():
             matrix = counts(*LARGE)
             write_h5ad(path, matrix, np.repeat(["a", "b"], matrix.shape[0] // 2))
         calls = [("file", [str(path)])]
+    found = {}
     for name, arguments in calls:
         done = subprocess.run(
             [sys.executable, __file__, "--one", name, *arguments], capture_output=True, text=True, check=False
@@ -151,13 +166,31 @@ def main() -> None:
         if done.returncode:
             print(f"{name}: {done.stderr.strip().splitlines()[-1]}")
             continue
-        found = json.loads(done.stdout.splitlines()[-1])
-        memory = found["peak"] if name == "file" else found["beyond"]
-        target = f", to reach {TARGETS[name]:g} s and {MEMORY} MB" if name in TARGETS else ""
-        print(
-            f"{name}: {found['seconds']:.2f} s ({found['processor_seconds']:.2f} s of processors), "
-            f"{memory:,.0f} MB{target}"
-        )
+        found[name] = json.loads(done.stdout.splitlines()[-1])
+        report(name, found)
+    if given.save:
+        save(found)
+
+
+def report(name: str, found: dict[str, dict[str, float]]) -> None:
+    """Print one measurement, beside that of scanpy where it is known."""
+    own = found[name]
+    memory = own["peak"] if name == "file" else own["beyond"]
+    target = f", to reach {TARGETS[name]:g} s and {MEMORY} MB" if name in TARGETS else ""
+    print(f"{name}: {own['seconds']:.2f} s ({own['processor_seconds']:.2f} s of processors), {memory:,.0f} MB{target}")
+    if name == "scanpy" and "small" in found:
+        ratio = found["small"]["processor_seconds"] / own["processor_seconds"]
+        print(f"small takes {ratio:.2f} of the time of scanpy's Wilcoxon test, to reach 0.5")
+
+
+def save(found: dict[str, dict[str, float]]) -> None:
+    """Put the figures on record, with the day of the run."""
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    record |= {
+        name: {"date": today, **{key: round(value, 2) for key, value in own.items()}} for name, own in found.items()
+    }
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
