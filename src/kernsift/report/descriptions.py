@@ -403,9 +403,12 @@ def describe_by_level(values: np.ndarray, codes: np.ndarray, levels: Sequence[st
     start = f"{what} differs by class" if what else "differs by class"
     if len(two := np.unique(values)) == 2:
         shares = np.array([(values[codes == level] == two[1]).mean() for level in used])
-        (top, a), (bottom, b) = ((levels[used[at]], shares[at]) for at in (shares.argmax(), shares.argmin()))
-        high, low = _percent_versus(float(a), float(b)).split(" v ")
-        return Description(start, "", f"{_number(two[1])} most often in {top} ({high}), least in {bottom} ({low})")
+        most, least = (int(used[at]) for at in (shares.argmax(), shares.argmin()))
+        most_often, least_often = _percent_versus(float(shares.max()), float(shares.min())).split(" v ")
+        detail = (
+            f"{_number(two[1])} most often in {levels[most]} ({most_often}), least in {levels[least]} ({least_often})"
+        )
+        return Description(start, "", detail)
     sizes = []
     for degree in _degrees(values):
         means = np.array([degree[codes == level].mean() for level in used])

@@ -310,7 +310,7 @@ def _describe_samples(
         there = _present(values)
         found = _describe_values(values[there], codes[there], own, series, means, view)
         if gaps and own is None and values.shape[1] == 1 and len(series) == 2:
-            return more_missing(*(values[codes == sample, 0] for sample in (0, 1)), found, series[-1])
+            return more_missing(values[codes == 0, 0], values[codes == 1, 0], found, series[-1])
         return found
 
     found = describe(np.concatenate([_columns(table, j) for table in tables]), codes)
