@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -416,3 +417,14 @@ def test_errors_name_the_argument(case: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         selector.fit(X, y)
     one_sentence(str(caught.value))
+
+
+def test_few_whole_numbers_select_better_as_classes() -> None:
+    """Digits: the 15 pixels chosen for the labels as classes, the default, against those for labels as amounts."""
+    X, y = load_digits(return_X_y=True)
+    scores = {}
+    for response in ("auto", "numeric"):
+        selector = SelectHSIC(k=15, response=response, random_state=0)
+        model = make_pipeline(selector, StandardScaler(), LogisticRegression(max_iter=500))
+        scores[response] = cross_val_score(model, X, y, cv=5).mean()
+    assert scores["auto"] > scores["numeric"] > 0.8
