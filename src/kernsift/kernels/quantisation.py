@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
-from kernsift.data.table_parts import read_part
+from kernsift.data.table_parts import read_part, run_of
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
@@ -45,9 +45,9 @@ _LONG = 2**13
 # Up to this many rows the points are order statistics of all rows, so that their order does not matter; of longer
 # tables a sample of this size is sorted.
 _SORTED = 2**14
-# Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads. On a
-# device the limit is the number of elements in its memory.
-_BLOCK, _LARGEST_BLOCK, _DEVICE_NUMBERS = 64, 256, 2**29
+# Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads, and fewer
+# in a long table, each of whose columns is worth a block. On a device the limit is the number of elements in its memory.
+_BLOCK, _LARGEST_BLOCK, _DEVICE_NUMBERS, _NUMBERS = 64, 256, 2**29, 2**22
 # Bytes per feature while a table on disk is read: its sorted rows, counts and codes. Tables on disk are read in as few
 # passes as their memory limit allows.
 _BYTES = 2**16
@@ -101,7 +101,7 @@ def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) 
     many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
     alone = (widths > 1) | many | (not rounded)
     single = np.flatnonzero(~alone)
-    step = int(np.clip(len(single) // 8, _BLOCK, _LARGEST_BLOCK))
+    step = int(np.clip(len(single) // 8, np.clip(_NUMBERS // table.n, 1, _BLOCK), _LARGEST_BLOCK))
     if not on_host(table.prototype):
         step = int(np.clip(_DEVICE_NUMBERS // table.n, _BLOCK, 8192))
     elif table.memory is not None:
@@ -176,7 +176,7 @@ def fit_grid(
         # Codes of categories are not ordered: rounding would merge levels.
         chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
     elif rows is None or not rounded:
-        values = table.part(columns)
+        values = table.part(columns if table.memory is not None else run_of(columns))
         in_memory = isinstance(values, np.ndarray) and table.memory is None
         ordered, order = sorted_with_order(values) if in_memory else (sorted_columns(values), None)
         if kernels is not None:
