@@ -321,3 +321,22 @@ def test_misuse_of_groups_is_one_sentence(options: dict[str, Any], words: str) -
     frame = grouped().assign(one=1, rare=[1, *[0] * 89])
     with pytest.raises(InputError, match=words):
         compare(frame, **options)
+
+
+def test_groups_of_dates_are_called_by_their_dates() -> None:
+    frame = grouped()
+    day, later = pd.Timestamp("2020-01-01"), pd.Timestamp("2021-03-01 06:30")
+    frame["site"] = np.where(frame["site"] == "a", day, later)
+    result = compare(frame, by="site", random_state=0)
+    assert result.labels == ("2020-01-01", "2021-03-01T06:30:00")
+    for wanted in (day, "2020-01-01", day.date(), day.to_datetime64()):
+        assert compare(frame, by="site", group=wanted, random_state=0).labels[1] == "2020-01-01"
+    frame["site"] = pd.to_datetime(frame["site"]).dt.tz_localize("Europe/Rome")
+    found = compare(frame, by="site", group=day.tz_localize("Europe/Rome"), random_state=0)
+    assert found.labels[1] == "2019-12-31T23:00:00"
+
+
+def test_identifiers_that_repeat_are_left_out_by_their_names() -> None:
+    numbers = np.append(RNG.permutation(10**6)[: N - 10], RNG.permutation(10**6)[:5].repeat(2))
+    frame = pd.DataFrame({"patient_id": numbers, "pain_index": numbers, "size": RNG.normal(size=N)})
+    assert as_table(frame).names == ("pain_index", "size")

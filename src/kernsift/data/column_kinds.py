@@ -32,6 +32,8 @@ _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|key|index|idx|row|rowid|rownr|nr|no|number)$)|[a-z]I[dD]$|^Unnamed: "
     r"|^__index_level_"
 )
+# Names that only identifiers have, whose values may repeat; an index or a number can be a measurement.
+_CERTAIN_ID = re.compile(r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|rowid)$)|[a-z]I[dD]$")
 _CURRENCY = "[$€£¥₹]?"
 _SPACES = " \u00a0\u202f"
 # The sign between thousands and the decimal sign, in the order in which they are tried.
@@ -397,7 +399,7 @@ def _leave_out(
 
 
 def _numbered(scan: Scan) -> dict[int, str]:
-    """Columns of whole numbers that go up by one from row to row, or are all different and called identifiers."""
+    """Columns of whole numbers that go up by one from row to row, or differ and are called identifiers."""
     source = scan.source
     if source.n < _FEW_ROWS:
         return {}
@@ -414,6 +416,8 @@ def _numbered(scan: Scan) -> dict[int, str]:
         values = to_numpy(source.read([i], 0, min(source.n, _HEAD)).values)[:, 0]
         if (values[1:] - values[:-1] == 1).all():
             found[i] = "row number"
-        elif called and (values == np.floor(values)).all() and len(np.unique(values)) == len(values):
-            found[i] = "identifier"
+        elif called and (values == np.floor(values)).all():
+            enough = 0.5 * len(values) if _CERTAIN_ID.search(source.names[i]) else len(values) - 1
+            if len(np.unique(values)) > enough:
+                found[i] = "identifier"
     return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, date, datetime, time
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -44,6 +45,8 @@ from kernsift.execution.memory import answer_of, parse_memory
 from kernsift.execution.notes import add_note
 from kernsift.execution.parallel import task_memory
 
+# Microseconds.
+_DAY = 86_400_000_000
 # Squared differences must neither overflow nor vanish; float32 data near its own limits is carried on in float64.
 _LARGEST = {np.dtype(np.float64): 1e70, np.dtype(np.float32): 1e15}
 
@@ -176,10 +179,15 @@ def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
     absent = np.isnan(values)
     if absent.any():
         add_note(f"by: {np.count_nonzero(absent):,} of {len(absent):,} rows have no group and are left out.")
-    if cells.kinds[0] == "truth":
-        found = {str(bool(value)): values == value for value in known}
-    else:
-        found = {names[int(value)] if names else number_name(float(value)): values == value for value in known}
+
+    def label(value: float) -> str:
+        if cells.kinds[0] == "truth":
+            return str(bool(value))
+        if cells.kinds[0] == "date":
+            return date_name(value)
+        return names[int(value)] if names else number_name(float(value))
+
+    found = {label(value): values == value for value in known.tolist()}
     if len(found) < 2:
         column = f"'{by}'" if isinstance(by, str) else "the column"
         only = f"only the value {quoted(found)}" if found else "no value"
@@ -200,6 +208,10 @@ def check_group_sizes(labels: Mapping[str, np.ndarray]) -> None:
 def named_group(labels: Mapping[str, np.ndarray], wanted: Any, argument: str) -> str:
     """The label of a group that an argument names."""
     text = number_name(float(wanted)) if isinstance(wanted, Real) and not isinstance(wanted, bool) else str(wanted)
+    if isinstance(wanted, datetime) and wanted.tzinfo is not None:
+        wanted = wanted.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(wanted, date | np.datetime64):
+        text = date_name(float(np.datetime64(wanted, "us").astype(np.int64)) / _DAY)
     if text not in labels:
         raise InputError(
             f"{argument}: the column `by` has no value '{text}'{nearest(text, labels)}; it has {quoted(labels)}."
@@ -438,6 +450,16 @@ def _respond(columns: Columns, response: str) -> Columns:
             else:
                 levels[i] = tuple(number_name(float(value)) for value in found)
     return replace(columns, values=asarray_like(values, columns.values), levels=levels)
+
+
+def date_name(days: float) -> str:
+    """Days since 1970 as a label: a date, with its time where that is not midnight.
+
+    >>> date_name(18262.0), date_name(18262.5)
+    ('2020-01-01', '2020-01-01T12:00:00')
+    """
+    found = np.datetime64(round(days * _DAY), "us").astype(datetime)
+    return str(found.date() if found.time() == time(0) else found.isoformat())
 
 
 def number_name(value: float) -> str:
