@@ -75,6 +75,50 @@ def test_few_relabellings_within_strata_are_enumerated() -> None:
     assert relate(frame, "g", strata="b", kernel="linear").pvalues[0] == pytest.approx(0.55)
 
 
+def test_two_values_within_strata_have_the_exact_p_value() -> None:
+    """R: the rabbits of ?mantelhaen.test, oneway_test(x ~ delay | level, distribution = "exact") (coin).
+
+    mantelhaen.test(Rabbits, exact = TRUE) has the same p-value.
+    """
+    cells = [(0, 0, 6, 5), (3, 0, 3, 6), (6, 2, 0, 4), (5, 6, 1, 0), (2, 5, 0, 0)]
+    delay = np.concatenate([np.repeat([0, 1, 0, 1], count) for count in cells])
+    cured = np.concatenate([np.repeat([0, 0, 1, 1], count) for count in cells])
+    level = np.repeat(np.arange(5), [sum(count) for count in cells])
+    found = relate(column(cured), delay, response="category", strata=level, random_state=0)
+    assert found.pvalues[0] == pytest.approx(0.0399449035813, rel=1e-9)
+
+
+UNIT_MEANS = np.array([2.3, 1.1, 3.8, 2.9, 0.7, 3.3, 4.1, 2.6, 5.0, 3.9, 4.4])
+
+
+@pytest.mark.parametrize(("strata", "pvalue"), [(None, 0.030303030303), ([1, 1, 1, 2, 2, 1, 1, 2, 2, 2, 2], 0.14 / 3)])
+def test_units_with_a_linear_kernel_are_tested_by_their_means(strata: list[int] | None, pvalue: float) -> None:
+    """R: oneway_test(means ~ g, distribution = "exact"), and oneway_test(means ~ g | b, ...) (coin)."""
+    unit, noise = np.repeat(np.arange(11), 3), np.tile([-0.5, 0.2, 0.3], 11)
+    more = {} if strata is None else {"strata": np.array(strata)[unit]}
+    found = relate(column(UNIT_MEANS[unit] + noise), unit >= 5, unit=unit, kernel="linear", random_state=0, **more)
+    assert found.pvalues[0] == pytest.approx(pvalue, rel=1e-9)
+
+
+def test_a_numeric_response_within_strata() -> None:
+    """R: independence_test(Ozone ~ Wind | Month, data = a, distribution = approximate(nresample = 1e6)) (coin).
+
+    a <- na.omit(airquality[, c("Ozone", "Wind", "Month")]); a <- a[a$Month %in% c(6, 9), ]
+    a <- a[a$Month == 6 | seq_len(nrow(a)) %% 2 == 0, ]; Z = -1.61767113851, p = 0.1086 (99 percent: 0.1078 to 0.1094)
+    """
+    ozone = np.array([29, 71, 39, 23, 21, 37, 20, 12, 13, 96, 73, 47, 20, 21, 44, 28, 13, 18, 24, 13, 36, 14, 14, 20])
+    wind = np.array(
+        [
+            *(9.7, 13.8, 11.5, 8, 14.9, 20.7, 9.2, 11.5, 10.3, 6.9, 2.8, 7.4),
+            *(10.9, 10.9, 14.9, 6.3, 11.5, 13.8, 10.3, 12.6, 10.3, 16.6, 14.3, 11.5),
+        ]
+    )
+    month = np.repeat([6, 9], [9, 15])
+    assert abs(standardised(wind, ozone, month)) == pytest.approx(1.61767113851, rel=1e-9)
+    found = relate(column(wind), ozone, response="numeric", strata=month, kernel="linear", random_state=0)
+    assert found.pvalues[0] == pytest.approx(0.1086, rel=0.03)
+
+
 def standardised(x: np.ndarray, y: np.ndarray, strata: np.ndarray) -> float:
     """Z of the linear statistic, from T and its mean."""
     own = Strata.of(strata)
@@ -284,6 +328,32 @@ def test_pairs_see_a_shift_behind_the_pair_effect_and_a_change_of_spread() -> No
     assert wider.rejected.sum() >= 15
 
 
+def test_pairs_see_a_change_of_shape_behind_the_pair_effect() -> None:
+    """Differences of a normal and an exponential variable are skewed, whatever the pair has in common."""
+    rng = np.random.default_rng(10)
+    common = 5 * rng.normal(size=(400, 20))
+    shape = rng.exponential(size=(400, 20)) - 1
+    assert compare(common + rng.normal(size=(400, 20)), common + shape, paired=True).rejected.sum() >= 12
+
+
+def test_the_cross_estimator_splits_by_units() -> None:
+    """Rows that repeat in a unit add nothing: the answer is that of the units as rows."""
+    rng = np.random.default_rng(13)
+    X = rng.normal(size=(40, 6))
+    X[20:, 1] += 1.5
+    unit = np.repeat(np.arange(40), 5)
+    names = np.array([f"{one:02d}" for one in unit])
+    options: dict[str, Any] = {"estimator": "cross", "bandwidth": 1.0, "random_state": 0}
+    # The median distance of numbers depends on how often they are repeated.
+    for answer, tolerance in ((np.arange(40) >= 20, 1e-6), (rng.normal(size=40), 0.02)):
+        single = relate(X, answer, **options)
+        repeated = relate(X[unit], answer[unit], unit=names, **options)
+        np.testing.assert_allclose(repeated.all_pvalues, single.all_pvalues, rtol=tolerance)
+    X, donor, label = donors(1)
+    assert (relate(X, label, estimator="cross", random_state=0).all_pvalues <= 0.05).sum() > 2 * MOST
+    assert (relate(X, label, unit=donor, estimator="cross", random_state=0).all_pvalues <= 0.05).sum() <= MOST
+
+
 def test_short_lists_and_intervals_work_within_strata() -> None:
     rng = np.random.default_rng(6)
     site = np.repeat(np.arange(4), 50)
@@ -324,6 +394,18 @@ def test_a_design_that_cannot_reject_is_warned_about() -> None:
     assert not result.rejected.any()
 
 
+def test_settings_tell_the_design() -> None:
+    data = frame()
+    named = compare(data, by="treated", unit="donor", strata="batch", random_state=0).settings
+    assert named["unit"] == "donor: 12 units" and named["strata"] == "batch: 3 strata"
+    values = data[["a", "b"]].to_numpy()
+    unnamed = relate(values, data["treated"], unit=pd.factorize(data["donor"])[0], random_state=0).settings
+    assert unnamed["unit"] == "given as an array: 12 units" and "strata" not in unnamed
+    pairs = compare(values[:30], values[30:], paired=True, random_state=0)
+    assert pairs.settings["paired"] == "rows in their order: 30 pairs"
+    assert pairs.to_dict()["settings"]["paired"] == pairs.settings["paired"]
+
+
 def test_strata_with_one_label_are_counted_and_named() -> None:
     data = frame()
     data.loc[data["batch"] == 1, "treated"] = 1
@@ -351,6 +433,12 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("paired: pairs are strata of two rows, which cannot be combined with unit=", {"paired": "a", "unit": "b"}),
     ("estimator: strata= needs estimator='complete'.*got 'linear'", {"strata": "a", "estimator": "linear"}),
     ("strata: 'site' cannot name columns of X", {"strata": "site"}),
+    ("estimator: unit= needs estimator='complete' or 'cross'.*got 'block'", {"unit": "a", "estimator": "block"}),
+    ("estimator: paired= needs estimator='complete'.*got 'cross'", {"paired": True, "estimator": "cross"}),
+    (
+        "unit: at least 6 units are needed in each sample for the cross estimator, got 4; use estimator='complete'",
+        {"unit": (np.arange(20) // 2, 10 + np.arange(19) // 5), "estimator": "cross"},
+    ),
 ]
 
 
@@ -438,7 +526,26 @@ def test_missing_values_within_strata(missing: str) -> None:
         np.testing.assert_allclose(found.all_pvalues, rest, rtol=1e-9)
 
 
-def test_rows_without_a_stratum_are_used_for_nothing() -> None:
+@pytest.mark.parametrize("missing", ["column", "drop"])
+def test_pairs_with_a_missing_value(missing: str) -> None:
+    rng = np.random.default_rng(14)
+    X, Y = rng.normal(size=(2, 30, 3))
+    X[3, 0] = Y[7, 2] = np.nan
+    found = compare(X, Y, paired=True, missing=missing, random_state=0)
+    if missing == "drop":
+        whole = np.setdiff1d(np.arange(30), [3, 7])
+        expected = compare(X[whole], Y[whole], paired=True, random_state=0)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+        assert "paired: 2 pairs with a missing value in one row are left out." in found.notes
+    else:
+        assert np.isfinite(found.all_pvalues).all() and found.settings["paired"] == "rows in their order: 30 pairs"
+        # Without a whole pair there is nothing to test.
+        Y[:15, 1], X[15:, 1] = np.nan, np.nan
+        found = compare(X, Y, paired=True, random_state=0)
+        assert found.all_pvalues[1] == 1.0 and any("Not testable" in note and "'x1'" in note for note in found.notes)
+
+
+def test_rows_without_a_stratum_are_left_out() -> None:
     data = frame()
     data["batch"] = data["batch"].astype(float)
     data.loc[:4, "batch"] = np.nan

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from kernsift.estimators.permutation_law import Invariants, invariants, moments
-from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments, covariance, third_moment
+from kernsift.estimators.restricted_law import (
+    Flips,
+    ResponseMoments,
+    Strata,
+    ThirdMoments,
+    covariance,
+    third_moment,
+)
 from kernsift.kernels.low_rank import View
 
 SIZES = [[3, 4, 3, 2], [6], [2] * 7, [2, 2, 2, 5], [3, 4, 3], [4, 4, 3], [3, 1, 4]]
@@ -74,6 +81,27 @@ def test_sign_flips_of_pairs() -> None:
     # T is |sum of +-d_b / 2|^2.
     assert covariance(factor, factor, strata, own)[0] == pytest.approx(2 * (off**2).sum() / 16)
     assert third[0] == pytest.approx(8 * np.trace(off @ off @ off) / 64)
+    flips = Flips.of(factor, strata, own)
+    assert flips is not None
+    assert flips.third_moment()[0] == pytest.approx(third[0])
+
+
+def test_closed_forms_of_sign_flips_are_those_of_all_flips() -> None:
+    rng = np.random.default_rng(7)
+    strata = Strata.of(np.repeat(np.arange(7), 2))
+    one, other = (strata.centred(rng.normal(size=(3, directions, 14)) ** 3) for directions in (2, 4))
+    answer = strata.centred(rng.exponential(size=(1, 14)))
+    own = ResponseMoments.of(answer, answer, strata)
+    signs = np.repeat(np.array(list(product([1.0, -1.0], repeat=7))), 2, axis=1)
+    every = [(((part * answer) @ signs.T) ** 2).sum(axis=1) for part in (one, other)]
+    away = [part - part.mean(axis=1, keepdims=True) for part in every]
+    flips = [Flips.of(part, strata, own) for part in (one, other)]
+    assert flips[0] is not None and flips[1] is not None
+    # Negative covariances count as none.
+    expected = np.maximum((away[0] * away[1]).mean(axis=1), 0.0)
+    np.testing.assert_allclose(flips[0].covariance(flips[1]), expected, rtol=1e-10)
+    np.testing.assert_allclose(flips[0].covariance(flips[0]), (away[0] ** 2).mean(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(flips[0].third_moment(), (away[0] ** 3).mean(axis=1), rtol=1e-10)
 
 
 def test_a_single_stratum_has_the_law_of_all_permutations() -> None:

@@ -62,10 +62,10 @@ _ALIGNED = "aligned "
 # Views of pairs and other small strata. Differences within pairs show a change of location, and by their asymmetry one
 # of shape. A change of spread shows in the values as they are: it goes with the sum of a pair (Pitman 1939).
 _SMALL_STRATA = (
-    Pair("aligned location", "plain", 0.5),
-    Pair("aligned shape", "plain", 0.12),
-    Pair("spread", "plain", 0.2),
-    Pair("smooth", "plain", 0.18),
+    Pair("aligned location", "plain", 0.6),
+    Pair("aligned shape", "plain", 0.1),
+    Pair("spread", "plain", 0.17),
+    Pair("smooth", "plain", 0.13),
 )
 # Location and spread of units count alike as units vary in them, and not as rows do: donors whose levels differ much
 # may have spreads that differ little. For units it takes the place of the fine view.
