@@ -350,7 +350,7 @@ def test_the_cross_estimator_splits_by_units() -> None:
         repeated = relate(X[unit], answer[unit], unit=names, **options)
         np.testing.assert_allclose(repeated.all_pvalues, single.all_pvalues, rtol=tolerance)
     X, donor, label = donors(1)
-    assert (relate(X, label, estimator="cross", random_state=0).all_pvalues <= 0.05).sum() > 2 * MOST
+    assert (relate(X, label, estimator="cross", random_state=0).all_pvalues <= 0.05).sum() > MOST
     assert (relate(X, label, unit=donor, estimator="cross", random_state=0).all_pvalues <= 0.05).sum() <= MOST
 
 
