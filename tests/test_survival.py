@@ -175,6 +175,9 @@ def test_confounders_of_a_censored_response():
 
 def test_a_time_next_to_an_event_is_noted(trial):
     assert any("('time', 'event')" in note for note in relate(trial, "time", random_state=0).notes)
+    for time, event in (("OS_MONTHS", "OS_STATUS"), ("survivalTime", "deathEvent"), ("Survival in days", "Status")):
+        notes = relate(trial.rename(columns={"time": time, "event": event}), time, random_state=0).notes
+        assert any(f"y=({time!r}, {event!r})" in note for note in notes)
     assert not any("censored" in note for note in relate(trial, ("time", "event"), random_state=0).notes)
 
 
@@ -186,6 +189,7 @@ def test_a_time_next_to_an_event_is_noted(trial):
         ({"time": -1.0}, ("time", "event"), "must not be negative"),
         ({"time": "late"}, ("time", "event"), "must be numbers"),
         ({"entry": 0.0}, ["entry", "time", "event"], "left truncation"),
+        ({"entry": 0.0}, ("entry", "time", "event"), "left truncation"),
         ({}, ("time", "evnt"), "did you mean 'event'"),
     ],
 )

@@ -16,8 +16,9 @@ from kernsift.execution.notes import add_note
 
 # Words in the names of columns that hold times until an event, and events.
 _TIMES = {"time", "times", "survival", "duration", "tte", "os", "pfs"}
-_EVENTS = {"event", "events", "cens", "censored", "censoring", "status", "death", "died", "dead"}
-_TRUE, _FALSE = ("true", "yes", "1", "1.0", "event", "dead", "died"), ("false", "no", "0", "0.0", "censored", "alive")
+_EVENTS = {"event", "events", "cens", "censored", "censoring", "status", "death", "died", "dead", "deceased"}
+_TRUE = ("true", "yes", "1", "1.0", "event", "dead", "died", "deceased")
+_FALSE = ("false", "no", "0", "0.0", "censored", "alive", "living")
 
 
 def logrank_scores(time: np.ndarray, event: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:
@@ -64,15 +65,20 @@ class Survival(NamedTuple):
 
 def is_censored(y: Any, response: str) -> bool:
     """Whether a response is a time with an event: a pair of names or columns, or a structured array."""
-    if response == "censored":
-        return True
-    return response == "auto" and (_is_structured(y) or (isinstance(y, tuple) and len(y) == 2))
+    if response != "auto":
+        return response == "censored"
+    if isinstance(y, tuple) and len(y) == 3 and all(isinstance(part, str) or np.ndim(part) for part in y):
+        raise InputError(
+            "y: a tuple is a censored response (time, event), got three; left truncation (a time of entry) is not "
+            "supported; pass a list for a response of three columns."
+        )
+    return _is_structured(y) or (isinstance(y, tuple) and len(y) == 2)
 
 
 def hint_at_censoring(names: Sequence[str]) -> None:
     """Note a time next to an event that is not called a censored response."""
-    times = [name for name in names if _words(name) & _TIMES]
     events = [name for name in names if _words(name) & _EVENTS]
+    times = [name for name in names if _words(name) & _TIMES and name not in events]
     if times and events:
         add_note(
             f"'{times[0]}' and '{events[0]}' look like a time until an event and its indicator; for a censored "
@@ -81,7 +87,8 @@ def hint_at_censoring(names: Sequence[str]) -> None:
 
 
 def _words(name: str) -> set[str]:
-    return set(re.split(r"[^a-z]+", name.lower()))
+    """The words in a name such as "survival_time" or "survivalTime"."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
 
 
 def _is_structured(y: Any) -> bool:
