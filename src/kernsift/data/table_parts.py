@@ -63,7 +63,7 @@ def read_part(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> Arr
     """`table.part(columns, rows)` for sorted rows, which the workers in use read where they can."""
     threads = worker_threads()
     if not threads or not is_readable(table):
-        return table.part(columns, rows)
+        return table.part(columns if table.memory is not None else run_of(columns), rows)
     asked = np.arange(table.n) if rows is None else rows
     chunks = list(row_chunks(table, columns, 2 * threads))
     parts = np.split(asked, np.searchsorted(asked, [chunk.start for chunk in chunks[1:]]))

@@ -13,7 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kernsift.estimators.paths import ScoreLaws, ScorePaths
+from kernsift.data.table_parts import run_of
+from kernsift.estimators.paths import SAME, ScoreLaws, ScorePaths, related
 from kernsift.estimators.permutation_law import moment_matrix
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
@@ -28,6 +29,11 @@ _FEW_ROWS = 256
 _SKETCH = 2000
 # Elements of one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
+# Products of features with selected ones below which one thread makes them, and above which most have single precision.
+_FEW, _MANY = 2**27, 2**32
+# Digits that single precision has; scores this far below those of selected features may decide on a selection, and that
+# share of the distances between them.
+_DIGITS, _BAND, _SLOPE = 1e-4, 1.0, 0.05
 # Features whose correlations with each other are computed together, and the rows that these are computed from.
 _TOGETHER, _THINNED = 64, 2**11
 
@@ -52,24 +58,48 @@ class AlignmentCovariance:
         return self.varies.astype(float)
 
     def columns(self, features: np.ndarray) -> np.ndarray:
+        """Correlations (d, k) of all scores with the named ones.
+
+        Of many features only those that may decide on a selection need all digits: those whose scores are near those of
+        the named features or above, and those whose correlations are near a bound between kinds of paths.
+        """
         out = np.zeros((len(self.varies), len(features)))
-        chosen, done = gathered(self.factors, features), 0
-        pieces = [(factor, start, step) for factor in self.factors for start, step in self._cut(factor, chosen)]
-
-        def correlate(piece: tuple[SelectedFactor, int, int]) -> tuple[np.ndarray, np.ndarray]:
-            factor, start, step = piece
-            part = slice(start, start + step)
-            return factor.features[part], self._correlation(factor.rows(part), chosen)
-
-        # A few products are made before threads have started.
-        few = len(self.varies) * math.prod(chosen.factor.shape) < _NUMBERS * _TOGETHER
-        for named, correlations in parallel_map(correlate, pieces, 1 if few else most_at_once(chosen.factor)):
-            out[named] = correlations
-            done += len(named)
-            report_progress("correlating features", done, len(self.varies))
+        chosen = gathered(self.factors, features)
+        every = np.ones(len(out), dtype=bool)
+        if not isinstance(chosen.factor, np.ndarray) or len(out) * chosen.factor.size < _MANY:
+            self._fill(out, chosen, every)
+        else:
+            scores = self.laws.score[features]
+            near = self.laws.score >= scores.min() - _BAND - _SLOPE * np.ptp(scores)
+            self._fill(out, chosen._replace(factor=chosen.factor.astype(np.float32)), ~near)
+            bound = related(chosen.factor.shape[2])
+            doubtful = (out > SAME - _DIGITS).any(axis=1) | (np.abs(out - bound) < _DIGITS).any(axis=1)
+            self._fill(out, chosen, near | doubtful)
         out *= np.outer(self.varies, self.varies[features])
         out[features, np.arange(len(features))] = self.varies[features]
         return out
+
+    def _fill(self, out: np.ndarray, chosen: FactorRows, wanted: np.ndarray) -> None:
+        """Set the rows of `out` of the wanted features to their correlations, in the precision of `chosen`."""
+        pieces = []
+        for factor in self.factors:
+            places = np.flatnonzero(wanted[factor.features])
+            step = self._step(factor, chosen)
+            pieces += [(factor, places[start : start + step]) for start in range(0, len(places), step)]
+
+        def correlate(piece: tuple[SelectedFactor, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            factor, places = piece
+            rows = factor.rows(run_of(places))
+            if rows.factor.dtype != chosen.factor.dtype:
+                rows = rows._replace(factor=namespace(rows.factor).astype(rows.factor, chosen.factor.dtype))
+            return factor.features[places], self._correlation(rows, chosen)
+
+        # A few products are made before threads have started.
+        few, done = len(out) * math.prod(chosen.factor.shape) < _FEW, 0
+        for named, correlations in parallel_map(correlate, pieces, 1 if few else most_at_once(chosen.factor)):
+            out[named] = correlations
+            done += len(named)
+            report_progress("correlating features", done, int(wanted.sum()))
 
     def only(self, features: np.ndarray) -> AlignmentCovariance:
         """The same with what the correlations among the named features need, and no more in memory."""
@@ -98,11 +128,11 @@ class AlignmentCovariance:
         """The paths of related features' scores given those of the named ones (`kernsift.estimators.paths`)."""
         return ScorePaths(self.factors, self.response, self.laws, self.rows).of(features, columns)
 
-    def _cut(self, factor: SelectedFactor, chosen: FactorRows) -> list[tuple[int, int]]:
+    def _step(self, factor: SelectedFactor, chosen: FactorRows) -> int:
+        """Features whose correlations are computed together."""
         k, q, rows = chosen.factor.shape
         numbers = _NUMBERS if on_host(chosen.factor) else 128 * _NUMBERS
-        step = max(1, numbers // (factor.cross.shape[1] * max(rows, k * q)))
-        return [(start, step) for start in range(0, len(factor.features), step)]
+        return max(1, numbers // (factor.cross.shape[1] * max(rows, k * q)))
 
     def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
         xp = namespace(one.factor)

@@ -26,13 +26,18 @@ from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, t
 # Rows per direction that is regressed on, at least.
 _ROWS_PER_DIRECTION = 8
 # The least correlation of a follower, to which the second number over the rows is added; above the last it is a copy.
-_RELATED, _RELATED_ROWS, _SAME = 0.05, 2.0, 1.0 - 1e-5
+_RELATED, _RELATED_ROWS, SAME = 0.05, 2.0, 1.0 - 1e-5
 # The most features that follow the path of one.
 _FOLLOWERS = 256
 # Ridge of a scatter matrix before it is inverted, relative to its trace: missing directions are zeros.
 _RIDGE = 1e-6
 # Elements of one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
+
+
+def related(rows: int) -> float:
+    """The correlation, estimated from so many rows, above which a feature follows the path of another."""
+    return _RELATED + _RELATED_ROWS / rows
 
 
 class ScoreLaws(NamedTuple):
@@ -93,11 +98,11 @@ class ScorePaths:
         `correlations` (d, len(features)) are the null correlations of all scores with theirs.
         """
         rows = self.response.n if self.rows is None else len(self.rows)
-        related = (correlations > _RELATED + _RELATED_ROWS / rows) & (correlations < _SAME)
-        related[features, np.arange(len(features))] = False
+        follows = (correlations > related(rows)) & (correlations < SAME)
+        follows[features, np.arange(len(features))] = False
         followers = [np.empty(0, dtype=int)] * len(features)
-        for place in np.flatnonzero(related.any(axis=0)):
-            followers[place] = self._followers(features[place], correlations[:, place], related[:, place])
+        for place in np.flatnonzero(follows.any(axis=0)):
+            followers[place] = self._followers(features[place], correlations[:, place], follows[:, place])
         moving = np.flatnonzero([len(some) > 0 for some in followers])
         out: list[Path | None] = [None] * len(features)
         if len(moving) == 0:
@@ -122,9 +127,9 @@ class ScorePaths:
             out[feature] = Path(moves.knots[place], named[place], parts[place])
         return out
 
-    def _followers(self, feature: int, correlations: np.ndarray, related: np.ndarray) -> np.ndarray:
+    def _followers(self, feature: int, correlations: np.ndarray, follows: np.ndarray) -> np.ndarray:
         """The features related to one, at most `_FOLLOWERS` of them: those with the highest scores along its path."""
-        found = np.flatnonzero(related)
+        found = np.flatnonzero(follows)
         if len(found) <= _FOLLOWERS:
             return found
         # The slope of one score on another is about the root of their correlation.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.sparse import SparseTable, StoredColumns
-from kernsift.data.table_parts import is_readable, row_chunks, tables_of
+from kernsift.data.table_parts import is_readable, row_chunks, run_of, tables_of
 from kernsift.data.tables import Piece, Table
 from kernsift.execution import threads
 from kernsift.execution.arrays import (
@@ -78,7 +78,8 @@ def tabulate(
         joint = bincount_rows(grid.known, grid.points.shape[0], cells, counting.count)
         codes = grid.known if rows is None else grid.known[:, rows]
     elif table.memory is None:
-        found = [counting(piece) for piece in table.pieces(columns, numbers)]
+        runs, whole, some = table.row_chunks(columns, numbers), slice(0, len(columns)), run_of(columns)
+        found = [counting(Piece(slice(*run), whole, table.part(some, slice(*run)))) for run in runs]
         joint = found[0].joint if len(found) == 1 else sum(one.joint for one in found)
         codes = found[0].codes if len(found) == 1 else xp.concat([one.codes for one in found], axis=1)
     else:
