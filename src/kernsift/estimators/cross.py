@@ -99,10 +99,10 @@ def cross_mmd(
         everything = np.arange(table.d)
         return _witness_scores(table.names, one, two, np.vstack([one.part(everything), two.part(everything)]), ratio)
 
-    def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
         again = replace(values, kept=learning)
         for features, (high, low, _) in over_blocks(table, kernels, adaptive, again, landmarks, rows, among):
-            yield features, np.vstack([high.part(features), low.part(features)])
+            yield features, namespace(high.kept).concat([high.part(features), low.part(features)], axis=0)
 
     return _witness_scores(table.names, one, two, parts, ratio)
 
@@ -217,7 +217,7 @@ class Drawn(NamedTuple):
     size: int
     mean: np.ndarray
     variance: np.ndarray
-    kept: np.ndarray
+    kept: Array
 
     @classmethod
     def empty(cls, count: int, d: int, kept: int) -> Drawn:
@@ -232,21 +232,24 @@ class Drawn(NamedTuple):
 
     def put(self, features: np.ndarray, part: Drawn) -> None:
         """Store the values of some of the features."""
-        self.mean[features], self.variance[features], self.kept[:, features] = part.mean, part.variance, part.kept
+        self.mean[features], self.variance[features] = part.mean, part.variance
+        self.kept[:, features] = to_numpy(part.kept)
 
-    def part(self, features: np.ndarray) -> np.ndarray:
+    def part(self, features: np.ndarray) -> Array:
         """Rows whose squares add up to the variance of the mean, of features with these numbers.
 
         A feature that only varies at rows that are not kept gets a single row, so that it is nearly uncorrelated with
         the others.
         """
-        rows = self.kept - self.kept.mean(axis=0)
-        if len(rows) == self.size:
+        xp, count = namespace(self.kept), int(self.kept.shape[0])
+        rows = self.kept - xp.mean(self.kept, axis=0, keepdims=True)
+        if count == self.size:
             return rows / np.sqrt(self.size * (self.size - 1))
-        size = np.sqrt((rows**2).sum(axis=0))
-        unseen = np.flatnonzero((size <= 0) & (self.variance > 0))
-        rows[features[unseen] % len(rows), unseen], size[unseen] = 1.0, 1.0
-        return rows * np.divide(np.sqrt(self.variance / self.size), size, out=np.zeros(len(size)), where=size > 0)
+        size = np.sqrt(to_numpy(xp.sum(rows**2, axis=0)))
+        for place in np.flatnonzero((size <= 0) & (self.variance > 0)).tolist():
+            rows[int(features[place]) % count, place], size[place] = 1.0, 1.0
+        scale = np.divide(np.sqrt(self.variance / self.size), size, out=np.zeros(len(size)), where=size > 0)
+        return rows * asarray_like(scale, rows)
 
 
 def _share(known: Tabulation, rows: np.ndarray) -> Array:
@@ -258,12 +261,13 @@ def _share(known: Tabulation, rows: np.ndarray) -> Array:
     return xp.astype(xp.reshape(bincount(place, b * points), (b, points)), known.counts.dtype) / len(rows)
 
 
-def _at_rows(known: Tabulation, values: Array, rows: np.ndarray) -> np.ndarray:
+def _at_rows(known: Tabulation, values: Array, rows: np.ndarray) -> Array:
     """(rows, b) the values (b, G) at the points of the rows."""
     xp, index = namespace(values), asarray_like(rows, values)
-    if known.codes is None:
-        return to_numpy(xp.take(values, index, axis=1)).T
-    return to_numpy(lookup(values[:, None, :], xp.take(known.codes, index, axis=1))[:, 0, :]).T
+    if known.codes is not None:
+        values = lookup(values[:, None, :], xp.take(known.codes, index, axis=1))[:, 0, :]
+        return xp.matrix_transpose(values)
+    return xp.matrix_transpose(xp.take(values, index, axis=1))
 
 
 def cross_hsic(
@@ -337,7 +341,8 @@ class Predictions:
         mean, variance = found.mean(axis=0), np.zeros(found.shape[1])
         others = _products(known, factor, (self.test, self.at_test), (self.fit, self.at_fit))
         for rows, products in ((self.test, found), (self.fit, others)):
-            relative = _at_rows(known, asarray_like(own.influence, factor), rows) + self.target.influence[rows, None]
+            influence = to_numpy(_at_rows(known, asarray_like(own.influence, factor), rows))
+            relative = influence + self.target.influence[rows, None]
             variance += len(rows) * np.var(products / first - mean * relative / total, axis=0, ddof=1)
         null = (own.size * self.target.size) ** 2 * second / first
         # The halves are centred at their own means, and the witness is a sum over the fit rows.
@@ -465,7 +470,7 @@ def witness_scores(
     return _welch(names, one, (counts, mean, variance), part, ratio)
 
 
-Part = np.ndarray | Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
+Part = np.ndarray | Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
 """Centred, scaled draws (m, d), or a function that computes those of some features, block by block."""
 
 
@@ -513,10 +518,12 @@ def _student_scores(
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
     score = normal_scores(statistic, freedom)
 
-    def standardised(rows: np.ndarray, features: np.ndarray) -> np.ndarray:
-        own = (alone[:, None] == features) * error[features]
-        rows = np.vstack([np.where(np.isin(features, alone), 0.0, rows), own])
-        return np.divide(rows, error[features], out=np.zeros_like(rows), where=varies[features])
+    def standardised(rows: Array, features: np.ndarray) -> Array:
+        among = alone[:, None] == features
+        used = varies[features] & ~among.any(axis=0)
+        scale = np.divide(1.0, error[features], out=np.zeros(len(features)), where=used)
+        own = asarray_like(among.astype(float), rows)
+        return namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
 
     cov: Covariance
     if isinstance(part, np.ndarray):

@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from kernsift.execution.arrays import Array, namespace, take, to_numpy
+
 
 class Covariance(Protocol):
     """The interface of the covariance of d scores."""
@@ -155,27 +157,29 @@ class BlockCovariance:
     """
 
     d: int
-    blocks: Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
+    blocks: Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
 
     def diagonal(self) -> np.ndarray:
         out = np.zeros(self.d)
         for features, part in self.blocks(np.arange(self.d)):
-            out[features] = np.einsum("ij,ij->j", part, part)
+            out[features] = to_numpy(namespace(part).sum(part * part, axis=0))
         return out
 
     def columns(self, features: np.ndarray) -> np.ndarray:
         chosen, out = self._factor(features), np.zeros((self.d, len(features)))
         for some, part in self.blocks(np.arange(self.d)):
-            out[some] = part.T @ chosen
+            out[some] = to_numpy(namespace(part).matrix_transpose(part) @ chosen)
         return out
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        return FactorCovariance(self._factor(np.arange(self.d))).sample(size, rng)
+        return FactorCovariance(to_numpy(self._factor(np.arange(self.d)))).sample(size, rng)
 
-    def _factor(self, features: np.ndarray) -> np.ndarray:
+    def _factor(self, features: np.ndarray) -> Array:
+        """(m, len(features)) the columns of the factor in the order of `features`."""
         found = list(self.blocks(features))
-        order = np.argsort(np.concatenate([some for some, _ in found]))
-        return np.hstack([part for _, part in found])[:, order][:, np.argsort(np.argsort(features))]
+        whole = namespace(found[0][1]).concat([part for _, part in found], axis=1)
+        order = np.argsort(np.concatenate([some for some, _ in found]))[np.argsort(np.argsort(features))]
+        return take(whole, order, axis=1)
 
 
 @runtime_checkable
