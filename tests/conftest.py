@@ -9,10 +9,14 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
+from kernsift.data.formats import opening
 from kernsift.execution import arrays
 
 # An index out of range would read the last element in silence.
 arrays.INDEX_MODE = "raise"
+
+# Small tables are read in pieces too: they stand for large ones here.
+opening.SMALL = 2**62
 
 # Words of skip reasons, separated by commas: `make test` names the packages of the extra "test", .ci/run also those
 # that it installs itself. Elsewhere an optional package may be missing.

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate
 from kernsift.cli import main
 from kernsift.data.formats import array_files as rectangles
-from kernsift.data.formats import arrow, parquet, text
+from kernsift.data.formats import arrow, open_table, opening, parquet, text
 from kernsift.execution import memory as budget
 from kernsift.execution.progress import progress_callback
 from kernsift.inference.advice import CalibrationWarning
@@ -620,6 +620,29 @@ def test_large_text_is_read_in_pieces_without_being_asked(
     monkeypatch.setattr(text, "_PER_COLUMN", 10)
     assert asked(capsys, "compare", *paths)["features"] == expected["features"]
     assert opened == [str(path) for path in paths]
+
+
+@pytest.mark.parametrize("name", ["parquet", "parts", "feather"])
+def test_small_tables_are_read_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pass over many small groups of rows would take longer than reading all of them once."""
+    paths = [TABLES[name](mixed(300, i), tmp_path / str(i)) for i in range(2)]
+    expected = compare(*paths, random_state=0)
+    monkeypatch.setattr(opening, "SMALL", 16)
+    assert open_table(paths[0], "X").in_memory
+    assert not open_table(paths[0], "X", memory="100MB").in_memory
+    assert_same(compare(*paths, random_state=0), expected)
+    size = 8 * 300 * mixed(2, 0).num_columns
+    for spare in (0, -1):
+        monkeypatch.setattr(opening, "parse_memory", lambda _, spare=spare: 16 * size + spare)
+        assert open_table(paths[0], "X").in_memory == (spare == 0)
+
+
+def test_small_tables_with_integers_beyond_float64_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "SMALL", 16)
+    table = pa.table({"a": pa.array([2**60, 2**60 + 1, 5] * 5), "b": pa.array(range(15))})
+    paths = [write_parquet(table, tmp_path / f"{i}.parquet") for i in range(2)]
+    with pytest.raises(InputError, match=r"integers beyond 2\^53 in 'a'"):
+        compare(*paths)
 
 
 def test_guesses_about_large_files_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

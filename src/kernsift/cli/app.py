@@ -103,8 +103,8 @@ def compare(first: str, second: str | None, **given: Any) -> None:
     standard input. Row counts may differ. Separator and decimal comma are guessed; columns that identify the rows are
     left out. Everything guessed is said; text that is mostly numbers needs a decision.
 
-    Files larger than a quarter of the memory are read in pieces, and so are folders of Parquet files, Zarr arrays and
-    HDF5 files (file.h5::/name where there are several datasets), and every file where --memory is given.
+    Text above 32 MB is read in pieces, and so are larger Parquet files and folders of them, Zarr arrays and HDF5 files
+    (file.h5::/name where there are several datasets), and every file where --memory is given.
 
     \b
     Examples:

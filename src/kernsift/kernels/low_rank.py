@@ -27,6 +27,8 @@ CATEGORIES = 256
 TOLERANCE = 1e-3
 # Relative preference for earlier points, so that ties between residuals do not depend on rounding.
 _TILT = 1e-9
+# Rows of a group's sample whose kernel values with all others are computed at a time.
+_TOGETHER = 32
 WIDE = 4.0
 """Bandwidth of the wide kernel, in median distances."""
 _NARROW = 0.7
@@ -182,9 +184,34 @@ def group_views(
     landmarks = []
     for kind in kinds:
         own, sample = kind.kernels.select(features), values[rows].astype(np.float64)
-        triangle, pivots = pivoted(sample, own, np.ones((1, len(rows))), _GROUP_RANK)
-        landmarks.append(Landmarks(own, sample[pivots[0]], triangle[0][:, pivots[0]].T))
+        triangle, pivots = _pivoted_rows(sample, own)
+        landmarks.append(Landmarks(own, sample[pivots], triangle[:, pivots].T))
     return views_of_rows(values, landmarks, [0.5 if kind.flat else 1.0 for kind in kinds])
+
+
+def _pivoted_rows(sample: np.ndarray, kernels: FeatureKernels) -> tuple[np.ndarray, np.ndarray]:
+    """`pivoted` of one feature whose points are rows with equal weights: a triangle (m, rows) and pivots (m,)."""
+    size = len(sample)
+    gram = np.empty((size, size))
+    for start in range(0, size, _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        gram[part] = kernels.matched(sample[part, None, :], sample[None, :, :])[..., 0]
+    residual = gram.diagonal().copy()
+    enough = TOLERANCE * residual.sum() / size
+    preference = 1.0 - _TILT * np.arange(size)
+    rows, pivots = np.zeros((min(_GROUP_RANK, size), size)), np.zeros(size, dtype=np.intp)
+    count = 0
+    while count < len(rows):
+        gain = residual * preference
+        pivot = int(gain.argmax())
+        if not gain[pivot] > enough:
+            break
+        column = (gram[pivot] - rows[:count, pivot] @ rows[:count]) / np.sqrt(residual[pivot])
+        residual -= column * column
+        residual[pivot] = 0.0
+        rows[count], pivots[count] = column, pivot
+        count += 1
+    return rows[: max(count, 1)], pivots[: max(count, 1)]
 
 
 def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import read_columns
+from kernsift.data.columns import EXACT, read_columns
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
 from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
 from kernsift.data.formats.arrow import ArrowSource, Part
@@ -29,6 +29,10 @@ from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
 from kernsift.exceptions import InputError
 from kernsift.execution.memory import answer_of, parse_memory
+from kernsift.execution.parallel import worker_threads
+
+SMALL = 16
+"""Tables that take at most one part in so many of the memory limit are read as a whole."""
 
 _TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 _REFUSED = [
@@ -90,7 +94,9 @@ def open_table(
     """Any table as a source: what is outside of memory stays there, all else is read into numbers and codes.
 
     NumPy's memory maps look like arrays to those who hold them: they are read in pieces only where `memory` is given.
-    A Dask collection that fits into memory is computed once, because every pass over it computes all of it again.
+    A Dask collection that fits into memory is computed once, because every pass over it computes all of it again; and
+    a table that takes little memory is read once where no limit is given, because every pass over many small files or
+    groups of rows takes longer than that.
     """
     if is_anndata(data):
         return anndata_source(data, argument, layer, whole=memory is None)
@@ -105,12 +111,29 @@ def open_table(
             else MemorySource(cells, argument)
         )
         assert opened is not None
-        source = opened
+        source = _in_memory(opened) if memory is None and isinstance(data, (str, os.PathLike)) else opened
     else:
         source = MemorySource(read_columns(data, argument), argument)
     if layer is not None and source.annotations is None:
         raise InputError(f"layer: is for AnnData objects and .h5ad files, got {type(data).__name__}; leave it out.")
     return source
+
+
+def _in_memory(source: Source) -> Source:
+    """A small table, read as a whole; the same source where it is not small, and where workers can read it."""
+    size = 8 * source.n * len(source.names)
+    if source.in_memory or source.annotations is not None or worker_threads():
+        return source
+    if size > parse_memory(None) // SMALL or source.n < 2:
+        return source
+    cells = source.read(range(len(source.names)), 0, source.n)
+    whole = [i for i, kind in enumerate(cells.kinds) if kind == "integer"]
+    low, high = cells.span
+    if (np.maximum(-low[whole], high[whole]) > EXACT).any():  # which are refused, or left out
+        return source
+    found = MemorySource(cells, source.argument)
+    found.notes = source.notes
+    return found
 
 
 def points_outside(data: Any) -> bool:
