@@ -100,7 +100,7 @@ def cross_mmd(
         return _witness_scores(table.names, one, two, np.vstack([one.part(everything), two.part(everything)]), ratio)
 
     def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
-        again = replace(values, kept=learning)
+        again = replace(values, kept=learning, ratio=False)
         for features, (high, low, _) in over_blocks(table, kernels, adaptive, again, landmarks, rows, among):
             yield features, namespace(high.kept).concat([high.part(features), low.part(features)], axis=0)
 
@@ -119,14 +119,15 @@ def _require_units(units: int, needed: int, where: str = "") -> None:
 class WitnessValues:
     """The witness values of features in each sample; `x` and `y` are its test rows and its fit rows.
 
-    The values at the first `kept` test rows of each sample are kept.
+    The values at the first `kept` test rows of each sample are kept. The ratio to effects is computed if `ratio`.
     """
 
     x: tuple[np.ndarray, np.ndarray]
     y: tuple[np.ndarray, np.ndarray]
     kept: tuple[int, int]
+    ratio: bool = True
 
-    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn, Ratio]:
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn, Ratio | None]:
         xp = namespace(factor)
         halves = [(_share(known, x), _share(known, y)) for x, y in zip(self.x, self.y, strict=True)]
         sizes = [(len(x), len(y)) for x, y in zip(self.x, self.y, strict=True)]
@@ -141,7 +142,7 @@ class WitnessValues:
             Drawn(size, *_moments(witness, share, size), _at_rows(known, witness, rows[:kept]))
             for size, share, rows, kept in zip(sizes[0], halves[0], (self.x[0], self.y[0]), self.kept, strict=True)
         )
-        return one, two, mmd_ratio(factor, known.counts, halves, sizes)
+        return one, two, mmd_ratio(factor, known.counts, halves, sizes) if self.ratio else None
 
 
 def _moments(values: Array, shares: Array, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -181,8 +182,9 @@ class Ratio(NamedTuple):
     def empty(cls, d: int) -> Ratio:
         return cls(np.empty(d), np.empty(d))
 
-    def put(self, features: np.ndarray, part: Ratio) -> None:
+    def put(self, features: np.ndarray, part: Ratio | None) -> None:
         """Store the values of some of the features."""
+        assert part is not None
         self.scale[features], self.error[features] = part
 
 
@@ -194,18 +196,19 @@ def mmd_ratio(
     first, second = sizes
     rows, samples = [sum(pair) for pair in zip(first, second, strict=True)], zip(*halves, strict=True)
     total, share = sum(rows), rows[0] / sum(rows)
-    witnesses = [to_numpy(_witness(factor, *half)) for half in halves]
-    mean = ((to_numpy(halves[0][0]) - to_numpy(halves[0][1])) * witnesses[1]).sum(axis=1)
-    variance = np.zeros(len(mean))
+    xp = namespace(factor)
+    witnesses = [_witness(factor, *half) for half in halves]
+    mean = xp.sum((halves[0][0] - halves[0][1]) * witnesses[1], axis=1)
+    relative = mean[:, None] * asarray_like(own.influence, factor) / total
+    variance = np.zeros(int(mean.shape[0]))
     for sample, sign in zip(samples, (1.0, -1.0), strict=True):
-        for half, (part, witness) in enumerate(zip(sample, witnesses[::-1], strict=True)):
+        for half, (weights, witness) in enumerate(zip(sample, witnesses[::-1], strict=True)):
             size = sizes[half][0 if sign > 0 else 1]
-            influence = sign * witness / size - mean[:, None] * own.influence / total
-            weights = to_numpy(part)
-            squares = (weights * influence**2).sum(axis=1) - (weights * influence).sum(axis=1) ** 2
-            variance += size * size / (size - 1) * np.maximum(squares, 0.0)
+            influence = sign * witness / size - relative
+            squares = xp.sum(weights * influence**2, axis=1) - xp.sum(weights * influence, axis=1) ** 2
+            variance += size * size / (size - 1) * np.maximum(to_numpy(squares), 0.0)
     null = own.size**2 * (1 / first[0] + 1 / first[1]) * (1 / second[0] + 1 / second[1])
-    return Ratio.of(mmd_scale(own, total, share), mean, variance, null)
+    return Ratio.of(mmd_scale(own, total, share), to_numpy(mean), variance, null)
 
 
 class Drawn(NamedTuple):
@@ -530,7 +533,9 @@ def _student_scores(
         cov = FactorCovariance(standardised(part, np.arange(len(names))))
     else:
         compute = part
-        cov = BlockCovariance(len(names), lambda some: ((own, standardised(rows, own)) for own, rows in compute(some)))
+        cov = BlockCovariance(
+            varies.astype(float), lambda some: ((own, standardised(rows, own)) for own, rows in compute(some))
+        )
     if ratio is None:
         return Scores(names, np.where(varies, score, 0.0), cov)
 

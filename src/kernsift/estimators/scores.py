@@ -153,26 +153,24 @@ class FactorCovariance:
 class BlockCovariance:
     """Covariance `factor.T @ factor` with a factor (m, d) that is not kept but computed when it is needed.
 
-    `blocks` yields the numbers of some of the given features and their columns of the factor, block by block.
+    `variances` (d,) is its diagonal. `blocks` yields the numbers of some of the given features and their columns of the
+    factor, block by block.
     """
 
-    d: int
+    variances: np.ndarray
     blocks: Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
 
     def diagonal(self) -> np.ndarray:
-        out = np.zeros(self.d)
-        for features, part in self.blocks(np.arange(self.d)):
-            out[features] = to_numpy(namespace(part).sum(part * part, axis=0))
-        return out
+        return self.variances.copy()
 
     def columns(self, features: np.ndarray) -> np.ndarray:
-        chosen, out = self._factor(features), np.zeros((self.d, len(features)))
-        for some, part in self.blocks(np.arange(self.d)):
+        chosen, out = self._factor(features), np.zeros((len(self.variances), len(features)))
+        for some, part in self.blocks(np.arange(len(out))):
             out[some] = to_numpy(namespace(part).matrix_transpose(part) @ chosen)
         return out
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        return FactorCovariance(to_numpy(self._factor(np.arange(self.d)))).sample(size, rng)
+        return FactorCovariance(to_numpy(self._factor(np.arange(len(self.variances))))).sample(size, rng)
 
     def _factor(self, features: np.ndarray) -> Array:
         """(m, len(features)) the columns of the factor in the order of `features`."""
