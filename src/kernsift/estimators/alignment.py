@@ -66,7 +66,8 @@ class AlignmentCovariance:
         out = np.zeros((len(self.varies), len(features)))
         chosen = gathered(self.factors, features)
         every = np.ones(len(out), dtype=bool)
-        if not isinstance(chosen.factor, np.ndarray) or len(out) * chosen.factor.size < _MANY:
+        double = isinstance(chosen.factor, np.ndarray) and chosen.factor.dtype == np.float64
+        if not double or len(out) * chosen.factor.size < _MANY:
             self._fill(out, chosen, every)
         else:
             scores = self.laws.score[features]
