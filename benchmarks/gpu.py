@@ -29,6 +29,15 @@ from typing import Any
 
 NEEDED = ("numpy", "torch", "scipy", "narwhals", "array_api_compat", "threadpoolctl", "kernsift")
 HERE = Path(__file__).resolve().parent
+CALLS = (
+    "complete",
+    "complete, k=None",
+    "cross",
+    "cross, k=None",
+    "incomplete",
+    "20 strata, k=None",
+    "100 units, k=None",
+)
 
 
 def stop_if_missing() -> None:
@@ -393,15 +402,24 @@ def calls(options: argparse.Namespace, rates: Mapping[str, float], out: Path | N
             part.sub_(0.5).exp_().floor_().log1p_()
     Y[:, : max(1, d // 600)] += 0.1
     full = (n, d) == (100_000, 30_000)
+    rng = np.random.default_rng(options.seed)
+    strata = tuple(rng.integers(0, 20, n // 2) for _ in range(2))
+    units = tuple(first + np.arange(n // 2) % 50 for first in (0, 50))
+    listed = {"k": min(options.kept, d)}
     todo = {
-        "complete": ({}, 1.6 if full else None),
-        "incomplete": ({"estimator": Incomplete(r=options.r)}, 1.0 if full and options.r == 10 else None),
+        "complete": (listed, 0.6),
+        "complete, k=None": ({}, 0.6),
+        "cross": ({"estimator": "cross", **listed}, 1.0),
+        "cross, k=None": ({"estimator": "cross"}, 1.0),
+        "incomplete": ({"estimator": Incomplete(r=options.r), **listed}, 1.0 if options.r == 10 else None),
+        "20 strata, k=None": ({"strata": strata}, None),
+        "100 units, k=None": ({"unit": units}, None),
     }
-    rows = []
-    for name, (settings, most) in todo.items():
-        if name in options.calls:
-            rows.append(timed_call(f"{name} + exact", X, Y, settings, most, options, rates, out))
-    return rows
+    return [
+        timed_call(name, X, Y, settings, most if full else None, options, rates, out)
+        for name, (settings, most) in todo.items()
+        if name in options.calls
+    ]
 
 
 def timed_call(
@@ -418,13 +436,13 @@ def timed_call(
     on_gpu = device.startswith("cuda")
 
     def call(n_jobs: int | None = None) -> object:
-        return compare(X, Y, k=min(options.kept, d), random_state=0, n_jobs=n_jobs, **settings)
+        return compare(X, Y, random_state=0, n_jobs=n_jobs, **settings)
 
     first = wall(call, device)
     before = torch.cuda.memory_allocated() if on_gpu else 0
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    times = [wall(call, device) for _ in range(1 if first > 60 else options.repeats)]
+    times = [wall(call, device) for _ in range(1 if first > 10 else options.repeats)]
     peak = (torch.cuda.max_memory_allocated() - before) / 1e9 if on_gpu else None
     with Stages(device, options.stage).watching() as stages:
         whole = wall(call, device)
@@ -508,7 +526,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--features", type=int, default=30_000)
     parser.add_argument("--kept", type=int, default=100)
     parser.add_argument("--r", type=int, default=10, help="draws a row of the incomplete estimator")
-    parser.add_argument("--calls", nargs="+", default=["complete", "incomplete"], choices=["complete", "incomplete"])
+    parser.add_argument("--calls", nargs="+", default=CALLS, choices=CALLS)
     parser.add_argument("--data", default="normal", choices=["normal", "counts"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--stage", action="append", default=[], metavar="MODULE:FUNCTION", help="time this too")
