@@ -116,11 +116,12 @@ def test_intervals_are_those_of_the_share_of_discoveries_over_all_groups() -> No
         assert (both["effect_lower"][~both["rejected"]] == 0).all()
 
 
-def test_only_the_strongest_features_have_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernsift.groups.MOST_INTERVALS", 4)
+def test_only_the_strongest_features_have_intervals_and_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernsift.groups.STRONGEST", 4)
     found = compare_groups(table(), "site", intervals=True, **OPTIONS)
     has = found["effect_lower"].notna()
     assert has.sum() == 4 and found["pvalue"][has].max() < found["pvalue"][~has].min()
+    np.testing.assert_array_equal(found["description"] != "", has)
 
 
 def test_notes_say_which_group_they_are_about() -> None:

@@ -15,10 +15,11 @@ from kernsift.data.formats import open_table
 from kernsift.data.inputs import check_group_sizes, group_rows, named_group
 from kernsift.estimators import MMD
 from kernsift.exceptions import InputError
-from kernsift.inference.estimates import MOST_INTERVALS, Coverage
+from kernsift.inference.estimates import Coverage
 from kernsift.inference.multiple_testing import adjust
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import Options
+from kernsift.report.summaries import Records
 from kernsift.report.text import clean, more, table
 from kernsift.result import Result, as_frame, check_backend
 
@@ -72,8 +73,7 @@ def compare_groups(
     correction : {"bh", "by", "bky", "holm"} or None, default "bh"
         As in `compare`, over all features of all groups.
     intervals : bool, default False
-        Whether to compute confidence intervals of the effects, each of which takes some milliseconds, for the 1000
-        features with the strongest evidence over all groups. Of the discoveries' intervals, at most a share
+        Whether to compute confidence intervals of the effects. Of the discoveries' intervals, at most a share
         1 - `confidence_level` misses the true effect on average (false coverage rate).
     backend : {"pandas", "polars", "pyarrow"}, default "pandas"
         The library of the data frame.
@@ -91,7 +91,9 @@ def compare_groups(
     -------
     data frame
         A row for each listed feature of each group, with the group in the first column and the columns of
-        `Result.to_frame` behind it. A frame of pandas has the notes of all comparisons in `attrs["notes"]`.
+        `Result.to_frame` behind it. Medians, descriptions and intervals are those of the 1000 features with the
+        strongest evidence over all groups, as each takes some milliseconds. A frame of pandas has the notes of all
+        comparisons in `attrs["notes"]`.
 
     Examples
     --------
@@ -124,8 +126,11 @@ def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = F
         results = {
             name: compare(source, by=by, group=name, reference=against, **options) for name in rows if name != against
         }
-    return GroupResults.corrected(results, alpha, correction, MOST_INTERVALS if intervals else 0)
+    return GroupResults.corrected(results, alpha, correction, intervals)
 
+
+STRONGEST = 1000
+"""Features over all groups that are described and may have intervals, each of which takes some milliseconds."""
 
 # Arguments that are checked before the first group is compared.
 _CHECKED = (
@@ -150,9 +155,9 @@ class GroupResults:
 
     @classmethod
     def corrected(
-        cls, results: Mapping[str, Result], alpha: float, correction: str | None, intervals: int
+        cls, results: Mapping[str, Result], alpha: float, correction: str | None, intervals: bool
     ) -> GroupResults:
-        """Correct over all groups; so many features have `intervals`."""
+        """Correct over all groups."""
         every = list(results.values())
         pvalues = np.concatenate([result.all_pvalues for result in every])
         starts = np.cumsum([0, *(len(result.all_pvalues) for result in every)])
@@ -163,21 +168,25 @@ class GroupResults:
         rejected = adjusted <= alpha
         share = np.count_nonzero(rejected) / len(pvalues)
         order = np.argsort(np.concatenate([result.log_pvalues for result in every]), kind="stable")
-        shown = np.isin(np.arange(len(adjusted)), order[:intervals])
+        strongest = np.isin(np.arange(len(adjusted)), order[:STRONGEST])
         found = {}
-        split = (np.split(values, ends) for values in (adjusted, rejected, shown))
-        for (name, result), own, own_adjusted, own_rejected, own_shown in zip(
+        split = (np.split(values, ends) for values in (adjusted, rejected, strongest))
+        for (name, result), own, own_adjusted, own_rejected, own_strongest in zip(
             results.items(), all_adjusted, *split, strict=True
         ):
             discoveries = None if result.listed or correction is None else own_rejected
             coverage = Coverage(result.confidence_level, discoveries, share)
+            # Features are in the order of their evidence.
+            count = np.count_nonzero(own_strongest)
+            described = min(count, len(result.descriptions))
             found[name] = replace(
                 result,
                 correction=correction,
                 adjusted_pvalues=own_adjusted,
                 all_adjusted_pvalues=own,
                 rejected=own_rejected,
-                estimates=result.estimates.covering(coverage, int(own_shown.sum())),
+                estimates=result.estimates.covering(coverage, count if intervals else 0),
+                descriptions=Records(result.descriptions.__getitem__, described),
                 cluster_labels=result.cluster_labels and result.cluster_labels.within(own_rejected),
             )
         return cls(found, alpha, correction)
@@ -214,7 +223,8 @@ class GroupResults:
             count = len(part["feature"])
             columns["group"] += [group] * count
             for name in columns.keys() - {"group"}:
-                columns[name] += np.asarray(part[name]).tolist() if name in part else [None] * count
+                absent = "" if name == "description" else None
+                columns[name] += np.asarray(part[name]).tolist() if name in part else [absent] * count
         return columns
 
     def to_frame(self, backend: str = "pandas", *, sort: str = "p") -> Any:

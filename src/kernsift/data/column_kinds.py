@@ -26,6 +26,8 @@ KINDS = ("number", "category", "drop")
 
 # Below this many rows, values that are all different say nothing about what the column is.
 _FEW_ROWS = 12
+# Columns whose decisions are written out.
+_MOST_NAMED = 50
 # Rows that are read to see whether whole numbers identify rows.
 _HEAD = 1_000_000
 _ID_NAME = re.compile(
@@ -361,7 +363,7 @@ class _Problems:
             for reason, names in self._found.items()
         ]
         number = len(self._kinds)
-        fix = ", ".join(f"{name!r}: {kind!r}" for name, kind in self._kinds.items())
+        fix = ", ".join([f"{name!r}: {kind!r}" for name, kind in self._kinds.items()][:_MOST_NAMED])
         raise InputError(
             f"{self._argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
             f"{'; '.join(listed)}; say for each whether it is a 'number', a 'category' or to 'drop', as in "

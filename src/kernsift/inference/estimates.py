@@ -20,8 +20,8 @@ from kernsift.distributions.truncated_normal import EVERYWHERE, confidence_inter
 from kernsift.estimators.scores import DiagonalCovariance, EffectSizes, EffectsWithLaws, Scores
 from kernsift.inference import Outcome
 
-MOST_INTERVALS = 1000
-"""Features whose intervals are computed at once; each takes some milliseconds."""
+# Features whose intervals are computed at once; each takes some milliseconds.
+_MOST = 1000
 
 
 class EffectEstimates(NamedTuple):
@@ -130,7 +130,7 @@ class Estimates:
     """
 
     def __init__(
-        self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage, most: int = MOST_INTERVALS
+        self, scores: Scores, selected: np.ndarray, outcome: Outcome, coverage: Coverage, most: int = _MOST
     ) -> None:
         # Variances are all that estimates need; what covariances are computed from is as large as the data.
         scores = replace(scores, cov=DiagonalCovariance(scores.cov.diagonal()))
@@ -175,7 +175,7 @@ class Estimates:
             return None if known is None else known[rows]
         if self._work is None or self._sizes is None:
             return None
-        found = self._estimated(rows[:MOST_INTERVALS]).intervals
+        found = self._estimated(rows[:_MOST]).intervals
         if found is None:
             return None
         return np.concatenate([found, np.full((len(rows) - len(found), 2), np.nan)])
