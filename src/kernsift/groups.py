@@ -177,7 +177,7 @@ class GroupResults:
             discoveries = None if result.listed or correction is None else own_rejected
             coverage = Coverage(result.confidence_level, discoveries, share)
             # Features are in the order of their evidence.
-            count = np.count_nonzero(own_strongest)
+            count = int(np.count_nonzero(own_strongest))
             described = min(count, len(result.descriptions))
             found[name] = replace(
                 result,

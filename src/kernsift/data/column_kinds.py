@@ -131,15 +131,14 @@ def parse_local_dates(texts: Sequence[str]) -> np.ndarray:
     (array([ 1., 30.]), array([nan, nan]))
     """
     matches = [_LOCAL_DATE.fullmatch(text) for text in texts]
-    found = [
-        np.array([np.nan if match is None else _day(match, month_first) for match in matches])
-        for month_first in (False, True)
-    ]
+    day_first, month_first = (
+        np.array([np.nan if match is None else _day(match, first) for match in matches]) for first in (False, True)
+    )
     points = all("." in match[1] for match in matches if match)
-    day_first, month_first = (np.count_nonzero(np.isnan(days)) for days in found)
-    if day_first == month_first and not points and not np.array_equal(*found, equal_nan=True):
+    lost = np.isnan(day_first).sum() - np.isnan(month_first).sum()
+    if not lost and not points and not np.array_equal(day_first, month_first, equal_nan=True):
         return np.full(len(texts), np.nan)
-    return found[int(month_first < day_first)]
+    return month_first if lost > 0 else day_first
 
 
 def _day(match: re.Match[str], month_first: bool) -> float:

@@ -189,9 +189,9 @@ def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
 
     found = {label(value): values == value for value in known.tolist()}
     if len(found) < 2:
-        column = f"'{by}'" if isinstance(by, str) else "the column"
+        called = f"'{by}'" if isinstance(by, str) else "the column"
         only = f"only the value {quoted(found)}" if found else "no value"
-        raise InputError(f"by: two groups are needed, but {column} has {only}; choose another column.")
+        raise InputError(f"by: two groups are needed, but {called} has {only}; choose another column.")
     return rest, found
 
 
@@ -211,7 +211,8 @@ def named_group(labels: Mapping[str, np.ndarray], wanted: Any, argument: str) ->
     if isinstance(wanted, datetime) and wanted.tzinfo is not None:
         wanted = wanted.astimezone(UTC).replace(tzinfo=None)
     if isinstance(wanted, date | np.datetime64):
-        text = date_name(float(np.datetime64(wanted, "us").astype(np.int64)) / _DAY)
+        moment: Any = wanted
+        text = date_name(float(np.datetime64(moment, "us").astype(np.int64)) / _DAY)
     if text not in labels:
         raise InputError(
             f"{argument}: the column `by` has no value '{text}'{nearest(text, labels)}; it has {quoted(labels)}."

@@ -129,7 +129,7 @@ def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Sou
             )
         names = _texts(_index(file[variables]))
         _check_names(names, argument)
-        _check_names(_index(file["obs"]), argument, "observations")
+        _check_names(_index(file["obs"]).tolist(), argument, "observations")
         obs = _FileColumns(path, argument, stamp)
         node = file[place]
         if isinstance(node, h5py.Dataset):
