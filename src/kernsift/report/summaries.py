@@ -32,7 +32,7 @@ MOST_PICTURES, MOST_DESCRIBED = 200, 2000
 """Listed features with a picture, and with a description; those with the largest scores come first."""
 
 # Rows kept of each table: evenly spaced ones where there are more, and in all at most so many numbers of a table.
-_ROWS, _FEWEST_ROWS, _NUMBERS = 5_000, 1_000, 2**21
+_ROWS, _FEWEST_ROWS, _NUMBERS = 2**17, 1_000, 2**21
 _POINTS = 250
 _BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
 _SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -204,10 +204,14 @@ def picture_response(
     features: np.ndarray,
     *,
     means: bool = False,
+    linear: bool = False,
     held: HeldFixed | None = None,
     views: np.ndarray | None = None,
 ) -> Summaries:
-    """Each feature against the response; `held` and `views` are as in `picture_samples`."""
+    """Each feature against the response; `held` and `views` are as in `picture_samples`.
+
+    With `linear` the test sees means of the response, as it does of log-rank scores, and any shape of the feature.
+    """
     (table,), (places,) = _kept([X], features)
     (response,), _ = _kept([y], np.array([0]), len(features))
     name = response.names[0]
@@ -223,7 +227,7 @@ def picture_response(
         compared = known[:, None] if levels is None else np.eye(len(levels))[known.astype(np.intp)]
         adjusted = AdjustedRows(table, compared, held.take(places))
     draw = partial(_against, table, target, label, levels)
-    describe = partial(_describe_against, table, target, name, levels, means, adjusted, views)
+    describe = partial(_describe_against, table, target, name, levels, means, linear, adjusted, views)
     return _summaries(draw, describe, table.d, (name,), _kinds(X))
 
 
@@ -451,6 +455,7 @@ def _describe_against(
     response: str,
     levels: Sequence[str] | None,
     means: bool,
+    linear: bool,
     adjusted: AdjustedRows | None,
     views: np.ndarray | None,
     j: int,
@@ -465,7 +470,7 @@ def _describe_against(
 
     def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
-        return _describe_by_level(numbers[there, 0], codes[there].astype(np.intp), own or (), response, means)
+        return _describe_by_level(numbers[there, 0], codes[there].astype(np.intp), own or (), response, means or linear)
 
     columns = _columns(table, j)
     if levels is not None:
@@ -480,11 +485,13 @@ def _describe_against(
         return replace(by_level(numbers[rows, None], columns[rows, 0]), held=adjusted.words) if len(rows) else found
     values, numbers = columns, target
     if adjusted is not None:
-        values, numbers = adjusted.column(j, "", classes=False), adjusted.target
-        rows = adjusted.chosen(np.zeros(len(target)))
+        # Two values are two classes, which weights make alike; more of them are aligned.
+        two_valued = columns.shape[1] == 1 and len(np.unique(columns[_present(columns)])) == 2
+        values, numbers = columns if two_valued else adjusted.column(j, "", classes=False), adjusted.target
+        rows = adjusted.chosen(columns[:, 0] if two_valued else np.zeros(len(target)), numbers)
         values, numbers = values[rows], numbers[rows]
     there = _present(values) & ~np.isnan(numbers)
-    seen = "" if view is None else view.response
+    seen = "linear" if linear else "" if view is None else view.response
     found = describe_curve(_line(values[there], "")[0], numbers[there], response, means=means, view=seen)
     return found if adjusted is None else replace(found, held=adjusted.words)
 
@@ -498,7 +505,7 @@ def _describe_by_level(
         first, second = (numbers[codes == level] for level in used)
         found = describe_numbers(first, second, f"'{own[used[1]]}'", means=means)
         return replace(found, change=f"{response} {found.change}", medians=())
-    return describe_by_level(numbers, codes, own, response)
+    return describe_by_level(numbers, codes, own, response, means=means)
 
 
 def _describe_values(
