@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -396,3 +397,36 @@ def test_command_line(frame, tmp_path, capsys):
     assert main(["relate", str(path), "--target", "y", "--given", "agee"]) == 2
     assert "did you mean 'age'" in capsys.readouterr().err
     assert main(["relate", str(path), "--target", "y", "--target", "time", "--event", "death"]) == 2
+
+
+def test_degrees_of_freedom_are_traces():
+    """With one model and one penalty the regression is linear: residuals of the columns of I are those of I - S."""
+    rng = np.random.default_rng(16)
+    n = 80
+    with thread_limit(1):
+        fitted = fit_regression(_numbers(*rng.normal(size=(2, n))), rng.normal(size=(n, 1)), rng)
+    model = fitted.models[-1]
+    one = replace(fitted, models=(model._replace(kept=model.kept[[10]]),))
+    found = one.residuals(np.eye(n))
+    left = found.values  # (I - S)(I - 1 1' / n)
+    assert np.allclose(left, left.T)
+    assert np.allclose(found.spent, n - np.trace(left @ left))
+    taken = np.eye(n) - left @ left
+    direct = [float((mean.toarray() * taken).sum()) for mean in fitted.neighbours.means]
+    # The mean over all rows is taken out of each sum, which adds 1.
+    assert len(direct) >= 2 and np.allclose(found.near[:, 0] + 1.0, direct)
+    assert np.allclose(fitted.basis.T @ fitted.basis, np.eye(fitted.basis.shape[1]), atol=1e-6)
+
+
+def test_functions_of_a_sum_of_curves_are_found():
+    """Issue 20: y follows a sum of six curves, so that E[y^2 | z] has products of all of them, which no sum fits."""
+    rng = np.random.default_rng(17)
+    z = rng.uniform(-2, 2, size=(1000, 6))
+    total = (np.sin(1.5 * z[:, :3]).sum(axis=1) + np.abs(z[:, 3:]).sum(axis=1)) / 1.5
+    total -= total.mean()
+    y = total + 0.5 * rng.normal(size=1000)
+    targets = np.column_stack([y, y**2])
+    with thread_limit(1):
+        left = fit_regression(_numbers(*z.T), targets, rng).residuals(targets).values
+    noise = targets - np.column_stack([total, total**2 + 0.25])
+    assert (left.var(axis=0) < 1.15 * noise.var(axis=0)).all()
