@@ -224,13 +224,27 @@ def test_misuse_is_told() -> None:
         compare(fake_anndata(X, obs, ["gene0", *NAMES[:-1]]), by="condition")
 
 
+def test_categories_as_old_files_have_them(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    X, obs = cells()
+    path = write_h5ad(tmp_path / "t.h5ad", X, obs, NAMES)
+    with h5py.File(path, "a") as file:
+        frame = file["obs"]
+        levels, codes = frame["condition"]["categories"][:], frame["condition"]["codes"][:]
+        del frame["condition"]
+        frame.create_dataset("__categories/condition", data=levels, dtype=h5py.string_dtype())
+        frame.create_dataset("condition", data=codes).attrs["categories"] = frame["__categories/condition"].ref
+    found = compare(path, by="condition", random_state=0)
+    assert found.labels == ("control", "treated") and found.names[0] == "gene4"
+
+
 def test_names_of_observations_must_be_unique(tmp_path: Path) -> None:
     X, obs = cells()
-    obs.index = ["cell 1", *obs.index[1:-1].astype(str), "cell 1"]
+    obs.index = ["célula", *obs.index[1:-1].astype(str), "célula"]
     path = write_h5ad(tmp_path / "t.h5ad", sparse.csr_matrix(X), obs, NAMES)
     data = fake_anndata(X, obs, NAMES)
     data.obs_names = obs.index
-    words = r"^X: names of observations must be unique, but 'cell 1' occurs more than once; call adata.obs_names_make"
+    words = r"^X: names of observations must be unique, but 'célula' occurs more than once; call adata.obs_names_make"
     for table in (data, path):
         with pytest.raises(InputError, match=words):
             compare(table, by="condition")

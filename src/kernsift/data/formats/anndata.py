@@ -6,7 +6,7 @@ anndata is never imported here: an object of it can only come from somebody who 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -79,7 +79,7 @@ def _matrix_source(values: Any, names: Sequence[str], obs: Any, argument: str) -
 
 def _check_names(names: Sequence[str], argument: str, what: str = "variables") -> None:
     if len(set(names)) < len(names):
-        found, counts = np.unique(np.asarray(names, dtype=str), return_counts=True)
+        found, counts = np.unique(_texts(names), return_counts=True)
         method = "var_names_make_unique" if what == "variables" else "obs_names_make_unique"
         repeated = found[counts > 1]
         raise InputError(
@@ -225,19 +225,23 @@ class _FileColumns:
             node = file["obs"][name]
             if hasattr(node, "keys"):
                 if "codes" in node:
-                    codes = node["codes"][:].astype(np.float64)
-                    levels = tuple(_texts(node["categories"][:]))
-                    order = np.argsort(levels)
-                    ranks = np.append(np.argsort(order).astype(np.float64), np.nan)
-                    values = ranks[np.where(codes < 0, len(levels), codes).astype(np.intp)]
-                    found = tuple(levels[i] for i in order)
-                    return Columns((name,), values[:, None], {0: found}, ("category",), True, True)
+                    return _categories(name, node["codes"][:], _texts(node["categories"][:]))
                 return np.ma.masked_array(node["values"][:], node["mask"][:])
             cells = node[:]
+            if "categories" in node.attrs:  # as anndata 0.7 wrote them
+                return _categories(name, cells, _texts(file[node.attrs["categories"]][:]))
         return np.array(_texts(cells), dtype=object) if cells.dtype.kind in "OS" else cells
 
 
-def _texts(cells: np.ndarray) -> list[str]:
+def _categories(name: str, codes: np.ndarray, levels: Sequence[str]) -> Columns:
+    """A column of categories, of which code -1 is missing, in the order of their names."""
+    order = np.argsort(levels)
+    ranks = np.append(np.argsort(order).astype(np.float64), np.nan)
+    values = ranks[np.where(codes < 0, len(levels), codes.astype(np.intp))]
+    return Columns((name,), values[:, None], {0: tuple(levels[i] for i in order)}, ("category",), True, True)
+
+
+def _texts(cells: Iterable[Any]) -> list[str]:
     return [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
 
 
