@@ -491,3 +491,21 @@ def test_a_number_with_two_values_in_several_classes() -> None:
     values = np.r_[np.zeros(10), np.repeat([0.0, 1.0], 5), np.ones(10)]
     text = describe_by_level(values, codes, ["A", "B", "C"]).text
     assert text == "differs by class: 1 most often in C (100%), least in A (0%)"
+
+
+def test_a_censored_response_has_means() -> None:
+    """The kernel of log-rank scores is linear, so that a change of their spread, which has no meaning, is not said."""
+    rng = np.random.default_rng(0)
+    n = 500
+    X = pd.DataFrame({"risk": rng.normal(size=n), "u": rng.normal(size=n), "arm": rng.choice(["a", "b"], n)})
+    X["stage"] = rng.choice(["I", "II", "III"], n)
+    time = rng.exponential(np.exp(-X["risk"] - X["u"] ** 2 - (X["arm"] == "b") - 1.5 * (X["stage"] == "III")))
+    limit = rng.exponential(1.0, n)
+    y = np.minimum(time, limit), time <= limit
+    for options in ({}, {"strata": rng.integers(0, 2, n)}, {"given": rng.normal(size=n)}):
+        result = kernsift.relate(X, y, random_state=0, **options)  # type: ignore[arg-type]
+        assert said(result, "risk").startswith("rises"), said(result, "risk")
+        assert said(result, "u").startswith("U-shaped"), said(result, "u")
+        assert said(result, "arm").startswith("risk score higher in 'b'")
+        assert "highest in III (mean" in said(result, "stage")
+        assert all("mean" in result.describe(row) for row in range(4))

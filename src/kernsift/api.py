@@ -597,7 +597,7 @@ def relate(
             return conditional_hsic(some, answers, kernels, response_kernels, **options)
 
         held = None if columns is None else confounders_of(columns, keep, missing)
-        picture = partial(picture_response, table, target)
+        picture = partial(picture_response, table, target, linear=survival is not None)
         measures = Measures(measure, measure_given)
         return _answer(
             call, (table,), measures, rows=rows, held=held, missing=missing, distinct=distinct, picture=picture

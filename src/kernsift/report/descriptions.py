@@ -101,6 +101,9 @@ def more_missing(first: np.ndarray, second: np.ndarray, found: Description, wher
     )
 
 
+_Measures = Sequence[tuple[str, Callable[[np.ndarray], float]]]
+
+
 class _Contrast(NamedTuple):
     """A difference in squared standard errors, and the phrase for it."""
 
@@ -387,8 +390,12 @@ def _correlations(standard: np.ndarray, label: np.ndarray) -> tuple[float, float
 # Against a response --------------------------------------------------------------------------------------------------
 
 
-def describe_by_level(values: np.ndarray, codes: np.ndarray, levels: Sequence[str], what: str = "") -> Description:
+def describe_by_level(
+    values: np.ndarray, codes: np.ndarray, levels: Sequence[str], what: str = "", *, means: bool = False
+) -> Description:
     """How a number differs between three or more levels of a category; `what` names the number.
+
+    With `means` only by its mean, which is what a linear kernel sees.
 
     Examples
     --------
@@ -403,49 +410,32 @@ def describe_by_level(values: np.ndarray, codes: np.ndarray, levels: Sequence[st
     start = f"{what} differs by class" if what else "differs by class"
     if len(two := np.unique(values)) == 2:
         shares = np.array([(values[codes == level] == two[1]).mean() for level in used])
-        most, least = (int(used[at]) for at in (shares.argmax(), shares.argmin()))
-        most_often, least_often = _percent_versus(float(shares.max()), float(shares.min())).split(" v ")
-        detail = (
-            f"{_number(two[1])} most often in {levels[most]} ({most_often}), least in {levels[least]} ({least_often})"
-        )
-        return Description(start, "", detail)
+        top, bottom = (levels[used[place]] for place in (int(shares.argmax()), int(shares.argmin())))
+        high, low = _percent_versus(float(shares.max()), float(shares.min())).split(" v ")
+        return Description(start, "", f"{_number(two[1])} most often in {top} ({high}), least in {bottom} ({low})")
     sizes = []
     for degree in _degrees(values):
-        means = np.array([degree[codes == level].mean() for level in used])
         variance = float(degree.var())
-        sizes.append(float((counts[used] * means**2).sum()) / variance if variance > 1e-9 else 0.0)
+        squares = [degree[codes == level].mean() ** 2 for level in used]
+        sizes.append(float(counts[used] @ squares) / variance if variance > 1e-9 else 0.0)
     # One class that differs in some other way from all others together.
     parts = [_interval(values[codes != level], values[codes == level]) for level in used]
     at = int(np.argmax([part.size for part in parts]))
-    if _PREFERENCE * (parts[at].size - _SEARCH) > max(sizes):
+    if not means and _PREFERENCE * (parts[at].size - _SEARCH) > max(sizes):
         subject = " ".join(filter(None, [what, parts[at].change]))
         return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere")
-    if sizes[0] >= sizes[1]:
-        found = _extremes(values, codes, levels, used, np.median, np.mean)
-        names = ("median", "mean")
-        words = ("highest", "lowest")
-    else:
-        found = _extremes(values, codes, levels, used, _iqr, np.std)
-        names, words = ("IQR", "SD"), ("widest", "narrowest")
-    name, (top, high), (bottom, low) = names[found[0]], found[1], found[2]
-    a, b = _pair(high, low)
-    return Description(start, "", f"{words[0]} in {top} ({name} {a}), {words[1]} in {bottom} ({b})")
-
-
-def _extremes(
-    values: np.ndarray,
-    codes: np.ndarray,
-    levels: Sequence[str],
-    used: np.ndarray,
-    *measures: Callable[[np.ndarray], float],
-) -> tuple[int, tuple[str, float], tuple[str, float]]:
-    """The levels with the largest and the smallest measure; the next measure where the first is the same everywhere."""
-    for place, measure in enumerate(measures):
-        found = np.array([float(measure(values[codes == level])) for level in used])
-        if found.max() > found.min() or place == len(measures) - 1:
-            break
-    top, bottom = int(found.argmax()), int(found.argmin())
-    return place, (levels[used[top]], float(found[top])), (levels[used[bottom]], float(found[bottom]))
+    measures, most, least = _LOCATIONS[1:] if means else _LOCATIONS, "highest", "lowest"
+    if not means and sizes[0] < sizes[1]:
+        measures, most, least = _SPREADS, "widest", "narrowest"
+    measured = {
+        name: np.array([float(measure(values[codes == level])) for level in used]) for name, measure in measures
+    }
+    # The first measure that is not the same in all classes.
+    name = next((name for name, found in measured.items() if found.max() > found.min()), measures[-1][0])
+    found = measured[name]
+    top, bottom = (levels[used[place]] for place in (int(found.argmax()), int(found.argmin())))
+    high, low = _pair(float(found.max()), float(found.min()))
+    return Description(start, "", f"{most} in {top} ({name} {high}), {least} in {bottom} ({low})")
 
 
 def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], levels: Sequence[str]) -> Description:
@@ -479,7 +469,8 @@ def describe_curve(
 ) -> Description:
     """How a numeric response goes with a number; with `means` only along a straight line.
 
-    `view` is the view of the response with the smallest p-value; the wide one sees its location before its spread.
+    `view` is the view of the response with the smallest p-value; the wide one sees its location before its spread, and
+    a linear one nothing but its mean.
 
     Examples
     --------
@@ -494,13 +485,16 @@ def describe_curve(
         slope = float(np.corrcoef(values, target)[0, 1])
         return Description("rises" if slope > 0 else "falls", "", f"correlation {slope:.2f}")
     (x1, x2), (y1, y2) = _degrees(values), _degrees(target)
+    if view == "linear":
+        y1, y2 = target - target.mean(), np.zeros(len(target))
     n, slices = len(values), _slices(values, 12 if len(values) >= 60 else 5)
     means_of = np.array([y1[part].mean() for part in slices])
     between = sum(len(part) * mean**2 for part, mean in zip(slices, means_of, strict=True)) / max(y1.var(), 1e-300)
     location = max(between - len(slices) + 1, n * _correlation(x1, y1) ** 2, n * _correlation(x2, y1) ** 2)
     spreads = _correlation(x1, y2), _correlation(x2, y2)
     if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= _SEARCH + len(slices)):
-        return _along_curve(values, target, slices, means_of, f"of {response}")
+        measures = _LOCATIONS[1:] if view == "linear" else _LOCATIONS
+        return _along_curve(values, target, slices, means_of, f"of {response}", measures)
     if abs(spreads[0]) >= abs(spreads[1]):
         fifths = _slices(values, 5)
         word, sign = ("rises", 1) if spreads[0] > 0 else ("falls", -1)
@@ -514,13 +508,18 @@ def describe_curve(
 
 
 def _along_curve(
-    values: np.ndarray, target: np.ndarray, slices: Sequence[np.ndarray], means: np.ndarray, of: str
+    values: np.ndarray,
+    target: np.ndarray,
+    slices: Sequence[np.ndarray],
+    means: np.ndarray,
+    of: str,
+    measures: _Measures,
 ) -> Description:
     """The shape of the response along a number, with numbers that show it."""
     shape, turn = _shape(means, np.array([len(part) for part in slices]))
     if shape in ("rises", "falls"):
         fifths, sign = _slices(values, 5), 1 if shape == "rises" else -1
-        ends = _shown(target, [fifths[0], fifths[-1]], _LOCATIONS, lambda a: sign * (a[1] - a[0]) > 0, of)
+        ends = _shown(target, [fifths[0], fifths[-1]], measures, lambda a: sign * (a[1] - a[0]) > 0, of)
         return Description(shape, "", ends)
     if turn and len(slices) > 2:
         sign = 1 if shape == "U-shaped" else -1
@@ -529,14 +528,14 @@ def _along_curve(
             np.concatenate(some)
             for some in (slices[: middle[0]][:2], [slices[i] for i in middle], slices[middle[-1] + 1 :][-2:])
         ]
-        ends = _shown(target, parts, _LOCATIONS, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1], of)
+        ends = _shown(target, parts, measures, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1], of)
         if ends:
             return Description(shape, "", f"{ends} (low, at {_number(float(np.median(values[parts[1]])))}, high)")
     sixths = _slices(values, 6)
-    wave = _shown(target, sixths, _LOCATIONS, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2, of)
+    wave = _shown(target, sixths, measures, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2, of)
     if wave:
         return Description("goes up and down", "", wave)
-    return Description("varies", "", _shown(target, sixths, _LOCATIONS, lambda a: True, of))
+    return Description("varies", "", _shown(target, sixths, measures, lambda a: True, of))
 
 
 def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:
@@ -581,7 +580,7 @@ def _slices(values: np.ndarray, count: int) -> list[np.ndarray]:
 def _shown(
     target: np.ndarray,
     parts: Sequence[np.ndarray],
-    measures: Sequence[tuple[str, Callable[[np.ndarray], float]]],
+    measures: _Measures,
     holds: Callable[[np.ndarray], bool],
     of: str = "",
 ) -> str:
@@ -603,8 +602,8 @@ def _iqr(values: np.ndarray) -> float:
     return float(np.subtract(*np.percentile(values, [75, 25])))
 
 
-_LOCATIONS: Sequence[tuple[str, Callable[[np.ndarray], float]]] = (("median", np.median), ("mean", np.mean))
-_SPREADS: Sequence[tuple[str, Callable[[np.ndarray], float]]] = (("IQR", _iqr), ("SD", np.std))
+_LOCATIONS: _Measures = (("median", np.median), ("mean", np.mean))
+_SPREADS: _Measures = (("IQR", _iqr), ("SD", np.std))
 
 
 def _round(value: float, digits: int = 3) -> float:
