@@ -64,6 +64,11 @@ class AlignmentCovariance:
         the named features or above, and those whose correlations are near a bound between kinds of paths.
         """
         out = np.zeros((len(self.varies), len(features)))
+        if len(out) <= _TOGETHER and len({factor.target for factor in self.factors}) == 1:
+            named = np.sort(np.concatenate([factor.features for factor in self.factors]))
+            together = gathered(self.factors, named)
+            out[named] = self._correlation(together, together.take(np.searchsorted(named, features)))
+            return self._on_varying(out, features)
         chosen = gathered(self.factors, features)
         every = np.ones(len(out), dtype=bool)
         double = isinstance(chosen.factor, np.ndarray) and chosen.factor.dtype == np.float64
@@ -76,6 +81,10 @@ class AlignmentCovariance:
             bound = related(chosen.factor.shape[2])
             doubtful = (out > SAME - _DIGITS).any(axis=1) | (np.abs(out - bound) < _DIGITS).any(axis=1)
             self._fill(out, chosen, near | doubtful)
+        return self._on_varying(out, features)
+
+    def _on_varying(self, out: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Correlations (d, k) with the named features that are 0 for constant features and 1 on the diagonal."""
         out *= np.outer(self.varies, self.varies[features])
         out[features, np.arange(len(features))] = self.varies[features]
         return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -119,14 +119,18 @@ def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Res
 
 def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Response:
     """A response with two values, for which all kernels are equal up to a factor."""
-    one = float(to_numpy(counts)[0])
-    share = one / n
-    factor = asarray_like(np.array([[[1.0 - share, -share]]]), counts)
-    sizes = asarray_like(np.array([[one * (1.0 - share)]]), counts)
-    view = fitted(View(factor, sizes), counts[None, :], n)
+    view = _view_of_two(n, float(to_numpy(counts)[0])).repeated(1, counts)
     return _response(
         n, cells, counts, {"plain": view}, CLASSES if adaptive else PLAIN, _log_matchings(to_numpy(counts))
     )
+
+
+@lru_cache(maxsize=256)
+def _view_of_two(n: int, first: float) -> FittedView:
+    """The view of n rows of which so many have the first of two values."""
+    share = first / n
+    view = View(np.array([[[1.0 - share, -share]]]), np.array([[first * (1.0 - share)]]))
+    return fitted(view, np.array([[first, n - first]]), n)
 
 
 def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, adaptive: bool = False) -> Response:

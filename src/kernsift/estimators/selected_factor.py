@@ -217,6 +217,13 @@ class FactorRows(NamedTuple):
         """(b,) numbers of rows in which each feature is not missing, or one number for all."""
         return self.factor.shape[2] if self.present is None else namespace(self.factor).sum(self.present, axis=1)
 
+    def take(self, places: np.ndarray) -> FactorRows:
+        """The features at these places."""
+        xp, which = namespace(self.factor), asarray_like(places, self.factor)
+        factor, trace, square = (xp.take(part, which, axis=0) for part in (self.factor, self.trace, self.square))
+        present = None if self.present is None else xp.take(self.present, which, axis=0)
+        return FactorRows(factor, trace, square, self.targets[places], present)
+
     def rest(self) -> Array:
         """(b, rows) diagonals of the Gram matrices, after their trace is removed."""
         xp = namespace(self.factor)
