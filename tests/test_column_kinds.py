@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
+from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate, screen
 from kernsift.data.column_kinds import parse_dates, parse_local_dates, parse_numbers
 from kernsift.data.inputs import as_pair, as_table, as_xy
 from kernsift.execution.notes import collect_notes
@@ -252,6 +252,21 @@ def test_few_whole_numbers_are_classes(y: np.ndarray, levels: tuple[str, ...] | 
         levels is not None and len(levels) > 2
     )
     assert not as_xy(X, y, response="numeric")[1].levels
+
+
+def test_the_response_is_in_the_same_sentence_as_the_features() -> None:
+    cells = [f"${i}.50" for i in range(N)]
+    frame = pd.DataFrame({"price": cells, "share": [f"{i}%" for i in range(N)], "size": RNG.normal(size=N)})
+    with pytest.raises(InputError, match=r"^X: 2 columns need .*kinds=\{'share': 'number', 'price': 'number'\}\.$"):
+        relate(frame, "price")
+    with pytest.raises(InputError, match=r"^X: 1 column needs a decision: 'share' holds"):
+        relate(frame.drop(columns="price"), "size")
+
+
+def test_whole_data_sets_name_the_categories_alone() -> None:
+    frame = pd.DataFrame({"city": ["Rome", "Oslo"] * (N // 2), "price": [f"${i}" for i in range(N)], "size": 1.0})
+    with pytest.raises(InputError, match=r"^reference: .* but 'city' holds categories; .* kinds=\{'city': 'drop'\}\.$"):
+        screen(frame, {"other": frame}, kinds={"price": "number"})
 
 
 def test_a_response_of_text_that_is_numbers_needs_a_decision() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
 from difflib import get_close_matches
@@ -211,13 +211,14 @@ def judge(
     refused unless `chosen` says what they are, all columns in one sentence.
     """
     source, verdict = scans[0].source, Verdict()
-    problems = _Problems(source.argument)
+    problems = UndecidedColumns(source.argument)
     told: dict[str, list[str]] = {}
     unclean = [scan.kinds for scan in scans if not _CLEAN.issuperset(scan.kinds)]
     odd = {i for kinds in unclean for i, kind in enumerate(kinds) if kind not in _CLEAN}
     for i in sorted(odd | set(chosen)):
         _decide(i, scans, chosen.get(i), few, verdict, told, problems)
-    problems.complain()
+    if problems.kinds:
+        raise problems
     if source.named:
         _leave_out(scans, {*stay, *chosen}, empty, verdict, told)
     verdict.notes += [_SAID[reason].format(", ".join(names[:5]) + _more(names)) for reason, names in told.items()]
@@ -247,7 +248,7 @@ def _decide(
     few: int,
     verdict: Verdict,
     told: dict[str, list[str]],
-    problems: _Problems,
+    problems: UndecidedColumns,
 ) -> None:
     """What a column is that does not hold plain numbers everywhere, or that was decided on."""
     name = scans[0].source.names[i]
@@ -298,7 +299,7 @@ def _guess(
     mixed: bool,
     verdict: Verdict,
     told: dict[str, list[str]],
-    problems: _Problems,
+    problems: UndecidedColumns,
 ) -> None:
     """What a column of text is that nobody decided on."""
     numbers, dates = parse_numbers(texts), parse_dates(texts)
@@ -342,32 +343,49 @@ def _plain(text: str) -> bool:
     return True
 
 
-class _Problems:
-    """Columns that somebody has to decide on, all in one sentence."""
+class UndecidedColumns(InputError):
+    """Columns that somebody has to decide on, all in one sentence.
+
+    Attributes
+    ----------
+    argument : the table.
+    reasons : what the columns hold.
+    kinds : what each of them may be.
+    """
 
     def __init__(self, argument: str) -> None:
-        self._argument = argument
-        self._found: dict[str, list[str]] = {}
-        self._kinds: dict[str, str] = {}
+        self.argument = argument
+        self.reasons: dict[str, list[str]] = {}
+        self.kinds: dict[str, str] = {}
 
     def add(self, reason: str, name: str, kind: str) -> None:
-        self._found.setdefault(reason, []).append(name)
-        self._kinds[name] = kind
+        self.reasons.setdefault(reason, []).append(name)
+        self.kinds[name] = kind
 
-    def complain(self) -> None:
-        if not self._found:
-            return
+    def __str__(self) -> str:
         listed = [
             f"{quoted(names, 8)} {'holds' if len(names) == 1 else 'hold'} {reason}"
-            for reason, names in self._found.items()
+            for reason, names in self.reasons.items()
         ]
-        number = len(self._kinds)
-        fix = ", ".join([f"{name!r}: {kind!r}" for name, kind in self._kinds.items()][:_MOST_NAMED])
-        raise InputError(
-            f"{self._argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
+        number = len(self.kinds)
+        fix = ", ".join([f"{name!r}: {kind!r}" for name, kind in self.kinds.items()][:_MOST_NAMED])
+        return (
+            f"{self.argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
             f"{'; '.join(listed)}; say for each whether it is a 'number', a 'category' or to 'drop', as in "
             f"kinds={{{fix}}}."
         )
+
+    def and_those_of(self, check: Callable[[], object]) -> UndecidedColumns:
+        """The same with the columns that `check` finds."""
+        try:
+            check()
+        except UndecidedColumns as more:
+            for reason, names in more.reasons.items():
+                for name in names:
+                    self.add(reason, name, more.kinds[name])
+        except InputError:  # which is told once these columns are decided on
+            pass
+        return self
 
 
 def _leave_out(

@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.column_kinds import Verdict, chosen_kinds, judge
+from kernsift.data.column_kinds import UndecidedColumns, Verdict, chosen_kinds, judge
 from kernsift.data.columns import (
     CELLS_STAY,
     EXACT,
@@ -42,7 +43,7 @@ from kernsift.data.tables import MISSING_LEVEL, Table, check_choice, grouped, la
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import asarray_like, dtype_of, to_numpy
 from kernsift.execution.memory import answer_of, parse_memory
-from kernsift.execution.notes import add_note
+from kernsift.execution.notes import add_note, collect_notes
 from kernsift.execution.parallel import task_memory
 
 # Microseconds.
@@ -281,11 +282,15 @@ def read_xy(
     kinds = options.pop("kinds", None)
     own = {name: kind for name, kind in (kinds or {}).items() if name in answer.names}
     rest = None if kinds is None else {name: kind for name, kind in kinds.items() if name not in own}
-    prepared = prepare([source], ["X"], memory=memory, kinds=rest, **options)
     # Without a response a row tells nothing.
-    target = prepare(
-        [answer], ["y"], kinds=own, missing="error" if prepared.missing == "error" else "drop", labels=True
-    )
+    absent = "error" if options.get("missing", "error") == "error" else "drop"
+    prepare_answer = partial(prepare, [answer], ["y"], kinds=own, missing=absent, labels=True)
+    try:
+        prepared = prepare([source], ["X"], memory=memory, kinds=rest, **options)
+    except UndecidedColumns as undecided:
+        with collect_notes():
+            raise undecided.and_those_of(prepare_answer) from None
+    target = prepare_answer()
     kept = prepared.keep[0] & target.keep[0]
     kept = kept if keep is None else keep(kept)
     prepared.keep, target.keep = [kept], [kept]
@@ -329,11 +334,13 @@ def as_candidates(
     parts = [first, *(align(first, other)[1] for other in others)]
     prepared = prepare(parts, arguments, missing="drop" if missing == "column" else missing, kinds=kinds)
     for one, argument in zip(prepared.scans, arguments, strict=True):
-        if one.levels.keys() - prepared.verdict.parsed.keys():
+        texts = [one.source.names[i] for i in sorted(one.levels.keys() - prepared.verdict.parsed.keys())]
+        if texts:
+            fix = ", ".join(f"{name!r}: 'drop'" for name in texts)
             raise InputError(
-                f"{argument}: whole data sets are compared on numbers, but "
-                f"{quoted(one.source.names[i] for i in one.levels)} hold categories; leave these columns out "
-                "with kinds={...: 'drop'}, or encode them."
+                f"{argument}: whole data sets are compared on numbers, but {quoted(texts)} "
+                f"{'holds' if len(texts) == 1 else 'hold'} categories; encode them, or leave them out as in "
+                f"kinds={{{fix}}}."
             )
         if missing == "value" and one.gaps.any():
             raise InputError(
