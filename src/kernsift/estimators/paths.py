@@ -101,7 +101,7 @@ class ScorePaths:
         follows = (correlations > related(rows)) & (correlations < SAME)
         follows[features, np.arange(len(features))] = False
         followers = [np.empty(0, dtype=int)] * len(features)
-        for place in np.flatnonzero(follows.any(axis=0)):
+        for place in np.flatnonzero(follows.any(axis=0)).tolist():
             followers[place] = self._followers(features[place], correlations[:, place], follows[:, place])
         moving = np.flatnonzero([len(some) > 0 for some in followers])
         out: list[Path | None] = [None] * len(features)

@@ -116,6 +116,7 @@ class FittedView(NamedTuple):
 
     def take(self, features: np.ndarray) -> FittedView:
         """The views of some of the features, or of repeated ones."""
+        assert isinstance(self.view, View)
         own = Invariants(*(part[features] for part in self.own))
         rest = namespace(self.rest).take(self.rest, asarray_like(features, self.rest), axis=0)
         return FittedView(self.view.take(features), own, rest)
@@ -130,7 +131,7 @@ class FittedView(NamedTuple):
         """The view of one feature for b features, on the device of a prototype."""
         xp, there = namespace(prototype), self.moved_to(prototype)
         own = Invariants(*(np.broadcast_to(part, (b, *part.shape[1:])) for part in self.own))
-        parts = (*there.view, there.rest)
+        parts = (there.view.factor, there.view.sizes, there.rest)
         factor, sizes, rest = (xp.broadcast_to(part, (b, *part.shape[1:])) for part in parts)
         return FittedView(View(factor, sizes), own, rest, alike=True)
 
@@ -138,7 +139,8 @@ class FittedView(NamedTuple):
         """The view on the device of a prototype, from there or from the host."""
         if not isinstance(self.rest, np.ndarray):
             return self
-        factor, sizes, rest = (asarray_like(part, prototype) for part in (*self.view, self.rest))
+        parts = (self.view.factor, self.view.sizes, self.rest)
+        factor, sizes, rest = (asarray_like(part, prototype) for part in parts)
         return self._replace(view=View(factor, sizes), rest=rest)
 
 

@@ -81,8 +81,8 @@ def host_pivoted(
     points: Array, exponents: Array | None, weights: Array, preference: Array, enough: Array, limit: int, features: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Factors and pivots of the Gaussian kernel on points (G, b); `features` is the number in the whole table."""
-    compiled = _for_host() if features >= _FEATURES and exponents is not None else None
-    if compiled is None or not all(isinstance(part, np.ndarray) for part in (points, weights)):
+    compiled = _for_host() if features >= _FEATURES else None
+    if compiled is None or exponents is None or not isinstance(points, np.ndarray):
         return None
     turned, (b, size) = np.ascontiguousarray(points.T, dtype=float), weights.shape
     rows, pivots = np.zeros((b, limit, size)), np.zeros((b, limit), dtype=np.intp)

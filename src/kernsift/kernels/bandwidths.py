@@ -175,8 +175,8 @@ def _gaps(ordered: Array) -> Array:
             start, stop = stop, stop + count - 1 - low
             np.subtract(ordered[:, low + 1 :], ordered[:, low, None], out=gaps[:, start:stop])
         return gaps
-    low, high = _pairs(count)
-    return take(ordered, high, 1) - take(ordered, low, 1)
+    ones, others = _pairs(count)
+    return take(ordered, others, 1) - take(ordered, ones, 1)
 
 
 @lru_cache(maxsize=8)
