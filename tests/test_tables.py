@@ -112,7 +112,7 @@ def test_number_types_of_numpy(dtype: str) -> None:
         pd.Series(pd.arrays.SparseArray([1.5, 2.0])),
         pd.Series([1.5, 2], dtype="float64[pyarrow]"),
         pd.Index([1.5, 2.0]),
-        np.matrix([[1.5], [2.0]]),
+        np.array([[1.5], [2.0]]).view(np.matrix),
         pa.record_batch({"x0": [1.5, 2.0]}),
         [np.float32(1.5), 2],
     ],
