@@ -37,6 +37,8 @@ FEATURES = 20
 FEW_FEATURES = 4
 TREES = 50
 SEED = 20
+# The second problem played no part in the choice of the threshold of clusters.
+FIVE, THREE = "five signals, four copies each", "three signals, eight weak copies each"
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:
@@ -176,7 +178,7 @@ def fcit(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
     from hyppo.conditional import FCIT
     from joblib import parallel_config
 
-    with parallel_config(backend="threading"):
+    with parallel_config(backend="sequential"):
         return float(FCIT().test(x[:, None], y[:, None], z)[1])
 
 
@@ -276,7 +278,8 @@ def _conditional(task: Task) -> list[dict[str, Any]]:
 
 def _trial(rng: np.random.Generator, hazard: str, n: int, censored: float) -> Data:
     x = rng.normal(size=n)
-    risk = {"line": x / 4, "U": x**2 / 2, "none": 0.0 * x}[hazard]
+    shapes = {"line": x / 4, "U": x**2 / 2, "step": 0.6 * (x > 0), "bump": 1.5 * np.exp(-(x**2)), "none": 0.0 * x}
+    risk = shapes[hazard]
     event = rng.exponential(size=n) / np.exp(risk)
     limit = rng.exponential(size=n) * np.quantile(event, 1 - censored) * 1.2
     return x[:, None], np.minimum(event, limit), event <= limit
@@ -301,28 +304,32 @@ def _survival(task: Task) -> list[dict[str, Any]]:
     return _rows(task, found)
 
 
-def _redundant(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, set[int]]:
-    """Five signals (columns 0, 5, ... 20), four noisy copies of each, and 25 features without any."""
-    signals = rng.normal(size=(n, 5))
-    X = np.repeat(signals, 5, axis=1)
-    copies = np.arange(25) % 5 > 0
-    X[:, copies] += 0.5 * rng.normal(size=(n, int(copies.sum())))
-    X = np.column_stack([X, rng.normal(size=(n, 25))])
-    y = signals[:, 0] + signals[:, 1] ** 2 + np.sin(2 * signals[:, 2]) + np.abs(signals[:, 3]) + signals[:, 4]
-    return X, y + 0.5 * rng.normal(size=n), set(range(0, 25, 5))
+def _redundant(rng: np.random.Generator, n: int, case: str) -> tuple[np.ndarray, np.ndarray, set[int]]:
+    """Signals, noisy copies of each, and as many features without any; the signals come first among their copies."""
+    count, copies, noise = (5, 4, 0.5) if case == FIVE else (3, 8, 1.0)
+    signals = rng.normal(size=(n, count))
+    X = np.repeat(signals, copies + 1, axis=1)
+    copied = np.arange(X.shape[1]) % (copies + 1) > 0
+    X[:, copied] += noise * rng.normal(size=(n, int(copied.sum())))
+    X = np.column_stack([X, rng.normal(size=X.shape)])
+    if case == FIVE:
+        y = signals[:, 0] + signals[:, 1] ** 2 + np.sin(2 * signals[:, 2]) + np.abs(signals[:, 3]) + signals[:, 4]
+    else:
+        y = signals[:, 0] + 2.0 * (signals[:, 1] > 0) + np.cos(2 * signals[:, 2])
+    return X, y + 0.5 * rng.normal(size=n), set(np.flatnonzero(~copied).tolist())
 
 
-def _lasso(X: np.ndarray, y: np.ndarray) -> set[int]:
+def _lasso(X: np.ndarray, y: np.ndarray, count: int) -> set[int]:
     from pyHSICLasso import HSICLasso
 
     with contextlib.redirect_stdout(io.StringIO()):
         model = HSICLasso()
         model.input(X, y)
-        model.regression(5, n_jobs=1)
+        model.regression(count, n_jobs=1)
         return set(map(int, model.get_index()))
 
 
-def _knockoffs(X: np.ndarray, y: np.ndarray) -> set[int]:
+def _knockoffs(X: np.ndarray, y: np.ndarray, count: int) -> set[int]:
     from knockpy import KnockoffFilter
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -331,16 +338,16 @@ def _knockoffs(X: np.ndarray, y: np.ndarray) -> set[int]:
 
 
 def _distinct(task: Task) -> list[dict[str, Any]]:
-    X, y, signals = _redundant(generator(SEED, (task.part, str(task.n)), task.number), task.n)
+    X, y, signals = _redundant(generator(SEED, (task.part, task.case, str(task.n)), task.number), task.n, task.case)
     result = relate(X, y, distinct=True, random_state=0, n_jobs=1)
     chosen = {
         "kernsift, distinct": set(result.selected[result.distinct].tolist()),
         "kernsift, all discoveries": set(result.selected[result.rejected].tolist()),
         "kernsift, best of each cluster": {int(members[0][1:]) for members in result.clusters},
     }
-    for name, method in (("HSIC Lasso (told five)", _lasso), ("knockpy (random forest, 10%)", _knockoffs)):
+    for name, method in (("HSIC Lasso (told how many)", _lasso), ("knockpy (random forest, 10%)", _knockoffs)):
         with contextlib.suppress(ImportError):
-            chosen[name] = method(X, y)
+            chosen[name] = method(X, y, len(signals))
     # Precision and recall of the signals themselves.
     return _rows(
         task, {k: (len(v & signals) / max(len(v), 1), len(v & signals) / len(signals)) for k, v in chosen.items()}
@@ -349,7 +356,7 @@ def _distinct(task: Task) -> list[dict[str, Any]]:
 
 def _tasks(part: str, trials: int, without: tuple[str, ...]) -> Iterator[Task]:
     def slow(n: int, number: int, names: Iterable[str] = SLOW) -> tuple[str, ...]:
-        few = trials if n <= 300 else max(trials // 5, 1)
+        few = trials if n <= 300 else trials // 5
         return tuple(name for name in names if name not in without and n <= SLOW[name] and number < few)
 
     if part == "levels":
@@ -365,12 +372,22 @@ def _tasks(part: str, trials: int, without: tuple[str, ...]) -> Iterator[Task]:
                 for number in range(trials if n < 20_000 else max(trials // 4, 1)):
                     yield Task(part, case, n, p, number, ("kernsift", *slow(n, number), "partial correlation"))
     elif part == "survival":
-        for case in ("line, 0.3", "U, 0.3", "none, 0.2", "none, 0.5", "none, 0.8"):
+        for case in (
+            "line, 0.3",
+            "U, 0.3",
+            "step, 0.3",
+            "step, 0.6",
+            "bump, 0.3",
+            "none, 0.2",
+            "none, 0.5",
+            "none, 0.8",
+        ):
             for number in range(4 * trials):
                 yield Task(part, case, 200, 1, number, ())
     elif part == "distinct":
-        for number in range(max(trials // 2, 4)):
-            yield Task(part, "five signals, four copies each", 500, 50, number, ())
+        for case, n, d in ((FIVE, 500, 50), (THREE, 400, 54)):
+            for number in range(max(trials // 2, 4)):
+                yield Task(part, case, n, d, number, ())
 
 
 RUN = {"levels": _conditional, "power": _conditional, "survival": _survival, "distinct": _distinct}
