@@ -382,7 +382,7 @@ WRONG = {
     "estimator": (["relate", "patients.csv", "-t", "outcome", "--estimator", "linear"], "'linear' is not one of"),
     "a file like no other": (["compare", "xyz.csv", "after.csv"], "xyz.csv: there is no file xyz.csv; check"),
     "nowhere to write": (["compare", "before.csv", "after.csv", "--report", "no/where.html"], "cannot be written"),
-    "category in screen": (["screen", "before.csv", "after.csv", "--columns", "city"], "hold categories"),
+    "category in screen": (["screen", "before.csv", "after.csv", "--columns", "city"], "holds categories"),
     "seed": (["compare", "before.csv", "after.csv", "--seed", "-1"], "--seed"),
 }
 

@@ -615,7 +615,7 @@ def test_refused_candidates() -> None:
         as_candidates(array, {"a": array[:, :1]})
     with refused("candidates['b']: ", "candidates['b'] lacks 'q'", "reference lacks 'r'"):
         as_candidates(pd.DataFrame({"p": [1, 2], "q": [1, 2]}), {"b": pd.DataFrame({"p": [1, 2], "r": [1, 2]})})
-    with refused("candidates['a']: ", "'x1'", "categories", "'drop'", "encode"):
+    with refused("candidates['a']: ", "'x1'", "categories", "encode", "'drop'"):
         as_candidates(array, {"a": [[1, "u"], [2, "v"]]})
     with pytest.raises(InputError, match=r"reference: 1 of 3 rows.*missing='drop' or 'column'\.$"):
         as_candidates(np.where(array == 0, np.nan, array), {"a": array}, missing="error")
