@@ -5,11 +5,12 @@ import pytest
 
 from kernsift import compare
 from kernsift.data.inputs import as_table
+from kernsift.estimators.permutation_law import invariants
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import KERNELS
-from kernsift.kernels.low_rank import kernel_views
-from kernsift.kernels.quantisation import POINTS, feature_blocks, fit_grid, rows_to_sort
+from kernsift.kernels.low_rank import group_views, kernel_views
+from kernsift.kernels.quantisation import POINTS, Grid, feature_blocks, fit_grid, rows_to_sort
 
 RNG = np.random.default_rng(2)
 N = 90
@@ -267,3 +268,40 @@ def test_a_kernel_of_equality_sees_no_neighbours_as_equal():
     assert grid.points.shape == (3 * POINTS, 1)
     assert (grid.points[known.codes[0], 0] == numbers).all()
     assert (known.counts == 2).all()
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace", "imq", "linear"])
+def test_views_of_groups_are_those_of_their_whole_factors(kernel, monkeypatch):
+    """Kernel values at landmarks, over chunks of rows, give what the factor of all rows gives."""
+    rng = np.random.default_rng(3)
+    values = rng.standard_t(1.5, size=(300, 4)) + 100.0  # some rows are far from all others
+    values[:150, 0] += 1.0
+    table = as_table(values, groups={"g": [0, 1, 2, 3]})
+    kernels = fit_kernels(table, kernel, rng=rng)
+    ones, rows, feature = np.ones((1, 300)), np.sort(rng.choice(300, 100, replace=False)), np.array([0])
+    kinds = kernel_views(kernels, kernels.kernel.scaled)
+    for limits in ((1024, 8192), (64, 128)):
+        for name, limit in zip(("_ROWS", "_STRIP"), limits, strict=True):
+            monkeypatch.setattr(f"kernsift.kernels.group_views.{name}", limit)
+        found = group_views(kinds, Grid(table.values, None), ones, feature, rows)
+        whole = [kind.view(Grid(table.values, None), ones, feature, rows) for kind in kinds]
+        for view, expected in zip(found, whole, strict=True):
+            np.testing.assert_allclose(view.sizes, expected.sizes, rtol=1e-8)
+            gram = expected.factor[0].T @ expected.factor[0]
+            np.testing.assert_allclose(view.factor[0].T @ view.factor[0], gram, atol=1e-11 * np.abs(gram).max())
+            for one, other in zip(invariants(view, ones, 300), invariants(expected, ones, 300), strict=True):
+                for part, same in zip(one, other, strict=True):
+                    np.testing.assert_allclose(part, same, rtol=1e-7, atol=1e-9 * np.abs(same).max())
+            target = rng.normal(size=(300, 2))
+            products = view.products(lambda part, target=target: target[part])
+            codes = rng.integers(0, 7, (2, 300))
+            summed = view.summed(codes, 7)
+            for got, factor in (
+                (products[0], view.factor[0] @ target),
+                (summed[1], view.factor[0] @ np.eye(7)[codes[1]]),
+            ):
+                got = got if got.shape == factor.shape else got.T
+                np.testing.assert_allclose(got, factor, atol=1e-10 * np.abs(factor).max())
+        if len(found) == 2:
+            inner = found[0].factor[0] @ found[1].factor[0].T
+            np.testing.assert_allclose(found[0].inner(found[1])[0], inner, atol=1e-10 * np.abs(inner).max())

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
+from kernsift.execution.threads import parallel_map
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 
-# Rows whose kernel values are computed at a time: few enough to stay in the cache.
-_ROWS = 1024
+# Rows whose kernel values are computed at a time: few enough to stay in the cache; and those of one thread.
+_ROWS, _STRIP = 1024, 8192
 # Squared norms, in bandwidths, up to which distances may be computed from inner products without loss.
 _FAR = 1e4
+# The share of its norms below which a squared distance is computed from differences.
+_NEAR = 1e-4
 NEGLIGIBLE = 1e-9
 """Eigenvalues of a factor below this share of the largest are rounding error."""
 
@@ -65,6 +69,9 @@ class Landmarks:
         if isinstance(kernel, Gaussian):
             np.negative(squares, out=squares)
             return np.exp(squares, out=squares)
+        # A small square of a distance has a large relative error, and its root an error that counts.
+        one, other = np.nonzero(squares < _NEAR * (norms[:, None] + self._norms))
+        squares[one, other] = ((scaled[one] - self._scaled[other]) ** 2).sum(axis=1)
         return np.asarray(kernel.profile(np.sqrt(squares, out=squares)))
 
     def _scale(self, values: np.ndarray) -> np.ndarray:
@@ -114,7 +121,7 @@ class GroupView:
         values = self.values[rows]
         weights, mean = self.weights[:count], self.mean[:count]
         out = np.empty((1, len(weights), len(values)))
-        for part in _chunks(len(values)):
+        for part in _chunks(slice(0, len(values))):
             out[0, :, part] = weights @ self.landmarks.at(values[part]).T - mean[:, None]
         return out
 
@@ -124,26 +131,37 @@ class GroupView:
 
     def products(self, targets: Callable[[slice], np.ndarray]) -> np.ndarray:
         """(1, q, p) sums over all rows of the factor times `targets`, a function from rows to (rows, p)."""
-        found: np.ndarray | float = 0.0
-        total: np.ndarray | float = 0.0
-        for part in _chunks(len(self.values)):
-            target = targets(part)
-            found = found + self.landmarks.at(self.values[part]).T @ target
-            total = total + target.sum(axis=0)
+
+        def work(strip: slice) -> tuple[Any, Any]:
+            found, total = 0.0, 0.0
+            for part in _chunks(strip):
+                target = targets(part)
+                found = found + self.landmarks.at(self.values[part]).T @ target
+                total = total + target.sum(axis=0)
+            return found, total
+
+        found, total = (sum(parts) for parts in zip(*parallel_map(work, _strips(len(self.values))), strict=True))
         return np.asarray(self.weights @ found - np.outer(self.mean, total))[None, ...]
 
     def summed(self, codes: np.ndarray, points: int) -> np.ndarray:
         """(b, points, q) sums of the factor over the rows of each point, for b features with `codes` (b, n)."""
         b, m = len(codes), len(self.landmarks.points)
         found, counts = np.zeros((b, points, m)), np.zeros((b, points))
-        for part in _chunks(len(self.values)):
-            kernel = self.landmarks.at(self.values[part])
-            rows = np.arange(len(kernel) + 1)
-            for feature in range(b):
-                own = codes[feature, part]
+        for strip in _strips(len(self.values)):
+            kernel = np.concatenate(
+                list(parallel_map(lambda part: self.landmarks.at(self.values[part]), _chunks(strip)))
+            )
+            ones, rows = np.ones(len(kernel)), np.arange(len(kernel) + 1)
+
+            def add(feature: int, strip: slice = strip, given: tuple[Any, ...] = (kernel, ones, rows)) -> None:
+                kernel, ones, rows = given
+                own = codes[feature, strip]
                 # A product with a matrix of zeros and ones adds whole rows, which is faster than any look-up.
-                found[feature] += sparse.csc_matrix((np.ones(len(own)), own, rows), (points, len(own))) @ kernel
+                found[feature] += sparse.csc_matrix((ones, own, rows), (points, len(own))) @ kernel
                 counts[feature] += np.bincount(own, minlength=points)
+
+            for _ in parallel_map(add, range(b)):
+                pass
         return found @ self.weights.T - counts[:, :, None] * self.mean
 
     def row_sums(self, count: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -154,15 +172,19 @@ class GroupView:
         """
         n = len(self.values)
         diagonal, square, leading = np.empty((1, n)), np.empty((1, n)), np.empty((1, count, n))
-        along = np.zeros((1, len(self.weights)))
-        for part in _chunks(n):
-            factor = self.landmarks.at(self.values[part]) @ self.weights.T - self.mean
-            leading[0, :, part] = factor[:, :count].T
-            squares = factor * factor
-            diagonal[0, part] = squares.sum(axis=1)
-            square[0, part] = squares @ self.sizes[0]
-            along[0] += (diagonal[0, part] - level) @ factor
-        return diagonal, square, leading, along
+
+        def work(strip: slice) -> np.ndarray:
+            along = np.zeros(len(self.weights))
+            for part in _chunks(strip):
+                factor = self.landmarks.at(self.values[part]) @ self.weights.T - self.mean
+                leading[0, :, part] = factor[:, :count].T
+                squares = factor * factor
+                diagonal[0, part] = squares.sum(axis=1)
+                square[0, part] = squares @ self.sizes[0]
+                along += (diagonal[0, part] - level) @ factor
+            return along
+
+        return diagonal, square, leading, np.asarray(sum(parallel_map(work, _strips(n))))[None, :]
 
 
 def views_of_rows(values: np.ndarray, landmarks: Sequence[Landmarks], powers: Sequence[float]) -> list[GroupView]:
@@ -170,12 +192,20 @@ def views_of_rows(values: np.ndarray, landmarks: Sequence[Landmarks], powers: Se
     n, ends = len(values), np.cumsum([0, *(len(one.points) for one in landmarks)])
     # Products of values that are nearly centred lose nothing when the mean is taken out of their sums.
     level = np.concatenate([one.at(values[:_ROWS]).mean(axis=0) for one in landmarks])
+
+    def work(strip: slice) -> tuple[np.ndarray, np.ndarray]:
+        first, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+        for part in _chunks(strip):
+            kernel = np.concatenate([one.at(values[part]) for one in landmarks], axis=1)
+            kernel -= level
+            first += kernel.sum(axis=0)
+            second += kernel.T @ kernel
+        return first, second
+
     first, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
-    for part in _chunks(n):
-        kernel = np.concatenate([one.at(values[part]) for one in landmarks], axis=1)
-        kernel -= level
-        first += kernel.sum(axis=0)
-        second += kernel.T @ kernel
+    for some, products in parallel_map(work, _strips(n)):
+        first += some
+        second += products
     second -= np.outer(first, first) / n
     found = []
     for one, power, start, stop in zip(landmarks, powers, ends[:-1], ends[1:], strict=True):
@@ -204,6 +234,11 @@ def _directions(
     return (vectors * values ** ((power - 1.0) / 2.0)).T @ inverse, values**power
 
 
-def _chunks(n: int) -> Iterator[slice]:
-    for start in range(0, n, _ROWS):
-        yield slice(start, min(start + _ROWS, n))
+def _strips(n: int) -> Iterator[slice]:
+    """Rows that one thread works on; sums over them are added in their order, whatever the threads."""
+    return _chunks(slice(0, n), _STRIP)
+
+
+def _chunks(rows: slice, size: int = _ROWS) -> Iterator[slice]:
+    for start in range(rows.start, rows.stop, size):
+        yield slice(start, min(start + size, rows.stop))

@@ -46,7 +46,7 @@ _LONG = 2**13
 # tables a sample of this size is sorted.
 _SORTED = 2**14
 # Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads, and fewer
-# in a long table, each of whose columns is worth a block. On a device the limit is the number of elements in its memory.
+# in a long table, each of whose columns takes long. On a device the limit is the number of elements in its memory.
 _BLOCK, _LARGEST_BLOCK, _DEVICE_NUMBERS, _NUMBERS = 64, 256, 2**29, 2**22
 # Bytes per feature while a table on disk is read: its sorted rows, counts and codes. Tables on disk are read in as few
 # passes as their memory limit allows.
