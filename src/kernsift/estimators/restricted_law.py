@@ -353,10 +353,16 @@ def third_moment(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.n
     for k in range(len(one.folded)):
         total -= 24.0 * (one.crossed[k] * other.crossed[k] * rho**2).sum(axis=1)
         total += 12.0 * np.einsum("bsi,sij,tsj->b", one.other[k], second, other.other[k], optimize=True)
+    if pairs.all():
+        return np.asarray(total)
     for (ours, theirs), count in (((one.vectors, other.vectors), 6.0), ((one.tensors, other.tensors), 4.0)):
         left, right = (ours * w).reshape(len(total), -1, len(n)), theirs.reshape(-1, len(n))
-        total += count * ((left @ right.T) ** 2).sum(axis=(1, 2))
-        total -= count * ((left**2).sum(axis=1) * (right**2).sum(axis=0)).sum(axis=1)
+        # The smaller of two ways to sum squares of products.
+        if len(right) < len(n):
+            whole = ((left @ right.T) ** 2).sum(axis=(1, 2))
+        else:
+            whole = ((left.transpose(0, 2, 1) @ left) * (right.T @ right)).sum(axis=(1, 2))
+        total += count * (whole - ((left**2).sum(axis=1) * (right**2).sum(axis=0)).sum(axis=1))
     return np.asarray(total)
 
 
