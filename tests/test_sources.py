@@ -993,3 +993,29 @@ def test_lines_of_equal_fields_are_counted_by_the_block(
     """Whatever is odd in any way is left to the reader of rows, which tells what is wrong."""
     monkeypatch.setattr(text, "_BLOCK", block)
     assert text._regular_rows(str(written(tmp_path, "t.csv", content)), ",", "utf-8-sig") == rows
+
+
+def test_data_sets_of_files_are_read_by_the_readers_of_files(tmp_path: Path) -> None:
+    """Groups of rows are read by themselves, whether a file is named or a part of a data set."""
+    table = pa.table({"a": np.arange(10.0), "s": ["x", "y", None, "x", "x"] * 2, "k": ["u", "v"] * 5})
+    keyed = pa.dataset.partitioning(pa.schema([("k", pa.string())]), flavor="hive")
+    pa.dataset.write_dataset(table, tmp_path / "keyed", format="parquet", partitioning=keyed)
+    write_feather(table, tmp_path / "plain.feather", chunksize=3)
+    cast = pa.schema([("a", pa.float32()), ("s", pa.string()), ("k", pa.string())])
+    sources = [
+        open_source(tmp_path / "keyed", "X"),
+        open_source(pa.dataset.dataset(tmp_path / "keyed", format="parquet", partitioning="hive"), "X"),
+        open_source(pa.dataset.dataset(tmp_path / "plain.feather", format="feather"), "X"),
+        # A schema of the user's casts, which takes a fragment.
+        open_source(pa.dataset.dataset(tmp_path / "keyed", format="parquet", partitioning="hive", schema=cast), "X"),
+    ]
+    kinds = [{type(part).__name__ for part in source._parts} for source in sources]  # type: ignore[union-attr]
+    assert kinds == [{"ParquetPart"}, {"ParquetPart"}, {"FeatherPart"}, {"Fragment"}]
+    order = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
+    for source in sources:
+        assert source is not None
+        found = source.read([source.names.index(name) for name in ("a", "s", "k")], 0, 10)
+        rows = slice(None) if source.names == ("a", "s", "k") and len(source.edges) == 2 else order
+        assert found.values[:, 0].tolist() == np.arange(10.0)[rows].tolist()
+        assert texts(found, 1) == np.array(table["s"].to_pylist(), dtype=object)[rows].tolist()
+        assert texts(found, 2) == np.array(table["k"].to_pylist(), dtype=object)[rows].tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,16 +23,24 @@ _ABSURD = 10_000
 
 
 class ParquetPart:
-    """One file; it is opened when pieces are read, so that nothing stays open and workers can have their own."""
+    """One file; it is opened when pieces are read, so that nothing stays open and workers can have their own.
+
+    `keys` are columns with one value, an Arrow array of length 1 each: those in the names of its folders.
+    """
 
     roomy = False
 
-    def __init__(self, path: str, argument: str) -> None:
+    def __init__(self, path: str, argument: str, keys: Mapping[str, Any] | None = None) -> None:
         self.name = path
         self._argument = argument
+        self._keys = keys or {}
         self._mark = FileStamp.of(path, argument)
+        import pyarrow as pa
+
         with self._reading():
-            self.schema = self._open([]).schema_arrow
+            self._file_schema = self.schema = self._open([]).schema_arrow
+            for name, value in self._keys.items():
+                self.schema = self.schema.append(pa.field(name, value.type))
             self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
             cells = 8 * int(self.sizes.sum()) * max(1, self._metadata.num_columns)
             # Columns of one value pack without end, and honest ones pack well: only the absurd is refused.
@@ -44,16 +52,25 @@ class ParquetPart:
             return self._open(self._texts)
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
+        import pyarrow as pa
+
         with self._reading():
             # Arrow's own threads only where there are no others that read at the same time.
             groups, threads = list(range(first, last)), n_threads() > 1
-            table = reader.read_row_groups(groups, columns=list(names), use_threads=threads)
+            own = [name for name in names if name not in self._keys]
+            table = reader.read_row_groups(groups, columns=own, use_threads=threads)
             # A reader holds on to the bytes that it read last; of no columns there are none.
             reader.read_row_groups(groups[:1], columns=[])
+            if len(own) < len(names):
+                everywhere = pa.array(np.zeros(int(self.sizes[first:last].sum()), dtype=np.int8))
+                columns = [
+                    self._keys[name].take(everywhere) if name in self._keys else table.column(name) for name in names
+                ]
+                table = pa.table(columns, names=list(names))
             return table
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
-        where = {path: i for i, path in enumerate(self.schema.names)}
+        where = {path: i for i, path in enumerate(self._file_schema.names)}
         if len(self._metadata.schema) != len(where):
             return None  # nested columns, which are refused, shift the positions
         if self._metadata.num_rows < _WORTH * self._metadata.num_row_groups:
@@ -61,8 +78,10 @@ class ParquetPart:
         known = np.ones(len(names), dtype=bool)
         low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
         gaps = np.zeros(len(names), dtype=np.int64)
-        plain = [self._metadata.schema.column(where[name]) for name in names]
-        usable = [one.physical_type in _PLAIN and one.logical_type.type in _PLAIN_LOGICAL for one in plain]
+        plain = [self._metadata.schema.column(where[name]) if name in where else None for name in names]
+        usable = [
+            one is not None and one.physical_type in _PLAIN and one.logical_type.type in _PLAIN_LOGICAL for one in plain
+        ]
         with self._reading():
             for group in self._groups():
                 for i, name in enumerate(names):
@@ -93,7 +112,7 @@ class ParquetPart:
         """Columns that come as codes and their texts, which is how Parquet keeps most of them."""
         from pyarrow import types
 
-        return [field.name for field in self.schema if types.is_string(field.type)]
+        return [field.name for field in self._file_schema if types.is_string(field.type)]
 
     def _groups(self) -> list[Any]:
         return [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]

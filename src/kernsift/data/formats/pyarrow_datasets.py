@@ -1,4 +1,8 @@
-"""pyarrow data sets: whatever they are made of, wherever it lies, fragment by fragment."""
+"""pyarrow data sets: whatever they are made of, wherever it lies, fragment by fragment.
+
+Parquet and Feather files of this machine have readers of their own, which keep files open and read groups of rows by
+themselves: a fragment opens its file for every piece, and one of Feather cannot be read from the middle.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns import quoted
-from kernsift.data.formats.arrow import ArrowSource
+from kernsift.data.formats.arrow import ArrowSource, Part
+from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import FileStamp, guarded
+from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.source import Bounds
 from kernsift.exceptions import InputError
 
@@ -68,4 +74,29 @@ def dataset_source(data: Any, argument: str) -> ArrowSource:
         fragments = list(data.get_fragments())
     if not fragments:
         raise InputError(f"{argument}: the data set has no files; check its path.")
-    return ArrowSource([Fragment(fragment, data.schema, argument) for fragment in fragments], argument)
+    parts: list[Part] = []
+    for fragment in fragments:
+        with guarded(argument, str(getattr(fragment, "path", "") or "a fragment"), "a part of a data set"):
+            parts.append(_part(fragment, data.schema, argument))
+    return ArrowSource(parts, argument)
+
+
+def _part(fragment: Any, schema: Any, argument: str) -> Part:
+    """The reader of a fragment."""
+    import pyarrow as pa
+    from pyarrow import dataset, fs
+
+    keys = dataset.get_partition_keys(fragment.partition_expression)
+    if isinstance(getattr(fragment, "filesystem", None), fs.LocalFileSystem):
+        own: Part | None = None
+        if isinstance(fragment.format, dataset.ParquetFileFormat):
+            values = {name: pa.array([keys[name]], schema.field(name).type) for name in schema.names if name in keys}
+            # A fragment may be some groups of a file.
+            if fragment.num_row_groups == fragment.metadata.num_row_groups:
+                own = ParquetPart(fragment.path, argument, values)
+        elif isinstance(fragment.format, dataset.IpcFileFormat) and not keys:
+            own = FeatherPart(fragment.path, argument)
+        # Another schema than that of the file casts columns, or leaves some out.
+        if own is not None and own.schema.equals(schema):
+            return own
+    return Fragment(fragment, schema, argument)
