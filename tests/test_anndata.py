@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,30 @@ def test_two_objects_are_two_samples(make: Any) -> None:
     one, two = (make(X[rows], obs[rows].reset_index(drop=True), NAMES) for rows in (~treated, treated))
     whole = compare(make(X, obs, NAMES), by="condition", random_state=0)
     np.testing.assert_array_equal(compare(one, two, random_state=0).pvalues, whole.pvalues)
+
+
+@pytest.mark.parametrize("memory", [None, "100MB"])
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_variables_are_matched_by_name(
+    matrix: Any, memory: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    X, obs = cells()
+    treated, order = (obs["condition"] == "treated").to_numpy(), [3, 1, 5, 0, 4, 2]
+    one, two = obs[~treated], obs[treated]
+    names = [NAMES[i] for i in order]
+    expected = compare(X[~treated], X[treated], random_state=0)
+    first = write_h5ad(tmp_path / "one.h5ad", matrix(X[~treated]), one, NAMES)
+    second = write_h5ad(tmp_path / "two.h5ad", matrix(X[treated][:, order]), two, names)
+    other = fake_anndata(matrix(X[treated][:, order]), two, names)
+    for pair in ((first, second), (fake_anndata(matrix(X[~treated]), one, NAMES), other), (first, other)):
+        found = compare(*pair, memory=memory, random_state=0)
+        assert found.feature_names == tuple(NAMES)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+        np.testing.assert_allclose(found.raw_effects, expected.raw_effects, rtol=1e-9)
+    fewer = write_h5ad(tmp_path / "fewer.h5ad", matrix(X[treated][:, order[:4]]), two, names[:4])
+    assert main(["compare", first, fewer, "--common-columns", "--seed", "0", "--json"]) == 0
+    pvalues = json.loads(capsys.readouterr().out)["all_pvalues"]
+    assert pvalues == {NAMES[i]: pytest.approx(expected.all_pvalues[i]) for i in sorted(order[:4])}
 
 
 def test_unused_categories_do_not_count() -> None:

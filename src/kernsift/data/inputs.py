@@ -552,11 +552,12 @@ class Prepared:
         nothing = np.empty((0, len(first.names)))
         layout = layout_of(Columns(first.names, nothing, {}, (), first.named, False), self._groups)
         tables: list[Table] = []
+        columns = self._kept(0).positions
         for place in range(len(self.scans)):
             source: SparseSource = self._kept(place)
             source.rows.store.limit(self._memory)
-            own = layout._replace(columns=source.positions[layout.columns])
-            tables.append(SparseTable(own, [source.rows], encoding.dtype))
+            own = columns if np.array_equal(columns, source.positions) else source.positions
+            tables.append(SparseTable(layout, [replace(source.rows, columns=own)], encoding.dtype))
         return tables
 
     def _kept(self, place: int) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -221,11 +221,22 @@ class SparseRows:
     ----------
     store : the matrix.
     places : (rows of the matrix,) which of the n rows each is, -1 for none of them; None where all are there.
+    columns : (p,) the columns of the matrix that the table has, in its order; None for all.
     """
 
     store: Store
     places: np.ndarray | None
     n: int
+    columns: np.ndarray | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The same for rows of the same columns of one matrix."""
+        return id(self.store), id(self.columns)
+
+    def read(self, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Values and rows of the matrix of some columns of the table."""
+        return self.store.columns(columns if self.columns is None else self.columns[columns])
 
 
 class SparseTable(Table):
@@ -233,7 +244,7 @@ class SparseTable(Table):
 
     Attributes
     ----------
-    layout : which columns of the matrices make up which features.
+    layout : which columns make up which features.
     parts : rows of sparse matrices, one below the other.
     """
 
@@ -307,7 +318,7 @@ class SparseTable(Table):
         own, start = self.layout.columns[columns], 0
         found: list[list[tuple[np.ndarray, np.ndarray]]] = []
         for part in self._matrices:
-            pieces = part.store.columns(own)
+            pieces = part.read(own)
             if start:
                 pieces = [(values, rows + np.int64(start)) for values, rows in pieces]
             found.append(pieces)
@@ -326,20 +337,20 @@ class SparseTable(Table):
     @cached_property
     def _matrices(self) -> list[SparseRows]:
         """The parts, rows of one and the same matrix together."""
-        stores = {id(part.store): part.store for part in self.parts}
-        return [SparseRows(store, None, store.shape[0]) for store in stores.values()]
+        different = {part.key: part for part in self.parts}
+        return [replace(part, places=None, n=part.store.shape[0]) for part in different.values()]
 
     @cached_property
     def _places(self) -> np.ndarray | None:
         """The row of this table of each row of the matrices, one below the other; None where they are the same."""
         matrices = self._matrices
         ends = np.cumsum([one.n for one in matrices])
-        starts = {id(one.store): int(end) - one.n for one, end in zip(matrices, ends, strict=True)}
+        starts = {one.key: int(end) - one.n for one, end in zip(matrices, ends, strict=True)}
         if all(part.places is None for part in self.parts) and len(matrices) == len(self.parts):
             return None
         out, first = np.full(ends[-1], -1, dtype=np.int32), 0
         for part in self.parts:
-            begin = starts[id(part.store)]
+            begin = starts[part.key]
             own = np.arange(part.n) if part.places is None else part.places
             rows = np.flatnonzero(own >= 0)
             out[begin + rows] = own[rows] + first
