@@ -6,9 +6,10 @@ largest in standard errors. Contrasts in use: degrees 1 and 2, one value that is
 (zeros, a code for missing values), and the interval of values whose share changed most, which covers every other
 shape.
 
-Where it is known which view of the feature (`kernsift.estimators.views`) has the smallest p-value, the contrasts that
-this view sees come first: location and spread of the values for "moments", intervals for "narrow". With a linear kernel
-the test sees means, and so the description is about means.
+Where it is known which view of the feature (`kernsift.estimators.views`) has the smallest p-value, contrasts are those
+that this view sees: location and spread of the values for "moments" and of their ranks for the others; an interval
+needs no allowance for the search for it where "narrow" saw it. With a linear kernel the test sees means, and so the
+description is about means.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _ATOM_SHARE, _ATOM_RATIO = 0.02, 5.0
 _ATOM_PART = 0.9
 # The bandwidth of the view of moments: four median distances of normal values, in their standard deviations.
 _WIDE = 3.8
+# A range is shown instead of a narrower one if its ratio is larger by this factor.
+_CLEARLY = 1.3
 _LONGEST_LEVEL = 100
 _DIGITS = (3, 4, 5, 6, 8)
 """Significant digits that are tried in turn, until numbers can be told apart."""
@@ -105,11 +108,12 @@ _Measures = Sequence[tuple[str, Callable[[np.ndarray], float]]]
 
 
 class _Contrast(NamedTuple):
-    """A difference in squared standard errors, and the phrase for it."""
+    """A difference in squared standard errors, the phrase for it, and whether it is the share of one far value."""
 
     size: float
     change: str
     detail: str
+    one_value: bool = False
 
 
 # Two samples ---------------------------------------------------------------------------------------------------------
@@ -157,9 +161,8 @@ def _best(shape: _Contrast, atom: _Contrast | None, interval: _Contrast, view: s
     """A single value where that explains more than all others together; then shift and spread; then an interval."""
     if atom is not None and atom.size >= _ATOM_PART * (interval.size - _SEARCH):
         return atom
-    # What the test saw comes first: this view sees location and spread, and nothing else.
-    if view == "moments" and shape.change and shape.size >= _SEARCH:
-        return shape
+    if interval.one_value and interval.size > shape.size:
+        return interval
     needed = _PREFERENCE * (interval.size - (0.0 if view == "narrow" else _SEARCH))
     return shape if shape.change and shape.size >= needed else interval
 
@@ -229,12 +232,14 @@ def _shifted(first: np.ndarray, second: np.ndarray, up: bool) -> str:
 
 
 def _spread(first: np.ndarray, second: np.ndarray, wider: bool) -> str:
-    """The interquartile range, or the range of the middle 90%, whichever changes in the direction of the contrast."""
+    """The interquartile range, or the range of the middle 90% where that changes in the right direction, or more."""
+    found, most = "", 1.0
     for low, high, name in ((25, 75, "IQR"), (5, 95, "5-95% range")):
         a, b = (float(np.subtract(*np.percentile(sample, [high, low]))) for sample in (second, first))
-        if (a > b) if wider else (a < b):
-            return f"{name} {_versus(a, b)}"
-    return ""
+        large, small = (a, b) if wider else (b, a)
+        if large > most * small:
+            found, most = f"{name} {_versus(a, b)}", _CLEARLY * large / small if small > 0 else math.inf
+    return found
 
 
 def _atom(values: np.ndarray, counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> _Contrast | None:
@@ -258,8 +263,8 @@ def _atom(values: np.ndarray, counts: np.ndarray, first: np.ndarray, second: np.
             return None
     if size < 4.0:
         return None
-    name = "zeros" if values[at] == 0 else f"values of {_number(values[at])}"
-    return _Contrast(size, f"{'more' if shares[0] > shares[1] else 'fewer'} {name}", _percent_versus(*shares))
+    change = f"{'more' if shares[0] > shares[1] else 'fewer'} {_values_of(float(values[at]))}"
+    return _Contrast(size, change, _percent_versus(*shares))
 
 
 def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
@@ -288,7 +293,18 @@ def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
     place = _place(ends, below, low == 0, high == len(edges) - 1)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
-    return _Contrast(float(sizes[low, high]), f"{'more' if a > b else 'fewer'} {place}", _percent_versus(a, b))
+    # Of many values one, as a code for missing values that is far from all others.
+    within = (values > edges[low]) & (values <= edges[high])
+    one = values[~within if outside else within]
+    one_value = len(one) == 1 and len(values) > len(_CUTS)
+    if one_value:
+        place = _values_of(float(one[0]))
+    change = f"{'more' if a > b else 'fewer'} {place}"
+    return _Contrast(float(sizes[low, high]), change, _percent_versus(a, b), one_value)
+
+
+def _values_of(value: float) -> str:
+    return "zeros" if value == 0 else f"values of {_number(value)}"
 
 
 def _place(ends: np.ndarray, below: float, lowest: bool, highest: bool) -> tuple[str, str]:
@@ -404,7 +420,9 @@ def describe_by_level(
     'differs by class: highest in c (median 7), lowest in a (1)'
     """
     counts = np.bincount(codes, minlength=len(levels))
-    used = np.flatnonzero(counts >= min(5, counts.max()))
+    # The extremes of very small classes are chance.
+    enough = np.flatnonzero(counts >= max(5, 0.01 * len(values)))
+    used = enough if len(enough) > 1 else np.flatnonzero(counts >= min(5, counts.max()))
     if len(used) < 2 or values.min() == values.max():
         return Description()
     start = f"{what} differs by class" if what else "differs by class"
