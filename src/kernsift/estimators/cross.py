@@ -43,6 +43,7 @@ from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, bincount, lookup, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import GROUP_ROWS, View, kernel_views
 from kernsift.kernels.quantisation import fit_grid, parts_of, rows_to_sort
 
@@ -441,7 +442,7 @@ def some_rows(table: Table, rng: np.random.Generator) -> np.ndarray:
     return np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
 
 
-def side_by_side(views: Sequence[View]) -> Array:
+def side_by_side(views: Sequence[View | GroupView]) -> Array:
     """One factor (b, m, G) for each feature; two views are concatenated with equal weight."""
     if len(views) == 1:
         return views[0].factor

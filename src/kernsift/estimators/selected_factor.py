@@ -186,7 +186,7 @@ class GroupFactor(SelectedFactor):
     """The factor of a group of columns, which is computed when it is asked for: it is larger than the group."""
 
     @property
-    def factor(self) -> Array:  # type: ignore[override]
+    def factor(self) -> Array:
         stored: Any = self[1]
         return stored().astype(self.cross.dtype, copy=False) if callable(stored) else stored
 

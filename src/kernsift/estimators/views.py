@@ -172,7 +172,7 @@ def fitted_views(
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels), "wide": wide, "moments": wide} | dict.fromkeys(_RANK_VIEWS, narrow)
         different = {id(kinds[name]): kinds[name] for name in names}
-        views = group_views(list(different.values()), grid, counts, features, landmarks)
+        views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
         fits = {kind: fitted(view, counts, n) for kind, view in zip(different, views, strict=True)}
         return {name: fits[id(kinds[name])] for name in names}
     wide_view: View | None = None

@@ -337,9 +337,9 @@ class TextFile(Source):
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         where = self._chunks[chunk]
         values = np.empty((where.rows, len(columns)), order="F")
-        levels = {}
-        for place, run in runs(columns):
-            self._read(values[:, place].T, where.start + 8 * where.rows * run.start)
+        levels: dict[int, tuple[str, ...]] = {}
+        for own, run in runs(columns):
+            self._read(values[:, own].T, where.start + 8 * where.rows * run.start)
         for place, i in enumerate(columns):
             if i in where.texts:
                 start, length = where.texts[i]
@@ -400,16 +400,19 @@ class TextFile(Source):
         self._chunks.append(_Chunk(start, cells.n, texts))
 
     def _append(self, content: np.ndarray) -> int:
-        start, rest = self._file.tell(), memoryview(content).cast("B")
+        buffer: Any = content
+        start, rest = self._file.tell(), memoryview(buffer).cast("B")
         while rest:  # a full disk takes a part
             rest = rest[self._file.write(rest) :]
         return int(start)
 
     def _read(self, out: np.ndarray, start: int) -> None:
         if self._file is None:
+            assert self._path is not None  # copies are made for workers only, where it has a name
             self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115, closed with its owner
             weakref.finalize(self, self._file.close)
-        rest = memoryview(out).cast("B")
+        buffer: Any = out
+        rest = memoryview(buffer).cast("B")
         while rest:
             count = os.preadv(self._file.fileno(), [rest], start)
             if not count:
