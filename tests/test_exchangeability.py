@@ -416,6 +416,9 @@ def test_strata_with_one_label_are_counted_and_named() -> None:
 def test_a_column_that_identifies_subjects_is_noted() -> None:
     notes = compare(frame().drop(columns="batch"), by="treated", random_state=0).notes
     assert any("'donor' looks like an identifier" in note and "unit='donor'" in note for note in notes)
+    subject = np.repeat(np.arange(16), 200)
+    notes = relate(np.column_stack([np.sin(np.arange(3200)), subject]), subject % 2, random_state=0).notes
+    assert any("'x1' looks like an identifier: its 16 values repeat" in note for note in notes)
     mixed = frame().drop(columns="batch").assign(treated=np.arange(60) % 2)
     assert not any("identifier" in note for note in compare(mixed, by="treated", random_state=0).notes)
 

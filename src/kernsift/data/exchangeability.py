@@ -317,11 +317,13 @@ def note_identifiers(table: Table, response: np.ndarray) -> None:
     if table.memory is not None or table.n < 2 * _FEWEST_SUBJECTS or isinstance(table, SparseTable):
         return
     single = np.flatnonzero(np.diff(table.offsets) == 1)
-    # A few rows tell most columns of numbers that are not whole.
-    for rows in (min(table.n, _FEWEST_SUBJECTS), min(table.n, _LOOKED_AT)):
+    # A few rows tell most columns of numbers that are not whole. Rows of a subject often follow each other, so that the
+    # first rows may have one value.
+    step = table.n // _LOOKED_AT | 1
+    for rows in (slice(0, _FEWEST_SUBJECTS), np.arange(0, table.n, step)[:_LOOKED_AT]):
         if not len(single):
             return
-        first = to_numpy(table.part(run_of(table.offsets[single]), slice(0, rows)))
+        first = to_numpy(table.part(run_of(table.offsets[single]), rows))
         single = single[whole := (first == np.floor(first)).all(axis=0)]
     looks = [len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first[:, whole].T]
     for feature in single[looks][:_CHECKED]:
