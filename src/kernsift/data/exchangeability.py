@@ -27,7 +27,7 @@ _MIDMEAN, _QUARTILES = 1.2, 1.349
 _CHANCE = 2.0
 # Noise of units that may differ between classes by this factor.
 _UNEVEN = 1.1
-# A numeric column with at most this many different values among its first rows is discrete, and is not aligned.
+# A numeric column with at most this many different values among some of its rows is discrete, and is not aligned.
 _DISCRETE, _LOOKED_AT = 16, 512
 # The fewest values of an identifier, and the most columns that are checked for being one.
 _FEWEST_SUBJECTS, _CHECKED = 6, 16
@@ -253,7 +253,7 @@ class AlignedTable(Table):
         for start in range(0, len(columns), step):
             some = columns[start : start + step]
             if not self._every:
-                looked = to_numpy(self._table.part(some, np.arange(min(self.n, _LOOKED_AT))))
+                looked = to_numpy(self._table.part(some, _spread_rows(self.n)))
                 some = some[[len(np.unique(column)) > _DISCRETE for column in looked.T]]
             values, first = to_numpy(self._table.part(some, order)), 0
             spread = np.zeros(len(some))
@@ -268,6 +268,11 @@ class AlignedTable(Table):
                 variance = (spread / len(order) / _QUARTILES) ** 2
                 out[:, some] = _shrunk(out[:, some], _MIDMEAN * variance / sizes[:, None])
         return out
+
+
+def _spread_rows(n: int) -> np.ndarray:
+    """Some of n rows, from all parts of a table."""
+    return np.arange(0, n, n // _LOOKED_AT | 1)[:_LOOKED_AT]
 
 
 def _midmeans(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -319,8 +324,7 @@ def note_identifiers(table: Table, response: np.ndarray) -> None:
     single = np.flatnonzero(np.diff(table.offsets) == 1)
     # A few rows tell most columns of numbers that are not whole. Rows of a subject often follow each other, so that the
     # first rows may have one value.
-    step = table.n // _LOOKED_AT | 1
-    for rows in (slice(0, _FEWEST_SUBJECTS), np.arange(0, table.n, step)[:_LOOKED_AT]):
+    for rows in (np.arange(_FEWEST_SUBJECTS), _spread_rows(table.n)):
         if not len(single):
             return
         first = to_numpy(table.part(run_of(table.offsets[single]), rows))
