@@ -182,7 +182,7 @@ def test_the_shell_gives_the_same_answer(tmp_path: Path, capsys: pytest.CaptureF
     for suffix in (".txt", ".parquet", ".xlsx"):
         assert main([*call, "--output", str(tmp_path / f"out{suffix}")]) == 0
         assert (tmp_path / f"out{suffix}").stat().st_size
-    for wrong in (["--report", "x.html"], ["--group", "a"], ["--family", "selected"], ["--output", "x.md"]):
+    for wrong in (["--report", "x.html"], ["--group", "a"], ["--family", "selected"], ["-o", "x.md"], ["--distinct"]):
         assert main([*call, *wrong]) == 2
         assert "--every-group" in capsys.readouterr().err
 

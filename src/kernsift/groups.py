@@ -48,7 +48,6 @@ def compare_groups(
     unit: Any = None,
     given: Any = None,
     given_model: Any = None,
-    distinct: bool = False,
     random_state: Seed = None,
     n_jobs: int | None = None,
     progress: bool = False,
@@ -81,7 +80,7 @@ def compare_groups(
         As in `compare`, for each group.
     groups, kinds, layer, missing : optional
         As in `compare`.
-    strata, paired, unit, given, given_model, distinct : optional
+    strata, paired, unit, given, given_model : optional
         As in `compare`. Where units have rows in several groups, such as donors with cells of several types, they are
         `strata`.
     random_state, n_jobs, progress, client, memory : optional

@@ -140,7 +140,8 @@ def compare(first: str, second: str | None, **given: Any) -> None:
 
             samples |= {"memory": given["memory"], "layer": None, "n_jobs": None, "progress": False, "intervals": True}
             samples |= {**_arguments(given), **options}
-            return group_results(one, **{name: samples[name] for name in samples if name not in ("group", "family")})
+            leave = ("group", "family", "distinct")
+            return group_results(one, **{name: samples[name] for name in samples if name not in leave})
         result = api.compare(one, other, **samples, **options, memory=given["memory"], **_arguments(given))
         return result if second is None else result.renamed(_labels(first, second))
 
@@ -326,8 +327,8 @@ def _labels(first: str, second: str) -> tuple[str, str]:
 def _check_every_group(given: Mapping[str, Any]) -> None:
     if given["by"] is None or given["group"] is not None:
         raise click.UsageError("--every-group needs --by, and compares each of its groups; leave out --group.")
-    if given["family"] != "all":
-        raise click.UsageError("--every-group corrects over all features of all groups; leave out --family.")
+    if given["family"] != "all" or given["distinct"]:
+        raise click.UsageError("--every-group corrects over all groups; leave out --family and --distinct.")
     if given["report"] or Path(given["output"] or "").suffix.lower() in (".html", ".htm", ".md"):
         raise click.UsageError("--every-group writes no report; choose one group with --group, or write a .csv.")
 
