@@ -209,6 +209,7 @@ def test_text_in_chunks_is_read_as_the_whole_is(data: Any, monkeypatch: pytest.M
     rows = [[data.draw(column[min(i, len(column) - 1)]) for column in columns] for i in range(n)]
     lines = "\n".join(["id," + ",".join(f"c{i}" for i in range(width)), *(f"r,{','.join(row)}" for row in rows)])
     monkeypatch.setattr(text, "_CHUNK", data.draw(st.sampled_from([20, 60, 4 << 20])))
+    monkeypatch.setattr(text, "_PER_COLUMN", 1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.csv"
         path.write_text(lines, encoding="utf-8")
@@ -922,6 +923,7 @@ def test_nothing_is_left_behind_when_writing_fails(
     fault: str, workers: bool, tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text, "_CHUNK", 60)
+    monkeypatch.setattr(text, "_PER_COLUMN", 1)
     path = written(tmp_path, "t.csv", LINES.encode())
     put, made = text.TextFile._put, []
 
@@ -962,6 +964,7 @@ def test_reading_text_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     from kernsift.execution.progress import progress_callback
 
     monkeypatch.setattr(text, "_CHUNK", 200)
+    monkeypatch.setattr(text, "_PER_COLUMN", 1)
     heard: list[tuple[str, int, int]] = []
     with progress_callback(lambda *said: heard.append(said)):
         open_source(written(tmp_path, "t.csv", LINES.encode()), "X")

@@ -18,19 +18,20 @@ def named_file(owner: Any = None) -> str:
     os.close(handle)
     _paths[path] = os.getpid()
     if owner is None:
-        atexit.register(_remove, path)
+        atexit.register(remove, path)
     else:
-        weakref.finalize(owner, _remove, path)
+        weakref.finalize(owner, remove, path)
     return path
 
 
 def remove_all() -> None:
     """Remove all files, where the process is about to end without asking."""
     for path in list(_paths):
-        _remove(path)
+        remove(path)
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Remove a file now."""
     # A fork of the process that made it removes nothing.
     if _paths.pop(path, None) == os.getpid():
         with suppress(OSError):

@@ -43,7 +43,7 @@ from kernsift.exceptions import InputError
 from kernsift.execution.memory import parse_memory
 from kernsift.execution.parallel import worker_threads
 from kernsift.execution.progress import report_progress
-from kernsift.execution.temporary_files import named_file
+from kernsift.execution.temporary_files import named_file, remove
 
 # Bytes of text that are turned into columns at a time, at least, and at most as a share of the memory limit: while
 # pandas reads them they take several times as much. A file that is read as a whole has one chunk.
@@ -317,6 +317,18 @@ class TextFile(Source):
         # Without a name it is gone however the process ends; workers have to find it.
         self._path: str | None = None
         self._file: Any = None
+        try:
+            self._fill(text, size)
+        except BaseException:
+            if self._path is not None:  # an error that is kept keeps this object
+                remove(self._path)
+            raise
+        kinds = [_KINDS[kind] for kind in self._found.tolist()]
+        edges = np.concatenate([[0], np.cumsum([chunk.rows for chunk in self._chunks])])
+        widths = np.where([kind in NUMBERS for kind in kinds], 24.0, 80.0)
+        super().__init__(text.argument, text.dialect.names, kinds, edges, widths, named=text.dialect.named)
+
+    def _fill(self, text: _Text, size: int) -> None:
         texts: set[str] = set()
         plain = _may_be_plain(text)
         while True:
@@ -327,12 +339,8 @@ class TextFile(Source):
                 plain = False
                 continue
             if not mixed:
-                break
+                return
             texts |= mixed  # columns that turned out to be text after they began as numbers
-        kinds = [_KINDS[kind] for kind in self._found.tolist()]
-        edges = np.concatenate([[0], np.cumsum([chunk.rows for chunk in self._chunks])])
-        widths = np.where([kind in NUMBERS for kind in kinds], 24.0, 80.0)
-        super().__init__(text.argument, text.dialect.names, kinds, edges, widths, named=text.dialect.named)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         where = self._chunks[chunk]
@@ -353,6 +361,10 @@ class TextFile(Source):
         return Bounds(np.array([kind in NUMBERS for kind in self.kinds]), *self._spans, exact=True)
 
     def _open(self) -> None:
+        if self._file is not None:
+            self._file.seek(0)
+            self._file.truncate()
+            return
         if worker_threads():
             self._path = named_file(self)
             self._file = open(self._path, "w+b", buffering=0)  # noqa: SIM115, closed with its owner
