@@ -66,10 +66,10 @@ class AlignmentCovariance:
         out = np.zeros((len(self.varies), len(features)))
         if len(out) <= _TOGETHER and len({factor.target for factor in self.factors}) == 1:
             named = np.sort(np.concatenate([factor.features for factor in self.factors]))
-            together = gathered(self.factors, named)
+            together = gathered(self.factors, named).without_zeros()
             out[named] = self._correlation(together, together.take(np.searchsorted(named, features)))
             return self._on_varying(out, features)
-        chosen = gathered(self.factors, features)
+        chosen = gathered(self.factors, features).without_zeros()
         every = np.ones(len(out), dtype=bool)
         double = isinstance(chosen.factor, np.ndarray) and chosen.factor.dtype == np.float64
         if not double or len(out) * chosen.factor.size < _MANY:
@@ -77,7 +77,7 @@ class AlignmentCovariance:
         else:
             scores = self.laws.score[features]
             near = self.laws.score >= scores.min() - _BAND - _SLOPE * np.ptp(scores)
-            self._fill(out, chosen._replace(factor=chosen.factor.astype(np.float32)), ~near)
+            self._fill(out, chosen._replace(factor=chosen.factor.astype(np.float32)).without_zeros(), ~near)
             bound = related(chosen.factor.shape[2])
             doubtful = (out > SAME - _DIGITS).any(axis=1) | (np.abs(out - bound) < _DIGITS).any(axis=1)
             self._fill(out, chosen, near | doubtful)
@@ -147,7 +147,7 @@ class AlignmentCovariance:
     def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
         xp = namespace(one.factor)
         rows = one.factor.shape[2]
-        products = _squared_products(one.factor, other.factor)
+        products = _squared_products(one, other)
         # Features of one block share a view of the response.
         weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
         main, share = (asarray_like(part, one.factor) for part in np.array(weights).T)
@@ -216,29 +216,22 @@ class AlignmentCovariance:
         return FactorCovariance(sketch).sample(size, rng)
 
 
-def _squared_products(one: Array, other: Array) -> Array:
-    """(b, k): tr(K_i K_j), from the factors (b, q, rows) and (k, p, rows) of features i and j."""
-    xp, (b, q, rows), (k, p, _) = namespace(one), one.shape, other.shape
-    if not isinstance(one, np.ndarray):
-        inner = xp.reshape(one, (b * q, rows)) @ xp.matrix_transpose(xp.reshape(other, (k * p, rows)))
+def _squared_products(one: FactorRows, other: FactorRows) -> Array:
+    """(b, k): tr(K_i K_j) of features i and j."""
+    xp, (b, q, rows), (k, p, _) = namespace(one.factor), one.factor.shape, other.factor.shape
+    if other.packed is None:
+        flat = xp.matrix_transpose(xp.reshape(other.factor, (k * p, rows)))
+        inner = xp.reshape(one.factor, (b * q, rows)) @ flat
         inner *= inner
         return xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
-    # Features with few directions are padded with zeros.
-    (own, firsts), (flat, starts) = _unpadded(one), _unpadded(other)
-    inner = own @ flat.T
+    own = one.factor.reshape(b * q, rows) if one.packed is None else one.packed.directions
+    inner = own @ other.packed.directions.T
     np.square(inner, out=inner)
-    inner = inner.reshape(b, -1, len(flat)).sum(axis=1) if len(own) == b * q else np.add.reduceat(inner, firsts, axis=0)
-    return np.add.reduceat(inner, starts, axis=1)
-
-
-def _unpadded(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The nonzero directions of factors (b, q, rows), and the first one of each feature."""
-    b, q, rows = factor.shape
-    flat = factor.reshape(b * q, rows)
-    used = flat.any(axis=1).reshape(b, q)
-    used[:, 0] = True
-    counts = used.sum(axis=1)
-    return flat if used.all() else flat[used.ravel()], np.cumsum(counts) - counts
+    if one.packed is None:
+        inner = inner.reshape(b, q, -1).sum(axis=1)
+    else:
+        inner = np.add.reduceat(inner, one.packed.firsts, axis=0)
+    return np.add.reduceat(inner, other.packed.firsts, axis=1)
 
 
 def _column(counts: Array | int) -> Array | int:

@@ -191,6 +191,13 @@ class GroupFactor(SelectedFactor):
         return stored().astype(self.cross.dtype, copy=False) if callable(stored) else stored
 
 
+class Directions(NamedTuple):
+    """The nonzero directions (directions, rows) of several features, and the first one (b,) of each feature."""
+
+    directions: np.ndarray
+    firsts: np.ndarray
+
+
 class FactorRows(NamedTuple):
     """Factors row by row.
 
@@ -204,6 +211,8 @@ class FactorRows(NamedTuple):
         Names of the views of the response.
     present : array of shape (b, rows) or None
         0 for the rows in which a feature is missing and 1 for the others; None for all 1.
+    packed : Directions or None
+        The factors without the zeros that features with few directions are padded with.
     """
 
     factor: Array
@@ -211,6 +220,18 @@ class FactorRows(NamedTuple):
     square: Array
     targets: np.ndarray
     present: Array | None = None
+    packed: Directions | None = None
+
+    def without_zeros(self) -> FactorRows:
+        """The same with `packed`, on the host."""
+        if not isinstance(self.factor, np.ndarray):
+            return self
+        b, q, rows = self.factor.shape
+        flat = self.factor.reshape(b * q, rows)
+        used = flat.any(axis=1).reshape(b, q)
+        used[:, 0] = True
+        counts = used.sum(axis=1)
+        return self._replace(packed=Directions(flat[used.ravel()], np.cumsum(counts) - counts))
 
     @property
     def counts(self) -> Array | int:
@@ -222,7 +243,8 @@ class FactorRows(NamedTuple):
         xp, which = namespace(self.factor), asarray_like(places, self.factor)
         factor, trace, square = (xp.take(part, which, axis=0) for part in (self.factor, self.trace, self.square))
         present = None if self.present is None else xp.take(self.present, which, axis=0)
-        return FactorRows(factor, trace, square, self.targets[places], present)
+        found = FactorRows(factor, trace, square, self.targets[places], present)
+        return found if self.packed is None else found.without_zeros()
 
     def rest(self) -> Array:
         """(b, rows) diagonals of the Gram matrices, after their trace is removed."""
