@@ -258,3 +258,14 @@ def test_evidence_of_very_different_size() -> None:
     ax = rendered(relate(X, x + 0.05 * rng.normal(size=2000), random_state=0).plot())
     assert ax.get_yscale() == "symlog"
     assert {text.get_text() for text in ax.texts} >= {"strong", "weak"}
+
+
+def test_bins_of_whole_numbers_hold_as_many_of_them() -> None:
+    rng = np.random.default_rng(0)
+    for largest in (20, 90, 10**6):
+        X, Y = rng.integers(0, largest, size=(2, 300, 1)).astype(float)
+        picture = compare(X, Y, random_state=0).pictures[0]
+        edges = np.array(picture.edges)  # type: ignore[union-attr]
+        assert np.allclose(edges % 1, 0.5, atol=1.0 if largest > 1000 else 1e-9)
+        assert np.allclose(np.diff(edges), np.diff(edges)[0], rtol=1e-3)
+        np.testing.assert_allclose(np.sum(picture.shares, axis=1), 1.0, atol=1e-4)

@@ -412,7 +412,12 @@ def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]
     pooled = np.concatenate(values)
     low, high = usual_range(pooled)
     fewest = min(len(value) for value in values)
-    edges = np.linspace(low, high, 1 + int(np.clip(1.2 * fewest**0.5, 8, _BINS)))
+    bins = int(np.clip(1.2 * fewest**0.5, 8, _BINS))
+    edges = np.linspace(low, high, 1 + bins)
+    if (pooled == np.floor(pooled)).all():
+        # As many whole numbers in each bin, so that none has fewer because of rounding.
+        width = np.ceil((high - low + 1.0) / bins)
+        edges = np.arange(low - 0.5, high + width, width)
     counts = np.array([np.histogram(value, edges)[0] / max(len(value), 1) for value in values])
     beyond = float(((pooled < low) | (pooled > high)).mean())
     return Histogram(label, series, _plain(edges), _rounded(counts), _plain(np.array([beyond]))[0])
