@@ -428,7 +428,8 @@ class _Measuring:
         if len(pairs) == 1:
             return scores[0], winner
         correlation = np.ones((len(pairs), len(pairs), scores.shape[1]))
-        own = [] if counted is None else [counted.correlation_term(one, one) for one in statistics]
+        # The directions of a factor are those of its scatter.
+        own = [(one.target.sizes**2).sum() * (one.view.sizes**2).sum(axis=1) for one in statistics]
         for i, one in enumerate(statistics):
             for j, other in enumerate(statistics[:i]):
                 if counted is None:
