@@ -99,6 +99,9 @@ def test_a_short_list_is_corrected_over_all_features_of_all_groups() -> None:
     listed = adjust(wanted["pvalue"].to_numpy(), "bh", best.index.to_numpy())
     np.testing.assert_allclose(found["adjusted_pvalue"], listed)
     np.testing.assert_allclose(found["unconditional_pvalue"], best["pvalue"])
+    alone = compare_groups(frame, "site", k=1, correction=None, **OPTIONS)
+    np.testing.assert_array_equal(alone["adjusted_pvalue"], alone["pvalue"])
+    assert (alone["pvalue"] > alone["unconditional_pvalue"]).all()
 
 
 def test_intervals_are_those_of_the_share_of_discoveries_over_all_groups() -> None:

@@ -162,7 +162,10 @@ class GroupResults:
         starts = np.cumsum([0, *(len(result.all_pvalues) for result in every)])
         listed = [result.selected + start for result, start in zip(every, starts, strict=False)]
         ends = np.cumsum([len(own) for own in listed])[:-1]
-        adjusted = adjust(pvalues, correction, np.concatenate(listed))
+        if correction is None:  # selective p-values stay as they are
+            adjusted = np.concatenate([result.adjusted_pvalues for result in every])
+        else:
+            adjusted = adjust(pvalues, correction, np.concatenate(listed))
         all_adjusted = np.split(adjust(pvalues, correction), starts[1:-1])
         rejected = adjusted <= alpha
         share = np.count_nonzero(rejected) / len(pvalues)
