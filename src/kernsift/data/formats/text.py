@@ -109,9 +109,9 @@ class _Text(NamedTuple):
                 if rows is not None:
                     dialect = replace(dialect, rows=rows - dialect.named)
                 return cls(path, argument, encoding, dialect, size)
-        except LookupError:
-            raise InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.") from None
-        except UnicodeDecodeError as error:
+        except (LookupError, UnicodeError) as error:  # the codec "undefined" decodes nothing
+            if not isinstance(error, UnicodeDecodeError):
+                raise InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.") from None
             byte = error.object[error.start]
             raise InputError(
                 f"{name} is no {error.encoding.upper()} text (byte 0x{byte:02x}{_line_of(path, encoding)}); save it as "
