@@ -31,6 +31,8 @@ _SKETCH = 2000
 _NUMBERS = 2**21
 # Products of features with selected ones below which one thread makes them, and above which most have single precision.
 _FEW, _MANY = 2**27, 2**32
+# Values of a table up to which all features are correlated in one product.
+_SMALL = 2**17
 # Digits that single precision has; scores this far below those of selected features may decide on a selection, and that
 # share of the distances between them.
 _DIGITS, _BAND, _SLOPE = 1e-4, 1.0, 0.05
@@ -64,7 +66,8 @@ class AlignmentCovariance:
         the named features or above, and those whose correlations are near a bound between kinds of paths.
         """
         out = np.zeros((len(self.varies), len(features)))
-        if len(out) <= _TOGETHER and len({factor.target for factor in self.factors}) == 1:
+        rows = self.response.n if self.rows is None else len(self.rows)
+        if len(out) * rows <= _SMALL and len({factor.target for factor in self.factors}) == 1:
             named = np.sort(np.concatenate([factor.features for factor in self.factors]))
             together = gathered(self.factors, named).without_zeros()
             out[named] = self._correlation(together, together.take(np.searchsorted(named, features)))
