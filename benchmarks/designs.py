@@ -258,7 +258,7 @@ def tasks(part: str, trials: int) -> Iterator[Task]:
                     for shape in SHAPES if rows < 100 else SHAPES[:1]:
                         if m * rows <= 1000 or kind != "ten times":
                             yield Task(part, "units", f"{m} / {rows} / {kind} / {common}", shape, trials)
-        for m, rows in ((6, 10), (10, 20), (20, 20), (50, 5)):
+        for m, rows in ((8, 10), (10, 20), (20, 20), (50, 5)):
             for kind in ("equal", "unequal", "ten times"):
                 for common in (0.0, 0.3, 0.9):
                     for shape in SHAPES if common == 0.3 else SHAPES[:1]:
