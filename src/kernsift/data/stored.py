@@ -16,7 +16,7 @@ import numpy as np
 from kernsift.data import tables
 from kernsift.data.columns import Columns, refuse_cells
 from kernsift.data.formats import Piece, Source
-from kernsift.data.formats.source import Cut, count_of, recode
+from kernsift.data.formats.source import SCRATCH, Cut, count_of, recode
 from kernsift.data.scan import Scan, scan
 from kernsift.data.tables import Layout, Table, some_of
 from kernsift.exceptions import HiddenMissingValues, InputError
@@ -292,7 +292,8 @@ class StoredTable(Table):
 
     def _sizes(self, pieces: int) -> tuple[int, int]:
         """Bytes for one piece where so many are there at a time, and what a single column of a chunk may take."""
-        return scratch_of(self.memory) // pieces, scratch_of(self.memory)
+        # Larger pieces are not read any faster.
+        return min(scratch_of(self.memory) // pieces, SCRATCH), scratch_of(self.memory)
 
     def _each(
         self,
