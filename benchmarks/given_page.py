@@ -50,8 +50,8 @@ _SECONDS = """## Time
 
 _SURVIVAL = """## Censored responses
 
-One feature, 200 rows, a log hazard of x / 4 ("line"), x^2 / 2 ("U"), 0.6 for positive x ("step"), 1.5 exp(-x^2)
-("bump"), and none; the share censored behind it. Significant at 0.05:
+One feature, 200 rows, a log hazard such as x / 4 ("line"), x^2 / 2 ("U"), 0.6 for positive x ("step"), 1.5 exp(-x^2)
+("bump"), or none; the share censored behind it. Significant at 0.05:
 
 {rows}
 
@@ -60,7 +60,8 @@ One feature, 200 rows, a log hazard of x / 4 ("line"), x^2 / 2 ("U"), 0.6 for po
 _DISTINCT = """## Distinct features
 
 Signals, of which the response is a function, noisy copies of each (noise 0.5 beside five signals, 1 beside three), and
-as many features without any; 500 and 400 rows. Precision and recall of the signals themselves, not of their copies:
+as many features without any; 500 and 400 rows. Precision and recall of the signals themselves, not of their copies;
+clusters put features together that share most of their variance, which weak copies do not:
 
 {rows}
 
