@@ -210,8 +210,8 @@ class CallSettings:
         add_note(f"{said}.")
         if adjust(np.full(d, smallest), self.correction).min() > self.alpha:
             warnings.warn(
-                f"{said}: with {d} feature{'' if d == 1 else 's'} no p-value can be significant at alpha={self.alpha:g}; more "
-                f"{'rows' if rows.unit is None else 'units'} are needed.",
+                f"{said}: with {d} feature{'' if d == 1 else 's'} no p-value can be significant at "
+                f"alpha={self.alpha:g}; more {'rows' if rows.unit is None else 'units'} are needed.",
                 CalibrationWarning,
                 stacklevel=3,
             )
