@@ -36,7 +36,8 @@ _POWER = """## Power given confounders
 
 One feature whose noise enters the response as a line, a square or a wave, with the strength that follows, beside a
 common influence of the confounders of the kind that is named. A power counts only where the test holds its level in
-that scenario: partial correlation and, with forests that smooth too much, GCM and PCM do not hold theirs everywhere.
+that scenario, which partial correlation does not. GCM looks for a line and nothing else, and finds more of those; its
+level and that of PCM were not measured here. With 12 data sets a row the standard error is up to 0.14.
 
 {rows}
 
