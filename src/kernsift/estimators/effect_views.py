@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from kernsift.estimators.complete import FittedStatistic
 
 # Rows that represent a feature, or a response, with one point per row.
-_ROWS, _RESPONSE_ROWS = 2**10, 2**9
+_ROWS, _RESPONSE_ROWS, _COUNTED_ROWS = 2**10, 2**9, 2**16
+# The most different responses that rows with a point each are merged into.
+_FEW_RESPONSES = 64
 
 
 def point_effects(statistics: Sequence[FittedStatistic]) -> np.ndarray:
@@ -103,13 +105,14 @@ def _represented(
     if known.joint is not None:
         return to_numpy(known.counts), to_numpy(known.joint)[:, :, used], slice(None), used
     n, b = response.n, known.counts.shape[0]
-    most = _ROWS if response.cells is not None else _RESPONSE_ROWS
-    rows = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
-    if response.cells is None:
+    own = _distinct_responses(response) if response.cells is None else to_numpy(response.cells)
+    # Rows that share points and responses cost nothing but counting.
+    rows = _spaced(n, _RESPONSE_ROWS if own is None else _ROWS if known.codes is None else _COUNTED_ROWS)
+    if own is None:
         cells, columns = rows, np.arange(len(rows))
     else:
         # A rare value of the response may be in none of the rows.
-        cells, columns = np.unique(to_numpy(response.cells)[rows], return_inverse=True)
+        cells, columns = np.unique(own[rows], return_inverse=True)
     places: np.ndarray | slice = rows
     points = np.broadcast_to(np.arange(len(rows)), (b, len(rows)))
     if known.codes is not None:
@@ -118,6 +121,25 @@ def _represented(
     joint = np.zeros((b, size, len(cells)))
     np.add.at(joint, (np.arange(b)[:, None], points, columns[None, :]), n / len(rows))
     return joint.sum(axis=2), joint, places, cells
+
+
+def _spaced(n: int, most: int) -> np.ndarray:
+    """At most so many of n rows, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+
+
+def _distinct_responses(response: Response) -> np.ndarray | None:
+    """(n,) for each row the first one with the same response in all views, where few responses are different.
+
+    Within strata every row has a point of its own, but labels have few values in each stratum.
+    """
+    factor = np.concatenate([to_numpy(view.factor) for view in response.views.values()])
+    factor = np.round(factor / max(np.abs(factor).max(), 1e-300), 10)
+    some = factor[:, _spaced(response.n, 4 * _FEW_RESPONSES)]
+    if np.unique(some, axis=1).shape[1] > _FEW_RESPONSES:
+        return None
+    _, first, inverse = np.unique(factor, axis=1, return_index=True, return_inverse=True)
+    return np.asarray(first[inverse.ravel()]) if len(first) <= _FEW_RESPONSES else None
 
 
 def _recentred(factor: np.ndarray, counts: np.ndarray) -> np.ndarray:
