@@ -129,7 +129,8 @@ class Result:
     pictures : sequence of Picture
         Counts and quantiles of the listed features (of the best 200), which `plot_feature` draws.
     descriptions : sequence of Description
-        What changed in each listed feature (in the best 2000), in words.
+        What changed in each listed feature (in the best 2000), in words. Pictures and descriptions of longer tables
+        show at most 5,000 evenly spaced rows of each; tests use all rows.
     labels : tuple of str
         Names of the samples, or of the response.
     kinds : tuple of int

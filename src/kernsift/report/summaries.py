@@ -32,9 +32,7 @@ MOST_PICTURES, MOST_DESCRIBED = 200, 2000
 """Listed features with a picture, and with a description; those with the largest scores come first."""
 
 # Rows kept of each table: evenly spaced ones where there are more, and in all at most so many numbers of a table.
-_ROWS, _FEWEST_ROWS, _NUMBERS = 2**17, 1_000, 2**21
-# Rows of a regression on confounders.
-_REGRESSED = 5_000
+_ROWS, _FEWEST_ROWS, _NUMBERS = 5_000, 1_000, 2**21
 _POINTS = 250
 _BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
 _SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -160,7 +158,7 @@ def picture_samples(
     (`gaps`). `held` is what the test holds fixed for all rows, `views` the pair of views of each feature with the
     smallest p-value.
     """
-    parts, places = _kept(tables, features, held)
+    parts, places = _kept(tables, features)
     adjusted = None
     if held is not None:
         starts = np.cumsum([0, *(table.n for table in tables[:-1])])
@@ -214,8 +212,8 @@ def picture_response(
 
     With `linear` the test sees means of the response, as it does of log-rank scores, and any shape of the feature.
     """
-    (table,), (places,) = _kept([X], features, held)
-    (response,), _ = _kept([y], np.array([0]), held, len(features))
+    (table,), (places,) = _kept([X], features)
+    (response,), _ = _kept([y], np.array([0]), len(features))
     name = response.names[0]
     target, label = _line(response.values, name)
     levels = response.levels.get(name)
@@ -249,13 +247,12 @@ def _kinds(table: Table) -> tuple[int, int, int]:
 
 
 def _kept(
-    tables: Sequence[Table], features: np.ndarray, held: HeldFixed | None, described: int | None = None
+    tables: Sequence[Table], features: np.ndarray, described: int | None = None
 ) -> tuple[list[Table], list[np.ndarray]]:
     """Some rows of the features that are described, and which rows of each table these are."""
     chosen = features[:MOST_DESCRIBED]
     count = min(described or len(chosen), MOST_DESCRIBED)
-    most = _ROWS if held is None or held.confounders is None else _REGRESSED
-    rows = int(np.clip(_NUMBERS // max(count, 1), _FEWEST_ROWS, most))
+    rows = int(np.clip(_NUMBERS // max(count, 1), _FEWEST_ROWS, _ROWS))
     places = [_places(table, rows) for table in tables]
     return [_thinned(table.select(chosen), own) for table, own in zip(tables, places, strict=True)], places
 
