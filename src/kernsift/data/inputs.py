@@ -439,11 +439,8 @@ def _respond(columns: Columns, response: str) -> Columns:
         few = len(distinct) <= FEW and 2 * len(distinct) <= len(values)
         if few and (len(distinct) == 2 or (distinct == np.floor(distinct)).all()):
             coded = [0]
-            if len(distinct) > 2:
-                add_note(
-                    f"The response holds {len(distinct)} different whole numbers, taken as classes; "
-                    "response='numeric' takes them as amounts."
-                )
+            held = "two different numbers" if len(distinct) == 2 else f"{len(distinct)} different whole numbers"
+            add_note(f"The response holds {held}, taken as classes; response='numeric' takes them as amounts.")
     if not set(coded) - columns.levels.keys():
         return columns
     levels, values = dict(columns.levels), to_numpy(columns.values).copy()
