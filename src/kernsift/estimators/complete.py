@@ -53,7 +53,7 @@ from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import GROUP_ROWS, View
+from kernsift.kernels.low_rank import View, landmark_rows
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 
@@ -372,7 +372,7 @@ def _complete(
     to_sort, to_align = rows_to_sort(table.n), rows_to_align(table.n, rng)
     if subset is not None:
         to_align, places, count = subset.aligned
-    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    landmarks = landmark_rows(table.n, rng)
     shared = (response._replace(cells=None), to_align, landmarks)
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
     blocks = blocks_of(table, kernels, response.cells, to_sort)

@@ -63,7 +63,7 @@ from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.low_rank import GROUP_ROWS
+from kernsift.kernels.low_rank import landmark_rows
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 # Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
@@ -257,7 +257,7 @@ def _conditional(
     rng: np.random.Generator,
 ) -> Scores:
     to_sort = rows_to_sort(table.n)
-    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    landmarks = landmark_rows(table.n, rng)
     given = _without(response, confounders, units, strata, model, rng)
     measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
     score, effect = np.zeros(table.d), np.zeros(table.d)

@@ -44,7 +44,7 @@ from kernsift.execution.arrays import Array, asarray_like, bincount, lookup, nam
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import GROUP_ROWS, View, kernel_views
+from kernsift.kernels.low_rank import View, kernel_views, landmark_rows
 from kernsift.kernels.quantisation import fit_grid, parts_of, rows_to_sort
 
 # Relative error of a mean from rounding a column to a grid and its kernel to a low rank: larger than the sampling error
@@ -86,7 +86,7 @@ def cross_mmd(
         samples = [rows.informative[rows.responses[rows.informative] == label] for label in (0, 1)]
         _require_units(min(map(len, samples)), 8, " in each sample")
     (x_test, x_fit), (y_test, y_fit) = ([own[half] for half in halves(len(own), rng)] for own in samples)
-    landmarks = some_rows(table, rng)
+    landmarks = landmark_rows(table.n, rng)
     learning = min(len(x_test), LEARNING // 2), min(len(y_test), LEARNING // 2)
     kept = learning if sum(learning) * table.d <= _KEPT else (0, 0)
     one, two = Drawn.empty(len(x_test), table.d, kept[0]), Drawn.empty(len(y_test), table.d, kept[1])
@@ -314,7 +314,7 @@ def cross_hsic(
     influence = target.influence[0, cells]
     draws, ratio = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), Ratio.empty(X.d)
     predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence))
-    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, some_rows(X, rng), rows):
+    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, landmark_rows(X.n, rng), rows):
         draws.put(features, products)
         ratio.put(features, own)
     part, variance, freedom = draws.part(np.arange(X.d)), draws.variance / draws.size, np.full(X.d, draws.size - 1.0)
@@ -435,11 +435,6 @@ def over_blocks(
     blocks = blocks_of(table, kernels, cells, rows_to_sort(table.n), among=among)
     for answers in map_blocks(BlockScoring(work, adaptive, landmarks, rows), blocks, table.d):
         yield from answers
-
-
-def some_rows(table: Table, rng: np.random.Generator) -> np.ndarray:
-    """Rows among which the landmarks of groups of columns are chosen."""
-    return np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
 
 
 def side_by_side(views: Sequence[View | GroupView]) -> Array:

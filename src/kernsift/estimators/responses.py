@@ -16,7 +16,7 @@ from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Linear
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import CATEGORIES, GROUP_ROWS, View, centred
+from kernsift.kernels.low_rank import CATEGORIES, View, centred, landmark_rows
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 # Points of a response: its factor has at most about 25 directions, so that more points would not matter.
@@ -138,7 +138,7 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     feature = np.array([0])
     grid = fit_grid(y, feature, rows_to_sort(y.n), _POINTS, kernels.rounds)
     known = tabulate(y, feature, grid, None, 1, None)
-    landmarks = np.sort(rng.choice(y.n, min(y.n, GROUP_ROWS), replace=False))
+    landmarks = landmark_rows(y.n, rng)
     xp, counts = namespace(known.counts), known.counts[0, :]
     cells = None if known.codes is None else xp.astype(known.codes[0, :], xp.int64)
     used = to_numpy(counts) > 0

@@ -52,7 +52,7 @@ from kernsift.execution import threads
 from kernsift.execution.arrays import Array, asarray_like, dtype_of, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.low_rank import GROUP_ROWS, View
+from kernsift.kernels.low_rank import View, landmark_rows
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 # Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
@@ -507,7 +507,7 @@ def _restricted(
     to_sort, to_align = rows_to_sort(table.n), None
     if places is None:
         to_align = rows_to_align(target.response.n, rng)
-    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    landmarks = landmark_rows(table.n, rng)
     cells = by_point(rows, table)
     measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), int(rng.integers(2**32)), to_align)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))

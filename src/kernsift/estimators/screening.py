@@ -32,7 +32,7 @@ from kernsift.execution.threads import parallel_map
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import GROUP_ROWS, View, centred, group_views, kernel_views
+from kernsift.kernels.low_rank import View, centred, group_views, kernel_views, landmark_rows
 from kernsift.kernels.quantisation import Grid
 
 Candidates = Mapping[str, Table]
@@ -124,7 +124,7 @@ def _views(
     """The factors of all rows under each kernel view, with one point per row."""
     values = table.part(slice(None))
     ones = _ones(table.n, values)
-    landmarks = np.sort(rng.choice(table.n, min(table.n, GROUP_ROWS), replace=False))
+    landmarks = landmark_rows(table.n, rng)
     return group_views(kernel_views(kernels, adaptive), Grid(values, None), ones, np.array([0]), landmarks)
 
 

@@ -20,7 +20,7 @@ from kernsift.kernels.group_views import NEGLIGIBLE, GroupView, Landmarks, views
 from kernsift.kernels.quantisation import Grid
 
 # The largest rank of a column, and of a group; rows among which a group's landmarks are chosen.
-_RANK, _GROUP_RANK, GROUP_ROWS = 32, 256, 256
+_RANK, _GROUP_RANK, _LANDMARK_ROWS = 32, 256, 256
 CATEGORIES = 256
 """The most categories of a variable with a direction of their own."""
 # Directions are added until the weighted residual of every point is at most this share of the mean over the points.
@@ -98,6 +98,11 @@ class KernelView(NamedTuple):
         else:
             factor, _ = pivoted(grid.points, own, counts, _RANK)
         return centred(factor, counts, 0.5 if self.flat else 1.0)
+
+
+def landmark_rows(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Some of n rows, increasing, among which the landmarks of groups of columns are chosen."""
+    return np.sort(rng.choice(n, min(n, _LANDMARK_ROWS), replace=False))
 
 
 def kernel_views(kernels: FeatureKernels, adaptive: bool) -> tuple[KernelView, ...]:
