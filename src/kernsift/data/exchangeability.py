@@ -14,7 +14,7 @@ from kernsift.data.formats import Source, open_table
 from kernsift.data.named_columns import take_columns
 from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import run_of
-from kernsift.data.tables import Piece, Table
+from kernsift.data.tables import Piece, Table, spaced_rows
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
 from kernsift.execution.notes import add_note
@@ -33,8 +33,8 @@ _DISCRETE, _LOOKED_AT = 16, 512
 _FEWEST_SUBJECTS, _CHECKED = 6, 16
 # The most rows of a stratum that its location is computed from.
 _ENOUGH = 256
-# Numbers of one array of aligned columns.
-_NUMBERS = 2**22
+# Numbers of one array of aligned columns, and rows that are aligned while they are in the cache.
+_NUMBERS, _CHUNK = 2**22, 2**8
 
 
 @dataclass(frozen=True)
@@ -228,8 +228,10 @@ class AlignedTable(Table):
         assert stratum is not None
         found, own = self._locations[:, columns], stratum if rows is None else stratum[rows]
         if isinstance(values, np.ndarray):
-            locations = found.astype(values.dtype).take(own, axis=0)
-            return np.subtract(values, locations, out=locations)
+            found, out = found.astype(values.dtype), np.empty_like(values)
+            for some in map(slice, range(0, len(own), _CHUNK), range(_CHUNK, len(own) + _CHUNK, _CHUNK)):
+                np.subtract(values[some], found.take(own[some], axis=0), out=out[some])
+            return out
         locations = found[own]
         return values - namespace(values).astype(asarray_like(locations, values), values.dtype)
 
@@ -253,8 +255,8 @@ class AlignedTable(Table):
         for start in range(0, len(columns), step):
             some = columns[start : start + step]
             if not self._every:
-                looked = to_numpy(self._table.part(some, _spread_rows(self.n)))
-                some = some[[len(np.unique(column)) > _DISCRETE for column in looked.T]]
+                looked = to_numpy(self._table.part(some, spaced_rows(self.n, _LOOKED_AT)))
+                some = some[(np.diff(np.sort(looked, axis=0), axis=0) > 0).sum(axis=0) >= _DISCRETE]
             values, first = to_numpy(self._table.part(some, order)), 0
             spread = np.zeros(len(some))
             for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):
@@ -268,11 +270,6 @@ class AlignedTable(Table):
                 variance = (spread / len(order) / _QUARTILES) ** 2
                 out[:, some] = _shrunk(out[:, some], _MIDMEAN * variance / sizes[:, None])
         return out
-
-
-def _spread_rows(n: int) -> np.ndarray:
-    """Some of n rows, from all parts of a table."""
-    return np.arange(0, n, n // _LOOKED_AT | 1)[:_LOOKED_AT]
 
 
 def _midmeans(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -324,7 +321,7 @@ def note_identifiers(table: Table, response: np.ndarray) -> None:
     single = np.flatnonzero(np.diff(table.offsets) == 1)
     # A few rows tell most columns of numbers that are not whole. Rows of a subject often follow each other, so that the
     # first rows may have one value.
-    for rows in (np.arange(_FEWEST_SUBJECTS), _spread_rows(table.n)):
+    for rows in (np.arange(_FEWEST_SUBJECTS), spaced_rows(table.n, _LOOKED_AT)):
         if not len(single):
             return
         first = to_numpy(table.part(run_of(table.offsets[single]), rows))

@@ -23,7 +23,7 @@ MISSING_LEVEL = "(missing)"
 # Bytes of a table that is copied, so that what is computed late does not depend on later changes of the input.
 _COPIED = 2**26
 
-__all__ = ["Table", "stack"]
+__all__ = ["Table", "spaced_rows", "stack"]
 
 
 class Piece(NamedTuple):
@@ -280,6 +280,17 @@ def stack(tables: Sequence[Table]) -> Table:
 
 
 # Features ------------------------------------------------------------------------------------------------------------
+
+
+def spaced_rows(n: int, most: int) -> np.ndarray:
+    """At most so many of n rows, evenly spaced; nothing is drawn, so that no random number depends on it.
+
+    Examples
+    --------
+    >>> spaced_rows(9, 3).tolist(), spaced_rows(2, 3).tolist()
+    ([0, 4, 8], [0, 1])
+    """
+    return np.linspace(0, n - 1, min(n, most)).round().astype(np.intp)
 
 
 class Layout(NamedTuple):

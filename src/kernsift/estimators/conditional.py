@@ -39,7 +39,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from kernsift.data.missing import Patterns, note_values
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.estimators.confounders import ConfounderRegression, Confounders, Neighbours, fit_regression
 from kernsift.estimators.effect_intervals import CombinedEffects, EffectLaws, concatenated, penalties
 from kernsift.estimators.effect_views import MeasuredEffects
@@ -57,7 +57,7 @@ from kernsift.estimators.residual_statistics import (
 )
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Scores
-from kernsift.estimators.views import fitted_views
+from kernsift.estimators.views import Pair, fitted_views
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
@@ -94,7 +94,7 @@ class LearningRows(NamedTuple):
     def of(cls, n: int, d: int) -> LearningRows:
         """Evenly spaced rows of n, for d features."""
         most = int(np.clip(_KEPT // (max(d, 1) * _DIRECTIONS), _LEAST_KEPT, _MOST_KEPT))
-        return cls(np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(np.intp)))
+        return cls(spaced_rows(n, most))
 
     def take(self, residuals: np.ndarray) -> np.ndarray:
         """(a, m) residuals at the kept rows, centred; 0 in rows that are not present."""
@@ -282,7 +282,7 @@ def _conditional(
         return MeasuredEffects(effect[features], measure)
 
     cov = ResidualAlignment(tuple(sorted(winners, key=lambda winner: winner.feature)), given, varies)
-    return Scores(table.names, score, cov, effects=effects)
+    return Scores(table.names, score, cov, effects=effects, views=cov.views)
 
 
 def _without(
@@ -336,15 +336,15 @@ def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
 class _Winner(NamedTuple):
     """The residuals of a feature under the pair of views with its smallest p-value, on some rows.
 
-    `trace` and `square` are those of their Gram matrix there and of its square, `target` the view of the response,
-    `left` the p-value of what is left of the confounders in the residuals of both.
+    `trace` and `square` are those of their Gram matrix there and of its square, `left` is the p-value of what is left
+    of the confounders in the residuals of both.
     """
 
     feature: int
     values: np.ndarray
     trace: float
     square: float
-    target: str
+    pair: Pair
     left: float
 
 
@@ -432,7 +432,7 @@ class _Measuring(_Residualising):
             values.T.astype(np.float32),
             float(np.trace(gram)),
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
-            pairs[best].response,
+            pairs[best],
             min(1.0, len(left) * min(left)),
         )
         return _Found(feature, self._combined(statistics, scores), effect, winner)
@@ -478,6 +478,14 @@ class ResidualAlignment:
             out[winner.feature] = winner.left
         return out
 
+    @property
+    def views(self) -> np.ndarray:
+        """(d,) the pair of views with the smallest p-value of each feature; None for a feature without one."""
+        out = np.full(len(self.varies), None, dtype=object)
+        for winner in self.winners:
+            out[winner.feature] = winner.pair
+        return out
+
     def diagonal(self) -> np.ndarray:
         return self.varies.astype(float)
 
@@ -496,7 +504,7 @@ class ResidualAlignment:
             inner = np.add.reduceat(((winner.values @ stacked.T) ** 2).sum(axis=0), ends)
             covariance = inner - winner.trace * trace / (rows - 1)
             scale = np.sqrt(winner.square * square)
-            shared = np.array([self._between[winner.target, other.target] for other in chosen])
+            shared = np.array([self._between[winner.pair.response, other.pair.response] for other in chosen])
             found = shared * np.divide(covariance, scale, out=np.zeros(len(scale)), where=scale > 0)
             out[winner.feature, places] = found
         out = np.clip(out, -1.0, 1.0) * np.outer(self.varies, self.varies[features])
@@ -606,4 +614,4 @@ def measure_conditional(
     cov = ResidualAlignment(tuple(winners), views, varies)
     if notes:
         note_doubts(pooled.names, cov.left)
-    return FeatureScores(Scores(pooled.names, score, cov, effects=effects), constant, patterns.n)
+    return FeatureScores(Scores(pooled.names, score, cov, effects=effects, views=cov.views), constant, patterns.n)

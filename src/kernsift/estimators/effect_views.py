@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernsift.data.tables import spaced_rows
 from kernsift.estimators.effect_intervals import CombinedEffects, NullMoments, concatenated, effect_laws, penalties
 from kernsift.estimators.responses import Response
 from kernsift.execution.arrays import asarray_like, to_numpy
@@ -107,7 +108,7 @@ def _represented(
     n, b = response.n, known.counts.shape[0]
     own = _distinct_responses(response) if response.cells is None else to_numpy(response.cells)
     # Rows that share points and responses cost nothing but counting.
-    rows = _spaced(n, _RESPONSE_ROWS if own is None else _ROWS if known.codes is None else _COUNTED_ROWS)
+    rows = spaced_rows(n, _RESPONSE_ROWS if own is None else _ROWS if known.codes is None else _COUNTED_ROWS)
     if own is None:
         cells, columns = rows, np.arange(len(rows))
     else:
@@ -123,11 +124,6 @@ def _represented(
     return joint.sum(axis=2), joint, places, cells
 
 
-def _spaced(n: int, most: int) -> np.ndarray:
-    """At most so many of n rows, evenly spaced."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
-
-
 def _distinct_responses(response: Response) -> np.ndarray | None:
     """(n,) for each row the first one with the same response in all views, where few responses are different.
 
@@ -135,7 +131,7 @@ def _distinct_responses(response: Response) -> np.ndarray | None:
     """
     factor = np.concatenate([to_numpy(view.factor) for view in response.views.values()])
     factor = np.round(factor / max(np.abs(factor).max(), 1e-300), 10)
-    some = factor[:, _spaced(response.n, 4 * _FEW_RESPONSES)]
+    some = factor[:, spaced_rows(response.n, 4 * _FEW_RESPONSES)]
     if np.unique(some, axis=1).shape[1] > _FEW_RESPONSES:
         return None
     _, first, inverse = np.unique(factor, axis=1, return_index=True, return_inverse=True)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.table_parts import tables_of
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.estimators.draw_moments import FeatureDraws
 from kernsift.estimators.draws import Draws
 from kernsift.estimators.feature_blocks import Block, columns_that_fit
@@ -237,8 +237,3 @@ def _self_dependence(
             inside = grid.part(some)
             found = SelfDependence.of_kernel(own.select(whole[some]), inside.points, known.part(some).counts)
             yield block[some], rows, found, codes[some]
-
-
-def spaced_rows(n: int, most: int) -> np.ndarray:
-    """All rows, or `most` evenly spaced ones."""
-    return np.arange(n) if n <= most else ((np.arange(most) + 0.5) * n / most).astype(np.intp)

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import run_of
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
     Array,
@@ -29,7 +29,6 @@ from kernsift.execution.arrays import (
     take,
     to_numpy,
 )
-from kernsift.execution.parallel import worker_threads
 from kernsift.kernels.bandwidths import column_medians, joint_median, median_rows, medians_of_sorted
 from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFunction, as_kernel
 
@@ -209,8 +208,8 @@ class FeatureKernels:
     def learn(self, features: np.ndarray, ordered: Array) -> None:
         """Fit those features from the sorted columns (b, rows) of the rows that medians are computed from."""
 
-    def sent(self, features: np.ndarray) -> FeatureKernels:
-        """The kernels of those features, for a worker that reads their columns itself."""
+    def sent(self, features: np.ndarray, table: Table) -> FeatureKernels:
+        """The kernels of those features, for a worker that gets a table of these features only."""
         return self.select(features)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
@@ -281,7 +280,7 @@ def fit_kernels(
     rng : numpy.random.Generator
         Draws the rows of joint distances.
     late : {"read", "sorted"}, optional
-        "read": kernels of a table on disk may be fitted when its columns are read; "sorted": those of a table in memory
+        "read": kernels of a table on disk may be fitted when its columns are read; "sorted": those of any table
         when `fit_grid` sorts them.
 
     Notes
@@ -319,8 +318,7 @@ def fit_kernels(
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
         rows = median_rows(pooled.n)
-        by_grid = late == "sorted" and isinstance(pooled.prototype, np.ndarray) and not worker_threads()
-        waits = late == "read" if pooled.memory is not None else by_grid
+        waits = late == "sorted" or (late == "read" and pooled.memory is not None)
         if (waits or isinstance(pooled, SparseTable)) and (widths == 1).all():
             return LateKernels.of(pooled, chosen, rows)
         distances, middle = column_medians(pooled, columns, rows)
@@ -363,10 +361,8 @@ def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None
 
     Evenly spaced rows of evenly spaced features are checked. The tolerance is the square root of the machine epsilon.
     """
-    rows = np.unique(np.linspace(0, pooled.n - 1, _TESTED_ROWS).astype(int))
-    tested = (
-        features[np.unique(np.linspace(0, len(features) - 1, _TESTED_FEATURES).astype(int))] if len(features) else ()
-    )
+    rows = spaced_rows(pooled.n, _TESTED_ROWS)
+    tested = features[spaced_rows(len(features), _TESTED_FEATURES)]
     tolerance = float(np.sqrt(np.finfo(dtype_of(pooled.prototype)).eps))
     for feature in tested:
         points = pooled.part(np.arange(pooled.offsets[feature], pooled.offsets[feature + 1]), rows)
@@ -400,9 +396,9 @@ def _reciprocal(scale: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LateKernels(FeatureKernels):
-    """Kernels of a table on disk with one column per feature, fitted when a feature is first used.
+    """Kernels of a table with one column per feature, fitted when a feature is first used.
 
-    Estimators that read blocks of columns fit the kernels to these, which saves a pass over the table.
+    Estimators that read or sort blocks of columns fit the kernels to these, which saves a pass over the table.
 
     Attributes
     ----------
@@ -436,14 +432,13 @@ class LateKernels(FeatureKernels):
     def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
         return self._fitted(features, stack(tables), np.arange(len(features))).select(features)
 
-    def sent(self, features: np.ndarray) -> FeatureKernels:
-        nothing: Any = None
+    def sent(self, features: np.ndarray, table: Table) -> FeatureKernels:
         own = ("categorical", "inverse", "centre", "bandwidth", "found")
         some = {name: value[features] for name in own if (value := getattr(self, name)) is not None}
-        return replace(self, pooled=nothing, offsets=np.arange(len(features) + 1), **some)
+        return replace(self, pooled=table, offsets=np.arange(len(features) + 1), **some)
 
     def learn(self, features: np.ndarray, ordered: Array) -> None:
-        if self.found[features].any() or not isinstance(ordered, np.ndarray):
+        if self.found[features].any():
             return
         distances, middle = medians_of_sorted(ordered, self.among)
         # Columns that are constant on these rows are looked at in full.
@@ -459,7 +454,9 @@ class LateKernels(FeatureKernels):
         new = ~self.found[features]
         if new.any():
             self._keep(features[new], *column_medians(table, places[new], self.rows))
-        own = (self.inverse, self.centre, self.bandwidth)
+        there = table.prototype
+        centre = None if self.centre is None else asarray_like(self.centre, there)
+        own = (asarray_like(self.inverse, there), centre, self.bandwidth)
         return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing, among=self.among)
 
     def _keep(self, features: np.ndarray, distances: np.ndarray, middle: np.ndarray) -> None:

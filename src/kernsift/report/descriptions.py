@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernsift.report.text import shortened
+
 # Quantiles of the pooled values between which shares are compared.
 _CUTS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99])
 # The best of all intervals has to beat a contrast that was fixed beforehand by this much, and by this factor.
@@ -36,6 +38,8 @@ _CLEARLY = 1.3
 _LONGEST_LEVEL = 100
 _DIGITS = (3, 4, 5, 6, 8)
 """Significant digits that are tried in turn, until numbers can be told apart."""
+# Digits are enough if they tell this share of the ends of intervals apart.
+_APART = 0.75
 # A simpler curve is taken where it explains this share of what a more complicated one does.
 _MONOTONE = 0.85
 
@@ -89,19 +93,12 @@ def more_missing(first: np.ndarray, second: np.ndarray, found: Description, wher
 
     `first` and `second` are one column each, with NaN where a value is missing.
     """
-    gone = np.isnan(np.concatenate([first, second]))
-    label = np.repeat([False, True], [len(first), len(second)])
-    size = _standardised(gone.astype(float), label) ** 2
-    kept = np.concatenate([first, second])[~gone]
-    rest = 0.0
-    if len(np.unique(label[~gone])) == 2:
-        rest = max(_standardised(degree, label[~gone]) ** 2 for degree in _degrees(kept))
-    if size < max(rest, 4.0):
+    pooled, label = _pool(first, second)
+    gone = np.isnan(pooled)
+    if not _share_size(gone, pooled, label):
         return found
     a, b = float(gone[label].mean()), float(gone[~label].mean())
-    return replace(
-        found, change="more missing" if a > b else "fewer missing", where=where, detail=_percent_versus(a, b)
-    )
+    return replace(found, change=f"{_more(a, b)} missing", where=where, detail=_percent_versus(a, b))
 
 
 _Measures = Sequence[tuple[str, Callable[[np.ndarray], float]]]
@@ -137,8 +134,7 @@ def describe_numbers(
         return Description()
     medians = (float(np.median(first)), float(np.median(second)))
     typical = f"median {_versus(medians[1], medians[0])}"
-    pooled = np.concatenate([first, second])
-    label = np.repeat([False, True], [len(first), len(second)])
+    pooled, label = _pool(first, second)
     if pooled.min() == pooled.max():
         return Description(typical=typical, medians=medians)
     if means:
@@ -163,15 +159,23 @@ def _best(shape: _Contrast, atom: _Contrast | None, interval: _Contrast, view: s
         return atom
     if interval.one_value and interval.size > shape.size:
         return interval
-    needed = _PREFERENCE * (interval.size - (0.0 if view == "narrow" else _SEARCH))
+    needed = _PREFERENCE * (interval.size - _search(view))
     return shape if shape.change and shape.size >= needed else interval
+
+
+def _search(view: str) -> float:
+    """The allowance for the search for an interval, which the narrow view makes itself."""
+    return 0.0 if view == "narrow" else _SEARCH
+
+
+def _pool(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both samples one below the other, and which rows are of the second."""
+    return np.concatenate([first, second]), np.repeat([False, True], [len(first), len(second)])
 
 
 def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarray, view: str = "") -> _Contrast:
     """The shift or the change of spread, or both where both are large."""
-    pooled = np.concatenate([first, second])
-    degrees = _orthogonal(_bounded(pooled)) if view == "moments" else _degrees(pooled)
-    shift, spread = (_standardised(degree, label) for degree in degrees)
+    shift, spread = (_standardised(degree, label) for degree in _degrees(np.concatenate([first, second]), view))
     words, details = [], []
     size = shift**2 + spread**2
     if shift**2 >= size / 3:
@@ -187,11 +191,15 @@ def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarra
     return _Contrast(size, " and ".join(words), ", ".join(details))
 
 
-def _degrees(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Orthogonal contrasts of degree 1 and 2 of the midranks, each with mean 0."""
+def _degrees(values: np.ndarray, view: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Orthogonal contrasts of degree 1 and 2 with mean 0, of values for the view of moments, else of midranks."""
     from scipy.stats import rankdata  # takes half a second to import
 
-    return _orthogonal(2.0 * (rankdata(values) - 0.5) / len(values) - 1.0)
+    one = _bounded(values) if view == "moments" else 2.0 * (rankdata(values) - 0.5) / len(values) - 1.0
+    one = one - one.mean()
+    two = one**2 - (one**2).mean()
+    two = two - one * ((one * two).sum() / max(float((one**2).sum()), 1e-300))
+    return one, two
 
 
 def _bounded(values: np.ndarray) -> np.ndarray:
@@ -199,14 +207,6 @@ def _bounded(values: np.ndarray) -> np.ndarray:
     centre, spread = float(np.median(values)), _iqr(values) / 1.349
     spread = spread if spread > 0 else float(values.std())
     return np.clip((values - centre) / (_WIDE * spread), -1.0, 1.0) if spread > 0 else values - centre
-
-
-def _orthogonal(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Contrasts of degree 1 and 2 of some numbers, orthogonal to each other and with mean 0."""
-    one = values - values.mean()
-    two = one**2 - (one**2).mean()
-    two = two - one * ((one * two).sum() / max(float((one**2).sum()), 1e-300))
-    return one, two
 
 
 def _standardised(contrast: np.ndarray, label: np.ndarray) -> float:
@@ -253,29 +253,31 @@ def _atom(values: np.ndarray, counts: np.ndarray, first: np.ndarray, second: np.
         return None
     at = int(np.where(common, np.abs(own[0] - own[1]), -1.0).argmax())
     shares = own[:, at].tolist()
-    label = np.repeat([False, True], [len(first), len(second)])
-    pooled = np.concatenate([first, second])
-    rest = pooled != values[at]
-    size = _standardised(np.asarray(~rest, dtype=float), label) ** 2
-    if len(np.unique(label[rest])) == 2:
-        remaining = max(_standardised(degree, label[rest]) ** 2 for degree in _degrees(pooled[rest]))
-        if size < remaining:
-            return None
-    if size < 4.0:
+    pooled, label = _pool(first, second)
+    size = _share_size(pooled == values[at], pooled, label)
+    if not size:
         return None
-    change = f"{'more' if shares[0] > shares[1] else 'fewer'} {_values_of(float(values[at]))}"
-    return _Contrast(size, change, _percent_versus(*shares))
+    return _Contrast(size, f"{_more(*shares)} {_values_of(float(values[at]))}", _percent_versus(*shares))
+
+
+def _share_size(flags: np.ndarray, pooled: np.ndarray, label: np.ndarray) -> float:
+    """The change of the share of some values in squared standard errors; 0 where others changed more."""
+    size, others, own = _standardised(flags.astype(float), label) ** 2, pooled[~flags], label[~flags]
+    rest = [_standardised(degree, own) ** 2 for degree in _degrees(others)] if len(np.unique(own)) == 2 else []
+    return size if size >= max([*rest, 4.0]) else 0.0
+
+
+def _more(one: float, two: float) -> str:
+    return "more" if one > two else "fewer"
 
 
 def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
     """The interval of values whose share changed most, in standard errors."""
     pooled = np.concatenate([first, second])
     values = np.unique(pooled)
-    if len(values) <= len(_CUTS):
-        edges = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2, [np.inf]])
-    else:
-        cuts = np.unique([_round(value) for value in np.quantile(pooled, _CUTS)])
-        edges = np.concatenate([[-np.inf], cuts, [np.inf]])
+    few = len(values) <= len(_CUTS)
+    cuts, digits = _rounded(values, 1.0) if few else _rounded(np.quantile(pooled, _CUTS), _APART)
+    edges = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2 if few else cuts, [np.inf]])
     below = [np.searchsorted(np.sort(sample), edges, side="right") / len(sample) for sample in (second, first)]
     shares = [cumulative[None, :] - cumulative[:, None] for cumulative in below]
     pool = (len(second) * shares[0] + len(first) * shares[1]) / len(pooled)
@@ -286,36 +288,31 @@ def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
     a, b = float(shares[0][low, high]), float(shares[1][low, high])
     # The smaller part of the distribution is the one to talk about.
     outside = a + b > 1.0
-    if len(values) <= len(_CUTS):
-        ends, below = values[[low, high - 1]], values[max(low - 1, 0)]
-    else:
-        ends, below = edges[[low, high]], edges[low]
-    place = _place(ends, below, low == 0, high == len(edges) - 1)[outside]
+    ends, below = (values[[low, high - 1]], values[max(low - 1, 0)]) if few else (edges[[low, high]], edges[low])
+    place = _place(*(_number(end, digits) for end in (*ends, below)), low == 0, high == len(edges) - 1)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
     # Of many values one, as a code for missing values that is far from all others.
     within = (values > edges[low]) & (values <= edges[high])
     one = values[~within if outside else within]
-    one_value = len(one) == 1 and len(values) > len(_CUTS)
+    one_value = len(one) == 1 and not few
     if one_value:
         place = _values_of(float(one[0]))
-    change = f"{'more' if a > b else 'fewer'} {place}"
-    return _Contrast(float(sizes[low, high]), change, _percent_versus(a, b), one_value)
+    return _Contrast(float(sizes[low, high]), f"{_more(a, b)} {place}", _percent_versus(a, b), one_value)
 
 
 def _values_of(value: float) -> str:
     return "zeros" if value == 0 else f"values of {_number(value)}"
 
 
-def _place(ends: np.ndarray, below: float, lowest: bool, highest: bool) -> tuple[str, str]:
+def _place(a: str, b: str, below: str, lowest: bool, highest: bool) -> tuple[str, str]:
     """An interval in words, and what is outside it; `below` is the largest value that is not in it on its left."""
-    a, b = (_number(end) for end in ends)
     if a == b:
         return f"values of {a}", f"values other than {a}"
     if lowest:
         return f"up to {b}", f"above {b}"
     if highest:
-        return f"above {_number(below)}", f"up to {_number(below)}"
+        return f"above {below}", f"up to {below}"
     return f"between {a} and {b}", f"outside {a} to {b}"
 
 
@@ -337,16 +334,13 @@ def describe_levels(first: np.ndarray, second: np.ndarray, levels: Sequence[str]
     new = np.flatnonzero((b == 0) & (a > 0) & (sizes >= sizes[at] / 2))
     if len(new):
         at = int(new[sizes[new].argmax()])
-    typical = f"{_quoted(levels[at])} {_percent_versus(float(a[at]), float(b[at]))}"
+    shares = _percent_versus(float(a[at]), float(b[at]))
+    typical = f"{_quoted(levels[at])} {shares}"
     if a[at] == b[at]:
         return Description(typical=typical)
-    if b[at] == 0:
-        return Description(f"new level {_quoted(levels[at])}", where, _percent(float(a[at])), typical)
-    if a[at] == 0:
-        return Description(f"no {_quoted(levels[at])}", where, f"0% v {_percent(float(b[at]))}", typical)
-    more = "more" if a[at] > b[at] else "fewer"
-    detail = _percent_versus(float(a[at]), float(b[at]))
-    return Description(f"{more} {_quoted(levels[at])}", where, detail, typical)
+    change = "new level" if b[at] == 0 else "no" if a[at] == 0 else _more(a[at], b[at])
+    detail = _percent(float(a[at])) if b[at] == 0 else shares
+    return Description(f"{change} {_quoted(levels[at])}", where, detail, typical)
 
 
 def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, means: bool = False) -> Description:
@@ -363,8 +357,7 @@ def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, 
     """
     if not len(first) or not len(second):
         return Description()
-    pooled = np.concatenate([first, second])
-    label = np.repeat([False, True], [len(first), len(second)])
+    pooled, label = _pool(first, second)
     spread = pooled.std(axis=0)
     standard = (pooled - pooled.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     shifts = np.array([_standardised(column, label) for column in standard.T])
@@ -380,8 +373,8 @@ def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, 
         a, b = float(np.median(distance[label])), float(np.median(distance[~label]))
         change = "wider" if wider > 0 else "narrower"
         return Description(change, where, f"median distance from the centre {_versus(a, b)} SD")
-    means = standard[label].mean(axis=0) - standard[~label].mean(axis=0)
-    return Description("shifted", where, f"by {np.linalg.norm(means) / math.sqrt(columns):.2g} SD a column")
+    apart = np.linalg.norm(standard[label].mean(axis=0) - standard[~label].mean(axis=0))
+    return Description("shifted", where, f"by {apart / math.sqrt(columns):.2g} SD a column")
 
 
 def _correlations(standard: np.ndarray, label: np.ndarray) -> tuple[float, float, float]:
@@ -407,11 +400,17 @@ def _correlations(standard: np.ndarray, label: np.ndarray) -> tuple[float, float
 
 
 def describe_by_level(
-    values: np.ndarray, codes: np.ndarray, levels: Sequence[str], what: str = "", *, means: bool = False
+    values: np.ndarray,
+    codes: np.ndarray,
+    levels: Sequence[str],
+    what: str = "",
+    *,
+    means: bool = False,
+    view: str = "",
 ) -> Description:
     """How a number differs between three or more levels of a category; `what` names the number.
 
-    With `means` only by its mean, which is what a linear kernel sees.
+    With `means` only by its mean, which is what a linear kernel sees; `view` is as in `describe_numbers`.
 
     Examples
     --------
@@ -432,14 +431,14 @@ def describe_by_level(
         high, low = _percent_versus(float(shares.max()), float(shares.min())).split(" v ")
         return Description(start, "", f"{_number(two[1])} most often in {top} ({high}), least in {bottom} ({low})")
     sizes = []
-    for degree in _degrees(values):
+    for degree in _degrees(values, view):
         variance = float(degree.var())
         squares = [degree[codes == level].mean() ** 2 for level in used]
         sizes.append(float(counts[used] @ squares) / variance if variance > 1e-9 else 0.0)
     # One class that differs in some other way from all others together.
     parts = [_interval(values[codes != level], values[codes == level]) for level in used]
     at = int(np.argmax([part.size for part in parts]))
-    if not means and _PREFERENCE * (parts[at].size - _SEARCH) > max(sizes):
+    if not means and _PREFERENCE * (parts[at].size - _search(view)) > max(sizes):
         subject = " ".join(filter(None, [what, parts[at].change]))
         return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere")
     measures, most, least = _LOCATIONS[1:] if means else _LOCATIONS, "highest", "lowest"
@@ -477,9 +476,8 @@ def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], le
         return Description()
     inside = float(table[level, group] / columns[0, group])
     outside = float((rows[level, 0] - table[level, group]) / max(n - columns[0, group], 1.0))
-    more = "more" if inside > outside else "fewer"
-    detail = f"{_percent_versus(inside, outside)} elsewhere"
-    return Description(f"{more} {_quoted(own[level])} in {levels[group]}", "", detail)
+    change = f"{_more(inside, outside)} {_quoted(own[level])} in {levels[group]}"
+    return Description(change, "", f"{_percent_versus(inside, outside)} elsewhere")
 
 
 def describe_curve(
@@ -624,8 +622,13 @@ _LOCATIONS: _Measures = (("median", np.median), ("mean", np.mean))
 _SPREADS: _Measures = (("IQR", _iqr), ("SD", np.std))
 
 
-def _round(value: float, digits: int = 3) -> float:
-    return float(f"{value:.{digits}g}")
+def _rounded(values: np.ndarray, apart: float) -> tuple[np.ndarray, int]:
+    """Different numbers in as many digits as tell this share of them apart, and how many digits these are."""
+    for digits in _DIGITS:
+        found = np.unique([float(f"{value:.{digits}g}") for value in values])
+        if len(found) >= apart * len(np.unique(values)):
+            break
+    return found, digits
 
 
 def _number(value: float, digits: int = 3) -> str:
@@ -639,17 +642,19 @@ def _number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
 
 
-def _pair(one: float, two: float) -> tuple[str, str]:
-    """Two numbers in as many digits as it takes to tell them apart, at least three."""
-    for digits in _DIGITS:
-        a, b = _number(one, digits), _number(two, digits)
+def _versus(one: float, two: float) -> str:
+    return " v ".join(_pair(one, two))
+
+
+def _pair(
+    one: float, two: float, write: Callable[[float, int], str] = _number, tried: Sequence[int] = _DIGITS
+) -> tuple[str, str]:
+    """Two numbers in as many digits as it takes to tell them apart."""
+    for digits in tried:
+        a, b = write(one, digits), write(two, digits)
         if a != b or one == two:
             break
     return a, b
-
-
-def _versus(one: float, two: float) -> str:
-    return " v ".join(_pair(one, two))
 
 
 def _percent(share: float, digits: int = 0) -> str:
@@ -659,13 +664,8 @@ def _percent(share: float, digits: int = 0) -> str:
 
 
 def _percent_versus(one: float, two: float) -> str:
-    for digits in (0, 1, 2, 3):
-        a, b = _percent(one, digits), _percent(two, digits)
-        if a != b or one == two:
-            break
-    return f"{a} v {b}"
+    return " v ".join(_pair(one, two, _percent, (0, 1, 2, 3)))
 
 
 def _quoted(level: str) -> str:
-    shown = level if len(level) <= _LONGEST_LEVEL else level[: _LONGEST_LEVEL - 1] + "…"
-    return f"'{shown}'"
+    return f"'{shortened(level, _LONGEST_LEVEL)}'"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernsift.exceptions import InputError
-from kernsift.report.plots import SELECTED, SIGNIFICANT, _axes, _tidy
+from kernsift.report.plots import SELECTED, SIGNIFICANT, _axes, _short, _tidy
 from kernsift.report.summaries import Bars, Boxes, Cloud, Histogram
 from kernsift.report.text import clean
 
@@ -94,10 +94,3 @@ def _wrapped(text: str, width: int = 24) -> str:
     """A long name in lines of so many characters, at most three."""
     lines = textwrap.wrap(clean(text), width, max_lines=3, placeholder="…") or [""]
     return "\n".join(lines).replace("$", r"\$")
-
-
-def _short(text: str, most: int = 24) -> str:
-    """A name that fits; a dollar sign would start a formula."""
-    text = clean(text)
-    text = text if len(text) <= most else text[: most - 1] + "…"
-    return text.replace("$", r"\$")

@@ -241,8 +241,7 @@ def _settings(result: Result) -> list[tuple[str, str]]:
 
 
 def _shown(value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return wording.shortened(f"{value:g}" if isinstance(value, float) else str(value), 80)
 
 
 @cache

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernsift.exceptions import INSTALL, InputError
 from kernsift.inference.multiple_testing import adjust
-from kernsift.report.text import clean, interval_name, level, things
+from kernsift.report.text import clean, interval_name, level, shortened, things
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -198,9 +198,9 @@ def _title(result: Result) -> str:
     return f"{found:,} of {total:,} {selected}{things(result.question, total)} significant"
 
 
-def _short(name: str) -> str:
-    name = clean(name).replace("$", r"\$")  # a pair of dollar signs would be read as a formula
-    return name if len(name) <= 28 else name[:27] + "…"
+def _short(name: str, most: int = 28) -> str:
+    """A name that fits; a pair of dollar signs would be read as a formula."""
+    return shortened(clean(name), most).replace("$", r"\$")
 
 
 def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.estimators.views import Pair
 from kernsift.execution.arrays import to_numpy
 from kernsift.report.descriptions import (
@@ -181,8 +181,8 @@ def picture_candidates(
 ) -> Summaries:
     """Each chosen candidate data set beside the reference; the views of data sets with many columns tell nothing."""
     chosen = features[:MOST_PICTURES].tolist()
-    base = _thinned(reference, _places(reference))
-    others = [(names[i], _thinned(candidates[i], _places(candidates[i]))) for i in chosen]
+    base = _thinned(reference, spaced_rows(reference.n, _ROWS))
+    others = [(names[i], _thinned(candidates[i], spaced_rows(candidates[i].n, _ROWS))) for i in chosen]
 
     def pair(place: int) -> tuple[tuple[Table, Table], tuple[str, str]]:
         name, table = others[place]
@@ -253,7 +253,7 @@ def _kept(
     chosen = features[:MOST_DESCRIBED]
     count = min(described or len(chosen), MOST_DESCRIBED)
     rows = int(np.clip(_NUMBERS // max(count, 1), _FEWEST_ROWS, _ROWS))
-    places = [_places(table, rows) for table in tables]
+    places = [spaced_rows(table.n, rows) for table in tables]
     return [_thinned(table.select(chosen), own) for table, own in zip(tables, places, strict=True)], places
 
 
@@ -269,11 +269,6 @@ def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
 
     pictures = Records(draw, len(summaries.pictures))
     return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels, summaries.kinds)
-
-
-def _places(table: Table, most: int = _ROWS) -> np.ndarray:
-    """At most so many rows, evenly spaced; nothing is drawn, so a picture changes no random number of the tests."""
-    return np.linspace(0, table.n - 1, min(table.n, most)).astype(np.intp)
 
 
 def _thinned(table: Table, places: np.ndarray) -> Table:
@@ -308,7 +303,7 @@ def _describe_samples(
 ) -> Description:
     own = tables[0].levels.get(tables[0].names[j])
     codes = np.repeat(np.arange(len(tables)), [table.n for table in tables])
-    view = _view_of(views, j)
+    view: Pair | None = None if views is None else views[j]
 
     def describe(values: np.ndarray, codes: np.ndarray) -> Description:
         there = _present(values)
@@ -319,11 +314,6 @@ def _describe_samples(
 
     found = describe(np.concatenate([_columns(table, j) for table in tables]), codes)
     return found if adjusted is None else _within(found, describe, adjusted, j, codes, view, gaps)
-
-
-def _view_of(views: np.ndarray | None, j: int) -> Pair | None:
-    found: Pair | None = None if views is None else views[j]
-    return found
 
 
 def _within(
@@ -465,7 +455,8 @@ def _describe_against(
     views: np.ndarray | None,
     j: int,
 ) -> Description:
-    own, view = table.levels.get(table.names[j]), _view_of(views, j)
+    own = table.levels.get(table.names[j])
+    view: Pair | None = None if views is None else views[j]
 
     def by_class(values: np.ndarray, codes: np.ndarray) -> Description:
         there = _present(values) & ~np.isnan(codes)
@@ -475,7 +466,7 @@ def _describe_against(
 
     def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
-        return _describe_by_level(numbers[there, 0], codes[there].astype(np.intp), own or (), response, means or linear)
+        return _describe_values(numbers[there], codes[there], None, own or (), means or linear, what=response)
 
     columns = _columns(table, j)
     if levels is not None:
@@ -501,18 +492,6 @@ def _describe_against(
     return found if adjusted is None else replace(found, held=adjusted.words)
 
 
-def _describe_by_level(
-    numbers: np.ndarray, codes: np.ndarray, own: Sequence[str], response: str, means: bool
-) -> Description:
-    """A response of numbers in the levels of a category."""
-    used = np.flatnonzero(np.bincount(codes, minlength=len(own)))
-    if len(used) == 2:
-        first, second = (numbers[codes == level] for level in used)
-        found = describe_numbers(first, second, f"'{own[used[1]]}'", means=means)
-        return replace(found, change=f"{response} {found.change}", medians=())
-    return describe_by_level(numbers, codes, own, response, means=means)
-
-
 def _describe_values(
     values: np.ndarray,
     target: np.ndarray,
@@ -520,22 +499,23 @@ def _describe_values(
     classes: Sequence[str],
     means: bool,
     view: Pair | None = None,
+    what: str = "",
 ) -> Description:
-    """A feature in several classes, of which there are codes."""
-    codes = target.astype(np.intp)
+    """Values in several classes, of which there are codes; `what` names a response in the levels of a feature."""
+    codes, seen = target.astype(np.intp), "" if view is None else view.feature
     used = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
     if len(used) == 2:
         first, second = (values[codes == level] for level in used)
-        where = classes[used[1]]
+        where = f"'{classes[used[1]]}'" if what else classes[used[1]]
         if own is not None:
             return describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
         if values.shape[1] > 1:
             return describe_columns(first, second, where, means=means)
-        seen = "" if view is None else view.feature
-        return describe_numbers(first[:, 0], second[:, 0], where, means=means, view=seen)
+        found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=seen)
+        return replace(found, change=f"{what} {found.change}", medians=()) if what and found.change else found
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
-    return describe_by_level(_line(values, "")[0], codes, classes)
+    return describe_by_level(_line(values, "")[0], codes, classes, what, means=means, view=seen)
 
 
 def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.ndarray, str]:
@@ -582,7 +562,7 @@ def _cloud(values: np.ndarray, target: np.ndarray, label: str, against: str) -> 
     slices = [part for part in np.array_split(order, max(1, min(12, len(order) // 8))) if len(part)]
     middles = [float(np.median(values[part])) for part in slices]
     quartiles = [_plain(np.quantile(target[part], [0.25, 0.5, 0.75])) for part in slices]
-    some = np.linspace(0, len(values) - 1, min(_POINTS, len(values))).astype(np.intp)
+    some = spaced_rows(len(values), _POINTS)
     points = tuple((a, b) for a, b in zip(_plain(values[some]), _plain(target[some]), strict=True))
     return Cloud(label, against, points, _plain(np.array(middles)), tuple((q[0], q[1], q[2]) for q in quartiles))
 

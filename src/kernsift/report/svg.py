@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernsift.data.tables import spaced_rows
 from kernsift.report.summaries import Bars, Boxes, Cloud, Histogram, Picture, usual_range
-from kernsift.report.text import p_name
+from kernsift.report.text import p_name, shortened
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -123,7 +124,7 @@ def _label_room(levels: Sequence[str]) -> tuple[float, float]:
 
 
 def _level(frame: Frame, level: str, y: float, above: float) -> str:
-    return _text(frame.left, y, _short(level, 52)) if above else _text(frame.left - 6, y, level, "end")
+    return _text(frame.left, y, shortened(level, 52)) if above else _text(frame.left - 6, y, level, "end")
 
 
 def _cloud(picture: Cloud) -> str:
@@ -187,14 +188,11 @@ def draw_scores(result: Result, *, narrow: bool = False) -> str:
 def _drawn(result: Result) -> np.ndarray:
     """The features in the order of drawing: first those of a short list, thinned where lines would lie on lines."""
     if not result.listed:
-        return _thinned(result.selected, _MOST_TICKS)
+        return result.selected[spaced_rows(len(result.selected), _MOST_TICKS)]
     order = np.argsort(-result.scores, kind="stable")
     rest = order[~np.isin(order, result.selected)]
-    return np.concatenate([result.selected, _thinned(rest, max(2, _MOST_TICKS - len(result.selected)))]).astype(int)
-
-
-def _thinned(features: np.ndarray, most: int) -> np.ndarray:
-    return features if len(features) <= most else features[np.linspace(0, len(features) - 1, most).astype(int)]
+    rest = rest[spaced_rows(len(rest), max(2, _MOST_TICKS - len(result.selected)))]
+    return np.concatenate([result.selected, rest]).astype(int)
 
 
 def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
@@ -220,7 +218,7 @@ def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
         places = dict(zip(kinds, (frame.x(float(power)) for power in powers[:, row]), strict=True))
         found = "significant" if result.rejected[row] else "selected"
         parts += [
-            _text(frame.left - 10, y + 4, _short(result.names[row], 14 if narrow else 30), "end"),
+            _text(frame.left - 10, y + 4, shortened(result.names[row], 14 if narrow else 30), "end"),
             f'<path class="whisker" d="M{_n(min(places.values()))} {_n(y)}H{_n(max(places.values()))}"/>',
         ]
         parts += [_marker(kind, x, y, found, "square" in kinds) for kind, x in places.items()]
@@ -308,10 +306,6 @@ def _number(value: float) -> str:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.3g}%"
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _n(value: float) -> str:

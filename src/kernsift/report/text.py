@@ -331,6 +331,11 @@ def clean(text: str) -> str:
     return "".join(sign if sign.isprintable() else "�" if sign not in "\t\r\n" else "⏎" for sign in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _cells(text: str) -> int:
     """Terminal cells: East Asian wide characters take two, combining marks none."""
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
