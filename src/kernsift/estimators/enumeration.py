@@ -205,19 +205,22 @@ def _over_draws(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, c
         gram = differences.T @ differences
         seen = feature.joint[others] @ target.T
         products = _drawn_products(tuple(cells.tolist()), rng_seed, target.shape, target.tobytes())
-        size, rows = math.isqrt(products.shape[1]), len(values)
-        weights = np.zeros((size, size))
-        weights[:rows, :rows] = gram[np.ix_(values, values)]
-        statistics.append(np.append((gram * (seen @ seen.T)).sum(), products @ weights.ravel()))
+        # Both are symmetric: products of different rows count twice.
+        later, earlier = np.tril_indices(len(values))
+        weights = gram[values[later], values[earlier]] * (2.0 - (later == earlier))
+        statistics.append(np.append((gram * (seen @ seen.T)).sum(), weights @ products[: len(weights)]))
     return _log_drawn_tail(np.array(statistics), feature.weights, feature.log_tails)
 
 
 @lru_cache(maxsize=4)
 def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
-    """(draws, rows^2) products g'g of the response's factor between rows drawn without replacement."""
+    """(pairs, draws) products g'g of the response's factor between rows drawn without replacement.
+
+    Pairs are in the order of `np.tril_indices`, so that those of the first rows come first.
+    """
     factor = np.frombuffer(target).reshape(shape)
-    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), rng_seed)]
-    return np.asarray((rows @ rows.transpose(0, 2, 1)).reshape(len(rows), -1))
+    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), rng_seed).T]
+    return np.concatenate([np.einsum("idp,dp->id", rows[: last + 1], rows[last]) for last in range(len(rows))])
 
 
 @lru_cache(maxsize=4)
