@@ -454,6 +454,7 @@ def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
 def options_for_arguments(text: str) -> str:
     """Arguments of the library in a sentence as options."""
     text = re.sub(r"\bk=None\b", "--k all", text)
+    text = re.sub(r"pass pandas\.read_csv\(path, (encoding='[\w-]+')\)", r"read it with \1", text)
     names = "missing|response|estimator|test|bandwidth|k|group|reference|encoding"
     text = re.sub(rf"\b({names})=(['\"]?)([\w.-]+)\2", r"--\1 \3", text)
     text = re.sub(r"\b(group|reference)=('[^']*')", r"--\1 \2", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from numbers import Real
 
 import numpy as np
@@ -58,6 +59,7 @@ def parse_memory(memory: int | float | str | None) -> int:
     return int(found)
 
 
+@cache
 def machine_memory() -> int:
     """Bytes of memory that this process may use: those of the machine, or of the container it runs in."""
     sizes = []

@@ -115,7 +115,7 @@ class _Text(NamedTuple):
             byte = error.object[error.start]
             raise InputError(
                 f"{name} is no {error.encoding.upper()} text (byte 0x{byte:02x}{_line_of(path, encoding)}); save it as "
-                "UTF-8, or read it with encoding='latin-1' or what it is."
+                "UTF-8, or pass pandas.read_csv(path, encoding='latin-1') if it is Latin-1."
             ) from None
 
 
@@ -187,7 +187,8 @@ def _encoding(start: bytes, name: str) -> str:
     for encoding, zeros, others in (("utf-16-le", start[1::2], start[::2]), ("utf-16-be", start[::2], start[1::2])):
         if zeros.count(0) > 0.9 * len(zeros) and 0 not in others:
             raise InputError(
-                f"{name} looks like UTF-16 without a mark at its start; read it with encoding='{encoding}'."
+                f"{name} looks like UTF-16 without a mark at its start; pass pandas.read_csv(path, "
+                f"encoding='{encoding}')."
             )
     raise InputError(f"{name} is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
 
