@@ -48,7 +48,7 @@ from kernsift.estimators.responses import CrossTable, Response, ResponseView, la
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.views import FittedView, chosen_pairs, fitted_views
-from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, computed_at, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -194,7 +194,9 @@ def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
         weight, count = (np.broadcast_to(part, (len(sizes), part.shape[1])) for part in found)
         weights.append(weight)
         counts.append(count)
-    score = spectral_score(
+    score = computed_at(
+        statistics[0].view.sizes,
+        spectral_score,
         np.concatenate([one.laws.standardised for one in statistics]),
         np.concatenate([one.laws.skewness for one in statistics]),
         np.concatenate(weights),
@@ -215,7 +217,7 @@ def best_of(
     winner = np.where(varies, smallest, np.inf).argmin(axis=0)
     if len(statistics) == 1:
         return scores[0], winner
-    return union_score(scores, weights, correlations_of(statistics, counts, response)), winner
+    return union_score(scores, weights, correlations_of(statistics, counts, response), counts), winner
 
 
 def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:
@@ -280,6 +282,36 @@ class _Measured(NamedTuple):
 Found = TypeVar("Found")
 
 
+class CountCache:
+    """Points and counts of the features of a table on disk, so that it is not read again for effects.
+
+    An eighth of the table's memory limit is used. Workers have none.
+    """
+
+    def __init__(self, memory: int | None = None) -> None:
+        self._room, self._blocks = (memory or 0) // 8, list[tuple[np.ndarray, Grid, Tabulation]]()
+
+    def put(self, features: np.ndarray, grid: Grid, known: Tabulation) -> None:
+        """Keep a block, where there is room; codes of rows are for correlations, and not kept."""
+        if not self._room or known.joint is None or grid.edges is None:
+            return
+        size = sum(part.nbytes for part in (grid.points, grid.edges, known.counts, known.joint))
+        if size <= self._room:
+            self._room -= size
+            self._blocks.append((features, grid, known._replace(codes=None)))
+
+    def get(self, features: np.ndarray) -> tuple[Grid, Tabulation] | None:
+        """Some features of a block that was kept."""
+        for kept, grid, known in self._blocks:
+            if np.isin(features, kept).all():
+                own = np.searchsorted(kept, features)
+                return grid.part(own), known.part(own)
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CountCache, ()
+
+
 @dataclass(frozen=True)
 class Measuring(ABC, Generic[Found]):
     """The computation for blocks of features, with what they share but for the cells of the response's rows."""
@@ -287,19 +319,25 @@ class Measuring(ABC, Generic[Found]):
     response: Response
     to_align: np.ndarray | None
     landmarks: np.ndarray
+    cache: CountCache
 
     def __call__(self, block: Block) -> list[Found]:
         table, cells, features = block.table, block.cells, block.features
-        grid = fit_grid(table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
-        # Without cells every row's code is needed, to look up the response's own row.
-        kept = self.to_align if cells is not None else None
-        known = tabulate(table, block.own, grid, cells, int(self.response.counts.shape[0]), kept)
+        grid, known = self.cache.get(features) or self._counted(block)
         rows, memory = (0, None) if cells is not None else (self.response.n, table.memory)
         parts = parts_of(features, grid.points, rows, memory)
         some = [(features[part], block.own[part], grid.part(part), known.part(part)) for part in parts]
         response = self.response._replace(cells=cells if known.joint is None else None)
         # Inside a worker thread this is sequential; a block from a file uses all threads or workers.
         return list(parallel_map(partial(self._measure, block.kernels, response), some))
+
+    def _counted(self, block: Block) -> tuple[Grid, Tabulation]:
+        grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
+        # Without cells every row's code is needed, to look up the response's own row.
+        kept = self.to_align if block.cells is not None else None
+        known = tabulate(block.table, block.own, grid, block.cells, int(self.response.counts.shape[0]), kept)
+        self.cache.put(block.features, grid, known)
+        return grid, known
 
     def _measure(
         self,
@@ -373,7 +411,7 @@ def _complete(
     if subset is not None:
         to_align, places, count = subset.aligned
     landmarks = landmark_rows(table.n, rng)
-    shared = (response._replace(cells=None), to_align, landmarks)
+    shared = (response._replace(cells=None), to_align, landmarks, CountCache(table.memory))
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
     blocks = blocks_of(table, kernels, response.cells, to_sort)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))

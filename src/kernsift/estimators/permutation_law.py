@@ -17,7 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import (
+    Array,
+    asarray_like,
+    at_least,
+    bounded,
+    computed_at,
+    in_place,
+    namespace,
+    to_numpy,
+)
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
 
@@ -187,9 +196,7 @@ def limit_weights(sizes: np.ndarray, response_sizes: np.ndarray) -> tuple[np.nda
     return np.concatenate([top, last[..., None]], -1), np.concatenate([np.ones_like(top), count[..., None]], -1)
 
 
-def spectral_score(
-    standardised: np.ndarray, skewness: np.ndarray, weights: np.ndarray, counts: np.ndarray
-) -> np.ndarray:
+def spectral_score(standardised: Array, skewness: Array, weights: Array, counts: Array) -> Array:
     """Normal score of (T - mean) / sd under a shifted sum of weighted chi-squares.
 
     The shape is that of the limit law, with all weights multiplied by c and all multiplicities divided by c^2, where c
@@ -198,62 +205,58 @@ def spectral_score(
     is the saddlepoint approximation by Barndorff-Nielsen's r*, which is a normal score and cannot underflow. A negative
     skewness is replaced by a small positive one, which is conservative in the upper tail.
     """
-    scale = np.sqrt(2.0 * (counts * weights**2).sum(-1, keepdims=True))
-    weights = weights / np.where(scale > 0, scale, 1.0)
-    skewness = np.maximum(skewness, _LEAST_SKEWNESS)
-    change = skewness / np.maximum(8.0 * (counts * weights**3).sum(-1), 1e-12)
+    xp = namespace(weights)
+    scale = xp.sqrt(2.0 * xp.sum(counts * weights**2, axis=-1, keepdims=True))
+    weights = weights / xp.where(scale > 0, scale, 1.0)
+    skewness = at_least(skewness, _LEAST_SKEWNESS)
+    change = skewness / at_least(8.0 * xp.sum(counts * weights**3, axis=-1), 1e-12)
     weights, counts = weights * change[..., None], counts / change[..., None] ** 2
-    largest = np.maximum(weights.max(-1), 1e-300)
+    largest = at_least(xp.max(weights, axis=-1), 1e-300)
     relative = weights / largest[..., None]
-    mean = (counts * weights).sum(-1)
-    value = np.maximum(mean + standardised, 1e-9 * mean)
+    mean = xp.sum(counts * weights, axis=-1)
+    value = xp.maximum(mean + standardised, 1e-9 * mean)
     v = _saddlepoint(value, mean, weights, counts, relative, largest)
     spread = v[..., None] * relative + (1.0 - relative)
     tilt = (1.0 - v) / (2.0 * largest)
-    exponent = tilt * value + 0.5 * (counts * np.log(spread)).sum(-1)
-    r = np.sign(tilt) * np.sqrt(np.maximum(2.0 * exponent, 0.0))
-    u = tilt * np.sqrt(2.0 * (counts * (weights / spread) ** 2).sum(-1))
+    exponent = tilt * value + 0.5 * xp.sum(counts * xp.log(spread), axis=-1)
+    r = xp.sign(tilt) * xp.sqrt(at_least(2.0 * exponent, 0.0))
+    u = tilt * xp.sqrt(2.0 * xp.sum(counts * (weights / spread) ** 2, axis=-1))
     return _r_star(r, u, standardised, skewness)
 
 
-def _saddlepoint(
-    value: np.ndarray,
-    mean: np.ndarray,
-    weights: np.ndarray,
-    counts: np.ndarray,
-    relative: np.ndarray,
-    largest: np.ndarray,
-) -> np.ndarray:
+def _saddlepoint(value: Array, mean: Array, weights: Array, counts: Array, relative: Array, largest: Array) -> Array:
     """v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by Newton's method in log v."""
+    xp = namespace(weights)
     right = value > mean
-    leading = np.where(relative > 1.0 - 1e-12, counts, 0.0).sum(-1)
-    low = np.where(right, np.log(np.minimum(leading * largest / value, 1.0)), 0.0)
-    high = np.where(right, 0.0, np.log(counts.sum(-1) * largest / value + 1.0))
-    products, target = counts * weights, np.log(value)
-    log_v = np.where(right, low, 0.0)
+    leading = xp.sum(xp.where(relative > 1.0 - 1e-12, counts, 0.0), axis=-1)
+    low = xp.where(right, xp.log(xp.clip(leading * largest / value, 0.0, 1.0)), 0.0)
+    high = xp.where(right, 0.0, xp.log(xp.sum(counts, axis=-1) * largest / value + 1.0))
+    products, target = counts * weights, xp.log(value)
+    log_v = xp.where(right, low, 0.0)
     for _ in range(60):
-        v = np.exp(log_v)
+        v = xp.exp(log_v)
         spread = v[..., None] * relative + (1.0 - relative)
         shares = products / spread
-        total = shares.sum(-1)
-        beyond = np.log(total) - target
-        low, high = np.where(beyond > 0, log_v, low), np.where(beyond > 0, high, log_v)
+        total = xp.sum(shares, axis=-1)
+        beyond = xp.log(total) - target
+        low, high = xp.where(beyond > 0, log_v, low), xp.where(beyond > 0, high, log_v)
         # log K' is nearly linear in log v, so that Newton's method converges fast; outside the bracket, bisect.
-        slope = v * (shares * (relative / spread)).sum(-1) / total
-        moved = log_v + beyond / np.maximum(slope, 1e-300)
-        moved = np.where((moved >= low) & (moved <= high), moved, 0.5 * (low + high))
-        if (np.abs(moved - log_v) <= 1e-14 * (1.0 + np.abs(moved))).all():
+        slope = v * xp.sum(shares * (relative / spread), axis=-1) / total
+        moved = log_v + beyond / at_least(slope, 1e-300)
+        moved = xp.where((moved >= low) & (moved <= high), moved, 0.5 * (low + high))
+        if bool(xp.all(xp.abs(moved - log_v) <= 1e-14 * (1.0 + xp.abs(moved)))):
             break
         log_v = moved
-    return np.exp(log_v)
+    return xp.exp(log_v)
 
 
-def _r_star(r: np.ndarray, u: np.ndarray, standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
+def _r_star(r: Array, u: Array, standardised: Array, skewness: Array) -> Array:
     """r + log(u / r) / r; at the mean, where that is 0 / 0, its expansion."""
-    near = np.abs(standardised) < 1e-3
-    safe = np.where(near | (r == 0), 1.0, r)
-    ratio = np.maximum(np.where(near, 1.0, u) / safe, 1e-300)
-    return np.where(near, standardised + skewness / 6.0 * (1.0 - standardised**2), safe + np.log(ratio) / safe)
+    xp = namespace(r)
+    near = xp.abs(standardised) < 1e-3
+    safe = xp.where(near | (r == 0), 1.0, r)
+    ratio = at_least(xp.where(near, 1.0, u) / safe, 1e-300)
+    return xp.where(near, standardised + skewness / 6.0 * (1.0 - standardised**2), safe + xp.log(ratio) / safe)
 
 
 def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
@@ -267,9 +270,12 @@ def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+_ON_HOST = np.empty(0)
 
 
-def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+def union_score(
+    scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray, prototype: Array = _ON_HOST
+) -> np.ndarray:
     """One normal score from the smallest of weighted p-values of several correlated normal scores.
 
     Parameters
@@ -280,6 +286,8 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
         Shares of the level, with sum 1.
     correlation : ndarray of shape (K, K, b)
         Null correlations of the scores.
+    prototype : array
+        On its device joint probabilities are computed.
 
     Notes
     -----
@@ -299,7 +307,9 @@ def union_score(scores: np.ndarray, weights: np.ndarray, correlation: np.ndarray
     scale = tails.max(axis=0)
     total = np.exp(tails - scale).sum(axis=0)
     trees, (low, high) = _spanning_trees(count)
-    joint = _joint_tail(levels[high], levels[low], correlation[high, low], scale)
+    joint = computed_at(
+        prototype, _joint_tail, levels[high], levels[low], tails[high], tails[low], correlation[high, low], scale
+    )
     taken = np.maximum((trees @ joint).max(axis=0), 0.0)
     union = scale + np.log(np.maximum(total - taken, 1.0))
     # Near 1 Hunter's bound exceeds 1; the probability under independence is a bound too (Sidak 1967).
@@ -322,25 +332,30 @@ def _spanning_trees(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(trees), np.array(edges).T
 
 
-def _joint_tail(first: np.ndarray, second: np.ndarray, correlation: np.ndarray, log_scale: np.ndarray) -> np.ndarray:
+def _joint_tail(
+    first: Array, second: Array, log_tail: Array, log_second: Array, correlation: Array, log_scale: Array
+) -> Array:
     """P(|x| > first, |y| > second) over exp(log_scale), for standard normal x, y with this correlation of squares.
 
     P(x > h, y > k) = Phibar(h) Phibar(k) + (1 / 2 pi) int_0^asin(r) exp(-(h^2 + k^2 - 2 h k sin t) / (2 cos^2 t)) dt
     (Drezner and Wesolowsky 1990); the sum over the four quadrants is twice that for r and for -r. It is at most the
-    smaller of the two single tails.
+    smaller of the two single tails, with these logarithms.
     """
-    tails = log_ndtr(-first) + math.log(2.0), log_ndtr(-second) + math.log(2.0)
-    bound = np.exp(np.minimum(*tails) - log_scale)
-    angle = np.arcsin(np.sqrt(np.clip(correlation, 0.0, 1.0 - 1e-12)))
-    at = angle[..., None] * (_NODES + 1.0) / 2.0
+    xp = namespace(first)
+    bound = xp.exp(xp.minimum(log_tail, log_second) - log_scale)
+    angle = xp.asin(xp.sqrt(xp.clip(correlation, 0.0, 1.0 - 1e-12)))
+    nodes, weights = (asarray_like(part, first) for part in (_NODES, _WEIGHTS))
+    sine = xp.sin(angle[..., None] * (nodes + 1.0) / 2.0)
     h, k = first[..., None], second[..., None]
+    apart, both = (h - k) ** 2, 2.0 * h * k
+    below = 2.0 * at_least(1.0 - sine * sine, 1e-24)
 
-    def integral(sine: np.ndarray) -> np.ndarray:
-        exponent = -((h - k) ** 2 + 2.0 * h * k * (1.0 - sine)) / (2.0 * np.maximum(1.0 - sine * sine, 1e-24))
-        return np.asarray((_WEIGHTS * np.exp(np.minimum(exponent - log_scale[..., None], 700.0))).sum(-1))
+    def integral(sine: Array) -> Array:
+        exponent = -(apart + both * (1.0 - sine)) / below - log_scale[..., None]
+        return xp.sum(weights * in_place("exp", bounded(exponent, -1e4, 700.0)), axis=-1)
 
-    joint = np.exp(sum(tails) - log_scale) + (integral(np.sin(at)) - integral(-np.sin(at))) * angle / (2.0 * math.pi)
-    return np.where(correlation > 1.0 - 1e-9, bound, np.clip(joint, 0.0, bound))
+    joint = xp.exp(log_tail + log_second - log_scale) + (integral(sine) - integral(-sine)) * angle / (2.0 * math.pi)
+    return xp.where(correlation > 1.0 - 1e-9, bound, xp.minimum(at_least(joint, 0.0), bound))
 
 
 def score_of(log_pvalue: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import array_api_compat as compat
@@ -85,7 +86,23 @@ def accumulator_dtype(array: Array) -> Any:
 def namespace(array: Array) -> Any:
     """The array API namespace of an array."""
     # Called in inner loops, so that NumPy is checked first.
-    return _HOST if isinstance(array, np.ndarray) else compat.array_namespace(array)
+    if isinstance(array, np.ndarray):
+        return _HOST
+    return _torch() if compat.is_torch_array(array) else compat.array_namespace(array)
+
+
+@lru_cache(maxsize=1)
+def _torch() -> Any:
+    """The namespace of torch, with functions for indices that are not negative.
+
+    The general ones start three more kernels on as many indices as there are.
+    """
+    import array_api_compat.torch as xp
+
+    own = SimpleNamespace(**vars(xp))
+    own.take = lambda x, indices, *, axis=0: xp.index_select(x, axis, indices)
+    own.take_along_axis = lambda x, indices, *, axis=-1: xp.gather(x, axis, indices)
+    return own
 
 
 def to_numpy(array: Array) -> np.ndarray:
@@ -131,6 +148,25 @@ def bounded(array: Array, low: float, high: float) -> Array:
     if isinstance(array, np.ndarray):
         return np.clip(array, low, high, out=array)
     return namespace(array).clip(array, low, high)
+
+
+def at_least(array: Array, low: float) -> Array:
+    """The values, or `low` where they are smaller."""
+    # Faster than clipping, and for numbers too.
+    return np.maximum(array, low) if isinstance(array, np.ndarray | np.generic) else namespace(array).clip(array, low)
+
+
+def in_double(array: Array) -> Array:
+    """Double precision: on the device of the array where that has it, else on the host."""
+    if isinstance(array, np.ndarray) or accumulator_dtype(array) != namespace(array).float64:
+        return to_numpy(array).astype(np.float64, copy=False)
+    return namespace(array).astype(array, namespace(array).float64, copy=False)
+
+
+def computed_at(prototype: Array, function: Callable[..., Array], *values: np.ndarray) -> np.ndarray:
+    """A function of NumPy arrays of doubles, computed on the device of a prototype where that has these."""
+    there = in_double(prototype[:0, ...])
+    return to_numpy(function(*(asarray_like(one, there) for one in values)))
 
 
 def take(array: Array, index: slice | np.ndarray, axis: int) -> Array:
@@ -199,6 +235,8 @@ def normal_quantiles(probabilities: Array) -> Array:
 
 def transposed(array: Array) -> Array:
     """The transpose of an (n, p) array, contiguous in memory."""
+    if compat.is_torch_array(array):
+        return array.mT.contiguous()
     if not isinstance(array, np.ndarray):
         return namespace(array).matrix_transpose(array)
     out = np.empty(array.shape[::-1], dtype=array.dtype)
@@ -224,7 +262,7 @@ def bincount(codes: Array, size: int, weights: Array | None = None) -> Array:
     if compat.is_torch_array(codes):
         # Three times as fast on a GPU as torch.bincount, which searches for the largest code first.
         amounts = xp.ones(1, dtype=xp.int32, device=codes.device).expand(codes.shape) if weights is None else weights
-        return xp.zeros(size, dtype=amounts.dtype, device=codes.device).scatter_add_(0, codes, amounts)
+        return xp.zeros(size, dtype=amounts.dtype, device=codes.device).index_add_(0, codes, amounts)
     if xp is np or compat.is_cupy_array(codes):
         # Not in the standard, but NumPy and CuPy have it with the same arguments.
         return xp.bincount(codes, weights=weights, minlength=size)
@@ -245,8 +283,13 @@ def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: in
             found = np.bincount((place + first[: len(part)]).ravel(), minlength=len(part) * size * count)
             out[start : start + step] = found.reshape(len(part), -1)
         return out.reshape(b, size, count)
-    place = codes + xp.arange(b, device=compat.device(codes))[:, None] * size
-    place = place if cells is None else place * count + cells
+    # Half the memory of the default type, where it is enough.
+    dtype = xp.int32 if b * size * count < 2**31 else xp.int64
+    first = xp.arange(0, b * size, size, dtype=dtype, device=compat.device(codes))
+    place = xp.astype(codes, dtype, copy=False) + first[:, None]
+    if cells is not None:
+        place *= count
+        place += xp.astype(cells, dtype, copy=False)
     return xp.reshape(bincount(place, b * size * count), (b, size, count))
 
 
@@ -278,7 +321,7 @@ def search(edges: Array, values: Array) -> Array:
     if compat.is_torch_array(values):
         import torch
 
-        return torch.searchsorted(edges.contiguous(), values.contiguous())
+        return torch.searchsorted(edges.contiguous(), values.contiguous(), out_int32=True)
     return binary_search(edges, values)
 
 

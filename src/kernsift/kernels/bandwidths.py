@@ -119,10 +119,10 @@ def _of_columns(
     return distances, middles
 
 
-def medians_of_sorted(ordered: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray]:
+def medians_of_sorted(ordered: Array, features: int) -> tuple[np.ndarray, np.ndarray]:
     """Median distance and median of sorted columns (b, n), of so many in all; NaN within a constant column."""
-    step = max(1, 2 * _CHUNK // _QUANTILES**2)
-    found = [_medians_of(ordered[start : start + step], features) for start in range(0, len(ordered), step)]
+    b, step = ordered.shape[0], max(1, 2 * (_CHUNK if on_host(ordered) else _DEVICE_CHUNK) // _QUANTILES**2)
+    found = [_medians_of(ordered[start : min(start + step, b), :], features) for start in range(0, b, step)]
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
 

@@ -13,7 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import (
+    Array,
+    accumulator_dtype,
+    asarray_like,
+    in_place,
+    namespace,
+    on_host,
+    to_numpy,
+    transposed,
+)
 from kernsift.execution.fused import host_pivoted
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import NEGLIGIBLE, GroupView, Landmarks, views_of_rows
@@ -27,6 +36,8 @@ CATEGORIES = 256
 TOLERANCE = 1e-3
 # Relative preference for earlier points, so that ties between residuals do not depend on rounding.
 _TILT = 1e-9
+# Directions that are added on a device before the next look at which features are done.
+_EVERY = 4
 # Rows of a group's sample whose kernel values with all others are computed at a time.
 _TOGETHER = 32
 WIDE = 4.0
@@ -135,22 +146,33 @@ def pivoted(
     quick = host_pivoted(points, kernels.exponents, weights, preference, enough, limit, kernels.among)
     if quick is not None:
         return quick
+    every = 1 if on_host(points) else _EVERY
     rows = xp.zeros((b, limit, size), dtype=weights.dtype, device=points.device)
     feature = xp.arange(b, device=points.device)
     above = feature[:, None] * (limit * size) + xp.arange(limit, device=points.device)[None, :] * size
-    pivots = []
+    exponents, turned = kernels.exponents, transposed(points)
+    pivots: list[Array] = []
+    more: list[Array] = []
     for step in range(limit):
         gain = residual * preference
         pivot = xp.argmax(gain, axis=1)
         place = feature * size + pivot
         open_ = xp.take(xp.reshape(gain, (-1,)), place) > enough
-        if not bool(xp.any(open_)):
+        more.append(xp.any(open_))
+        # On a device, which would have to wait, a look now and then.
+        if step % every == 0 and not bool(more[-1]):
             break
-        if points.shape[1] == b:
+        if exponents is not None:
+            # As in `matched`, but a row for each feature.
+            column = turned - xp.take(xp.reshape(turned, (-1,)), place)[:, None]
+            column *= column
+            column *= exponents[:, None]
+            column = in_place("exp", column)
+        elif points.shape[1] == b:
             at = xp.take(xp.reshape(points, (-1,)), pivot * b + feature)[None, :]
+            column = xp.matrix_transpose(kernels.matched(points, at))
         else:
-            at = xp.take(points, pivot, axis=0)
-        column = xp.matrix_transpose(kernels.matched(points, at))
+            column = xp.matrix_transpose(kernels.matched(points, xp.take(points, pivot, axis=0)))
         if step:
             there = xp.take(xp.reshape(rows, (-1,)), xp.reshape(above[:, :step] + pivot[:, None], (-1,)))
             column = column - (xp.reshape(there, (b, 1, step)) @ rows[:, :step, :])[:, 0, :]
@@ -159,8 +181,9 @@ def pivoted(
         rows[:, step, :] = column
         residual = xp.where(index == pivot[:, None], 0.0, residual - column * column)
         pivots.append(pivot[:, None])
-    found = xp.concat(pivots, axis=1) if pivots else xp.zeros((b, 1), dtype=index.dtype, device=points.device)
-    return rows[:, : max(len(pivots), 1), :], found
+    count = int(xp.sum(xp.astype(xp.stack(more), xp.int64)))
+    found = xp.concat(pivots[:count], axis=1) if count else xp.zeros((b, 1), dtype=index.dtype, device=points.device)
+    return rows[:, : max(count, 1), :], found
 
 
 def _indicators(counts: Array) -> Array:
