@@ -341,6 +341,36 @@ def test_a_numeric_response_within_strata_and_given_confounders() -> None:
         assert "lowest in a" in said(held, "level")
 
 
+GIVEN: dict[str, tuple[Callable[[Rng, np.ndarray, np.ndarray], np.ndarray], str]] = {
+    "lower, but higher overall": (
+        lambda r, z, ill: 2 * z - 0.9 * ill + r.normal(size=z.size),
+        "lower in ill = 1 given z",
+    ),
+    "wider": (lambda r, z, ill: z + (1 + ill) * r.normal(size=z.size), "wider in ill = 1 given z"),
+    "up above, down below": (
+        lambda r, z, ill: z + ill * np.sign(z) + 0.7 * r.normal(size=z.size),
+        "wider in ill = 1 given z",
+    ),
+    "zeros": (
+        lambda r, z, ill: np.where(r.random(z.size) < 0.1 + 0.5 * ill, 0.0, np.exp(z + r.normal(size=z.size))),
+        "more zeros in ill = 1 given z",
+    ),
+    "a spread that follows z": (lambda r, z, ill: np.exp(0.5 * z) * r.normal(size=z.size) + ill, "higher in ill = 1"),
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_the_relation_that_is_left_given_a_confounder(kind: str) -> None:
+    make, words = GIVEN[kind]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=800)
+        ill = (rng.random(800) < 1 / (1 + np.exp(-1.5 * z))).astype(int)
+        frame = pd.DataFrame({"z": z, "x": make(rng, z, ill), "ill": ill})
+        text = said(kernsift.relate(frame, "ill", given="z", random_state=0), "x")
+        assert text.startswith(words), (seed, text)
+
+
 def test_a_large_unit_counts_as_one() -> None:
     rng = np.random.default_rng(0)
     sizes = np.where(np.arange(20) == 3, 600, 20)
@@ -388,6 +418,39 @@ def test_a_value_far_from_all_others() -> None:
         assert re.match("(higher and )?wider in Y: .*5-95% range", text), text
 
 
+def test_ends_of_intervals_can_be_told_apart() -> None:
+    """Values far from 0, and a common value at the lower end, which the interval does not hold."""
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        first, second = rng.normal(size=N), rng.choice([-0.97, 0.97], N) + rng.normal(0, 0.2, N)
+        text = describe_numbers(1e6 + first, 1e6 + second, "Y").text
+        found = re.fullmatch(r"fewer between ([\d,.]+) and ([\d,.]+) in Y: (\d+)% v (\d+)%", text)
+        assert found is not None, text
+        low, high = (float(end.replace(",", "")) - 1e6 for end in found.groups()[:2])
+        shares = [np.mean((sample > low) & (sample <= high)) for sample in (second, first)]
+        np.testing.assert_allclose(100 * np.array(shares), [float(number) for number in found.groups()[2:]], atol=0.501)
+        zeros = rng.random((3, N)) < 0.3
+        parts = np.where(zeros, 0.0, rng.exponential(size=(3, N)))
+        parts[2][~zeros[2]] = np.where(rng.random((~zeros[2]).sum()) < 0.5, rng.uniform(0, 0.2, (~zeros[2]).sum()), 3.0)
+        text = describe_by_level(parts.ravel(), np.repeat([0, 1, 2], N), ["a", "b", "c"]).text
+        assert "outside 0" not in text and "between 0 and" not in text, text
+
+
+def test_zeros_of_one_class_of_three() -> None:
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        values = np.where(rng.random((3, N)) < [[0.3], [0.3], [0.6]], 0.0, rng.exponential(size=(3, N)))
+        found = describe_by_level(values.ravel(), np.repeat([0, 1, 2], N), ["a", "b", "c"])
+        assert found.text.startswith("more zeros in c: "), found.text
+
+
+def test_a_linear_kernel_and_three_classes_have_means() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=600) + np.repeat([0, 0, 1], 200), "y": np.repeat(["a", "b", "c"], 200)})
+    text = said(kernsift.relate(frame, "y", kernel="linear", random_state=0), "x")
+    assert text.startswith("differs by class: highest in y = c (mean "), text
+
+
 def test_moments_are_those_of_the_values() -> None:
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
@@ -414,6 +477,9 @@ def test_results_carry_the_views_to_their_descriptions(monkeypatch: pytest.Monke
         assert seen["Y"] in expected
         gaps = [np.append(sample, np.nan)[:, None] for sample in samples]
         assert said(kernsift.compare(*gaps, random_state=0), "x0")
+        assert seen["Y"] in expected
+        given = rng.normal(size=600)
+        assert said(kernsift.compare(*samples, given=given, random_state=0), "x0")
         assert seen["Y"] in expected
     assert said(kernsift.compare(*shifted, estimator="cross", random_state=0), "x0")
     assert seen["Y"] == ""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ _CLEARLY = 1.3
 _LONGEST_LEVEL = 100
 _DIGITS = (3, 4, 5, 6, 8)
 """Significant digits that are tried in turn, until numbers can be told apart."""
+# The share of a common value.
+_TIED = 0.01
 # Digits are enough if they tell this share of the ends of intervals apart.
 _APART = 0.75
 # A simpler curve is taken where it explains this share of what a more complicated one does.
@@ -62,6 +64,8 @@ class Description:
         Medians of the samples; empty for categories and for a response.
     held : str
         What is held fixed, such as "within strata" or "given age"; `typical` and `medians` are of the whole samples.
+    size : float
+        The change in squared standard errors, where that is known.
 
     Examples
     --------
@@ -75,6 +79,7 @@ class Description:
     typical: str = ""
     medians: tuple[float, ...] = ()
     held: str = ""
+    size: float = field(default=0.0, compare=False)
 
     @property
     def text(self) -> str:
@@ -141,7 +146,7 @@ def describe_numbers(
         averages = float(second.mean()), float(first.mean())
         change = "higher" if averages[0] > averages[1] else "lower"
         return Description(change, where, f"mean {_versus(*averages)}", typical, medians)
-    values, counts = np.unique(pooled, return_counts=True)
+    values = np.unique(pooled)
     if len(values) == 2:
         share = [float((sample == values[1]).mean()) for sample in (second, first)]
         detail = _percent_versus(*share)
@@ -149,8 +154,8 @@ def describe_numbers(
         more = "more often" if share[0] > share[1] else "less often"
         return Description(f"{more} {name}", where, detail, f"{name}: {detail}", medians)
     shape = _location_and_spread(first, second, label, view)
-    found = _best(shape, _atom(values, counts, first, second), _interval(first, second), view)
-    return Description(found.change, where, found.detail, typical, medians)
+    found = _best(shape, _atom(first, second), _interval(first, second), view)
+    return Description(found.change, where, found.detail, typical, medians, size=found.size)
 
 
 def _best(shape: _Contrast, atom: _Contrast | None, interval: _Contrast, view: str) -> _Contrast:
@@ -242,8 +247,10 @@ def _spread(first: np.ndarray, second: np.ndarray, wider: bool) -> str:
     return found
 
 
-def _atom(values: np.ndarray, counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> _Contrast | None:
+def _atom(first: np.ndarray, second: np.ndarray) -> _Contrast | None:
     """The share of one value, such as zero, where it changed more than the rest of the distribution."""
+    pooled, label = _pool(first, second)
+    values, counts = np.unique(pooled, return_counts=True)
     if len(values) < 4:
         return None
     own = np.array([np.searchsorted(np.sort(sample), values, side="right") for sample in (second, first)])
@@ -253,11 +260,10 @@ def _atom(values: np.ndarray, counts: np.ndarray, first: np.ndarray, second: np.
         return None
     at = int(np.where(common, np.abs(own[0] - own[1]), -1.0).argmax())
     shares = own[:, at].tolist()
-    pooled, label = _pool(first, second)
     size = _share_size(pooled == values[at], pooled, label)
     if not size:
         return None
-    return _Contrast(size, f"{_more(*shares)} {_values_of(float(values[at]))}", _percent_versus(*shares))
+    return _Contrast(size, f"{_more(*shares)} {_values_of(float(values[at]))}", _percent_versus(*shares), True)
 
 
 def _share_size(flags: np.ndarray, pooled: np.ndarray, label: np.ndarray) -> float:
@@ -289,7 +295,10 @@ def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
     # The smaller part of the distribution is the one to talk about.
     outside = a + b > 1.0
     ends, below = (values[[low, high - 1]], values[max(low - 1, 0)]) if few else (edges[[low, high]], edges[low])
-    place = _place(*(_number(end, digits) for end in (*ends, below)), low == 0, high == len(edges) - 1)[outside]
+    written = [_number(end, digits) for end in (*ends, below)]
+    # A value that is common at the lower end is not in the interval.
+    common = not few and float((pooled == edges[low]).mean()) > _TIED
+    place = _place(*written, low == 0, high == len(edges) - 1, common)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
     # Of many values one, as a code for missing values that is far from all others.
@@ -305,7 +314,7 @@ def _values_of(value: float) -> str:
     return "zeros" if value == 0 else f"values of {_number(value)}"
 
 
-def _place(a: str, b: str, below: str, lowest: bool, highest: bool) -> tuple[str, str]:
+def _place(a: str, b: str, below: str, lowest: bool, highest: bool, common: bool) -> tuple[str, str]:
     """An interval in words, and what is outside it; `below` is the largest value that is not in it on its left."""
     if a == b:
         return f"values of {a}", f"values other than {a}"
@@ -313,6 +322,8 @@ def _place(a: str, b: str, below: str, lowest: bool, highest: bool) -> tuple[str
         return f"up to {b}", f"above {b}"
     if highest:
         return f"above {below}", f"up to {below}"
+    if common:
+        return f"above {a} and up to {b}", f"up to {a} or above {b}"
     return f"between {a} and {b}", f"outside {a} to {b}"
 
 
@@ -368,13 +379,14 @@ def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, 
     moved = float((shifts**2).sum()) - columns + 1.0
     together, one, two = _correlations(standard, label)
     if not means and together > max(moved, wider**2) + 2.0 * math.log(max(columns * (columns - 1) / 2, 1.0)):
-        return Description("other correlation", where, f"largest change {one + 0.0:.2f} v {two + 0.0:.2f}")
+        detail = f"largest change {one + 0.0:.2f} v {two + 0.0:.2f}"
+        return Description("other correlation", where, detail, size=together)
     if not means and wider**2 > moved:
         a, b = float(np.median(distance[label])), float(np.median(distance[~label]))
         change = "wider" if wider > 0 else "narrower"
-        return Description(change, where, f"median distance from the centre {_versus(a, b)} SD")
+        return Description(change, where, f"median distance from the centre {_versus(a, b)} SD", size=wider**2)
     apart = np.linalg.norm(standard[label].mean(axis=0) - standard[~label].mean(axis=0))
-    return Description("shifted", where, f"by {apart / math.sqrt(columns):.2g} SD a column")
+    return Description("shifted", where, f"by {apart / math.sqrt(columns):.2g} SD a column", size=moved)
 
 
 def _correlations(standard: np.ndarray, label: np.ndarray) -> tuple[float, float, float]:
@@ -436,11 +448,13 @@ def describe_by_level(
         squares = [degree[codes == level].mean() ** 2 for level in used]
         sizes.append(float(counts[used] @ squares) / variance if variance > 1e-9 else 0.0)
     # One class that differs in some other way from all others together.
-    parts = [_interval(values[codes != level], values[codes == level]) for level in used]
+    samples = [(values[codes != level], values[codes == level]) for level in used]
+    parts = [_best(_Contrast(0.0, "", ""), _atom(*both), _interval(*both), view) for both in samples]
     at = int(np.argmax([part.size for part in parts]))
-    if not means and _PREFERENCE * (parts[at].size - _search(view)) > max(sizes):
+    size = parts[at].size / _PREFERENCE if parts[at].one_value else _PREFERENCE * (parts[at].size - _search(view))
+    if not means and size > max(sizes):
         subject = " ".join(filter(None, [what, parts[at].change]))
-        return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere")
+        return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere", size=parts[at].size)
     measures, most, least = _LOCATIONS[1:] if means else _LOCATIONS, "highest", "lowest"
     if not means and sizes[0] < sizes[1]:
         measures, most, least = _SPREADS, "widest", "narrowest"
@@ -452,7 +466,7 @@ def describe_by_level(
     found = measured[name]
     top, bottom = (levels[used[place]] for place in (int(found.argmax()), int(found.argmin())))
     high, low = _pair(float(found.max()), float(found.min()))
-    return Description(start, "", f"{most} in {top} ({name} {high}), {least} in {bottom} ({low})")
+    return Description(start, "", f"{most} in {top} ({name} {high}), {least} in {bottom} ({low})", size=max(sizes))
 
 
 def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], levels: Sequence[str]) -> Description:
@@ -510,17 +524,20 @@ def describe_curve(
     spreads = _correlation(x1, y2), _correlation(x2, y2)
     if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= _SEARCH + len(slices)):
         measures = _LOCATIONS[1:] if view == "linear" else _LOCATIONS
-        return _along_curve(values, target, slices, means_of, f"of {response}", measures)
+        found = _along_curve(values, target, slices, means_of, f"of {response}", measures)
+        return replace(found, size=location)
+    size = n * max(spreads[0] ** 2, spreads[1] ** 2)
     if abs(spreads[0]) >= abs(spreads[1]):
         fifths = _slices(values, 5)
         word, sign = ("rises", 1) if spreads[0] > 0 else ("falls", -1)
         shown = _shown(target, [fifths[0], fifths[-1]], _SPREADS, lambda a: sign * (a[1] - a[0]) > 0)
-        return Description(f"spread of {response} {word}", "", shown)
+        return Description(f"spread of {response} {word}", "", shown, size=size)
     where, sign = ("at the ends", 1) if spreads[1] > 0 else ("in the middle", -1)
     ends = _shown(
         target, _slices(values, 3), _SPREADS, lambda a: min(sign * a[0], sign * a[-1]) > sign * a[len(a) // 2]
     )
-    return Description(f"spread of {response} largest {where}", "", f"{ends} (low, middle, high)" if ends else "")
+    detail = f"{ends} (low, middle, high)" if ends else ""
+    return Description(f"spread of {response} largest {where}", "", detail, size=size)
 
 
 def _along_curve(
@@ -638,7 +655,7 @@ def _number(value: float, digits: int = 3) -> str:
     if value == 0:
         return "0"
     if 1000 <= size < 1e7:
-        return f"{value:,.0f}" if digits <= 4 or value.is_integer() else f"{value:,.{min(digits, 9) - 4}f}"
+        return f"{value:,.0f}" if digits <= 4 else f"{value:,.{min(digits, 9) - 4}f}".rstrip("0").rstrip(".")
     return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
 
 

@@ -97,8 +97,12 @@ class AdjustedRows:
         left[:, known] += np.nanmedian(values[:, known], axis=0) - np.nanmedian(left[:, known], axis=0)
         return left
 
-    def column(self, j: int, view: str = "", *, classes: bool = True) -> np.ndarray:
-        """(n, c) the columns of a feature for a comparison of classes, or with a response of numbers."""
+    def columns(self, j: int, view: str = "", *, classes: bool = True) -> list[np.ndarray]:
+        """(n, c) the columns of a feature for a comparison of classes, or with a response of numbers.
+
+        Given confounders there are two: residuals, which show a shift best, and values as they are. The test sees
+        residuals of functions of these, and so changes that residuals of the values themselves do not show.
+        """
         columns = slice(int(self._table.offsets[j]), int(self._table.offsets[j + 1]))
         own = np.asarray(self._table.values[:, columns], dtype=float)
         rows = self._held.rows
@@ -106,8 +110,8 @@ class AdjustedRows:
         as_it_is = self._regression is None and rows is not None and rows.small_strata
         as_it_is = as_it_is and view != "" and not view.startswith("aligned")
         if self._table.categorical[j] or as_it_is or (classes and own.shape[1] == 1 and _repeats(own)):
-            return own
-        return self._numbers[:, columns]
+            return [own]
+        return [self._numbers[:, columns], own] if self._regression is not None else [self._numbers[:, columns]]
 
     def chosen(self, codes: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
         """Rows in proportion to their weights for a comparison of the classes `codes` (n,), along `order` if given.

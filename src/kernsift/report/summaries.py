@@ -326,13 +326,15 @@ def _within(
     gaps: bool = False,
 ) -> Description:
     """A description of classes of which something is held fixed; `found` is that of the whole samples."""
-    values = adjusted.column(j, "" if view is None else view.feature)
-    known = codes.astype(float) if gaps else np.where(_present(values), codes, np.nan)
-    rows = adjusted.chosen(known, values[:, 0] if values.shape[1] == 1 else None)
-    if not len(rows):
-        return replace(found, change="", where="", detail="")
-    again = describe(values[rows], codes[rows])
-    return replace(found, change=again.change, where=again.where, detail=again.detail, held=adjusted.words)
+    tried = []
+    for values in adjusted.columns(j, "" if view is None else view.feature):
+        known = codes.astype(float) if gaps else np.where(_present(values), codes, np.nan)
+        rows = adjusted.chosen(known, values[:, 0] if values.shape[1] == 1 else None)
+        if not len(rows):
+            return replace(found, change="", where="", detail="")
+        tried.append(describe(values[rows], codes[rows]))
+    best = max(tried, key=lambda one: one.size)
+    return replace(best, typical=found.typical, medians=found.medians, held=adjusted.words)
 
 
 def _samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:
@@ -479,17 +481,20 @@ def _describe_against(
         numbers = adjusted.target
         rows = adjusted.chosen(columns[:, 0], numbers)
         return replace(by_level(numbers[rows, None], columns[rows, 0]), held=adjusted.words) if len(rows) else found
-    values, numbers = columns, target
-    if adjusted is not None:
-        # Two values are two classes, which weights make alike; more of them are aligned.
-        two_valued = columns.shape[1] == 1 and len(np.unique(columns[_present(columns)])) == 2
-        values, numbers = columns if two_valued else adjusted.column(j, "", classes=False), adjusted.target
-        rows = adjusted.chosen(columns[:, 0] if two_valued else np.zeros(len(target)), numbers)
-        values, numbers = values[rows], numbers[rows]
-    there = _present(values) & ~np.isnan(numbers)
     seen = "linear" if linear else "" if view is None else view.response
-    found = describe_curve(_line(values[there], "")[0], numbers[there], response, means=means, view=seen)
-    return found if adjusted is None else replace(found, held=adjusted.words)
+
+    def along(values: np.ndarray, numbers: np.ndarray) -> Description:
+        there = _present(values) & ~np.isnan(numbers)
+        return describe_curve(_line(values[there], "")[0], numbers[there], response, means=means, view=seen)
+
+    if adjusted is None:
+        return along(columns, target)
+    # Two values are two classes, which weights make alike; more of them are aligned.
+    two_valued = columns.shape[1] == 1 and len(np.unique(columns[_present(columns)])) == 2
+    rows = adjusted.chosen(columns[:, 0] if two_valued else np.zeros(len(target)), adjusted.target)
+    tried = [columns] if two_valued else adjusted.columns(j, classes=False)
+    best = max((along(values[rows], adjusted.target[rows]) for values in tried), key=lambda one: one.size)
+    return replace(best, held=adjusted.words)
 
 
 def _describe_values(
