@@ -48,7 +48,7 @@ from kernsift.estimators.responses import CrossTable, Response, ResponseView, la
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.views import FittedView, chosen_pairs, fitted_views
-from kernsift.execution.arrays import Array, asarray_like, computed_at, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -186,22 +186,19 @@ def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
     """(pairs, b) normal scores of T."""
     weights, counts = [], []
     for one in statistics:
+        sizes = in_double(one.view.sizes)
+        xp, varies = namespace(sizes), one.laws.sd > 0
         # The eigenvalues; arbitrary for constant features.
-        sizes = np.where((one.laws.sd > 0)[:, None], to_numpy(one.view.sizes), 1.0)
-        target = one.target.sizes if one.target.sizes.any() else np.ones(1)
-        alike = one.fitted.alike and bool((one.laws.sd > 0).all())
-        found = limit_weights(sizes[:1] if alike else sizes, target)
-        weight, count = (np.broadcast_to(part, (len(sizes), part.shape[1])) for part in found)
+        sizes = xp.where(asarray_like(varies[:, None], sizes), sizes, 1.0)
+        target = asarray_like(one.target.sizes if one.target.sizes.any() else np.ones(1), sizes)
+        found = limit_weights(sizes[:1, :] if one.fitted.alike and varies.all() else sizes, target)
+        weight, count = (xp.broadcast_to(part, (len(varies), part.shape[1])) for part in found)
         weights.append(weight)
         counts.append(count)
-    score = computed_at(
-        statistics[0].view.sizes,
-        spectral_score,
-        np.concatenate([one.laws.standardised for one in statistics]),
-        np.concatenate([one.laws.skewness for one in statistics]),
-        np.concatenate(weights),
-        np.concatenate(counts),
-    )
+    weight, count = (xp.concat(parts, axis=0) for parts in (weights, counts))
+    standardised = asarray_like(np.concatenate([one.laws.standardised for one in statistics]), weight)
+    skewness = asarray_like(np.concatenate([one.laws.skewness for one in statistics]), weight)
+    score = to_numpy(spectral_score(standardised, skewness, weight, count))
     varies = np.array([one.laws.sd > 0 for one in statistics])
     return np.where(varies, score.reshape(varies.shape), 0.0)
 

@@ -28,19 +28,12 @@ from kernsift.estimators.draws import LEARNING
 from kernsift.estimators.effects import SelfDependence, effect_of, hsic_scale, mmd_scale
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.responses import Response, summed_rows, table_response
-from kernsift.estimators.scores import (
-    BlockCovariance,
-    Covariance,
-    EffectSizes,
-    FactorCovariance,
-    Scores,
-    supported_variances,
-)
+from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, supported_variances
 from kernsift.estimators.student import normal_scores, student_statistics
 from kernsift.estimators.unit_means import by_point, unit_means
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, asarray_like, bincount, lookup, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, bincount_rows, lookup, namespace, on_host, take, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView
@@ -51,7 +44,10 @@ from kernsift.kernels.quantisation import fit_grid, parts_of, rows_to_sort
 # only with little noise and many rows.
 _ROUNDING = 2e-3
 # The most witness values that are kept to estimate correlations from; beyond, they are computed again when needed.
-_KEPT = 2**24
+# On a device, which holds 8 bytes of each, they stay there.
+_KEPT, _DEVICE_KEPT = 2**24, 2**29
+# Features whose kept values are scaled at a time.
+_TOGETHER = 512
 
 
 def cross_mmd(
@@ -88,23 +84,29 @@ def cross_mmd(
     (x_test, x_fit), (y_test, y_fit) = ([own[half] for half in halves(len(own), rng)] for own in samples)
     landmarks = landmark_rows(table.n, rng)
     learning = min(len(x_test), LEARNING // 2), min(len(y_test), LEARNING // 2)
-    kept = learning if sum(learning) * table.d <= _KEPT else (0, 0)
-    one, two = Drawn.empty(len(x_test), table.d, kept[0]), Drawn.empty(len(y_test), table.d, kept[1])
+    here = on_host(table.prototype)
+    kept = learning if sum(learning) * table.d <= (_KEPT if here else _DEVICE_KEPT) else (0, 0)
+    one, two = (Drawn.empty(len(x_test), table.d, here * kept[0]), Drawn.empty(len(y_test), table.d, here * kept[1]))
+    there: list[tuple[np.ndarray, tuple[Drawn, Drawn, Ratio | None]]] = []
     ratio = Ratio.empty(table.d)
     values = WitnessValues((x_test, x_fit), (y_test, y_fit), kept)
     for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, landmarks, rows):
         one.put(features, high)
         two.put(features, low)
         ratio.put(features, own)
-    if kept == learning:
-        everything = np.arange(table.d)
-        return _witness_scores(table.names, one, two, np.vstack([one.part(everything), two.part(everything)]), ratio)
+        if kept == learning and not here:
+            there.append((features, (high, low, None)))
 
-    def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
-        again = replace(values, kept=learning, ratio=False)
-        for features, (high, low, _) in over_blocks(table, kernels, adaptive, again, landmarks, rows, among):
-            yield features, namespace(high.kept).concat([high.part(features), low.part(features)], axis=0)
+    def again(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
+        compute = replace(values, kept=learning, ratio=False)
+        for features, (high, low, _) in there or over_blocks(table, kernels, adaptive, compute, landmarks, rows, among):
+            inside = np.flatnonzero(np.isin(features, among))
+            if len(inside):
+                own = features[inside]
+                parts = [drawn.take(inside).part(own) for drawn in (high, low)]
+                yield own, namespace(high.kept).concat(parts, axis=0)
 
+    parts = _kept_parts(one, two) if here and kept == learning else again
     return _witness_scores(table.names, one, two, parts, ratio)
 
 
@@ -237,7 +239,13 @@ class Drawn(NamedTuple):
     def put(self, features: np.ndarray, part: Drawn) -> None:
         """Store the values of some of the features."""
         self.mean[features], self.variance[features] = part.mean, part.variance
-        self.kept[:, features] = to_numpy(part.kept)
+        if len(self.kept):
+            self.kept[:, features] = to_numpy(part.kept)
+
+    def take(self, features: np.ndarray) -> Drawn:
+        """The values of the features at these places."""
+        kept = self.kept if len(features) == len(self.mean) else take(self.kept, features, 1)
+        return Drawn(self.size, self.mean[features], self.variance[features], kept)
 
     def part(self, features: np.ndarray) -> Array:
         """Rows whose squares add up to the variance of the mean, of features with these numbers.
@@ -248,7 +256,7 @@ class Drawn(NamedTuple):
         xp, count = namespace(self.kept), int(self.kept.shape[0])
         rows = self.kept - xp.mean(self.kept, axis=0, keepdims=True)
         if count == self.size:
-            return rows / np.sqrt(self.size * (self.size - 1))
+            return rows / float(np.sqrt(self.size * (self.size - 1)))
         size = np.sqrt(to_numpy(xp.sum(rows**2, axis=0)))
         for place in np.flatnonzero((size <= 0) & (self.variance > 0)).tolist():
             rows[int(features[place]) % count, place], size[place] = 1.0, 1.0
@@ -258,11 +266,9 @@ class Drawn(NamedTuple):
 
 def _share(known: Tabulation, rows: np.ndarray) -> Array:
     """(b, G) the share of these rows at each point."""
-    xp, (b, points) = namespace(known.counts), known.counts.shape
-    index = asarray_like(rows, known.counts)
-    codes = index[None, :] if known.codes is None else xp.astype(xp.take(known.codes, index, axis=1), xp.int64)
-    place = codes + xp.arange(b, device=codes.device)[:, None] * points
-    return xp.astype(xp.reshape(bincount(place, b * points), (b, points)), known.counts.dtype) / len(rows)
+    xp, index = namespace(known.counts), asarray_like(rows, known.counts)
+    codes = index[None, :] if known.codes is None else xp.take(known.codes, index, axis=1)
+    return xp.astype(bincount_rows(codes, known.counts.shape[1])[:, :, 0], known.counts.dtype) / len(rows)
 
 
 def _at_rows(known: Tabulation, values: Array, rows: np.ndarray) -> Array:
@@ -317,8 +323,8 @@ def cross_hsic(
     for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, landmark_rows(X.n, rng), rows):
         draws.put(features, products)
         ratio.put(features, own)
-    part, variance, freedom = draws.part(np.arange(X.d)), draws.variance / draws.size, np.full(X.d, draws.size - 1.0)
-    return _student_scores(X.names, draws.mean, variance, part, draws.size, freedom, ratio)
+    variance, freedom = draws.variance / draws.size, np.full(X.d, draws.size - 1.0)
+    return _student_scores(X.names, draws.mean, variance, _kept_parts(draws), draws.size, freedom, ratio)
 
 
 @dataclass(frozen=True)
@@ -465,24 +471,38 @@ def witness_scores(
         below[end - len(column) : end, place] = Drawn.of(column[:, None]).part(np.zeros(1, dtype=int))[:, 0]
     mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
     one = Drawn.of(first)
-    part = np.vstack([one.part(np.arange(len(names))), below])
-    return _welch(names, one, (counts, mean, variance), part, ratio)
+    parts = _in_blocks(np.vstack([one.part(np.arange(len(names))), below]))
+    return _welch(names, one, (counts, mean, variance), parts, ratio)
 
 
-Part = np.ndarray | Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
-"""Centred, scaled draws (m, d), or a function that computes those of some features, block by block."""
+Parts = Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
+"""Gives the centred, scaled draws (m, b) of some features, block by block."""
 
 
-def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn, part: Part, ratio: Ratio | None) -> Scores:
+def _kept_parts(*samples: Drawn) -> Parts:
+    """The draws that were kept of all features, those of one sample below those of another."""
+    return _in_blocks(np.vstack([one.part(np.arange(len(one.mean))) for one in samples]))
+
+
+def _in_blocks(rows: np.ndarray) -> Parts:
+    def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
+        for start in range(0, len(among), _TOGETHER):
+            own = among[start : start + _TOGETHER]
+            yield own, rows[:, own]
+
+    return parts
+
+
+def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, ratio: Ratio | None) -> Scores:
     """Welch statistics of witness values."""
-    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), part, ratio)
+    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), parts, ratio)
 
 
 def _welch(
     names: tuple[str, ...],
     one: Drawn,
     other: tuple[np.ndarray, np.ndarray, np.ndarray],
-    part: Part,
+    parts: Parts,
     ratio: Ratio | None,
 ) -> Scores:
     counts, mean, variance = other
@@ -490,23 +510,23 @@ def _welch(
     squares = one.variance / one.size, variance / counts
     least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (counts - 1), np.finfo(float).tiny)
     freedom = (squares[0] + squares[1]) ** 2 / least
-    # Two constants up to rounding: the variance that `supported` gives them has the degrees of freedom of all rows.
+    # Two constants up to rounding: the variance that `supported_variances` gives them has the freedom of all rows.
     flat = squares[0] + squares[1] < 1e-12 * (gap / (one.size + counts)) ** 2
     freedom = np.where(flat | (squares[0] + squares[1] <= 0), one.size + counts - 2.0, freedom)
     count = one.size + int(counts.max())
-    return _student_scores(names, gap, squares[0] + squares[1], part, count, np.maximum(freedom, 1.0), ratio)
+    return _student_scores(names, gap, squares[0] + squares[1], parts, count, np.maximum(freedom, 1.0), ratio)
 
 
 def _student_scores(
     names: tuple[str, ...],
     estimate: np.ndarray,
     variance: np.ndarray,
-    part: Part,
+    parts: Parts,
     count: int,
     freedom: np.ndarray,
     ratio: Ratio | None,
 ) -> Scores:
-    """Normal scores of estimates with centred, scaled draws `part`, whose squares add up to the variances.
+    """Normal scores of estimates with centred, scaled draws `parts`, whose squares add up to the variances.
 
     `count` is the number of draws.
     """
@@ -517,21 +537,15 @@ def _student_scores(
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
     score = normal_scores(statistic, freedom)
 
-    def standardised(rows: Array, features: np.ndarray) -> Array:
-        among = alone[:, None] == features
-        used = varies[features] & ~among.any(axis=0)
-        scale = np.divide(1.0, error[features], out=np.zeros(len(features)), where=used)
-        own = asarray_like(among.astype(float), rows)
-        return namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
+    def blocks(some: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
+        for features, rows in parts(some):
+            among = alone[:, None] == features
+            used = varies[features] & ~among.any(axis=0)
+            scale = np.divide(1.0, error[features], out=np.zeros(len(features)), where=used)
+            own = asarray_like(among.astype(float), rows)
+            yield features, namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
 
-    cov: Covariance
-    if isinstance(part, np.ndarray):
-        cov = FactorCovariance(standardised(part, np.arange(len(names))))
-    else:
-        compute = part
-        cov = BlockCovariance(
-            varies.astype(float), lambda some: ((own, standardised(rows, own)) for own, rows in compute(some))
-        )
+    cov = BlockCovariance(varies.astype(float), blocks)
     if ratio is None:
         return Scores(names, np.where(varies, score, 0.0), cov)
 

@@ -178,22 +178,25 @@ def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.
     return mean, sd, third / np.where(sd > 0, sd, 1.0) ** 3
 
 
-def limit_weights(sizes: np.ndarray, response_sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def limit_weights(sizes: Array, response_sizes: Array) -> tuple[Array, Array]:
     """Weights and multiplicities of the limit law sum_ab lambda_a mu_b chi2_1, largest first.
 
     `sizes` (..., m) and `response_sizes` (p,) are the eigenvalues of the two Gram matrices. The largest weights are
     kept; the others are merged into one gamma variable with their mean and variance.
     """
-    weights = (sizes[..., :, None] * response_sizes).reshape(*sizes.shape[:-1], -1)
-    weights = -np.sort(-weights, axis=-1)
-    if weights.shape[-1] < _WEIGHTS_KEPT:
-        weights = np.concatenate([weights, np.zeros((*weights.shape[:-1], _WEIGHTS_KEPT - weights.shape[-1]))], -1)
+    xp = namespace(sizes)
+    weights = xp.reshape(sizes[..., None] * response_sizes, (*sizes.shape[:-1], -1))
+    weights = -xp.sort(-weights, axis=-1)
+    missing = _WEIGHTS_KEPT - weights.shape[-1]
+    if missing > 0:
+        shape = (*weights.shape[:-1], missing)
+        weights = xp.concat([weights, xp.zeros(shape, dtype=weights.dtype, device=weights.device)], axis=-1)
     top, rest = weights[..., :_WEIGHTS_KEPT], weights[..., _WEIGHTS_KEPT:]
-    total, squares = rest.sum(-1), (rest * rest).sum(-1)
+    total, squares = xp.sum(rest, axis=-1), xp.sum(rest * rest, axis=-1)
     some = squares > 0
-    last = np.where(some, squares / np.where(some, total, 1.0), 0.0)
-    count = np.where(some, total**2 / np.where(some, squares, 1.0), 1.0)
-    return np.concatenate([top, last[..., None]], -1), np.concatenate([np.ones_like(top), count[..., None]], -1)
+    last = xp.where(some, squares / xp.where(some, total, 1.0), 0.0)
+    count = xp.where(some, total**2 / xp.where(some, squares, 1.0), 1.0)
+    return xp.concat([top, last[..., None]], axis=-1), xp.concat([xp.ones_like(top), count[..., None]], axis=-1)
 
 
 def spectral_score(standardised: Array, skewness: Array, weights: Array, counts: Array) -> Array:

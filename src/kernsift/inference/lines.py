@@ -17,8 +17,8 @@ from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
 from kernsift.inference.paths import Event, paths_of, truncation_along
 
-# Columns of the covariance fetched at a time: k columns of d = 100,000 scores stay below 52 MB.
-_BATCH = 64
+# Columns of the covariance fetched at a time, at least, and their numbers: 2^23 doubles are 64 MB.
+_BATCH, _NUMBERS = 64, 2**23
 # Number of scores beyond which selected features are tested on several threads: with fewer, threads cost more.
 _LONG = 5000
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
@@ -30,16 +30,17 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
     values = scores.estimate[selected]
     variances = np.zeros(len(selected))
     unions = [EVERYWHERE] * len(selected)
-    for start in range(0, len(selected), _BATCH):
-        batch = selected[start : start + _BATCH]
+    step = max(_BATCH, _NUMBERS // len(scores))
+    for start in range(0, len(selected), step):
+        batch = selected[start : start + step]
         columns = scores.cov.columns(batch)
-        variances[start : start + _BATCH] = columns[batch, np.arange(len(batch))]
+        variances[start : start + step] = columns[batch, np.arange(len(batch))]
         paths = paths_of(scores, batch, columns)
         starts = np.full(len(batch), np.nan)
         if event.starts is not None and len(scores) <= _LONG:
-            own = variances[start : start + _BATCH, None]
+            own = variances[start : start + step, None]
             slopes = columns.T / np.where(own > 0, own, 1.0)
-            starts = event.starts(scores.estimate - slopes * values[start : start + _BATCH, None], slopes, batch)
+            starts = event.starts(scores.estimate - slopes * values[start : start + step, None], slopes, batch)
 
         def union(
             place: int,
@@ -60,7 +61,7 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
             return _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
 
         places = parallel_map(union, range(len(batch)), None if len(scores) > _LONG else 1)
-        unions[start : start + _BATCH] = list(places)
+        unions[start : start + step] = list(places)
     return _tail(values, variances, unions)
 
 

@@ -53,7 +53,7 @@ class Tabulation(NamedTuple):
     joint: Array | None
     codes: Array | None
 
-    def part(self, features: slice) -> Tabulation:
+    def part(self, features: slice | np.ndarray) -> Tabulation:
         """Some of the features."""
         joint, codes = (None if part is None else part[features, ...] for part in (self.joint, self.codes))
         return Tabulation(self.counts[features, :], joint, codes)

@@ -33,6 +33,7 @@ from kernsift.execution.arrays import (
     search,
     sorted_columns,
     sorted_with_order,
+    take,
     to_numpy,
     transposed,
 )
@@ -75,7 +76,7 @@ class Grid(NamedTuple):
     missing: bool = False
     known: np.ndarray | None = None
 
-    def part(self, features: slice) -> Grid:
+    def part(self, features: slice | np.ndarray) -> Grid:
         """Some of the features, each of one column; a group is alone in its block."""
         if self.edges is None:
             return self
@@ -310,15 +311,24 @@ def _from_sample(chosen: Array, ordered: SortedColumns, most: int) -> tuple[Arra
     some = np.flatnonzero(few | tied | ordered.repeated(-(-ordered.n // (2 * most))))
     if not len(some):
         return _with_outer_points(chosen)
-    points, edges = (to_numpy(part) for part in _with_outer_points(chosen))
-    own, upper = _with_gaps(to_numpy(chosen)[some], ordered.on_host(some), most)
-    size = points.shape[1] if len(some) < len(points) else 0
-    size = max(size, own.shape[1])
-    points = np.pad(points, ((0, 0), (0, max(size - points.shape[1], 0))), mode="edge")[:, :size]
-    edges = np.pad(edges, ((0, 0), (0, max(size - 1 - edges.shape[1], 0))), constant_values=np.inf)[:, : size - 1]
-    points[some], edges[some] = own[:, -1:], np.inf
-    points[some, : own.shape[1]], edges[some, : upper.shape[1]] = own, upper
-    return asarray_like(points, chosen), asarray_like(edges, chosen)
+    found = _with_gaps(to_numpy(take(chosen, some, 0)), ordered.on_host(some), most)
+    own, upper = (asarray_like(part, chosen) for part in found)
+    if len(some) == len(few):
+        return own, upper
+    points, edges = _with_outer_points(chosen)
+    size = max(points.shape[1], own.shape[1])
+    order = np.arange(len(few))
+    order[some] = len(few) + np.arange(len(some))
+    points, own = (_widened(part, size, part[:, -1:]) for part in (points, own))
+    edges, upper = (_widened(part, size - 1, xp.full_like(part[:, -1:], xp.inf)) for part in (edges, upper))
+    both = (xp.concat([points, own], axis=0), xp.concat([edges, upper], axis=0))
+    return take(both[0], order, 0), take(both[1], order, 0)
+
+
+def _widened(array: Array, size: int, column: Array) -> Array:
+    """An array (b, p) with copies of a column (b, 1) at its end, so that it has `size` columns."""
+    more = size - array.shape[1]
+    return array if not more else namespace(array).concat([array, *[column] * more], axis=1)
 
 
 def _with_outer_points(chosen: Array) -> tuple[Array, Array]:
