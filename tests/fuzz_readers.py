@@ -19,7 +19,6 @@ import io
 import multiprocessing
 import os
 import random
-import resource
 import signal
 import sys
 import tempfile
@@ -222,6 +221,8 @@ def _in_time() -> Iterator[None]:
 
 def _batch(kind: str, count: int, seed: int, folder: Path, tell: Any) -> None:
     if sys.platform == "linux":  # elsewhere addresses cannot be limited
+        import resource
+
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     found: collections.Counter[str] = collections.Counter()
     path = folder / f"input.{kind}"

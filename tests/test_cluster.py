@@ -37,6 +37,9 @@ from kernsift.execution import parallel
 from kernsift.execution.progress import progress_callback
 from kernsift.kernels.fitted import fit_kernels
 
+# Windows has no such signal, and ends the process for any.
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
 # What is off about some estimators on few rows is said in a warning, and tested in test_calibration.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning"),
@@ -310,7 +313,7 @@ def test_a_killed_worker_does_not_change_the_answer(
     def kill(stage: str, done: int, total: int) -> None:
         if stage == "scoring features" and 0 < done < total / 2 and not killed:
             killed.append(a_worker(used))
-            os.kill(killed[0], signal.SIGKILL)
+            os.kill(killed[0], KILL)
 
     with progress_callback(kill):
         result = compare(X, Y, client=used, **given)
@@ -326,7 +329,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(client
     def kill(stage: str, done: int, total: int) -> None:
         if not killed:
             killed.append(a_worker(used))
-            os.kill(killed[0], signal.SIGKILL)
+            os.kill(killed[0], KILL)
 
     with progress_callback(kill):
         lazy = dd.from_pandas(X, npartitions=3), dd.from_pandas(Y, npartitions=2)
@@ -348,7 +351,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_files(
     def kill(stage: str, done: int, total: int) -> None:
         if stage == "scoring features" and done < total and not killed:
             killed.append(a_worker(used))
-            os.kill(killed[0], signal.SIGKILL)
+            os.kill(killed[0], KILL)
 
     with progress_callback(kill):
         result = compare(tmp_path / "x", tmp_path / "y", client=used, memory="50MB", **given)
@@ -359,7 +362,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_files(
 def test_a_moment_without_workers_is_waited_out(clients: Callable[[int], Client]) -> None:
     used = clients(1)
     X, Y = samples(60, 4)
-    os.kill(a_worker(used), signal.SIGKILL)
+    os.kill(a_worker(used), KILL)
     same(compare(X, Y, random_state=0), compare(X, Y, random_state=0, client=used))
 
 
@@ -393,7 +396,7 @@ def test_workers_killed_at_random_moments_do_not_change_the_answer(
         used = clients(2)
         place = kill % len(calls)
         victim = a_worker(used, rng)
-        timer = Timer(float(rng.uniform(0, seconds[place])), os.kill, (victim, signal.SIGKILL))
+        timer = Timer(float(rng.uniform(0, seconds[place])), os.kill, (victim, KILL))
         timer.start()
         same(expected[place], compare(*calls[place][1], k=4, random_state=3, client=used, **calls[place][2]))
         timer.join()
