@@ -16,7 +16,7 @@ from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Piece, Table, spaced_rows
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, on_host, take, to_numpy
 from kernsift.execution.notes import add_note
 
 # Strata with fewer rows than this on average are small: what alignment takes away matters there.
@@ -33,8 +33,8 @@ _DISCRETE, _LOOKED_AT = 16, 512
 _FEWEST_SUBJECTS, _CHECKED = 6, 16
 # The most rows of a stratum that its location is computed from.
 _ENOUGH = 256
-# Numbers of one array of aligned columns, and rows that are aligned while they are in the cache.
-_NUMBERS, _CHUNK = 2**22, 2**8
+# Numbers of one array of aligned columns, more on a device; and rows that are aligned while they are in the cache.
+_NUMBERS, _DEVICE_NUMBERS, _CHUNK = 2**22, 2**28, 2**8
 
 
 @dataclass(frozen=True)
@@ -196,11 +196,16 @@ class AlignedTable(Table):
     def __init__(self, table: Table, rows: Exchangeability, *, every: bool = False) -> None:
         assert rows.stratum is not None
         parts = {name: getattr(table, name) for name in ("names", "offsets", "categorical", "levels", "incomplete")}
-        self.__dict__.update(parts | {"_table": table, "_rows": rows, "_every": every})
+        strata, columns = int(rows.stratum.max()) + 1, int(table.offsets[-1])
+        own = {"_known": np.zeros(columns, dtype=bool), "_found": np.zeros((strata, columns))}
+        self.__dict__.update(parts | own | {"_table": table, "_rows": rows, "_every": every})
 
     _table: Table
     _rows: Exchangeability
     _every: bool
+    # Locations (S, p) of the value columns that are known.
+    _known: np.ndarray
+    _found: np.ndarray
 
     @property
     def values(self) -> Array:
@@ -226,18 +231,29 @@ class AlignedTable(Table):
         values = self._table.part(columns, rows)
         stratum = self._rows.stratum
         assert stratum is not None
-        found, own = self._locations[:, columns], stratum if rows is None else stratum[rows]
+        found, own = self._locations(columns).astype(dtype_of(values)), stratum if rows is None else stratum[rows]
         if isinstance(values, np.ndarray):
-            found, out = found.astype(values.dtype), np.empty_like(values)
+            out = np.empty_like(values)
             for some in map(slice, range(0, len(own), _CHUNK), range(_CHUNK, len(own) + _CHUNK, _CHUNK)):
                 np.subtract(values[some], found.take(own[some], axis=0), out=out[some])
             return out
-        locations = found[own]
-        return values - namespace(values).astype(asarray_like(locations, values), values.dtype)
+        return values - take(asarray_like(found, values), own, 0)
+
+    def _locations(self, columns: slice | np.ndarray) -> np.ndarray:
+        """(S, columns) locations of value columns; 0 for those that are not aligned."""
+        asked = np.arange(len(self._known))[columns]
+        new = asked[~self._known[asked]]
+        numeric = new[np.repeat(~self.categorical, np.diff(self.offsets))[new]]
+        numbers = _NUMBERS if on_host(self.prototype) else _DEVICE_NUMBERS
+        step = max(1, numbers // len(self._sorted[0]))
+        for start in range(0, len(numeric), step):
+            self._locate(numeric[start : start + step])
+        self._known[new] = True
+        return self._found[:, columns]
 
     @cached_property
-    def _locations(self) -> np.ndarray:
-        """(S, p) locations of the value columns; 0 for those that are not aligned."""
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that locations are computed from, by stratum and these by size; and the numbers (S,) of them."""
         stratum = self._rows.stratum
         assert stratum is not None
         sizes = np.bincount(stratum)
@@ -247,42 +263,47 @@ class AlignedTable(Table):
             rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             order = order[rank % np.repeat(-(-sizes // _ENOUGH), sizes) == 0]
             sizes = np.bincount(stratum[order], minlength=len(sizes))
-        by_size = np.argsort(sizes, kind="stable")
-        order = order[np.argsort(np.argsort(by_size)[stratum[order]], kind="stable")]
-        out = np.zeros((len(sizes), int(self.offsets[-1])))
-        columns = np.flatnonzero(np.repeat(~self.categorical, np.diff(self.offsets)))
-        step = max(1, _NUMBERS // self.n)
-        for start in range(0, len(columns), step):
-            some = columns[start : start + step]
-            if not self._every:
-                looked = to_numpy(self._table.part(some, spaced_rows(self.n, _LOOKED_AT)))
-                some = some[(np.diff(np.sort(looked, axis=0), axis=0) > 0).sum(axis=0) >= _DISCRETE]
-            values, first = to_numpy(self._table.part(some, order)), 0
-            spread = np.zeros(len(some))
-            for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):
-                n = int(sizes[run[0]])
-                part = values[first : first + n * len(run)].reshape(len(run), n, -1)
-                found, ranges = _midmeans(part)
-                out[np.ix_(run, some)] = found
-                spread += n * ranges.sum(axis=0)
-                first += n * len(run)
-            if not self._every:
-                variance = (spread / len(order) / _QUARTILES) ** 2
-                out[:, some] = _shrunk(out[:, some], _MIDMEAN * variance / sizes[:, None])
-        return out
+        place = np.argsort(np.argsort(sizes, kind="stable"))
+        return order[np.argsort(place[stratum[order]], kind="stable")], sizes
+
+    def _locate(self, columns: np.ndarray) -> None:
+        """Find the locations of numeric columns."""
+        order, sizes = self._sorted
+        by_size, first = np.argsort(sizes, kind="stable"), 0
+        if not self._every:
+            looked = self._table.part(run_of(columns), spaced_rows(self.n, _LOOKED_AT))
+            xp = namespace(looked)
+            looked = xp.sort(looked, axis=0)
+            changes = xp.astype(looked[1:, :] > looked[:-1, :], xp.int64)
+            columns = columns[to_numpy(xp.sum(changes, axis=0)) >= _DISCRETE]
+        values, spread = self._table.part(run_of(columns), order), np.zeros(len(columns))
+        for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):
+            n = int(sizes[run[0]])
+            part = values[first : first + n * len(run), :]
+            found, ranges = _midmeans(namespace(part).reshape(part, (len(run), n, len(columns))))
+            self._found[np.ix_(run, columns)] = found
+            spread += n * ranges.sum(axis=0)
+            first += n * len(run)
+        if not self._every:
+            variance = (spread / len(order) / _QUARTILES) ** 2
+            self._found[:, columns] = _shrunk(self._found[:, columns], _MIDMEAN * variance / sizes[:, None])
 
 
-def _midmeans(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _midmeans(values: Array) -> tuple[np.ndarray, np.ndarray]:
     """(s, p) means of the middle half of values (s, n, p), and the ranges of that half; missing values are left out."""
-    n = values.shape[1]
-    if np.isnan(values).any():
+    xp, n = namespace(values), values.shape[1]
+    if bool(xp.any(xp.isnan(values))):
+        values = to_numpy(values)
         known = np.isnan(values).sum(axis=1) < n
         values = np.where(known[:, None], values, 0.0)
         low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75], axis=1)
         return np.asarray(middle), np.asarray(high - low)
     low, high = n // 4, n - n // 4
-    half = np.partition(values, sorted({low, high - 1}), axis=1)[:, low:high]
-    return np.asarray(half.mean(axis=1)), np.asarray(half[:, -1] - half[:, 0])
+    if isinstance(values, np.ndarray):
+        half = np.partition(values, sorted({low, high - 1}), axis=1)[:, low:high]
+    else:
+        half = xp.sort(values, axis=1)[:, low:high, :]
+    return to_numpy(xp.mean(half, axis=1)), to_numpy(half[:, -1, :] - half[:, 0, :])
 
 
 def _shrunk(locations: np.ndarray, noise: np.ndarray) -> np.ndarray:
