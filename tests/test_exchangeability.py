@@ -24,7 +24,7 @@ from kernsift import CalibrationWarning, InputError, SelectHSIC, SelectMMD, comp
 from kernsift.cli.app import app
 from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.inputs import as_table
-from kernsift.estimators import restricted
+from kernsift.estimators import restricted, stratified_counts
 from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments
 from kernsift.kernels.fitted import fit_kernels
@@ -264,10 +264,39 @@ def test_counts_by_stratum_give_the_law_of_the_rows(monkeypatch: pytest.MonkeyPa
     y = X[:, 0] ** 2 * 0.1 + rng.normal(size=1500)
     label = rng.random(1500) < 0.3 + 0.1 * strata
     rows = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
-    monkeypatch.setattr(restricted, "FEWEST", 100)
+    monkeypatch.setattr(stratified_counts, "FEWEST", 100)
     counted = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
     # What is left out is of the order 1 / n, in units of the score.
     np.testing.assert_allclose(norm.isf(counted), norm.isf(rows), rtol=0.01, atol=0.03)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_many_rows_in_strata_have_clusters_and_short_lists(gaps: bool) -> None:
+    """Rows are counted by stratum from 4,096 on, and correlations come from every third row of these."""
+    rng = np.random.default_rng(4)
+    strata = rng.integers(0, 6, size=4600)
+    label = rng.random(4600) < np.linspace(0.2, 0.8, 6)[strata]
+    X = rng.normal(size=(4600, 5)) + rng.normal(size=(6, 5))[strata]
+    X[:, 1] += 0.3 * label
+    X[:, 2] = X[:, 1] + 0.1 * rng.normal(size=4600)
+    if gaps:
+        X[rng.random(X.shape) < 0.03] = np.nan
+    result = relate(X, label, strata=strata, k=3, random_state=0)
+    assert set(result.names[:2]) == {"x1", "x2"} and result.rejected.sum() == 2
+    assert [sorted(one) for one in result.clusters] == [["x1", "x2"]]
+
+
+def test_correlations_within_strata_are_those_over_permutations() -> None:
+    """Columns that follow their strata are correlated, but not within these."""
+    rng = np.random.default_rng(5)
+    strata = rng.integers(0, 3, size=4200)
+    X = (rng.random((4200, 2)) < np.array([0.1, 0.5, 0.9])[strata][:, None]).astype(float)
+    rows = Exchangeability(rng.integers(0, 2, size=4200), strata, None)
+    table = as_table(X)
+    scores = restricted.restricted_mmd(table, fit_kernels(table, rng=rng), rows=rows, rng=rng)
+    assert scores is not None
+    correlation = scores.cov.columns(np.array([0]))[1, 0]
+    assert np.corrcoef(X.T)[0, 1] ** 2 > 0.15 and abs(correlation) < 0.01
 
 
 # Levels and power ----------------------------------------------------------------------------------------------------
@@ -607,7 +636,9 @@ def test_workers_get_the_same_design() -> None:
     rng = np.random.default_rng(12)
     group = np.repeat(np.arange(12), 4)
     rows = Exchangeability(group % 2, None, group)
-    target = restricted._UnitResponse.of({"plain": rows.responses[None].astype(float)}, restricted.CLASSES, rows, True)
+    target = restricted._UnitResponse.of(
+        {"plain": np.arange(2.0)[None]}, rows.responses, restricted.CLASSES, rows, True
+    )
     table = as_table(rng.normal(size=(48, 3)))
     kernels = fit_kernels(table, rng=rng)
     work = restricted._Measuring(target, rows, np.arange(48), np.dtype(float), 0, None)

@@ -9,7 +9,7 @@ differ from the commonest value get outcomes drawn at random.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,7 @@ from kernsift.estimators.enumeration import _arrangements, _log_drawn_tail, _log
 from kernsift.estimators.permutation_law import score_of
 from kernsift.estimators.restricted_law import Strata
 from kernsift.estimators.stratified_counts import StratifiedCounts
-from kernsift.execution.arrays import to_numpy
+from kernsift.execution.arrays import namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
 if TYPE_CHECKING:
@@ -39,40 +39,35 @@ class FewValues(NamedTuple):
 
     Attributes
     ----------
-    marked : (b, N) for columns of two values, the units that have the second.
-    two_valued : (b,) which these are.
-    others : for each feature the units that differ from the commonest value, where they are few; else None.
+    two_valued : (b,) which columns have two values.
+    few : (b,) in which of them few units differ from the commonest value.
+    differing : gives the units (N,) of a feature that differ from the commonest value, or have the second of two.
     """
 
-    marked: np.ndarray
     two_valued: np.ndarray
-    others: list[np.ndarray | None]
+    few: np.ndarray
+    differing: Callable[[int], np.ndarray]
 
 
-def few_values(known: Tabulation, rows: Exchangeability, strata: Strata) -> FewValues:
+def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted: StratifiedCounts | None) -> FewValues:
     """From counts of the rows of a block."""
-    counts = to_numpy(known.counts)
-    b, n = len(counts), len(strata.order)
-    nothing = FewValues(np.zeros((b, 0), dtype=bool), np.zeros(b, dtype=bool), [None] * b)
-    if known.codes is None and known.joint is None:
-        return nothing
-    common = counts.argmax(axis=1)
-    if rows.unit is None:
-        codes = to_numpy(known.codes)[:, strata.order]
-        differs = codes != common[:, None]
-        two_valued = (counts > 0).sum(axis=1) == 2
+    counts = to_numpy(known.counts if counted is None else namespace(counted.counts).sum(counted.counts, axis=2))
+    b, n, common = len(counts), len(strata.order), counts.argmax(axis=1)
+    two_valued = (counts > 0).sum(axis=1) == 2
+    if counted is not None:
+        few = n - counts.max(axis=1) <= _SPARSE
+        return FewValues(two_valued, few, lambda place: counted.row_codes(place) != common[place])
+    nothing = np.zeros(b, dtype=bool)
+    if rows.unit is None and known.codes is not None:
+        differs = to_numpy(known.codes)[:, strata.order] != common[:, None]
     elif known.joint is not None:
-        joint = to_numpy(known.joint)
-        at_common = np.take_along_axis(joint, common[:, None, None], axis=1)[:, 0]
-        differs = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order]
-        two_valued = np.zeros(b, dtype=bool)
+        at_common = np.take_along_axis(to_numpy(known.joint), common[:, None, None], axis=1)[:, 0]
+        differs, two_valued = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order], nothing
     else:
-        return nothing
+        return FewValues(nothing, nothing, lambda place: nothing)
     count = differs.sum(axis=1)
     few = ((count <= _SPARSE) & (2 * count <= n)) | (two_valued & (n <= _FEW_ROWS))
-    return FewValues(
-        differs, two_valued, [np.flatnonzero(own) if chosen else None for own, chosen in zip(differs, few, strict=True)]
-    )
+    return FewValues(two_valued, few, lambda place: differs[place])
 
 
 class Relabellings:
@@ -138,23 +133,20 @@ class Relabellings:
         """Scores (b,) with those replaced whose law is no smooth one; `scores` (pairs, b) are those of the pairs."""
         out, every = score.copy(), self._all
         varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
-        for place in np.flatnonzero(varies):
-            others = values.others[place]
-            two_classes = values.two_valued[place] and self._table.shape[1] == 2
-            if every is None and others is None and not two_classes:
-                continue
-            factors = [statistic.view.factor[place] for statistic in statistics]
+        two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
+        targets = [statistic.target.factor for statistic in statistics]
+        for place in np.flatnonzero(varies & (values.few | two_classes | (every is not None))):
+            factors = [to_numpy(statistic.view.factor[int(place), ...]) for statistic in statistics]
             if counted is not None:
-                factors = [counted.rows(factor, int(place)) for factor in factors]
-            targets = [statistic.target.factor for statistic in statistics]
+                codes = counted.row_codes(int(place))
+                factors = [self._strata.centred(factor[:, codes]) for factor in factors]
             if every is not None:
                 log_pvalue = self._enumerated(every, factors, targets, weights)
-            elif two_classes and len(self._kinds) <= _CONVOLVED:
-                log_pvalue = self._hypergeometric(values.marked[place])
-            elif others is not None:
-                log_pvalue = self._drawn(others, factors, targets, weights, log_ndtr(-scores[:, place]), seed)
+            elif two_classes[place]:
+                log_pvalue = self._hypergeometric(values.differing(int(place)))
             else:
-                continue
+                others = np.flatnonzero(values.differing(int(place)))
+                log_pvalue = self._drawn(others, factors, targets, weights, log_ndtr(-scores[:, place]), seed)
             if np.isfinite(log_pvalue):
                 out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
         return out

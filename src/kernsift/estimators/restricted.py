@@ -18,13 +18,16 @@ ranks, and the others are of the values as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.data.exchangeability import AlignedTable, Exchangeability
+from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table
 from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.complete import FittedStatistic, NullMoments, RowSubset, scores_of
@@ -45,11 +48,11 @@ from kernsift.estimators.restricted_law import (
 )
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, rows_to_align
-from kernsift.estimators.stratified_counts import FEWEST, MOST_STRATA, StratifiedCounts
+from kernsift.estimators.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
 from kernsift.estimators.unit_means import by_point, unit_means
-from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, chosen_pairs, fitted, fitted_views
+from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, chosen_pairs, fitted, fitted_views, without_law
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, dtype_of, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import View, landmark_rows
@@ -106,8 +109,8 @@ def restricted_mmd(
     if not len(own.informative):
         return None
     own = own.evened(rng)
-    factors = {"plain": own.responses[None, :].astype(float)}
-    target = _UnitResponse.of(factors, CLASSES if adaptive else PLAIN, own, symmetric=True)
+    pairs = CLASSES if adaptive else PLAIN
+    target = _UnitResponse.of({"plain": np.arange(2.0)[None]}, own.responses, pairs, own, symmetric=True)
     return _restricted(table, target, kernels, own, _places(rows, own, subset), rng)
 
 
@@ -129,13 +132,10 @@ def restricted_hsic(
     own = own.evened(rng)
     answers = y if own.unit is None else y.take(own.first_rows)
     known = table_response(answers, response_kernels, rng, adaptive)
-    cells = None if known.cells is None else to_numpy(known.cells)
-    factors = {}
-    for name, view in known.views.items():
-        factor = to_numpy(view.factor)
-        factors[name] = factor if cells is None else factor[:, cells]
+    cells = np.arange(own.units) if known.cells is None else to_numpy(known.cells)
+    factors = {name: to_numpy(view.factor) for name, view in known.views.items()}
     symmetric = bool(y.categorical.all()) or len(np.unique(own.responses)) == 2
-    target = _UnitResponse.of(factors, known.pairs, own, symmetric)
+    target = _UnitResponse.of(factors, cells, known.pairs, own, symmetric)
     return _restricted(table, target, kernels, own, _places(rows, own, subset), rng)
 
 
@@ -181,60 +181,80 @@ def informative_strata(rows: Exchangeability) -> Strata:
     return strata._replace(order=used[strata.order])
 
 
-class _UnitResponse(NamedTuple):
+@dataclass(frozen=True)
+class _UnitResponse:
     """The response of the units that can be relabelled, sorted by stratum.
 
     Attributes
     ----------
     strata : of the units; `strata.order` are the units in the order of everything here.
     response : the response with a point for each unit.
-    moments : of pairs of its views.
-    thirds : of its views.
-    scale : (N,) how much a unit counts in the covariance of the cross-covariances, on average 1.
     relabellings : all of them, where they are few.
+    values, cells : the factors (p, C) of the response before they are centred, and which of these each unit has.
     """
 
     strata: Strata
     response: Response
-    moments: dict[tuple[str, str], ResponseMoments]
-    thirds: dict[str, ThirdMoments]
-    scale: np.ndarray
     relabellings: Relabellings
+    values: dict[str, np.ndarray]
+    cells: np.ndarray
 
     @classmethod
     def of(
         cls,
         factors: dict[str, np.ndarray],
+        cells: np.ndarray,
         pairs: tuple[Pair, ...],
         rows: Exchangeability,
         symmetric: bool,
     ) -> _UnitResponse:
-        """From factors (p, units)."""
+        """From factors (p, C) and the cell of each unit."""
         strata = informative_strata(rows)
         if rows.small_strata and pairs == CLASSES:
             pairs = _SMALL_STRATA
         elif rows.unit is not None and pairs == CLASSES:
             pairs = tuple(_SPREAD if pair.feature == "fine" else pair for pair in pairs)
         relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
-        centred = {name: _orthogonal(strata.centred(factor[:, strata.order])) for name, factor in factors.items()}
-        views = {name: _response_view(factor, strata) for name, factor in centred.items()}
-        moments = {(one, two): ResponseMoments.of(centred[one], centred[two], strata) for one in views for two in views}
-        thirds = {name: ThirdMoments.of_response(centred[name], strata, moments[name, name]) for name in views}
-        first = next(iter(centred.values()))
-        share = strata.sums((first * first).sum(axis=0)) / (strata.sizes - 1)
-        share = share / ((share * (strata.sizes - 1)).sum() / (strata.sizes - 1).sum())
+        cells, views, values = cells[strata.order], {}, {}
+        for name, factor in factors.items():
+            centred = strata.centred(factor[:, cells])
+            turn = _rotation(centred @ centred.T)
+            views[name], values[name] = _response_view(turn @ centred, strata), turn @ factor
         n = len(strata.order)
         response = Response(n, None, np.ones(n), views, pairs, relabellings.ceiling)
-        return cls(strata, response, moments, thirds, share[strata.of_row], relabellings)
+        return cls(strata, response, relabellings, values, cells)
+
+    @cached_property
+    def moments(self) -> dict[tuple[str, str], ResponseMoments]:
+        """Of pairs of views."""
+        views = self.response.views
+        return {
+            (one, two): ResponseMoments.of(views[one].factor, views[two].factor, self.strata)
+            for one in views
+            for two in views
+        }
+
+    @cached_property
+    def thirds(self) -> dict[str, ThirdMoments]:
+        """Third moments of the views."""
+        views = self.response.views.items()
+        return {
+            name: ThirdMoments.of_response(view.factor, self.strata, self.moments[name, name]) for name, view in views
+        }
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """(N,) how much a unit counts in the covariance of the cross-covariances, on average 1."""
+        free, first = self.strata.sizes - 1, self.response.first.factor
+        share = self.strata.sums((first * first).sum(axis=0)) / free
+        return np.asarray((share / ((share * free).sum() / free.sum()))[self.strata.of_row])
 
 
-def _orthogonal(factor: np.ndarray) -> np.ndarray:
-    """A factor (p, N) with orthogonal directions, the leading ones first; directions that do not vary are left out."""
-    values, vectors = np.linalg.eigh(factor @ factor.T)
+def _rotation(scatter: np.ndarray) -> np.ndarray:
+    """(q, p) the directions of a scatter matrix (p, p), the leading ones first; those that do not vary are left out."""
+    values, vectors = np.linalg.eigh(scatter)
     kept = values > 1e-9 * max(values[-1], 1e-300)
-    if not kept.any():
-        return factor[:1] * 0.0
-    return np.asarray(vectors[:, kept][:, ::-1].T @ factor)
+    return np.asarray(vectors[:, kept][:, ::-1].T) if kept.any() else np.zeros((1, len(scatter)))
 
 
 def _response_view(factor: np.ndarray, strata: Strata) -> ResponseView:
@@ -265,9 +285,26 @@ class _Measured(NamedTuple):
     views: np.ndarray
 
 
+class _Fitted(NamedTuple):
+    """The statistics of a part of a block.
+
+    Attributes
+    ----------
+    statistics : under every pair of views.
+    correlation : gives the correlations (b,) of T under two of the pairs.
+    points : of the factors: units, or points that stand for rows.
+    counted : the rows by point and stratum, where there are many.
+    """
+
+    statistics: list[FittedStatistic]
+    correlation: Callable[[int, int], np.ndarray]
+    points: Tabulation
+    counted: StratifiedCounts | None
+
+
 @dataclass(frozen=True)
 class _Measuring:
-    """Measures blocks of features; `cells` are units where these are counted point by point."""
+    """Measures blocks of features; the cells of a block are units where these are counted point by point."""
 
     target: _UnitResponse
     rows: Exchangeability
@@ -275,6 +312,7 @@ class _Measuring:
     dtype: Any
     seed: int
     to_align: np.ndarray | None
+    cells: CountedCells | None = None
     final: np.ndarray | None = None
 
     def __call__(self, block: Block) -> list[Any]:
@@ -284,51 +322,44 @@ class _Measuring:
         rounds = block.kernels.rounds
         grids = [fit_grid(tables[0], block.own, block.to_sort, rounded=rounds, kernels=block.kernels)]
         grids += [fit_grid(table, block.own, block.to_sort, rounded=rounds) for table in tables[1:]]
-        units = self.rows.units + (self.rows.left_out > 0) if block.cells is not None else 1
+        count, kept = self.rows.units + (self.rows.left_out > 0), None
+        if self.cells is not None:
+            count, kept = self.cells.count, self.cells.kept(self._rows_to_align)
         tabulated = [
-            tabulate(table, block.own, grid, block.cells, units, None)
+            tabulate(table, block.own, grid, block.cells, count, kept)
             for table, grid in zip(tables, grids, strict=True)
         ]
 
         def measure(part: slice) -> Any:
-            own = block.own[part]
+            own, features = block.own[part], block.features[part]
             some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, tabulated, strict=True)]
-            counted = self._by_stratum(some[0][1])
-            statistics = self._statistics(some, own, block.kernels, counted)
-            if self.final is None:
-                return self._scores(block.features[part], statistics, some[0][1], counted)
-            return self._effects(block.features[part], statistics, counted)
+            fitted = self._fitted(some, own, block.kernels)
+            return self._scores(features, fitted, some[0][1]) if self.final is None else self._effects(features, fitted)
 
         rows = len(self.target.strata.order)
         return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, 2**28)))
 
-    def _by_stratum(self, known: Tabulation) -> StratifiedCounts | None:
-        """Counts of points by stratum, where there are many rows; else every row counts by itself."""
-        strata, first = self.target.strata, self.target.response.first
-        many = len(strata.order) >= FEWEST and len(strata.sizes) <= MOST_STRATA
-        if self.rows.unit is not None or known.codes is None or not many:
-            return None
-        codes = to_numpy(known.codes)[:, strata.order]
-        return StratifiedCounts.of(codes, known.counts.shape[1], strata, first.factor)
+    @property
+    def _rows_to_align(self) -> np.ndarray | None:
+        """The sorted rows whose points are kept; those of all rows are needed for effects."""
+        return None if self.final is not None else self.to_align
 
-    def _statistics(
-        self,
-        tables: Sequence[tuple[Grid, Tabulation]],
-        own: np.ndarray,
-        kernels: FeatureKernels,
-        counted: StratifiedCounts | None,
-    ) -> list[FittedStatistic]:
-        pairs = self.target.response.pairs
-        factors: dict[str, np.ndarray] = {}
+    def _fitted(self, tables: Sequence[tuple[Grid, Tabulation]], own: np.ndarray, kernels: FeatureKernels) -> _Fitted:
+        pairs, views = self.target.response.pairs, self.target.response.views
+        counted = None
+        # A group of columns has one point for each row.
+        if self.cells is not None and tables[0][1].joint is not None:
+            counted = StratifiedCounts.of(tables[0][1], self.cells, self.target.response.first.factor)
+        factors: dict[str, Array] = {}
         for prefix, (grid, known) in zip(("", _ALIGNED), tables, strict=False):
             features = [pair.feature for pair in pairs if pair.feature.startswith(_ALIGNED) == bool(prefix)]
             names = dict.fromkeys(_DERIVED.get(name, (name,))[0].removeprefix(prefix) for name in features)
-            counts = self._counts(known)
-            views = fitted_views(names, grid, counts, self.rows.units, kernels, own, self.landmarks)
-            if counted is None:
-                factors |= {prefix + name: self._unit_factor(view.view.factor, known) for name, view in views.items()}
-            else:
-                factors |= {prefix + name: to_numpy(view.view.factor) for name, view in views.items()}
+            found = fitted_views(
+                names, grid, self._counts(known), self.rows.units, kernels, own, self.landmarks, without_law
+            )
+            for name, one in found.items():
+                factor = one.view.factor
+                factors[prefix + name] = factor if counted is not None else self._unit_factor(factor, known)
         for name in {pair.feature for pair in pairs} & set(_DERIVED):
             source, directions, derived = _DERIVED[name]
             factor = factors[source]
@@ -336,38 +367,36 @@ class _Measuring:
             ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
             factors[name] = derived(factor) if ordered and factor.shape[1] >= directions else factor
         if counted is None:
-            return [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
-        sums = {name: counted.sums(view.factor) for name, view in self.target.response.views.items()}
-        return [self._counted_statistic(factors[pair.feature], pair.response, counted, sums) for pair in pairs]
+            statistics = [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
+            units = Tabulation(np.ones((len(own), len(self.target.strata.order))), None, None)
+            return _Fitted(statistics, partial(self._correlation, statistics), units, None)
+        ready = {name: counted.counted(factor) for name, factor in factors.items()}
+        sums = counted.response_sums({name: view.factor for name, view in views.items()}, self.target.values)
+        statistics = [
+            _counted_statistic(counted, ready[pair.feature], views[pair.response], sums[pair.response], self._spread)
+            for pair in pairs
+        ]
 
-    def _counted_statistic(
-        self, factor: np.ndarray, name: str, counted: StratifiedCounts, sums: dict[str, np.ndarray]
-    ) -> FittedStatistic:
-        """T of features with factors (b, m, G) on their points, and its law."""
-        target = self.target.response.views[name]
-        values, vectors = np.linalg.eigh(counted.scatter(factor, factor, counted.shares))
-        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
-        sizes = np.maximum(np.flip(values, axis=1), 0.0)
-        cross = factor @ sums[name]
-        free = counted.strata.sizes - 1
-        within = counted.scatter(factor, factor, np.ones(len(free)))
-        size = (within * within).sum(axis=(1, 2))
-        traces = counted.traces(factor)
-        second = np.column_stack([size - (traces**2 / free).sum(axis=1), np.zeros(len(size))])
-        own = Invariants(traces.sum(axis=1), second, np.zeros((len(size), 5)))
-        # The shares are those of the first view, in which the response of each view varies alike up to a factor.
-        share = target.sizes / self.target.response.first.sizes.sum()
-        sd = np.sqrt(2.0 * (sizes**2).sum(axis=1) * (share**2).sum())
-        third = 8.0 * (sizes**3).sum(axis=1) * (share**3).sum()
-        laws = NullMoments(
-            (cross**2).sum(axis=(1, 2)),
-            traces @ (counted.strata.sums((target.factor**2).sum(axis=0)) / free),
-            sd,
-            third / np.where(sd > 0, sd, 1.0) ** 3,
-            size,
-            np.full(len(sd), (target.sizes**2).sum()),
-        )
-        return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
+        def correlation(i: int, j: int) -> np.ndarray:
+            one, other = statistics[i], statistics[j]
+            inner = one.target.factor @ other.target.factor.T
+            scatter = counted.scatter(ready[pairs[i].feature], ready[pairs[j].feature])
+            found = (inner * inner).sum() * to_numpy(namespace(scatter).sum(scatter * scatter, axis=(1, 2)))
+            own = [(part.target.sizes**2).sum() * (part.view.sizes**2).sum(axis=1) for part in (one, other)]
+            return _ratio(found, np.sqrt(own[0] * own[1]))
+
+        return _Fitted(statistics, correlation, counted.points(self._rows_to_align), counted)
+
+    @property
+    def _spread(self) -> float:
+        """The sum of squares of the first view of the response."""
+        return float(self.target.response.first.sizes.sum())
+
+    def _correlation(self, statistics: Sequence[FittedStatistic], i: int, j: int) -> np.ndarray:
+        one, other, pairs = statistics[i], statistics[j], self.target.response.pairs
+        moments = self.target.moments[pairs[i].response, pairs[j].response]
+        found = covariance(one.view.factor, other.view.factor, self.target.strata, moments)
+        return _ratio(found, one.laws.sd * other.laws.sd)
 
     def _counts(self, known: Tabulation) -> Array:
         """(b, G) shares of the units at each point, all units counting alike."""
@@ -405,72 +434,42 @@ class _Measuring:
             third = flips.third_moment()
         else:
             third = third_moment(ThirdMoments.of_features(factor, strata, response), self.target.thirds[name], strata)
-        own = _invariants(factor, sizes, strata)
         size = ((factor @ factor.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
-        laws = NullMoments(
-            (cross**2).sum(axis=(1, 2)),
-            traces @ shares,
-            sd,
-            third / np.where(sd > 0, sd, 1.0) ** 3,
-            size,
-            np.full(len(sd), (target.sizes**2).sum()),
-        )
-        return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
+        statistic = (cross**2).sum(axis=(1, 2))
+        return _with_law(factor, sizes, cross, target, size, traces, strata, (statistic, traces @ shares, sd, third))
 
-    def _best(
-        self, statistics: Sequence[FittedStatistic], scores: np.ndarray, counted: StratifiedCounts | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _best(self, fitted: _Fitted, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One score from the scores (pairs, b) of each feature, and the pair of views that it comes from."""
-        pairs = self.target.response.pairs
-        weights = np.array([pair.weight for pair in pairs])
-        varies = np.array([statistic.laws.sd > 0 for statistic in statistics])
+        weights = np.array([pair.weight for pair in self.target.response.pairs])
+        varies = np.array([statistic.laws.sd > 0 for statistic in fitted.statistics])
         winner = np.where(varies, log_ndtr(-scores) - np.log(weights)[:, None], np.inf).argmin(axis=0)
-        if len(pairs) == 1:
+        if len(weights) == 1:
             return scores[0], winner
-        correlation = np.ones((len(pairs), len(pairs), scores.shape[1]))
-        # The directions of a factor are those of its scatter.
-        own = [(one.target.sizes**2).sum() * (one.view.sizes**2).sum(axis=1) for one in statistics]
-        for i, one in enumerate(statistics):
-            for j, other in enumerate(statistics[:i]):
-                if counted is None:
-                    moments = self.target.moments[pairs[i].response, pairs[j].response]
-                    found = covariance(one.view.factor, other.view.factor, self.target.strata, moments)
-                    scale = one.laws.sd * other.laws.sd
-                else:
-                    found = counted.correlation_term(one, other)
-                    scale = np.sqrt(own[i] * own[j])
-                found = np.divide(found, scale, out=np.ones(len(found)), where=scale > 0)
-                correlation[i, j] = correlation[j, i] = np.clip(found, -1.0, 1.0)
+        correlation = np.ones((len(weights), len(weights), scores.shape[1]))
+        for i, j in combinations(range(len(weights)), 2):
+            correlation[i, j] = correlation[j, i] = fitted.correlation(i, j)
         return union_score(scores, weights, correlation), winner
 
-    def _scores(
-        self,
-        features: np.ndarray,
-        statistics: list[FittedStatistic],
-        known: Tabulation,
-        counted: StratifiedCounts | None,
-    ) -> _Measured:
-        target = self.target
+    def _scores(self, features: np.ndarray, fitted: _Fitted, known: Tabulation) -> _Measured:
+        target, statistics, counted = self.target, fitted.statistics, fitted.counted
         scores = scores_of(statistics)
-        score, winner = self._best(statistics, scores, counted)
-        differing = few_values(known, self.rows, target.strata)
+        score, winner = self._best(fitted, scores)
+        few = few_values(known, self.rows, target.strata, counted)
         weights = np.array([pair.weight for pair in target.response.pairs])
-        score = target.relabellings.scores(statistics, scores, score, weights, differing, self.seed, counted)
+        score = target.relabellings.scores(statistics, scores, score, weights, few, self.seed, counted)
         laws = np.choose(winner, [np.array(statistic.laws) for statistic in statistics])
-        points, root, to_align = self._points(features, counted), np.sqrt(target.scale), self.to_align
-        if counted is not None:
-            # Rows are looked up, without the means of strata, which alignment has taken off already.
-            root, to_align = np.ones(1), np.arange(len(target.scale)) if to_align is None else to_align
+        # Units count as their strata do; the covariance weighs and centres counted rows.
+        root = np.sqrt(target.scale) if counted is None else 1.0
         factors = [
             SelectedFactor.of(
                 features,
                 np.flatnonzero(winner == which),
-                points,
+                fitted.points,
                 View(statistic.view.factor * root, statistic.view.sizes),
                 statistic.cross,
                 target.response.pairs[which].response,
                 target.response,
-                to_align,
+                self.to_align,
                 self.dtype,
             )
             for which, statistic in enumerate(statistics)
@@ -479,21 +478,54 @@ class _Measuring:
         views = chosen_pairs(target.response.pairs, winner)
         return _Measured(features, score, laws, point_effects(statistics), factors, views)
 
-    def _points(self, features: np.ndarray, counted: StratifiedCounts | None) -> Tabulation:
-        """The points of the factors: units, or points that stand for rows."""
-        if counted is None:
-            return Tabulation(np.ones((len(features), len(self.target.strata.order))), None, None)
-        return Tabulation(counted.counts.sum(axis=2), None, counted.codes)
-
-    def _effects(
-        self, features: np.ndarray, statistics: list[FittedStatistic], counted: StratifiedCounts | None
-    ) -> tuple[np.ndarray, CombinedEffects]:
+    def _effects(self, features: np.ndarray, fitted: _Fitted) -> tuple[np.ndarray, CombinedEffects]:
         assert self.final is not None
-        scores = scores_of(statistics)
-        smooth, _ = self._best(statistics, scores, counted)
-        points = self._points(features, counted)
-        found = view_effects(statistics, scores, smooth, self.final[features], points, self.target.response)
-        return features, found
+        scores = scores_of(fitted.statistics)
+        smooth, _ = self._best(fitted, scores)
+        final, response = self.final[features], self.target.response
+        return features, view_effects(fitted.statistics, scores, smooth, final, fitted.points, response)
+
+
+def _counted_statistic(
+    counted: StratifiedCounts, one: CountedFactor, target: ResponseView, sums: Array, spread: float
+) -> FittedStatistic:
+    """T of features with factors on their points, and its law."""
+    xp, strata = namespace(one.factor), counted.cells.strata
+    sizes = np.maximum(np.flip(to_numpy(xp.linalg.eigvalsh(counted.scatter(one, one))), axis=1), 0.0)
+    cross = one.factor @ sums
+    within = counted.unweighted_scatter(one)
+    size, traces = to_numpy(xp.sum(within * within, axis=(1, 2))), counted.traces(one)
+    # The shares are those of the first view, in which the response of each view varies alike up to a factor.
+    share = target.sizes / spread
+    sd = np.sqrt(2.0 * (sizes**2).sum(axis=1) * (share**2).sum())
+    third = 8.0 * (sizes**3).sum(axis=1) * (share**3).sum()
+    means = traces @ (strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1))
+    statistic = to_numpy(xp.sum(cross * cross, axis=(1, 2)))
+    return _with_law(one.factor, sizes, cross, target, size, traces, strata, (statistic, means, sd, third))
+
+
+def _with_law(
+    factor: Array,
+    sizes: np.ndarray,
+    cross: Array,
+    target: ResponseView,
+    size: np.ndarray,
+    traces: np.ndarray,
+    strata: Strata,
+    moments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+) -> FittedStatistic:
+    """A statistic from tr K^2, the traces by stratum, and T with its mean, standard deviation and third moment."""
+    second = np.column_stack([size - (traces**2 / (strata.sizes - 1)).sum(axis=1), np.zeros(len(size))])
+    own = Invariants(traces.sum(axis=1), second, np.zeros((len(size), 5)))
+    statistic, mean, sd, third = moments
+    skewness = third / np.where(sd > 0, sd, 1.0) ** 3
+    laws = NullMoments(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
+    return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
+
+
+def _ratio(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Correlations, 1 where something is constant."""
+    return np.clip(np.divide(covariance, scale, out=np.ones(len(scale)), where=scale > 0), -1.0, 1.0)
 
 
 def _restricted(
@@ -508,8 +540,14 @@ def _restricted(
     if places is None:
         to_align = rows_to_align(target.response.n, rng)
     landmarks = landmark_rows(table.n, rng)
-    cells = by_point(rows, table)
-    measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), int(rng.integers(2**32)), to_align)
+    counted = CountedCells.of(rows, target.strata, target.cells)
+    cells = by_point(rows, table) if counted is None else asarray_like(counted.of_row, table.prototype)
+    if counted is not None:
+        # Points are kept in the order of the table.
+        order = target.strata.order
+        to_align = np.argsort(order) if to_align is None else to_align[np.argsort(order[to_align])]
+    seed = int(rng.integers(2**32))
+    measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, counted)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
     factors: list[SelectedFactor] = []
     views = np.empty(table.d, dtype=object)
@@ -522,21 +560,25 @@ def _restricted(
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
-            again = _Measuring(target, rows, landmarks, measuring.dtype, measuring.seed, to_align, score)
             blocks = blocks_of(table, kernels, cells, to_sort, among=features)
-            found = map_blocks(again, blocks, len(features))
+            found = map_blocks(replace(measuring, final=score), blocks, len(features))
             return combined([part for parts in found for part in parts], features)
 
         return MeasuredEffects(effect[features], measure)
 
     if places is not None:
-        factors = [_among(factor, places) for factor in factors]
+        factors = [_among(factor, places, to_align) for factor in factors]
     cov = RestrictedCovariance(tuple(factors), target.response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
     return Scores(table.names, score, cov, effects=effects, views=views)
 
 
-def _among(factor: SelectedFactor, places: _Places) -> SelectedFactor:
-    """A factor of some units among all units, nothing at the others."""
+def _among(factor: SelectedFactor, places: _Places, rows: np.ndarray | None) -> SelectedFactor:
+    """A factor of some units among all units, nothing at the others; `rows` are those that have codes."""
+    if factor.codes is not None:
+        found = factor.among(places.units[rows], places.among)
+        assert found.codes is not None and found.present is not None
+        codes = namespace(found.codes).take(found.codes, asarray_like(places.to_align, found.codes), axis=1)
+        return found._replace(codes=codes, present=found.present[places.to_align], sizes=None)
     b, q, _ = factor.factor.shape
     values = np.zeros((b, q, places.among), dtype=factor.factor.dtype)
     values[:, :, places.units] = factor.factor
@@ -552,18 +594,29 @@ class RestrictedCovariance(AlignmentCovariance):
     strata: Strata
 
     def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
-        if len(self.strata.sizes) == 1 or self.rows is not None:
+        if len(self.strata.sizes) == 1:
             return super()._correlation(one, other)
-        (b, q, rows), (k, p, _) = one.factor.shape, other.factor.shape
-        inner = one.factor.reshape(b * q, rows) @ other.factor.reshape(k * p, rows).T
+        # The strata of the rows in use: of all, of a sample, or of every second or third of these.
+        stratum = self.strata.of_row if self.rows is None else self.strata.of_row[self.rows]
+        stratum = stratum[:: -(-len(stratum) // one.factor.shape[2])]
+        strata = Strata.of(stratum)
+        used = strata.order[np.repeat(strata.sizes > 1, strata.sizes)]
+        strata = strata._replace(order=used, sizes=strata.sizes[strata.sizes > 1])
+        own, theirs = (to_numpy(part.factor)[:, :, run_of(used)] for part in (one, other))
+        sums = [strata.sums(part) for part in (own, theirs)]
+        (b, q, _), (k, p, _) = own.shape, theirs.shape
+        inner = own.reshape(b * q, -1) @ theirs.reshape(k * p, -1).T
+        inner -= (sums[0] / strata.sizes).reshape(b * q, -1) @ sums[1].reshape(k * p, -1).T
         products = (inner * inner).reshape(b, q, k, p).sum(axis=(1, 3))
-        traces = [self.strata.sums((part.factor * part.factor).sum(axis=1)) for part in (one, other)]
-        free = self.strata.sizes - 1
-        covariance = products - (traces[0] / free) @ traces[1].T
-        variances = [part.square - (own**2 / free).sum(axis=1) for part, own in zip((one, other), traces, strict=True)]
+        traces, variances = [], []
+        for part, total in zip((own, theirs), sums, strict=True):
+            gram = part @ part.transpose(0, 2, 1) - (total / strata.sizes) @ total.transpose(0, 2, 1)
+            traces.append(strata.sums((part * part).sum(axis=1)) - (total * total).sum(axis=1) / strata.sizes)
+            variances.append((gram * gram).sum(axis=(1, 2)) - (traces[-1] ** 2 / (strata.sizes - 1)).sum(axis=1))
+        found = products - (traces[0] / (strata.sizes - 1)) @ traces[1].T
         first, names = str(one.targets[0]), other.targets.tolist()
         main = np.array([self._weights[first, name][0] for name in names])
-        own = np.array([self._weights[name, name][0] for name in names]) * self._weights[first, first][0]
-        scale = np.outer(*variances) * own
+        scale = np.array([self._weights[name, name][0] for name in names]) * self._weights[first, first][0]
+        scale = np.outer(*variances) * scale
         some = scale > 0
-        return np.where(some, np.clip(covariance * main / np.sqrt(np.where(some, scale, 1.0)), -1.0, 1.0), 0.0)
+        return np.where(some, np.clip(found * main / np.sqrt(np.where(some, scale, 1.0)), -1.0, 1.0), 0.0)

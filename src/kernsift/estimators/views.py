@@ -150,6 +150,13 @@ def fitted(view: View | GroupView, counts: Array, n: int) -> FittedView:
     return FittedView(view, own, rest)
 
 
+def without_law(view: View | GroupView, counts: Array, n: int) -> FittedView:
+    """A view without invariants, where the law of its statistic comes from elsewhere."""
+    b = int(view.sizes.shape[0])
+    own = Invariants(np.zeros(b), np.zeros((b, 2)), np.zeros((b, 5)))
+    return FittedView(view, own, asarray_like(np.zeros((b, 0)), counts))
+
+
 def fitted_views(
     names: Iterable[str],
     grid: Grid,
@@ -158,36 +165,37 @@ def fitted_views(
     kernels: FeatureKernels,
     features: np.ndarray,
     landmarks: np.ndarray,
+    fit: Callable[[View | GroupView, Array, int], FittedView] = fitted,
 ) -> dict[str, FittedView]:
     """The named views of a block of features, from their points and the number of rows (b, G) at each.
 
     The features are numeric columns, or categorical columns, or one group of columns. The landmarks of a group are
-    chosen among the rows `landmarks`.
+    chosen among the rows `landmarks`. `fit` adds to a view what its law needs.
     """
     found: dict[str, FittedView] = {}
     if kernels.categorical[features].any():
-        one = fitted(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
+        one = fit(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
         return dict.fromkeys(names, one)
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels), "wide": wide, "moments": wide} | dict.fromkeys(_RANK_VIEWS, narrow)
         different = {id(kinds[name]): kinds[name] for name in names}
         views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
-        fits = {kind: fitted(view, counts, n) for kind, view in zip(different, views, strict=True)}
+        fits = {kind: fit(view, counts, n) for kind, view in zip(different, views, strict=True)}
         return {name: fits[id(kinds[name])] for name in names}
     wide_view: View | None = None
     ranks: tuple[Array, np.ndarray] | None = None
     for name in names:
         if name == "plain":
-            found[name] = fitted(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
+            found[name] = fit(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
         elif name in ("wide", "moments"):
             own = kernels.select(features).rescaled(WIDE)
             if name == "moments" and grid.missing:
-                found[name] = fitted(_moments_and_share(grid.points, own, counts), counts, n)
+                found[name] = fit(_moments_and_share(grid.points, own, counts), counts, n)
                 continue
             if wide_view is None:
                 wide_view = centred(pivoted(grid.points, own, counts, _WIDE_RANK, _WIDE_TOLERANCE)[0], counts)
-            found[name] = fitted(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
+            found[name] = fit(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
         else:
             if ranks is None:
                 ranks = _distinct(counts)
@@ -196,7 +204,7 @@ def fitted_views(
                 one = _without_ties(name, to_numpy(shared).astype(float).tobytes(), grid.missing, n)
                 found[name] = one.repeated(len(inverse), counts)
             else:
-                own_view = fitted(_RANK_VIEWS[name](shared, grid.missing), shared, n).moved_to(counts)
+                own_view = fit(_RANK_VIEWS[name](shared, grid.missing), shared, n).moved_to(counts)
                 found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
     return found
 
