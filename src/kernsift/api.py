@@ -21,7 +21,7 @@ from kernsift.arguments import (
 from kernsift.data.exchangeability import Exchangeability, codes_of, held_in_memory, note_identifiers
 from kernsift.data.formats import open_table
 from kernsift.data.inputs import as_candidates, as_samples, read_pair, read_xy
-from kernsift.data.row_columns import take_row_columns, take_sample_columns
+from kernsift.data.row_columns import decide_kinds, keep_complete, take_row_columns, take_sample_columns
 from kernsift.data.scan import trusting_statistics
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
@@ -267,7 +267,10 @@ def compare(
         columns = None
         if given is not None:
             samples, columns = take_sample_columns(samples, given, "given")
+            columns, kinds = decide_kinds(columns, kinds, "given")
         whole = partial(given_rows.keep, missing=missing, samples=samples.rows) if given_rows else None
+        if columns is not None and missing == "drop":
+            whole = keep_complete(whole, columns, "given")
         (one, two), keep = read_pair(
             samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=whole
         )
@@ -543,7 +546,10 @@ def relate(
         columns = None
         if given is not None:
             X, columns = take_row_columns(open_table(X, "X", layer=layer, memory=memory), given, "given")
+            columns, kinds = decide_kinds(columns, kinds, "given")
         whole = partial(given_rows.keep, missing=missing) if given_rows else None
+        if columns is not None and missing == "drop":
+            whole = keep_complete(whole, columns, "given")
         table, target, keep, survival = read_xy(
             X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory, keep=whole
         )

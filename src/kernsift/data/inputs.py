@@ -280,8 +280,8 @@ def read_xy(
         raise InputError(f"X: no column is left beside the response {quoted(answer.names)}; pass more columns.")
     check_rows(source, answer)
     kinds = options.pop("kinds", None)
-    own = {name: kind for name, kind in (kinds or {}).items() if name in answer.names}
-    rest = None if kinds is None else {name: kind for name, kind in kinds.items() if name not in own}
+    own = {name: kind for name, kind in kinds.items() if name in answer.names} if isinstance(kinds, Mapping) else {}
+    rest = {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
     # Without a response a row tells nothing.
     absent = "error" if options.get("missing", "error") == "error" else "drop"
     prepare_answer = partial(prepare, [answer], ["y"], kinds=own, missing=absent, labels=True)

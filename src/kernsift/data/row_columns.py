@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy as np
 from kernsift.data.columns import Columns, quoted, read_columns
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.inputs import Samples
+from kernsift.data.inputs import KeepRows, Samples, prepare
 from kernsift.data.named_columns import split_columns
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
 
 
 def take_row_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
@@ -81,6 +82,26 @@ def stack_columns(parts: Sequence[Columns], argument: str) -> Columns:
             new = np.array([codes[level] for level in part.levels.get(i, ())])
             own[known, i] = new[own[known, i].astype(int)] if known.any() else own[known, i]
     return Columns(first.names, np.concatenate(values), levels, first.kinds, first.named, first.flat)
+
+
+def decide_kinds(columns: Columns, kinds: Any, argument: str) -> tuple[Columns, Any]:
+    """Columns as numbers or codes of categories, by what `kinds` says or else by what they hold; and the other kinds."""
+    own = {name: kind for name, kind in kinds.items() if name in columns.names} if isinstance(kinds, Mapping) else {}
+    prepared = prepare([MemorySource(columns, argument)], [argument], kinds=own, missing="column", labels=True)
+    rest = {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
+    return prepared.columns()[0], rest
+
+
+def keep_complete(keep: KeepRows | None, columns: Columns, argument: str) -> KeepRows:
+    """Which rows are kept: those that `keep` keeps, without those that miss a value in `columns`."""
+    absent = np.isnan(to_numpy(columns.values)).any(axis=1)
+
+    def kept(rows: np.ndarray) -> np.ndarray:
+        if lost := int((rows & absent).sum()):
+            add_note(f"{argument}: {lost:,} rows have no value and are left out.")
+        return rows & ~absent if keep is None else keep(rows & ~absent)
+
+    return kept
 
 
 def _in_memory(source: Source) -> Columns:

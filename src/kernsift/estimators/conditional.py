@@ -4,6 +4,10 @@ With f and g the directions of the kernels of the feature and of the response, r
 s = g(y) - E[g(y) | z] (`kernsift.estimators.confounders`), the statistic is T = |sum_i v_i|^2 with v_i = vec(r_i s_i'),
 the squared norm of the residual kernel cross-covariance. Without a confounder it is that of the complete estimator.
 
+**Location first.** With adaptive kernels f and g are directions of kernels of u = x - E[x | z] and of the same for y,
+for numbers with few ties. A function of x and z is as valid as one of x; u depends less on z than x does, and for a
+square of x = E[x | z] + u the product of its two parts is noise.
+
 **Null law.** If the feature and the response are independent given z, the v_i have mean 0 and are independent, and T is
 nearly a sum of chi-squares weighted by the eigenvalues of W = sum_i v_i v_i'. Its first three moments are those over
 random signs of the v_i: with M_ij = v_i'v_j and M0 the same without its diagonal, mean tr M, variance 2 |M0|^2, third
@@ -30,9 +34,10 @@ than chance explains, the result carries a note with their names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,23 +62,32 @@ from kernsift.estimators.residual_statistics import (
 )
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Scores
-from kernsift.estimators.views import Pair, fitted_views
+from kernsift.estimators.views import NUMBERS, PLAIN, Pair, fitted_views
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import to_numpy
+from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.execution.notes import add_note
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import landmark_rows
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
+NUMBERS_GIVEN = (
+    Pair("wide", "wide", 0.6),
+    Pair("moments", "wide", 0.2),
+    Pair("narrow", "wide", 0.1),
+    Pair("wide", "smooth", 0.1),
+)
+"""Pairs of views for a response of numbers, given confounders."""
 # Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
 _FAINT, _DIRECTIONS = 1e-2, 12
-# Rows from which null laws are learned.
-_LAW_ROWS = 2**13
+# Rows from which null laws are learned, and rows that show whether numbers have many ties.
+_LAW_ROWS, _TIE_ROWS = 2**13, 1000
 # Numbers that correlations between features are learned from, and rows at least and at most.
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
 _SKETCH = 2000
+# Numbers of residuals that are computed in one product.
+_AT_ONCE = 2**24
 # The level at which dependence on z is reported, and the least share of the observed covariance that it explains.
 _CHECK_LEVEL, _LEAST_LEFT = 0.01, 0.15
 
@@ -116,7 +130,6 @@ class ConditionalResponse:
     response : its views and pairs of views.
     views : its residuals by view.
     regression : what takes the confounders out.
-    units : (n,) codes of rows that belong together; None where every row is by itself.
     law_rows : rows from which null laws are learned; None for all.
     smoothed : what is left of the confounders in its residuals, by view.
     """
@@ -124,7 +137,6 @@ class ConditionalResponse:
     response: Response
     views: dict[str, ResidualView]
     regression: ConfounderRegression
-    units: np.ndarray | None
     law_rows: np.ndarray | None
     smoothed: dict[str, Smoothed]
 
@@ -195,17 +207,19 @@ def conditional_mmd(
     kernels: FeatureKernels,
     confounders: Confounders,
     *,
-    adaptive: bool = False,
-    units: np.ndarray | None = None,
-    strata: np.ndarray | None = None,
-    model: Any = None,
-    rows: LearningRows | None = None,
     rng: np.random.Generator,
+    adaptive: bool = False,
+    rows: LearningRows | None = None,
+    **design: Any,
 ) -> Scores:
-    """Normal scores of the difference between two samples given confounders; these have the rows of X, then of Y."""
+    """Normal scores of the difference between two samples given confounders; these have the rows of X, then of Y.
+
+    `design` are the `strata`, `units` and `model` of `fit_regression`.
+    """
     table = stack([X, Y])
     response = label_response(X.n, Y.n, table.prototype, adaptive)
-    return _conditional(table, response, kernels, confounders, units, strata, model, rows, rng)
+    regression = fit_regression(confounders, _rows_of(response)["plain"], rng, **design)
+    return _conditional(table, _without(response, regression, rng), kernels, rows, rng)
 
 
 def conditional_hsic(
@@ -215,14 +229,14 @@ def conditional_hsic(
     response_kernels: FeatureKernels,
     confounders: Confounders,
     *,
-    adaptive: bool = False,
-    units: np.ndarray | None = None,
-    strata: np.ndarray | None = None,
-    model: Any = None,
-    rows: LearningRows | None = None,
     rng: np.random.Generator,
+    adaptive: bool = False,
+    rows: LearningRows | None = None,
+    **design: Any,
 ) -> Scores:
     """Normal scores of the dependence on a response given confounders.
+
+    `design` are the `strata`, `units` and `model` of `fit_regression`.
 
     Examples
     --------
@@ -241,24 +255,25 @@ def conditional_hsic(
     >>> (scores.estimate > 3).tolist()
     [False, True]
     """
-    response = table_response(y, response_kernels, rng, adaptive)
-    return _conditional(X, response, kernels, confounders, units, strata, model, rows, rng)
+    response, spent = table_response(y, response_kernels, rng, adaptive), np.zeros(1)
+    regression = fit_regression(confounders, next(iter(_rows_of(response).values())), rng, **design)
+    if response.pairs == NUMBERS:
+        y, _, spent = located(y, np.array([0]), regression)
+        response = table_response(y, response_kernels, rng, adaptive)
+        views = {pair.response: response.views[pair.response] for pair in NUMBERS_GIVEN}
+        response = response._replace(pairs=NUMBERS_GIVEN, views=views)
+    return _conditional(X, _without(response, regression, rng, spent), kernels, rows, rng)
 
 
 def _conditional(
     table: Table,
-    response: Response,
+    given: ConditionalResponse,
     kernels: FeatureKernels,
-    confounders: Confounders,
-    units: np.ndarray | None,
-    strata: np.ndarray | None,
-    model: Any,
     rows: LearningRows | None,
     rng: np.random.Generator,
 ) -> Scores:
     to_sort = rows_to_sort(table.n)
     landmarks = landmark_rows(table.n, rng)
-    given = _without(response, confounders, units, strata, model, rng)
     measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
     score, effect = np.zeros(table.d), np.zeros(table.d)
     winners: list[_Winner] = []
@@ -286,29 +301,49 @@ def _conditional(
 
 
 def _without(
-    response: Response,
-    confounders: Confounders,
-    units: np.ndarray | None,
-    strata: np.ndarray | None,
-    model: Any,
-    rng: np.random.Generator,
+    response: Response, regression: ConfounderRegression, rng: np.random.Generator, spent: np.ndarray | float = 0.0
 ) -> ConditionalResponse:
-    """The response with the confounders taken out."""
-    cells = None if response.cells is None else to_numpy(response.cells)
-    rows = {}
-    for name, view in response.views.items():
-        factor = to_numpy(view.factor)
-        rows[name] = _leading((factor if cells is None else factor[:, cells]).T.astype(float))
-    first = next(iter(rows.values()))
-    regression = fit_regression(confounders, first, rng, strata=strata, units=units, model=model)
-    views = {name: regression.residuals(part) for name, part in rows.items()}
-    law_rows = None
+    """The response with the confounders taken out; `spent` are degrees of freedom that its values have lost before."""
+    views = {name: regression.residuals(part).after(spent) for name, part in _rows_of(response).items()}
+    if not any(view.values.any() for view in views.values()):
+        raise InputError("given: the confounders determine the response: nothing is left to test; leave some out.")
+    units, law_rows = regression.units, None
     if units is None and response.n > _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
     rows_in_unit = 1.0 if units is None else response.n / (units.max() + 1.0)
     smoothed = {name: Smoothed.of(view, regression.neighbours, rows_in_unit) for name, view in views.items()}
     slim = response._replace(cells=None)
-    return ConditionalResponse(slim, views, regression, units, law_rows, smoothed)
+    return ConditionalResponse(slim, views, regression, law_rows, smoothed)
+
+
+def _rows_of(response: Response) -> dict[str, np.ndarray]:
+    """(n, m) the directions that count of each view of a response, at its rows."""
+    cells = slice(None) if response.cells is None else to_numpy(response.cells)
+    return {name: _leading(to_numpy(view.factor)[:, cells].T.astype(float)) for name, view in response.views.items()}
+
+
+def located(
+    table: Table, features: np.ndarray, regression: ConfounderRegression
+) -> tuple[Table, np.ndarray, np.ndarray]:
+    """A table in memory with some features, numbers with few ties less what the confounders explain of them.
+
+    Also (b,) which features these are, and the degrees of freedom that the regression of each used up.
+    """
+    part = table.loaded(features)
+    own, spent = np.zeros(part.d, dtype=bool), np.zeros(part.d)
+    some = spaced_rows(part.n, _TIE_ROWS)
+    for j in np.flatnonzero((np.diff(part.offsets) == 1) & ~part.categorical):
+        if part.incomplete is None or not part.incomplete[part.offsets[j]]:
+            values = to_numpy(part.part(part.offsets[[j]], some))
+            own[j] = 2 * len(np.unique(values)) > len(some)
+    if own.any():
+        values = to_numpy(part.part(slice(None))).astype(float)
+        columns = part.offsets[:-1][own]
+        left = regression.residuals(values[:, columns])
+        values[:, columns], spent[own] = left.values, left.spent
+        values = asarray_like(values, part.prototype)
+        part = Table(part.names, values, part.offsets, part.categorical, part.levels, part.incomplete)
+    return part, own, spent
 
 
 def _leading(rows: np.ndarray) -> np.ndarray:
@@ -364,33 +399,35 @@ class _Residualising:
     given: ConditionalResponse
     landmarks: np.ndarray
 
-    def _features(self, block: Block) -> list[tuple[int, dict[str, ResidualView]]]:
+    def _features(self, block: Block) -> Iterator[tuple[int, dict[str, ResidualView]]]:
         response, regression = self.given.response, self.given.regression
+        spent = np.zeros(len(block.own))
+        if response.pairs != PLAIN:
+            table, own, spent = located(block.table, block.own, regression)
+            if own.any():
+                kernels = block.kernels.select(block.own)
+                block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
         known = tabulate(block.table, block.own, grid, None, 1, None)
         names = list(dict.fromkeys(pair.feature for pair in response.pairs))
         views = fitted_views(names, grid, known.counts, response.n, block.kernels, block.own, self.landmarks)
-        factors = {name: to_numpy(views[name].view.factor) for name in names}
-        codes = None if known.codes is None else to_numpy(known.codes)
-        found = []
-        for place, feature in enumerate(block.features.tolist()):
-            parts = []
-            for name in names:
-                factor = factors[name][place]
-                parts.append(_leading((factor if codes is None else factor[:, codes[place]]).T.astype(float)))
+        factors = [to_numpy(views[name].view.factor) for name in names]
+        codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
+        # One product with the basis for several features: it takes as long to read as to multiply.
+        step = max(1, _AT_ONCE // (response.n * _DIRECTIONS * len(names)))
+        for start in range(0, len(block.own), step):
+            places = range(start, min(start + step, len(block.own)))
+            parts = [_leading(one[place][:, codes[place]].T.astype(float)) for place in places for one in factors]
             whole = regression.residuals(np.hstack(parts))
             ends = np.cumsum([0, *(part.shape[1] for part in parts)])
-            own = {
-                name: ResidualView(*(part[..., ends[i] : ends[i + 1]] for part in whole))
-                for i, name in enumerate(names)
-            }
-            found.append((feature, own))
-        return found
+            split = iter([ResidualView(*(part[..., a:b] for part in whole)) for a, b in pairwise(ends)])
+            for place in places:
+                yield int(block.features[place]), {name: next(split).after(spent[place]) for name in names}
 
     def _statistics(self, own: dict[str, ResidualView]) -> list[PairStatistic]:
         given = self.given
         return [
-            pair_statistic(own[pair.feature], given.views[pair.response], given.units, given.law_rows)
+            pair_statistic(own[pair.feature], given.views[pair.response], given.regression.units, given.law_rows)
             for pair in given.response.pairs
         ]
 
@@ -446,7 +483,7 @@ class _EffectMeasuring(_Residualising):
         return [(feature, self._laws(own)) for feature, own in self._features(block)]
 
     def _laws(self, own: dict[str, ResidualView]) -> tuple[EffectLaws, ...]:
-        pairs = self.given.response.pairs
+        given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)[:, None]
         taken = np.zeros_like(scores)
@@ -454,7 +491,7 @@ class _EffectMeasuring(_Residualising):
             weights = np.array([pair.weight for pair in pairs])
             taken = penalties(scores, weights, np.array([self._combined(statistics, scores[:, 0])]))
         return tuple(
-            effect_law(one, own[pair.feature], self.given.views[pair.response], score, penalty, self.given.units)
+            effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
         )
 

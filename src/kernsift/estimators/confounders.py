@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,13 +63,19 @@ _ROWS, _ITERATIONS, _WIDTHS = 700, 3, (1.0, 0.4)
 _LEAST_DIRECTION, _LEAST_EXPLAINED, _MOST_DIRECTIONS = 0.05, 0.02, 3
 # The share of a metric that stays round, so that no direction is lost for good.
 _ROUND = 0.02
-_NEGLIGIBLE = 1e-9
+# Directions of the basis below this share of the largest are left out, and so are residuals below this share.
+_NEGLIGIBLE, _NOTHING = 1e-8, 1e-12
+# Rows from which on terms are in single precision.
+_SINGLE = 2**14
 # The correlation with its normal scores from which on a column is used as it is; that of a uniform one is 0.977.
 _NEARLY_NORMAL = 0.97
 # Rows per stratum, on average, from which on strata are a confounder.
 _FEW_STRATA = 16
 # Neighbours of a row, and rows with neighbours, for few confounders; rows from which traces are computed.
 _NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (1, 4, 16, 64), 2**14, 2**11
+# Pairs of confounders: the most that are searched, the neighbours of a row, how many pairs are used, and from which
+# standardised statistic on.
+_MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +129,18 @@ def confounders_of(columns: Columns, keep: np.ndarray, missing: str = "column") 
     values = to_numpy(columns.values).astype(float)[np.flatnonzero(keep)]
     categorical = np.array([place in columns.levels for place in range(values.shape[1])])
     for name, column, is_category in zip(columns.names, values.T, categorical, strict=True):
-        if np.isinf(column).any():
-            raise InputError(f"given: needs finite numbers, but '{name}' has infinite ones; replace them.")
-        if missing == "error" and np.isnan(column).any():
+        absent = int(np.isnan(column).sum())
+        if missing == "error" and absent:
             raise InputError(
-                f"given: '{name}' has missing values; fill them in, or use missing='column', which takes a missing "
-                "confounder for a value of its own."
+                f"given: '{name}' has missing values; fill them in, or use missing='drop', which leaves these rows out."
             )
+        if absent:
+            add_note(
+                f"given: {absent:,} of {len(column):,} rows have no '{name}', which cannot be held fixed there: a "
+                "feature that follows it may be significant; missing='drop' leaves these rows out."
+            )
+        elif np.ptp(column) == 0:
+            add_note(f"given: '{name}' has one value only.")
         levels = len(np.unique(column[~np.isnan(column)])) if is_category else 0
         if 2 * levels > len(column) > 2:
             raise InputError(
@@ -244,8 +256,8 @@ def _spline_kernel(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     def second(t: np.ndarray) -> np.ndarray:
         return np.asarray(((t - 0.5) ** 2 - 1.0 / 12.0) / 2.0)
 
-    fourth = np.abs(one - other) - 0.5
-    return second(one) * second(other) - (fourth**4 - fourth**2 / 2.0 + 7.0 / 240.0) / 24.0
+    square = (np.abs(one - other) - 0.5) ** 2
+    return second(one) * second(other) - (square * (square - 0.5) + 7.0 / 240.0) / 24.0
 
 
 def products(parts: list[np.ndarray], most: int) -> np.ndarray:
@@ -273,20 +285,29 @@ def kernel_features(values: np.ndarray, count: int, width: float, rng: np.random
     sizes, vectors = sizes[::-1][:count], vectors[:, ::-1][:, :count]
     keep = sizes > 1e-6 * sizes[0]
     turned = vectors[:, keep] / np.sqrt(sizes[keep])
-    step = max(1, 2**22 // len(marks))
-    parts = [
-        np.exp(-squared_distances(values[start : start + step], marks) / scale) @ turned for start in range(0, n, step)
-    ]
-    features = np.concatenate(parts)
+    values, marks, turned = (part.astype(_precision(n)) for part in (values, marks, turned))
+    features = np.empty((n, turned.shape[1]), values.dtype)
+    step = max(1, 2**20 // len(marks))
+    for start in range(0, n, step):
+        distances = squared_distances(values[start : start + step], marks)
+        distances /= -scale
+        features[start : start + step] = np.exp(distances, out=distances) @ turned
     features -= features.mean(axis=0)
     size = (features**2).sum() / n
     return features / np.sqrt(size) if size > 0 else features
 
 
+def _precision(n: int) -> type[np.floating[Any]]:
+    """Of terms of n rows: their errors are of no account beside those of a regression."""
+    return np.float32 if n > _SINGLE else np.float64
+
+
 def squared_distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """(n, m) between the rows of two arrays."""
-    found = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1)[None, :] - 2.0 * one @ other.T
-    return np.maximum(found, 0.0)
+    found = one @ (-2.0 * other.T)
+    found += (one**2).sum(axis=1)[:, None]
+    found += (other**2).sum(axis=1)
+    return np.maximum(found, 0.0, out=found)
 
 
 def leading_directions(
@@ -348,12 +369,14 @@ class Terms(NamedTuple):
     ----------
     named : (N, q) terms by name.
     models : weights of terms by name.
+    parts : (N, q) places of the rows in each confounder.
     spaces : (N, q) places of the rows in which near rows have similar confounders.
     inputs : (N, q) confounders as a scikit-learn regressor takes them.
     """
 
     named: dict[str, np.ndarray]
     models: list[dict[str, float]]
+    parts: list[np.ndarray]
     spaces: tuple[np.ndarray, ...]
     inputs: np.ndarray
 
@@ -365,15 +388,16 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
     room = max(16, _NUMBERS // n)
     share = min(1.0, room / (_SPLINES + _PRODUCTS + 2 * _KERNEL_FEATURES + _NARROW_FEATURES))
     knots = min(_KNOTS, int(share * _SPLINES) // max(count, 1))
-    curves = [splines(scores[:, j], knots) for j in range(count)]
+    curves = [splines(scores[:, j], knots).astype(_precision(n)) for j in range(count)]
     own = [j for j in range(count) if numbers[0, j] != scores[0, j]]
     terms = {"linear": np.hstack([scores, numbers[:, own], indicators]), "splines": _stacked(curves, n)}
     models = [{"linear": _LINEAR}, {"linear": _LINEAR, "splines": 1.0}]
-    parts = [np.column_stack([scores[:, j], curves[j]]) for j in range(count)]
+    parts = [np.column_stack([scores[:, j], curves[j]]).astype(_precision(n)) for j in range(count)]
     parts += [indicators[:, owner == place] for place in np.unique(owner)]
     joint, inputs = encoded.joint, np.hstack([numbers, indicators])
     if len(parts) < 2:
-        return Terms(terms, models, (joint,) if len(parts) else (), inputs)
+        return Terms(terms, models, [], (joint,) if len(parts) else (), inputs)
+    columns = [part[:, :1] for part in parts[:count]] + parts[count:]
     features = max(int(share * _KERNEL_FEATURES), 8)
     terms["products"] = products(parts, int(share * _PRODUCTS))
     terms["kernel"] = kernel_features(joint, features, 1.0, rng)
@@ -387,14 +411,15 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
     rows = slice(None) if confounders.rows is None else confounders.rows
     found = leading_directions(joint[rows], targets, rng)
     if found is None:
-        return Terms(terms, models, (joint,), inputs)
+        return Terms(terms, models, columns, (joint,), inputs)
     directions, shares = found
     used = min(max(int((shares > _LEAST_DIRECTION).sum()), 1), _MOST_DIRECTIONS)
     places = joint @ directions[:, :used]
-    bent = [splines(places[:, j], knots) for j in range(used)]
+    bent = [splines(places[:, j], knots).astype(_precision(n)) for j in range(used)]
     terms["directions"] = _stacked(bent, n)
     first = np.column_stack([places[:, 0], bent[0]])[:, : max(int(share * _PRODUCTS) // joint.shape[1], 1)]
-    terms["errors"] = (first[:, :, None] * joint[:, None, :_PRODUCTS]).reshape(n, -1)
+    first = first.astype(_precision(n))
+    terms["errors"] = (first[:, :, None] * joint[:, None, :_PRODUCTS]).astype(first.dtype).reshape(n, -1)
     along = {"directions": 1.0}
     metric = joint @ (directions * np.sqrt(shares))
     if used > 1:
@@ -405,7 +430,33 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
         {"linear": _LINEAR, "errors": 0.3, **along},
         {"linear": _LINEAR, "splines": 0.3, "kernel": 0.3, **along},
     ]
-    return Terms(terms, models, (joint, metric), inputs)
+    return Terms(terms, models, columns, (joint, metric), inputs)
+
+
+def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """(n, q) places of the rows in the pairs of confounders `parts` that explain most of `left` (n, k).
+
+    That is what other terms leave of the response.
+
+    The statistic is the sum over rows of `left` times its mean over the nearest rows in the pair; with k neighbours its
+    variance is at most 2 m / k for m rows, if `left` does not depend on the confounders and has variance 1.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    n, pairs = len(left), list(combinations(range(len(parts)), 2))
+    rows = np.sort(rng.choice(n, min(n, _ROWS), replace=False))
+    if len(parts) < 3 or len(pairs) > _MOST_PAIRS or len(rows) < 8 * _NEAR:
+        return []
+    own = left[rows] - left[rows].mean(axis=0)
+    own = own / np.sqrt(np.maximum((own**2).mean(axis=0), 1e-300))
+    found = np.zeros(len(pairs))
+    for place, (one, other) in enumerate(pairs):
+        space = np.hstack([parts[one][rows], parts[other][rows]])
+        space = space + 1e-6 * rng.standard_normal(space.shape)
+        near = NearestNeighbors(n_neighbors=_NEAR, algorithm="kd_tree").fit(space).kneighbors(return_distance=False)
+        found[place] = (own * own[near].mean(axis=1)).sum(axis=0).max() / np.sqrt(2.0 * len(rows) / _NEAR)
+    best = np.argsort(-found, kind="stable")[:_PAIRS_USED]
+    return [np.hstack([parts[i] for i in pairs[place]]) for place in best if found[place] > _CLEAR]
 
 
 def _stacked(parts: list[np.ndarray], n: int) -> np.ndarray:
@@ -493,7 +544,7 @@ class ConfounderRegression:
     def residuals(self, outputs: np.ndarray) -> ResidualView:
         """What is left of outputs (n, m)."""
         outputs = centred_within(outputs, self.strata)
-        inner = self.basis.T @ outputs
+        inner = self._inner(outputs)
         error, model, step = self._choose(outputs, inner)
         fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], self._means)
         near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
@@ -504,7 +555,8 @@ class ConfounderRegression:
             taken = 2.0 * share - share**2
             spent[own] += taken.sum(axis=0)
             near[:, own] = between @ taken
-        values = outputs - self.basis @ fitted
+        values = outputs - self.basis @ fitted.astype(self.basis.dtype)
+        values[:, (values**2).sum(axis=0) <= _NOTHING * (outputs**2).sum(axis=0)] = 0.0
         if self.cross_fitted is not None:
             others = centred_within(outputs - self.cross_fitted.predictions(outputs), self.strata)
             closer = (others**2).mean(axis=0) < error
@@ -518,13 +570,17 @@ class ConfounderRegression:
         tell the row's error.
         """
         outputs = centred_within(outputs, self.strata)
-        inner = self.basis.T @ outputs
+        inner = self._inner(outputs)
         _, model, step = self._choose(outputs, inner)
         found = np.zeros_like(inner)
         for j, (place, penalty) in enumerate(zip(model, step, strict=True)):
             directions, kept, _ = self.models[place]
             found[:, j] = directions @ (kept[penalty] * (directions.T @ inner[:, j]))
         return np.asarray(self.basis @ found)
+
+    def _inner(self, outputs: np.ndarray) -> np.ndarray:
+        """(Q, m) outputs in the basis."""
+        return (self.basis.T @ outputs.astype(self.basis.dtype)).astype(float)
 
     @property
     def _means(self) -> float:
@@ -587,23 +643,25 @@ def fit_regression(
     terms, n = confounders.terms(targets, rng), confounders.n
     rows = np.arange(n) if confounders.rows is None else confounders.rows
     neighbours = Neighbours.of([space[rows] for space in terms.spaces], units, rng)
-    named = {name: centred_within(part[rows], strata) for name, part in terms.named.items() if part.shape[1]}
+    sizes = {name: part.shape[1] for name, part in terms.named.items() if part.shape[1]}
     cross_fitted = None if model is None else CrossFitted(model, terms.inputs[rows], int(rng.integers(2**31)))
-    basis, triangle = np.empty((n, 0)), np.empty((0, 0))
-    if not named:
+    basis, triangle = np.empty((n, 0), _precision(n)), np.empty((0, 0))
+    if not sizes:
         return ConfounderRegression(basis, (), neighbours, strata, units, cross_fitted)
-    basis, triangle = _extended(basis, triangle, np.hstack(list(named.values())))
-    weights = [
-        np.concatenate([np.full(part.shape[1], parts.get(name, 0.0)) for name, part in named.items()])
-        for parts in terms.models
-    ]
+    if (count := sizes.get("linear", 0)) > (1.0 - _LEAST_FREEDOM) * n:
+        raise InputError(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
+    basis, triangle = _extended(basis, triangle, [centred_within(terms.named[name][rows], strata) for name in sizes])
+    weights = [np.repeat([parts.get(name, 0.0) for name in sizes], list(sizes.values())) for parts in terms.models]
     smoothers = [_smoother(triangle, own, n) for own in weights]
     if terms.spaces:
         first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
         predicted = first.predictions(targets[:, :_PREDICTED])
         curves = [np.column_stack([part, splines(part, _KNOTS // 2)]) for part in predicted.T if np.ptp(part) > 0]
+        left = targets[:, :_PREDICTED] - predicted
+        pairs = leading_pairs([part[rows] for part in terms.parts], left, rng)
+        curves += [kernel_features(pair, min(_NARROW_FEATURES, n // 3), _NARROW, rng) for pair in pairs]
         bent = centred_within(_stacked(curves, n), strata)
-        basis, triangle = _extended(basis, triangle, bent)
+        basis, triangle = _extended(basis, triangle, [bent])
         smoothers = [
             one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
             for one in smoothers
@@ -615,16 +673,24 @@ def fit_regression(
     return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)
 
 
-def _extended(basis: np.ndarray, triangle: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _extended(basis: np.ndarray, triangle: np.ndarray, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """An orthonormal basis (n, Q) of what it was one of and of more terms (n, q), and all terms (Q, P) in it."""
-    inner = basis.T @ terms
-    rest = terms - basis @ inner
-    sizes, vectors = np.linalg.eigh(rest.T @ rest)
-    keep = sizes > _NEGLIGIBLE * np.maximum(sizes[-1:], (terms**2).sum(axis=0).max(initial=0.0))
+    rest = np.hstack(parts, dtype=basis.dtype, casting="same_kind")
+    largest = max(float((rest[:, j] ** 2).sum()) for j in range(rest.shape[1]))
+    inner = basis.T @ rest
+    if basis.shape[1]:
+        rest -= basis @ inner
+    gram = np.zeros((rest.shape[1],) * 2)
+    for start in range(0, len(rest), _SINGLE):
+        some = rest[start : start + _SINGLE].astype(float)
+        gram += some.T @ some
+    sizes, vectors = np.linalg.eigh(gram)
+    keep = sizes > _NEGLIGIBLE * max(float(sizes[-1]), largest)
     sizes, vectors = np.sqrt(sizes[keep]), vectors[:, keep]
     lower = np.zeros((len(sizes), triangle.shape[1]))
     triangle = np.block([[triangle, inner], [lower, sizes[:, None] * vectors.T]])
-    return np.hstack([basis, rest @ (vectors / sizes)]), triangle
+    new = rest @ (vectors / sizes).astype(basis.dtype)
+    return np.hstack([basis, new]) if basis.shape[1] else new, triangle
 
 
 def _smoother(triangle: np.ndarray, weights: np.ndarray, n: int) -> _Model:

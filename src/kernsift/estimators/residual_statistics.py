@@ -31,6 +31,10 @@ class ResidualView(NamedTuple):
     spent: np.ndarray
     near: np.ndarray = np.empty((0, 1))
 
+    def after(self, spent: np.ndarray | float) -> ResidualView:
+        """The same, with at least the degrees of freedom that a regression before this one used up."""
+        return self._replace(spent=np.maximum(self.spent, spent))
+
     @property
     def scatter(self) -> np.ndarray:
         """(m, m)."""
