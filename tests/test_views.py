@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import eval_legendre
 
-from kernsift import compare
+from kernsift import compare, relate
 from kernsift.data.inputs import as_table
 from kernsift.estimators.views import CLASSES, NUMBERS, fitted_views
 from kernsift.kernels.contingency import tabulate
@@ -59,13 +59,17 @@ def test_the_fine_view_is_a_sum_over_legendre_polynomials_of_midranks():
         assert row_gram(known, found["fine"].view, feature) == pytest.approx(centred_gram(basis.T @ basis), abs=1e-9)
 
 
-@pytest.mark.parametrize(("name", "bandwidth", "power"), [("smooth", 4.0, 0.25), ("narrow", 0.7, 0.5)])
-def test_smooth_and_narrow_views_are_powers_of_a_gaussian_kernel_on_normal_scores(name, bandwidth, power):
+@pytest.mark.parametrize(
+    ("name", "bandwidth", "power", "law"),
+    [("smooth", 4.0, 0.25, stats.norm), ("narrow", 0.7, 0.5, stats.norm), ("local", 0.65, 0.5, stats.uniform)],
+)
+def test_views_of_ranks_are_powers_of_a_gaussian_kernel_on_scores(name, bandwidth, power, law):
     X = columns(np.random.default_rng(2), 60)
     known, _, found = views_of(X, [name])
+    median = {stats.norm: np.sqrt(2) * stats.norm.ppf(0.75), stats.uniform: 1 - np.sqrt(0.5)}[law]
     for feature, column in enumerate(X.T):
-        scores = stats.norm.ppf(midranks(column))
-        width = bandwidth * np.sqrt(2) * stats.norm.ppf(0.75)
+        scores = law.ppf(midranks(column))
+        width = bandwidth * median
         expected = raised(centred_gram(np.exp(-(((scores[:, None] - scores) / width) ** 2))), power)
         claimed = row_gram(known, found[name].view, feature)
         # Directions below a thousandth of the heaviest point are left out, which a root makes larger.
@@ -96,12 +100,23 @@ def test_ranks_make_pvalues_of_a_response_free_of_monotone_changes():
     """Views of ranks do not change under an increasing function of the column, the others do."""
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 3))
-    for name in ("smooth", "fine", "narrow"):
+    for name in ("smooth", "fine", "narrow", "local"):
         known, _, one = views_of(X, [name])
         again, _, two = views_of(np.exp(2 * X), [name])
         for feature in range(3):
             expected = row_gram(known, one[name].view, feature)
             assert row_gram(again, two[name].view, feature) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_checkerboard_is_found():
+    """Without a trend in any direction: 0.84 of such tables are found, and 0.46 by the narrow view on both sides."""
+    rng = np.random.default_rng(6)
+    found = 0
+    for _ in range(60):
+        x, y = rng.uniform(0.0, 4.0, (2, 200))
+        move = ((np.floor(x) + np.floor(y)) % 2 == 1) & (rng.random(200) < 0.5)
+        found += relate(x[:, None], np.where(move, (y + 1.0) % 4.0, y), k=None, random_state=0).pvalues[0] <= 0.05
+    assert found >= 37
 
 
 def long_column(rng, n):

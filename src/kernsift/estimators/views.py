@@ -17,6 +17,10 @@ fine
 narrow
     The Gaussian kernel on normal scores of the ranks, 0.7 median distances wide, its eigenvalues raised to the power
     1/2: several modes, and other shapes with many sign changes.
+local
+    The Gaussian kernel on the ranks, 0.65 median distances wide, its eigenvalues raised to the power 1/2. On ranks all
+    parts of the distribution have the same width, so that with a local view of the response the pair sees rings,
+    checkerboards and other relations without a trend.
 location
     The first direction of the smooth view: nearly the normal scores themselves.
 plain
@@ -43,9 +47,11 @@ from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import TOLERANCE, WIDE, KernelView, View, centred, group_views, kernel_views, pivoted
 from kernsift.kernels.quantisation import Grid
 
-# Median distance between two standard normal variables: sqrt(2) times the upper quartile.
+# Median distance between two standard normal variables, sqrt(2) times the upper quartile, and two uniform ones.
 _NORMAL_MEDIAN = float(np.sqrt(2.0) * ndtri(0.75))
+_UNIFORM_MEDIAN = 1.0 - float(np.sqrt(0.5))
 _NARROW, _NARROW_POWER = 0.7, 0.5
+_LOCAL, _LOCAL_POWER = 0.65, 0.5
 _SMOOTH_POWER = 0.25
 _DEGREES = 15
 # The wide kernel is nearly a polynomial of low degree.
@@ -74,8 +80,8 @@ CLASSES = (
 NUMBERS = (
     Pair("wide", "wide", 0.5),
     Pair("narrow", "wide", 0.2),
-    Pair("wide", "smooth", 0.2),
-    Pair("narrow", "narrow", 0.1),
+    Pair("wide", "smooth", 0.15),
+    Pair("local", "local", 0.15),
 )
 """Pairs for a response of numbers."""
 SCORES = (
@@ -257,15 +263,20 @@ def _midranks(counts: Array) -> Array:
 
 
 def _on_normal_scores(counts: Array, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
-    """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances.
+    """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances."""
+    scores = normal_quantiles(_midranks(counts[:, :-1] if missing else counts))
+    return _gaussian(scores, counts, missing, bandwidth * _NORMAL_MEDIAN, rank, tolerance)
 
-    With `missing` the last point represents missing values, which have no rank.
+
+def _gaussian(scores: Array, counts: Array, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
+    """The Gaussian kernel on scores of the points.
+
+    With `missing` the last point represents missing values, which have no score.
     """
     xp, b = namespace(counts), int(counts.shape[0])
-    scores = normal_quantiles(_midranks(counts[:, :-1] if missing else counts))
     if missing:
         scores = xp.concat([scores, xp.full_like(scores[:, :1], xp.nan)], axis=1)
-    width, flags = np.full(b, bandwidth * _NORMAL_MEDIAN), np.zeros(b, dtype=bool)
+    width, flags = np.full(b, bandwidth), np.zeros(b, dtype=bool)
     inverse = asarray_like(1.0 / width, counts)
     kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, inverse, None, width, missing=missing)
     factor, _ = pivoted(transposed(scores), kernels, counts, rank, tolerance)
@@ -284,6 +295,11 @@ def _smooth(counts: Array, missing: bool) -> View:
 
 def _narrow(counts: Array, missing: bool) -> View:
     return _on_normal_scores(counts, missing, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
+
+
+def _local(counts: Array, missing: bool) -> View:
+    ranks = _midranks(counts[:, :-1] if missing else counts)
+    return _gaussian(ranks, counts, missing, _LOCAL * _UNIFORM_MEDIAN, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
 
 
 def _fine(counts: Array, missing: bool) -> View:
@@ -310,6 +326,7 @@ def _location(counts: Array, missing: bool) -> View:
 _RANK_VIEWS: dict[str, Callable[[Array, bool], View]] = {
     "smooth": _smooth,
     "narrow": _narrow,
+    "local": _local,
     "fine": _fine,
     "location": _location,
 }

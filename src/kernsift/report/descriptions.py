@@ -170,7 +170,7 @@ def _best(shape: _Contrast, atom: _Contrast | None, interval: _Contrast, view: s
 
 def _search(view: str) -> float:
     """The allowance for the search for an interval, which the narrow view makes itself."""
-    return 0.0 if view == "narrow" else _SEARCH
+    return 0.0 if view in ("narrow", "local") else _SEARCH
 
 
 def _pool(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
