@@ -291,7 +291,8 @@ def test_views_of_groups_are_those_of_their_whole_factors(kernel, monkeypatch):
             np.testing.assert_allclose(view.factor[0].T @ view.factor[0], gram, atol=1e-11 * np.abs(gram).max())
             for one, other in zip(invariants(view, ones, 300), invariants(expected, ones, 300), strict=True):
                 for part, same in zip(one, other, strict=True):
-                    np.testing.assert_allclose(part, same, rtol=1e-7, atol=1e-9 * np.abs(same).max())
+                    # Diagonals are sums of up to 100 squares in single precision, with an error of 100 x 6e-8 at most.
+                    np.testing.assert_allclose(part, same, rtol=6e-6, atol=6e-6 * np.abs(same).max())
             target = rng.normal(size=(300, 2))
             products = view.products(lambda part, target=target: target[part])
             codes = rng.integers(0, 7, (2, 300))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any, TypeVar
@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernsift.data.table_parts import is_readable, run_of, tables_of, to_send
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import dtype_of
+from kernsift.execution.arrays import Array, dtype_of, namespace, take
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import n_threads, prefetch
@@ -34,6 +34,8 @@ _SHARE = 0.6
 # Bytes of a block: enough to read at full speed; and the fewest columns with which gathering rows uses most of a cache
 # line.
 _BLOCK_BYTES, _ROW = 2**27, 16
+# Rows whose median is in the middle of a column.
+_MIDDLE = 15
 # Bytes of a cache line. Rows that are aligned with cache lines do not load others.
 _LINE = 64
 
@@ -76,6 +78,15 @@ class Block:
         every = len(self.own) == self.table.d and np.array_equal(self.own, np.arange(self.table.d))
         return self.kernels if every else self.kernels.select(self.own)
 
+    @cached_property
+    def scaled(self) -> Array:
+        """(n, p) values of single columns in units of their bandwidths, less a value in the middle of each."""
+        values = self.table.part(self.columns)
+        middle = namespace(values).sort(take(values, spaced_rows(self.table.n, _MIDDLE), 0), axis=0)
+        values = values - middle[middle.shape[0] // 2, :]
+        values *= self.own_kernels.inverse
+        return values
+
     @property
     def counted_by_rows(self) -> bool:
         """Whether workers count chunks of rows instead of blocks of features: each then reads a part of the files."""
@@ -96,22 +107,18 @@ class Block:
 
     def _with(self, table: Table, kernels: FeatureKernels) -> Block:
         """The block in a table that holds its features only."""
-        own = np.arange(len(self.own))
-        return Block(self.features, table, kernels, own, self.cells, self.to_sort, self.all_columns)
+        return replace(self, table=table, kernels=kernels, own=np.arange(len(self.own)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = [
             table.select(self.own) if is_readable(table) else to_send(table, self.own)
             for table in tables_of(self.table)
         ]
-        # A worker that reads a block can fit the kernels to it.
-        kernels = self.kernels.sent(self.own) if is_readable(self.table) else self.kernels.select(self.own)
-        sent = self._with(stack(tables), kernels)
-        cells = self.cells
+        table, cells = stack(tables), self.cells
         if cells is not None:
             cells = cells.astype(np.min_scalar_type(int(cells.max(initial=0))))
-        fields = (sent.features, sent.table, sent.kernels, sent.own, cells, sent.to_sort, sent.all_columns)
-        return Block, fields
+        sent = replace(self._with(table, self.kernels.sent(self.own, table)), cells=cells)
+        return Block, tuple(getattr(sent, field.name) for field in fields(sent))
 
 
 def map_blocks(

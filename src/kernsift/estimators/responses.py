@@ -224,7 +224,7 @@ class CrossTable:
         # Without cells all codes were kept.
         self._codes = known.codes if known.joint is None else None
         points = known.counts.shape[1]
-        by_row = known.codes is None and isinstance(known.counts, np.ndarray)
+        by_row = known.joint is None and known.codes is None and isinstance(known.counts, np.ndarray)
         self.sums = {
             name: partial(self._rows, view) if by_row else self._sums(view, points)
             for name, view in response.views.items()

@@ -272,21 +272,6 @@ class Scores:
         return len(self.estimate)
 
 
-def supported(factor: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:
-    """A covariance factor with a lower bound of the variances for `count` draws.
-
-    Draws that are all equal and not zero (two samples without overlap) have an estimated variance of 0; the score of l
-    draws is bounded by l standard errors. Such features get a row of their own with this variance.
-    """
-    least = (estimate / count) ** 2
-    flat = np.flatnonzero(np.einsum("ij,ij->j", factor, factor) < 1e-12 * least)
-    if len(flat) == 0:
-        return factor
-    extra = np.zeros((len(flat), len(estimate)))
-    extra[np.arange(len(flat)), flat] = np.sqrt(least[flat])
-    return np.vstack([factor, extra])
-
-
 def scores_from_draws(
     names: Sequence[str],
     draws: np.ndarray,
@@ -312,13 +297,22 @@ def scores_from_draws(
     factor = 1.0 / count if variance_factor is None else variance_factor
     estimate = draws.mean(axis=0)
     scaled = (draws - estimate) * np.sqrt(factor / max(count - 1, 1))
-    cov: Covariance = FactorCovariance(supported(scaled, estimate, count))
-    if not shared:
-        cov = DiagonalCovariance(cov.diagonal())
+    variances = np.einsum("ij,ij->j", scaled, scaled)
+    least = supported_variances(variances, estimate, count)
+    cov: Covariance = DiagonalCovariance(least)
+    if shared:
+        # Features whose draws do not vary are uncorrelated with the others: each has a row of its own.
+        alone = np.flatnonzero(least != variances)
+        own = np.sqrt(least) * (alone[:, None] == np.arange(len(least)))
+        cov = FactorCovariance(np.vstack([scaled, own]) if len(alone) else scaled)
     return Scores(tuple(names), estimate, cov, draws=float(count), resample=resample)
 
 
 def supported_variances(variances: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:
-    """The same lower bound for variances."""
+    """Variances of the means of `count` draws, with a lower bound.
+
+    Draws that are all equal and not zero (two samples without overlap) have an estimated variance of 0; the score of l
+    draws is bounded by l standard errors.
+    """
     least = (estimate / count) ** 2
     return np.where(variances < 1e-12 * least, least, variances)

@@ -1,8 +1,11 @@
 """Factors of groups of columns, evaluated for some rows at a time.
 
 Every row of a group is a point of its own, and the factor of all rows would be many times as large as the table. It is
-linear in the kernel values of a row x at some landmarks, F(x) = W k(landmarks, x) - mean, so that W and sums of
+linear in the kernel values of a row x at some landmarks, F(x) = W (k(landmarks, x) - mean), so that W and sums of
 products of kernel values are enough; the factor itself is computed for those rows that are asked for.
+
+Sums of products, whose small eigenvalues count, are computed in double precision. Where the factor of every row is
+needed for sums over rows, it is computed in single precision, which takes half the time.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ class Landmarks:
         self._centre = np.median(points, axis=0)
         self._scaled = self._scale(points)
         self._norms = np.einsum("ij,ij->i", self._scaled, self._scaled)
+        self._dual = np.vstack([2.0 * self._scaled.T, np.ones(len(points)), -self._norms])
 
     def at(self, values: np.ndarray) -> np.ndarray:
         """(rows, m) kernel values of rows (rows, w) and the landmarks."""
@@ -58,17 +62,16 @@ class Landmarks:
             return np.asarray(found[..., 0], dtype=np.float64)
         scaled = self._scale(values)
         norms = np.einsum("ij,ij->i", scaled, scaled)
-        squares = scaled @ (-2.0 * self._scaled.T)
-        squares += norms[:, None]
-        squares += self._norms
-        np.maximum(squares, 0.0, out=squares)
+        # Minus squared distances: -|x - y|^2 is the inner product of (x, -|x|^2, 1) and (2 y, 1, -|y|^2).
+        squares = np.column_stack([scaled, -norms, np.ones(len(norms))]) @ self._dual
+        np.minimum(squares, 0.0, out=squares)
         for place in np.flatnonzero(norms > _FAR):
-            squares[place] = ((self._scaled - scaled[place]) ** 2).sum(axis=1)
+            squares[place] = -((self._scaled - scaled[place]) ** 2).sum(axis=1)
         for place in np.flatnonzero(self._norms > _FAR):
-            squares[:, place] = ((scaled - self._scaled[place]) ** 2).sum(axis=1)
+            squares[:, place] = -((scaled - self._scaled[place]) ** 2).sum(axis=1)
         if isinstance(kernel, Gaussian):
-            np.negative(squares, out=squares)
             return np.exp(squares, out=squares)
+        np.negative(squares, out=squares)
         # A small square of a distance has a large relative error, and its root an error that counts.
         one, other = np.nonzero(squares < _NEAR * (norms[:, None] + self._norms))
         squares[one, other] = ((scaled[one] - self._scaled[other]) ** 2).sum(axis=1)
@@ -93,8 +96,8 @@ class GroupView:
         The points at which the kernel is evaluated.
     weights : ndarray of shape (q, m)
         The directions, in terms of the kernel values.
-    mean : ndarray of shape (q,)
-        What is subtracted to centre them.
+    mean : ndarray of shape (m,)
+        Mean kernel values over all rows, which are subtracted to centre them.
     sizes : ndarray of shape (1, q)
         As in `View`.
     second : ndarray of shape (M, M)
@@ -119,11 +122,17 @@ class GroupView:
     def at(self, rows: Rows, count: int | None = None) -> np.ndarray:
         """(1, q, rows) the factor at some rows, or its first `count` directions."""
         values = self.values[rows]
-        weights, mean = self.weights[:count], self.mean[:count]
+        weights = self.weights[:count]
         out = np.empty((1, len(weights), len(values)))
         for part in _chunks(slice(0, len(values))):
-            out[0, :, part] = weights @ self.landmarks.at(values[part]).T - mean[:, None]
+            out[0, :, part] = weights @ (self.landmarks.at(values[part]) - self.mean).T
         return out
+
+    def _centred(self, rows: slice) -> np.ndarray:
+        """(rows, m) centred kernel values."""
+        found = self.landmarks.at(self.values[rows])
+        found -= self.mean
+        return found
 
     def inner(self, other: GroupView) -> np.ndarray:
         """(1, q, q') inner products of the directions with those of another view of the group, over all rows."""
@@ -132,25 +141,16 @@ class GroupView:
     def products(self, targets: Callable[[slice], np.ndarray]) -> np.ndarray:
         """(1, q, p) sums over all rows of the factor times `targets`, a function from rows to (rows, p)."""
 
-        def work(strip: slice) -> tuple[Any, Any]:
-            found, total = 0.0, 0.0
-            for part in _chunks(strip):
-                target = targets(part)
-                found = found + self.landmarks.at(self.values[part]).T @ target
-                total = total + target.sum(axis=0)
-            return found, total
+        def work(strip: slice) -> Any:
+            return sum(self._centred(part).T @ targets(part) for part in _chunks(strip))
 
-        found, total = (sum(parts) for parts in zip(*parallel_map(work, _strips(len(self.values))), strict=True))
-        return np.asarray(self.weights @ found - np.outer(self.mean, total))[None, ...]
+        return np.asarray(self.weights @ sum(parallel_map(work, _strips(len(self.values)))))[None, ...]
 
     def summed(self, codes: np.ndarray, points: int) -> np.ndarray:
         """(b, points, q) sums of the factor over the rows of each point, for b features with `codes` (b, n)."""
-        b, m = len(codes), len(self.landmarks.points)
-        found, counts = np.zeros((b, points, m)), np.zeros((b, points))
+        found = np.zeros((len(codes), points, len(self.landmarks.points)))
         for strip in _strips(len(self.values)):
-            kernel = np.concatenate(
-                list(parallel_map(lambda part: self.landmarks.at(self.values[part]), _chunks(strip)))
-            )
+            kernel = np.concatenate(list(parallel_map(self._centred, _chunks(strip))))
             ones, rows = np.ones(len(kernel)), np.arange(len(kernel) + 1)
 
             def add(feature: int, strip: slice = strip, given: tuple[Any, ...] = (kernel, ones, rows)) -> None:
@@ -158,11 +158,10 @@ class GroupView:
                 own = codes[feature, strip]
                 # A product with a matrix of zeros and ones adds whole rows, which is faster than any look-up.
                 found[feature] += sparse.csc_matrix((ones, own, rows), (points, len(own))) @ kernel
-                counts[feature] += np.bincount(own, minlength=points)
 
-            for _ in parallel_map(add, range(b)):
+            for _ in parallel_map(add, range(len(codes))):
                 pass
-        return found @ self.weights.T - counts[:, :, None] * self.mean
+        return found @ self.weights.T
 
     def row_sums(self, count: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What null moments need of single rows.
@@ -173,15 +172,17 @@ class GroupView:
         n = len(self.values)
         diagonal, square, leading = np.empty((1, n)), np.empty((1, n)), np.empty((1, count, n))
 
+        weights, sizes = self.weights.T.astype(np.float32), self.sizes[0].astype(np.float32)
+
         def work(strip: slice) -> np.ndarray:
             along = np.zeros(len(self.weights))
             for part in _chunks(strip):
-                factor = self.landmarks.at(self.values[part]) @ self.weights.T - self.mean
+                factor = self._centred(part).astype(np.float32) @ weights
                 leading[0, :, part] = factor[:, :count].T
-                squares = factor * factor
-                diagonal[0, part] = squares.sum(axis=1)
-                square[0, part] = squares @ self.sizes[0]
-                along += (diagonal[0, part] - level) @ factor
+                diagonal[0, part] = np.einsum("ij,ij->i", factor, factor)
+                along += (diagonal[0, part] - level).astype(np.float32) @ factor
+                factor *= factor
+                square[0, part] = factor @ sizes
             return along
 
         return diagonal, square, leading, np.asarray(sum(parallel_map(work, _strips(n))))[None, :]
@@ -212,7 +213,7 @@ def views_of_rows(values: np.ndarray, landmarks: Sequence[Landmarks], powers: Se
         place = slice(int(start), int(stop))
         mean = (level + first / n)[place]
         weights, sizes = _directions(one.lower, second[place, place], mean, n, power)
-        found.append(GroupView(values, one, weights, weights @ mean, sizes[None, :], second, place))
+        found.append(GroupView(values, one, weights, mean, sizes[None, :], second, place))
     return found
 
 
