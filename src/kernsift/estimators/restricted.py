@@ -63,12 +63,13 @@ _KEPT = 2**25
 # Views of values less the locations of their strata have this prefix.
 _ALIGNED = "aligned "
 # Views of pairs and other small strata. Differences within pairs show a change of location, and by their asymmetry one
-# of shape. A change of spread shows in the values as they are: it goes with the sum of a pair (Pitman 1939).
+# of shape. Changes of spread and shape show in the values as they are, unless pairs vary much: a change of spread goes
+# with the sum of a pair (Pitman 1939).
 _SMALL_STRATA = (
-    Pair("aligned location", "plain", 0.6),
+    Pair("aligned location", "plain", 0.65),
     Pair("aligned shape", "plain", 0.1),
-    Pair("spread", "plain", 0.17),
-    Pair("smooth", "plain", 0.13),
+    Pair("spread", "plain", 0.15),
+    Pair("shape", "plain", 0.1),
 )
 # Location and spread of units count alike as units vary in them, and not as rows do: donors whose levels differ much
 # may have spreads that differ little. For units it takes the place of the fine view.
@@ -87,6 +88,7 @@ def _whitened(factor: np.ndarray) -> np.ndarray:
 _DERIVED: dict[str, tuple[str, int, Callable[[np.ndarray], np.ndarray]]] = {
     "unit moments": ("moments", 2, _whitened),
     "spread": ("moments", 2, lambda factor: factor[:, 1:]),
+    "shape": ("smooth", 3, lambda factor: factor[:, 2:]),
     "aligned shape": ("aligned smooth", 3, lambda factor: factor[:, 2:]),
 }
 
