@@ -247,7 +247,7 @@ def test_without_jinja(results: dict[str, Result], monkeypatch: pytest.MonkeyPat
 def test_the_kind_of_picture_fits_the_kind_of_data(results: dict[str, Result]) -> None:
     expected = {
         "compare": {"number": Histogram, "stars": Bars, "city": Bars, "place": Histogram},
-        "relate": {"number": Cloud, "stars": Cloud, "city": Boxes, "place": Cloud},
+        "relate": {"number": Cloud, "stars": Boxes, "city": Boxes, "place": Cloud},
         "relate to two classes": {"number": Histogram, "stars": Bars, "city": Bars, "place": Histogram},
         "relate to five classes": {"number": Boxes, "stars": Boxes, "city": Bars, "place": Boxes},
         "screen": {"same": Histogram, "wide": Histogram},
@@ -373,3 +373,18 @@ def test_the_line_of_code_has_strata_pairs_and_units() -> None:
         assert f'<tr><th scope="row">{name.capitalize()}</th><td>{result.settings[name]}</td></tr>' in page.replace(
             "&#39;", "'"
         )
+
+
+def test_what_is_held_fixed_is_said_and_long_levels_are_whole() -> None:
+    rng = np.random.default_rng(0)
+    n, long = 300, "Neither agrees nor disagrees with the statement that was read out, or gave no answer at all"
+    age = rng.normal(size=n)
+    frame = pd.DataFrame({"age": age, "x": age + rng.normal(size=n), "opinion": rng.choice([long, "agrees"], n)})
+    frame["y"] = frame["x"] + age + 2.0 * (frame["opinion"] == long) + 0.3 * rng.normal(size=n)
+    page = kernsift.relate(frame, "y", given=["age"], distinct=True, random_state=0).to_html()
+    assert "the picture holds nothing fixed" in page
+    assert "Each is significant given those before it: x, opinion." in page
+    assert '<th scope="row">Given</th><td>age</td>' in page
+    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", page)
+    first = next(place for place, line in enumerate(drawn) if long.startswith(line) and len(line) > 20)
+    assert f"{drawn[first]} {drawn[first + 1]}" == long

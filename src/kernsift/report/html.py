@@ -51,6 +51,7 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         notes=list(result.notes),
         data=_data(result),
         clusters=[members for members in result.clusters if len(members) > 1],
+        distinct=[] if result.distinct is None else [result.names[row] for row in np.flatnonzero(result.distinct)],
         rows=rows,
         others=others,
         has_missing=bool(result.missing.any()),
@@ -134,7 +135,7 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "missing": f"{result.missing[row]:.0%}",
                 "change": result.describe(row),
                 "picture": "" if picture is None else draw_picture(picture),
-                "caption": "" if picture is None else _caption(picture, name),
+                "caption": "" if picture is None else _caption(picture, name) + _as_measured(result, row),
                 "series": _series(picture),
             }
         )
@@ -215,6 +216,12 @@ def _series(picture: Picture | None) -> tuple[str, ...]:
     return picture.series if isinstance(picture, Histogram | Bars) else ()
 
 
+def _as_measured(result: Result, row: int) -> str:
+    """A picture is of the whole samples, where the words may be of what is held fixed."""
+    held = row < len(result.descriptions) and result.rejected[row] and result.descriptions[row].held
+    return "; the picture holds nothing fixed" if held else ""
+
+
 def _caption(picture: Picture, name: str) -> str:
     """What is drawn; the card's heading has the name already."""
     about = "" if picture.label == name else f"{picture.label}: "
@@ -241,6 +248,8 @@ def _settings(result: Result) -> list[tuple[str, str]]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
     return wording.shortened(f"{value:g}" if isinstance(value, float) else str(value), 80)
 
 

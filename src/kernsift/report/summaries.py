@@ -439,10 +439,9 @@ def _against(table: Table, target: np.ndarray, target_label: str, levels: Sequen
     if own is not None:
         return _boxes(target, values.astype(np.intp), target_label, name, own)
     distinct = np.unique(values)
-    if len(distinct) <= _FEW_GROUPS:
-        return _boxes(
-            target, np.searchsorted(distinct, values), target_label, label, [f"{value:.6g}" for value in distinct]
-        )
+    if len(distinct) <= _FEW_VALUES:
+        named = [f"{value:.6g}" for value in distinct]
+        return _boxes(target, np.searchsorted(distinct, values), target_label, label, named)
     return _cloud(values, target, label, target_label)
 
 

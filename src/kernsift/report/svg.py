@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,12 +120,20 @@ def _boxes(picture: Boxes) -> str:
 
 
 def _label_room(levels: Sequence[str]) -> tuple[float, float]:
-    """Room above each row and to its left: names that are too long for the margin have a line of their own."""
-    return (0.0, 92.0) if max(map(len, levels)) <= 14 else (14.0, 12.0)
+    """Room above each row and to its left: names that are too long for the margin have lines of their own."""
+    return (
+        (0.0, 92.0) if max(map(len, levels)) <= 14 else (13.0 * max(len(_lines(level)) for level in levels) + 1, 12.0)
+    )
+
+
+def _lines(level: str) -> list[str]:
+    return wrap(level, 52, max_lines=4, placeholder="…") or [""]
 
 
 def _level(frame: Frame, level: str, y: float, above: float) -> str:
-    return _text(frame.left, y, shortened(level, 52)) if above else _text(frame.left - 6, y, level, "end")
+    if not above:
+        return _text(frame.left - 6, y, level, "end")
+    return "".join(_text(frame.left, y + 13 * place, line) for place, line in enumerate(_lines(level)))
 
 
 def _cloud(picture: Cloud) -> str:
