@@ -132,6 +132,27 @@ def test_a_file_gives_the_answer_of_the_object(matrix: Any, memory: str | None, 
     assert relate(path, "age", random_state=0).names[0] == "gene2"
 
 
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("matrix", MATRICES[:2])
+def test_confounders_and_times_are_columns_of_obs(make: Any, matrix: Any, tmp_path: Path) -> None:
+    X, obs = cells()
+    rng = np.random.default_rng(1)
+    time = rng.exponential(np.exp(-X[:, 4] / 2)) + 0.01
+    obs = obs.assign(months=np.minimum(time, 1.0), status=np.where(time <= 1.0, "dead", "alive"))
+    table = pd.DataFrame(X, columns=NAMES)
+    path = write_h5ad(tmp_path / "cells.h5ad", matrix(X), obs, NAMES)
+    for data in (make(matrix(X), obs, NAMES), path):
+        found = relate(data, "age", given="condition", random_state=0)
+        expected = relate(table, obs["age"], given=obs["condition"], random_state=0)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-6)
+        found = relate(data, ("months", "status"), given=["age", "condition"], random_state=0)
+        expected = relate(table, (obs["months"], obs["status"]), given=obs[["age", "condition"]], random_state=0)
+        np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-6)
+        assert found.names[0] == "gene4" and found.rejected[0]
+        with pytest.raises(InputError, match="given: 'age', 'gene1' are partly columns of obs"):
+            relate(data, "condition", given=["age", "gene1"])
+
+
 @pytest.mark.parametrize("matrix", MATRICES[1:])
 def test_sparse_files_are_read_in_pieces(matrix: Any, tmp_path: Path) -> None:
     X, obs = cells()

@@ -27,7 +27,7 @@ from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional import LearningRows, conditional_hsic, conditional_mmd, measure_conditional
-from kernsift.estimators.confounders import Confounders, confounders_of, table_confounders
+from kernsift.estimators.confounders import Confounders, NothingLeft, confounders_of, table_confounders
 from kernsift.estimators.patterns import bandwidth_of, measure_features
 from kernsift.estimators.restricted import aligned, restricted_hsic, restricted_mmd
 from kernsift.estimators.scores import DenseCovariance, Scores
@@ -282,7 +282,8 @@ def compare(
         label = np.repeat([0, 1], [one.n, two.n])
         rows = given_rows.rows(label, keep, samples.rows) if given_rows else None
         if rows is None:
-            note_identifiers(pooled, label)
+            described = (samples.first.annotations, samples.second.annotations)
+            note_identifiers(pooled, label, described, keep, by)
         else:
             call.advise_rows(given_rows, rows, pooled.d, symmetric=True)
 
@@ -372,9 +373,11 @@ def _distinct(
         confounders = table_confounders(pooled, kept, held)
         some = [table.select(features) for table in tables]
         bandwidth = bandwidth_of(call.bandwidth, features, pooled.d)
-        found = measure_conditional(
-            some, partial(measure, confounders=confounders), bandwidth, missing, call.rng, notes=False
-        )
+        conditional = partial(measure, confounders=confounders)
+        try:
+            found = measure_conditional(some, conditional, bandwidth, missing, call.rng, notes=False)
+        except NothingLeft:
+            return np.ones(len(features))
         return Outcome(log_tail(found.scores, np.arange(len(features)))).pvalues
 
     order = result.selected[result.rejected]
@@ -540,12 +543,15 @@ def relate(
     )
     with call.execution_context(client, X, y):
         given_rows = call.row_arguments(strata, paired, unit)
-        if given_rows:
-            X = given_rows.split(X, layer=layer, memory=memory)
+        X = (
+            given_rows.split(X, layer=layer, memory=memory)
+            if given_rows
+            else open_table(X, "X", layer=layer, memory=memory)
+        )
         call.check_given(given, given_model, distinct, client, y=y, strata=strata, unit=unit)
         columns = None
         if given is not None:
-            X, columns = take_row_columns(open_table(X, "X", layer=layer, memory=memory), given, "given")
+            X, columns = take_row_columns(X, given, "given")
             columns, kinds = decide_kinds(columns, kinds, "given")
         whole = partial(given_rows.keep, missing=missing) if given_rows else None
         if columns is not None and missing == "drop":
@@ -559,7 +565,7 @@ def relate(
         call.check_selection(table.d)
         rows = given_rows.rows(codes_of(target), keep) if given_rows else None
         if rows is None:
-            note_identifiers(table, codes_of(target))
+            note_identifiers(table, codes_of(target), (X.annotations,), keep, y if isinstance(y, str) else None)
         else:
             call.advise_rows(given_rows, rows, table.d, symmetric=bool(target.categorical.all()))
         # The response has a bandwidth of its own: one given in the features' units says nothing about its units.

@@ -85,7 +85,7 @@ def stack_columns(parts: Sequence[Columns], argument: str) -> Columns:
 
 
 def decide_kinds(columns: Columns, kinds: Any, argument: str) -> tuple[Columns, Any]:
-    """Columns as numbers or codes of categories, by what `kinds` says or else by what they hold; and the other kinds."""
+    """Columns as numbers or codes of categories, by what `kinds` says or else by what they hold; and other kinds."""
     own = {name: kind for name, kind in kinds.items() if name in columns.names} if isinstance(kinds, Mapping) else {}
     prepared = prepare([MemorySource(columns, argument)], [argument], kinds=own, missing="column", labels=True)
     rest = {name: kind for name, kind in kinds.items() if name not in own} if own else kinds

@@ -35,6 +35,7 @@ than chance explains, the result carries a note with their names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -45,7 +46,7 @@ from scipy.special import log_ndtr, ndtr
 
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, spaced_rows, stack
-from kernsift.estimators.confounders import ConfounderRegression, Confounders, Neighbours, fit_regression
+from kernsift.estimators.confounders import ConfounderRegression, Confounders, Neighbours, NothingLeft, fit_regression
 from kernsift.estimators.effect_intervals import CombinedEffects, EffectLaws, concatenated, penalties
 from kernsift.estimators.effect_views import MeasuredEffects
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
@@ -80,8 +81,8 @@ NUMBERS_GIVEN = (
 """Pairs of views for a response of numbers, given confounders."""
 # Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
 _FAINT, _DIRECTIONS = 1e-2, 12
-# Rows from which null laws are learned, and rows that show whether numbers have many ties.
-_LAW_ROWS, _TIE_ROWS = 2**13, 1000
+# Rows from which null laws are learned, rows that show whether numbers have many ties, and rows that are too few.
+_LAW_ROWS, _TIE_ROWS, _FEW_ROWS = 2**13, 1000, 40
 # Numbers that correlations between features are learned from, and rows at least and at most.
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
@@ -306,7 +307,7 @@ def _without(
     """The response with the confounders taken out; `spent` are degrees of freedom that its values have lost before."""
     views = {name: regression.residuals(part).after(spent) for name, part in _rows_of(response).items()}
     if not any(view.values.any() for view in views.values()):
-        raise InputError("given: the confounders determine the response: nothing is left to test; leave some out.")
+        raise NothingLeft("given: the confounders determine the response: nothing is left to test; leave some out.")
     units, law_rows = regression.units, None
     if units is None and response.n > _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
@@ -611,6 +612,10 @@ def measure_conditional(
     """
     pooled = stack(tables)
     rows = LearningRows.of(pooled.n, pooled.d)
+    if notes and pooled.n < _FEW_ROWS:
+        add_note(
+            f"given: with {pooled.n} rows p-values are approximate: of true null hypotheses up to 10% have p <= 0.05."
+        )
     if missing == "value" and notes:
         note_values(pooled)
     if missing != "column" or pooled.incomplete is None:
@@ -632,8 +637,9 @@ def measure_conditional(
         if not len(own.features):
             continue
         rng.bit_generator.state = state
-        part = patterns.tables(own)
-        found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), rows._replace(present=own.rows))
+        part, found = patterns.tables(own), None
+        with suppress(NothingLeft):
+            found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), rows._replace(present=own.rows))
         constant[own.features] = stack(part).constant
         if found is None:
             continue

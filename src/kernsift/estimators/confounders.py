@@ -64,7 +64,7 @@ _LEAST_DIRECTION, _LEAST_EXPLAINED, _MOST_DIRECTIONS = 0.05, 0.02, 3
 # The share of a metric that stays round, so that no direction is lost for good.
 _ROUND = 0.02
 # Directions of the basis below this share of the largest are left out, and so are residuals below this share.
-_NEGLIGIBLE, _NOTHING = 1e-8, 1e-12
+_NEGLIGIBLE, _NOTHING = 1e-8, 1e-9
 # Rows from which on terms are in single precision.
 _SINGLE = 2**14
 # The correlation with its normal scores from which on a column is used as it is; that of a uniform one is 0.977.
@@ -76,6 +76,10 @@ _NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (1, 4, 16, 64), 2**14, 2**11
 # Pairs of confounders: the most that are searched, the neighbours of a row, how many pairs are used, and from which
 # standardised statistic on.
 _MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 4.0
+
+
+class NothingLeft(InputError):
+    """The confounders explain everything, or may do so by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -649,7 +653,7 @@ def fit_regression(
     if not sizes:
         return ConfounderRegression(basis, (), neighbours, strata, units, cross_fitted)
     if (count := sizes.get("linear", 0)) > (1.0 - _LEAST_FREEDOM) * n:
-        raise InputError(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
+        raise NothingLeft(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
     basis, triangle = _extended(basis, triangle, [centred_within(terms.named[name][rows], strata) for name in sizes])
     weights = [np.repeat([parts.get(name, 0.0) for name in sizes], list(sizes.values())) for parts in terms.models]
     smoothers = [_smoother(triangle, own, n) for own in weights]
