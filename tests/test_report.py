@@ -383,7 +383,7 @@ def test_what_is_held_fixed_is_said_and_long_levels_are_whole() -> None:
     frame["y"] = frame["x"] + age + 2.0 * (frame["opinion"] == long) + 0.3 * rng.normal(size=n)
     page = kernsift.relate(frame, "y", given=["age"], distinct=True, random_state=0).to_html()
     assert "the picture holds nothing fixed" in page
-    assert "Each is significant given those before it: x, opinion." in page
+    assert "Each is significant given those before it: opinion, x." in page
     assert '<th scope="row">Given</th><td>age</td>' in page
     drawn = re.findall(r"<text[^>]*>([^<]*)</text>", page)
     first = next(place for place, line in enumerate(drawn) if long.startswith(line) and len(line) > 20)
