@@ -8,6 +8,7 @@ import pickle
 import warnings
 from itertools import combinations, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -450,6 +451,46 @@ def test_a_column_that_identifies_subjects_is_noted() -> None:
     assert any("'x1' looks like an identifier: its 16 values repeat" in note for note in notes)
     mixed = frame().drop(columns="batch").assign(treated=np.arange(60) % 2)
     assert not any("identifier" in note for note in compare(mixed, by="treated", random_state=0).notes)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_identifiers_are_noted_in_files(suffix: str, numbered: bool, tmp_path: Path) -> None:
+    """Columns of counts and of dates of a visit repeat too, but in both samples."""
+    data = frame().drop(columns="batch").assign(visits=np.arange(60) % 9)
+    if numbered:
+        data["donor"] = 1000 + pd.factorize(data["donor"])[0]
+    files = []
+    for label, part in data.groupby("treated"):
+        files.append(tmp_path / f"{label}.{suffix}")
+        part = part.drop(columns="treated")
+        part.to_csv(files[-1], index=False) if suffix == "csv" else part.to_parquet(files[-1])
+    notes = [note for note in compare(*files, memory="64MB", random_state=0).notes if "identifier" in note]
+    assert len(notes) == 1 and "'donor' looks like an identifier: its 12 values repeat" in notes[0]
+
+
+@pytest.mark.parametrize("question", ["by", "two objects", "relate"])
+def test_identifiers_are_noted_in_obs(question: str) -> None:
+    data = frame()
+    obs = data[["donor", "batch", "treated"]].assign(depth=np.arange(60) * 0.5, plate=np.arange(60) % 7)
+    cells = named_anndata(data[["a", "b", "c"]].to_numpy(), obs)
+    if question == "by":
+        result = compare(cells, by="treated", random_state=0)
+    elif question == "relate":
+        result = relate(cells, "treated", random_state=0)
+    else:
+        first = (obs["treated"] == 0).to_numpy()
+        parts = [named_anndata(cells.X[some], obs[some]) for some in (first, ~first)]
+        result = compare(*parts, random_state=0)
+    notes = [note for note in result.notes if "identifier" in note]
+    assert len(notes) == 1 and "'donor' looks like an identifier: its 12 values" in notes[0]
+
+
+def named_anndata(values: np.ndarray, obs: pd.DataFrame) -> Any:
+    """An object that looks like one of anndata."""
+    kind = type("AnnData", (SimpleNamespace,), {"__module__": "anndata"})
+    names = {"var_names": ["a", "b", "c"], "obs_names": [str(row) for row in obs.index]}
+    return kind(X=values, obs=obs, layers={}, raw=None, **names)
 
 
 X20, PAIRS = np.random.default_rng(9).normal(size=(20, 2)), np.repeat(np.arange(10), 2)
