@@ -917,6 +917,20 @@ def test_a_column_that_turns_out_to_be_text_is_text_from_its_first_row(
     assert texts(found, 1) == [*(str(i) for i in range(9)), "True"]
 
 
+@pytest.mark.parametrize("late", ["9", "0.5", "", "x", "True", str(2**60), str(2**63 + 2)])
+def test_a_whole_text_does_not_depend_on_its_chunks(late: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "a,b,c\n" + "".join(f"{i},{i}.5, {i}\n" for i in range(30)) + f"{late},1,1\n"
+    path = written(tmp_path, "t.csv", lines.encode())
+    expected = open_source(path, "X", whole=True)
+    monkeypatch.setattr(text, "_CHUNK", 20)
+    found = open_source(path, "X", whole=True)
+    assert isinstance(found, MemorySource) and isinstance(expected, MemorySource)
+    for name in ("names", "kinds", "levels"):
+        assert getattr(found.columns, name) == getattr(expected.columns, name)
+    np.testing.assert_array_equal(found.columns.values, expected.columns.values)
+    assert found.columns.integers.keys() == expected.columns.integers.keys()
+
+
 @pytest.mark.parametrize("fault", ["no space", "interrupted"])
 @pytest.mark.parametrize("workers", [True, False])
 def test_nothing_is_left_behind_when_writing_fails(

@@ -46,6 +46,7 @@ class Dialect:
     named : whether they are the file's own.
     decimal : the decimal sign.
     rows : rows, without the line of names.
+    spaces : whether cells may begin with spaces.
     """
 
     separator: str
@@ -53,6 +54,7 @@ class Dialect:
     named: bool
     decimal: str
     rows: int
+    spaces: bool = True
 
     def for_pandas(self) -> dict[str, Any]:
         """What `pandas.read_csv` has to be told."""
@@ -63,7 +65,7 @@ class Dialect:
             "index_col": False,
             "decimal": self.decimal,
             "na_values": _GAPS,
-            "skipinitialspace": True,
+            "skipinitialspace": self.spaces,  # which takes time
             "low_memory": False,
             **_exactly(),
         }
