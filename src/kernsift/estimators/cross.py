@@ -420,8 +420,8 @@ class BlockScoring(Generic[Answer]):
             factor = side_by_side(views)
             if self.rows is not None and self.rows.unit is not None:
                 found = unit_means(factor, known, self.rows, np.arange(units))
-                factor = asarray_like(found - found.mean(axis=2, keepdims=True), factor)
-                codes = np.tile(np.arange(units), (len(found), 1))
+                factor = found - namespace(found).mean(found, axis=2, keepdims=True)
+                codes = np.tile(np.arange(units), (factor.shape[0], 1))
                 known = Tabulation(asarray_like(np.ones(codes.shape), factor), None, asarray_like(codes, factor))
             answers.append((block.features[part], self.work(known, factor)))
         return answers

@@ -21,7 +21,7 @@ from kernsift.estimators.enumeration import _arrangements, _log_drawn_tail, _log
 from kernsift.estimators.permutation_law import score_of
 from kernsift.estimators.restricted_law import Strata
 from kernsift.estimators.stratified_counts import StratifiedCounts
-from kernsift.execution.arrays import namespace, to_numpy
+from kernsift.execution.arrays import asarray_like, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     if rows.unit is None and known.codes is not None:
         differs = to_numpy(known.codes)[:, strata.order] != common[:, None]
     elif known.joint is not None:
-        at_common = np.take_along_axis(to_numpy(known.joint), common[:, None, None], axis=1)[:, 0]
+        xp, shape = namespace(known.joint), (b, 1, known.joint.shape[2])
+        at = xp.broadcast_to(asarray_like(common[:, None, None], known.joint), shape)
+        at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
         differs, two_valued = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order], nothing
     else:
         return FewValues(nothing, nothing, lambda place: nothing)
@@ -134,7 +136,7 @@ class Relabellings:
         out, every = score.copy(), self._all
         varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
         two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
-        targets = [statistic.target.factor for statistic in statistics]
+        targets = [to_numpy(statistic.target.factor) for statistic in statistics]
         for place in np.flatnonzero(varies & (values.few | two_classes | (every is not None))):
             factors = [to_numpy(statistic.view.factor[int(place), ...]) for statistic in statistics]
             if counted is not None:

@@ -30,14 +30,21 @@ from kernsift.data.exchangeability import AlignedTable, Exchangeability
 from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table
 from kernsift.estimators.alignment import AlignmentCovariance
-from kernsift.estimators.complete import FittedStatistic, NullMoments, RowSubset, scores_of
+from kernsift.estimators.complete import (
+    FittedStatistic,
+    NullMoments,
+    RowSubset,
+    correlations_of,
+    fit_statistics,
+    scores_of,
+)
 from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.paths import ScoreLaws
 from kernsift.estimators.permutation_law import Invariants, union_score
 from kernsift.estimators.relabellings import Relabellings, few_values
-from kernsift.estimators.responses import Response, ResponseView, table_response
+from kernsift.estimators.responses import CrossTable, Response, ResponseView, table_response
 from kernsift.estimators.restricted_law import (
     Flips,
     ResponseMoments,
@@ -52,10 +59,10 @@ from kernsift.estimators.stratified_counts import CountedCells, CountedFactor, S
 from kernsift.estimators.unit_means import by_point, unit_means
 from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, chosen_pairs, fitted, fitted_views, without_law
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, take, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.low_rank import View, landmark_rows
+from kernsift.kernels.low_rank import View, centred, landmark_rows
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 # Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
@@ -76,20 +83,21 @@ _SMALL_STRATA = (
 _SPREAD = Pair("unit moments", "plain", 0.25)
 
 
-def _whitened(factor: np.ndarray) -> np.ndarray:
+def _whitened(factor: Array) -> Array:
     """A factor (b, m, N) with directions that are orthogonal and of length 1; those that do not vary are 0."""
-    values, vectors = np.linalg.eigh(factor @ factor.transpose(0, 2, 1))
-    kept = values > 1e-9 * np.maximum(values[:, -1:], 1e-300)
-    scale = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-    return np.asarray((vectors * scale[:, None, :]).transpose(0, 2, 1) @ factor)
+    xp = namespace(factor)
+    values, vectors = xp.linalg.eigh(factor @ xp.matrix_transpose(factor))
+    kept = values > 1e-9 * at_least(values[:, -1:], 1e-300)
+    scale = xp.where(kept, 1.0 / xp.sqrt(xp.where(kept, values, 1.0)), 0.0)
+    return xp.matrix_transpose(vectors * scale[:, None, :]) @ factor
 
 
 # Views made of others: of which, how many directions that must have, and how.
-_DERIVED: dict[str, tuple[str, int, Callable[[np.ndarray], np.ndarray]]] = {
+_DERIVED: dict[str, tuple[str, int, Callable[[Array], Array]]] = {
     "unit moments": ("moments", 2, _whitened),
-    "spread": ("moments", 2, lambda factor: factor[:, 1:]),
-    "shape": ("smooth", 3, lambda factor: factor[:, 2:]),
-    "aligned shape": ("aligned smooth", 3, lambda factor: factor[:, 2:]),
+    "spread": ("moments", 2, lambda factor: factor[:, 1:, :]),
+    "shape": ("smooth", 3, lambda factor: factor[:, 2:, :]),
+    "aligned shape": ("aligned smooth", 3, lambda factor: factor[:, 2:, :]),
 }
 
 
@@ -295,13 +303,15 @@ class _Fitted(NamedTuple):
     statistics : under every pair of views.
     correlation : gives the correlations (b,) of T under two of the pairs.
     points : of the factors: units, or points that stand for rows.
+    response : of the units, where the statistics are: on a device, or on the host.
     counted : the rows by point and stratum, where there are many.
     """
 
     statistics: list[FittedStatistic]
     correlation: Callable[[int, int], np.ndarray]
     points: Tabulation
-    counted: StratifiedCounts | None
+    response: Response
+    counted: StratifiedCounts | None = None
 
 
 @dataclass(frozen=True)
@@ -338,8 +348,9 @@ class _Measuring:
             fitted = self._fitted(some, own, block.kernels)
             return self._scores(features, fitted, some[0][1]) if self.final is None else self._effects(features, fitted)
 
-        rows = len(self.target.strata.order)
-        return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, 2**28)))
+        by_row = tabulated[0].joint is None or on_host(grids[0].points)
+        rows, memory = (len(self.target.strata.order), 2**28) if by_row else (0, None)
+        return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, memory)))
 
     @property
     def _rows_to_align(self) -> np.ndarray | None:
@@ -369,9 +380,12 @@ class _Measuring:
             ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
             factors[name] = derived(factor) if ordered and factor.shape[1] >= directions else factor
         if counted is None:
+            ones = asarray_like(np.ones((len(own), self.target.response.n)), next(iter(factors.values())))
+            units = Tabulation(ones, None, None)
+            if len(self.target.strata.sizes) == 1:
+                return self._without_strata(factors, units)
             statistics = [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
-            units = Tabulation(np.ones((len(own), len(self.target.strata.order))), None, None)
-            return _Fitted(statistics, partial(self._correlation, statistics), units, None)
+            return _Fitted(statistics, partial(self._correlation, statistics), units, self.target.response)
         ready = {name: counted.counted(factor) for name, factor in factors.items()}
         sums = counted.response_sums({name: view.factor for name, view in views.items()}, self.target.values)
         statistics = [
@@ -384,10 +398,23 @@ class _Measuring:
             inner = one.target.factor @ other.target.factor.T
             scatter = counted.scatter(ready[pairs[i].feature], ready[pairs[j].feature])
             found = (inner * inner).sum() * to_numpy(namespace(scatter).sum(scatter * scatter, axis=(1, 2)))
-            own = [(part.target.sizes**2).sum() * (part.view.sizes**2).sum(axis=1) for part in (one, other)]
+            sizes = [(part.target.sizes, to_numpy(part.view.sizes)) for part in (one, other)]
+            own = [(target**2).sum() * (feature**2).sum(axis=1) for target, feature in sizes]
             return _ratio(found, np.sqrt(own[0] * own[1]))
 
-        return _Fitted(statistics, correlation, counted.points(self._rows_to_align), counted)
+        points = counted.points(self._rows_to_align)
+        return _Fitted(statistics, correlation, points, _moved(self.target.response, points.counts), counted)
+
+    def _without_strata(self, factors: dict[str, Array], units: Tabulation) -> _Fitted:
+        """Factors (b, m, N) of units of which any two may be exchanged: the law is that of all permutations."""
+        ones, n = units.counts, self.target.response.n
+        response = _moved(self.target.response, ones, ResponseView.of)
+        views = {name: fitted(centred(factor, ones), ones, n) for name, factor in factors.items()}
+        table = CrossTable(units, response)
+        pairs = response.pairs
+        statistics = [fit_statistics(views[pair.feature], table, pair.response) for pair in pairs]
+        correlations = correlations_of(statistics, ones, response) if len(pairs) > 1 else np.ones((1, 1, len(ones)))
+        return _Fitted(statistics, lambda i, j: correlations[i, j], units, response)
 
     @property
     def _spread(self) -> float:
@@ -414,10 +441,12 @@ class _Measuring:
         found = [np.bincount(own, each, known.counts.shape[1]) for own in codes]
         return asarray_like(np.array(found), known.counts)
 
-    def _unit_factor(self, factor: Array, known: Tabulation) -> np.ndarray:
+    def _unit_factor(self, factor: Array, known: Tabulation) -> Array:
         """(b, m, N) the mean of a factor over the rows of each unit, less the mean of its stratum."""
         strata = self.target.strata
-        return strata.centred(unit_means(factor, known, self.rows, strata.order))
+        found = unit_means(factor, known, self.rows, strata.order)
+        # A single stratum is centred where it is needed.
+        return found if len(strata.sizes) == 1 else strata.centred(to_numpy(found))
 
     def _statistic(self, factor: np.ndarray, name: str) -> FittedStatistic:
         """T of features under one pair of views, and its law."""
@@ -450,7 +479,7 @@ class _Measuring:
         correlation = np.ones((len(weights), len(weights), scores.shape[1]))
         for i, j in combinations(range(len(weights)), 2):
             correlation[i, j] = correlation[j, i] = fitted.correlation(i, j)
-        return union_score(scores, weights, correlation), winner
+        return union_score(scores, weights, correlation, fitted.points.counts), winner
 
     def _scores(self, features: np.ndarray, fitted: _Fitted, known: Tabulation) -> _Measured:
         target, statistics, counted = self.target, fitted.statistics, fitted.counted
@@ -461,7 +490,8 @@ class _Measuring:
         score = target.relabellings.scores(statistics, scores, score, weights, few, self.seed, counted)
         laws = np.choose(winner, [np.array(statistic.laws) for statistic in statistics])
         # Units count as their strata do; the covariance weighs and centres counted rows.
-        root = np.sqrt(target.scale) if counted is None else 1.0
+        alike = counted is not None or len(target.strata.sizes) == 1
+        root = 1.0 if alike else np.sqrt(target.scale)
         factors = [
             SelectedFactor.of(
                 features,
@@ -472,7 +502,7 @@ class _Measuring:
                 target.response.pairs[which].response,
                 target.response,
                 self.to_align,
-                self.dtype,
+                getattr(namespace(statistic.view.sizes), self.dtype.name),
             )
             for which, statistic in enumerate(statistics)
             if (winner == which).any()
@@ -484,8 +514,8 @@ class _Measuring:
         assert self.final is not None
         scores = scores_of(fitted.statistics)
         smooth, _ = self._best(fitted, scores)
-        final, response = self.final[features], self.target.response
-        return features, view_effects(fitted.statistics, scores, smooth, final, fitted.points, response)
+        final = self.final[features]
+        return features, view_effects(fitted.statistics, scores, smooth, final, fitted.points, fitted.response)
 
 
 def _counted_statistic(
@@ -493,14 +523,14 @@ def _counted_statistic(
 ) -> FittedStatistic:
     """T of features with factors on their points, and its law."""
     xp, strata = namespace(one.factor), counted.cells.strata
-    sizes = np.maximum(np.flip(to_numpy(xp.linalg.eigvalsh(counted.scatter(one, one))), axis=1), 0.0)
-    cross = one.factor @ sums
+    sizes = at_least(xp.flip(xp.linalg.eigvalsh(counted.scatter(one, one)), axis=1), 0.0)
+    cross, known = one.factor @ sums, to_numpy(sizes)
     within = counted.unweighted_scatter(one)
     size, traces = to_numpy(xp.sum(within * within, axis=(1, 2))), counted.traces(one)
     # The shares are those of the first view, in which the response of each view varies alike up to a factor.
     share = target.sizes / spread
-    sd = np.sqrt(2.0 * (sizes**2).sum(axis=1) * (share**2).sum())
-    third = 8.0 * (sizes**3).sum(axis=1) * (share**3).sum()
+    sd = np.sqrt(2.0 * (known**2).sum(axis=1) * (share**2).sum())
+    third = 8.0 * (known**3).sum(axis=1) * (share**3).sum()
     means = traces @ (strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1))
     statistic = to_numpy(xp.sum(cross * cross, axis=(1, 2)))
     return _with_law(one.factor, sizes, cross, target, size, traces, strata, (statistic, means, sd, third))
@@ -508,7 +538,7 @@ def _counted_statistic(
 
 def _with_law(
     factor: Array,
-    sizes: np.ndarray,
+    sizes: Array,
     cross: Array,
     target: ResponseView,
     size: np.ndarray,
@@ -523,6 +553,15 @@ def _with_law(
     skewness = third / np.where(sd > 0, sd, 1.0) ** 3
     laws = NullMoments(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
     return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
+
+
+def _moved(response: Response, prototype: Array, view: Callable[[FittedView], ResponseView] | None = None) -> Response:
+    """A response on the device of a prototype; `view` makes its views anew."""
+    views = {}
+    for name, known in response.views.items():
+        there = known.fitted.moved_to(prototype)
+        views[name] = known._replace(fitted=there) if view is None else view(there)
+    return response._replace(counts=asarray_like(response.counts, prototype), views=views)
 
 
 def _ratio(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -570,7 +609,8 @@ def _restricted(
 
     if places is not None:
         factors = [_among(factor, places, to_align) for factor in factors]
-    cov = RestrictedCovariance(tuple(factors), target.response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
+    response = _moved(target.response, factors[0].cross) if factors else target.response
+    cov = RestrictedCovariance(tuple(factors), response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
     return Scores(table.names, score, cov, effects=effects, views=views)
 
 
@@ -581,12 +621,12 @@ def _among(factor: SelectedFactor, places: _Places, rows: np.ndarray | None) -> 
         assert found.codes is not None and found.present is not None
         codes = namespace(found.codes).take(found.codes, asarray_like(places.to_align, found.codes), axis=1)
         return found._replace(codes=codes, present=found.present[places.to_align], sizes=None)
-    b, q, _ = factor.factor.shape
-    values = np.zeros((b, q, places.among), dtype=factor.factor.dtype)
-    values[:, :, places.units] = factor.factor
+    known = to_numpy(factor.factor)
+    values = np.zeros((*known.shape[:2], places.among), dtype=known.dtype)
+    values[:, :, places.units] = known
     if places.to_align is None:
-        return factor._replace(factor=values)
-    return factor._replace(factor=values[:, :, places.to_align], sizes=None)
+        return factor._replace(factor=asarray_like(values, factor.factor))
+    return factor._replace(factor=asarray_like(values[:, :, places.to_align], factor.factor), sizes=None)
 
 
 @dataclass(frozen=True)
@@ -604,18 +644,20 @@ class RestrictedCovariance(AlignmentCovariance):
         strata = Strata.of(stratum)
         used = strata.order[np.repeat(strata.sizes > 1, strata.sizes)]
         strata = strata._replace(order=used, sizes=strata.sizes[strata.sizes > 1])
-        own, theirs = (to_numpy(part.factor)[:, :, run_of(used)] for part in (one, other))
-        sums = [strata.sums(part) for part in (own, theirs)]
+        own, theirs = (take(part.factor, run_of(used), 2) for part in (one, other))
+        xp, turned = namespace(own), namespace(own).matrix_transpose
         (b, q, _), (k, p, _) = own.shape, theirs.shape
-        inner = own.reshape(b * q, -1) @ theirs.reshape(k * p, -1).T
-        inner -= (sums[0] / strata.sizes).reshape(b * q, -1) @ sums[1].reshape(k * p, -1).T
-        products = (inner * inner).reshape(b, q, k, p).sum(axis=(1, 3))
+        sizes, free = (xp.astype(asarray_like(part, own), own.dtype) for part in (strata.sizes, strata.sizes - 1))
+        sums = [strata.sums(part) for part in (own, theirs)]
+        inner = xp.reshape(own, (b * q, -1)) @ turned(xp.reshape(theirs, (k * p, -1)))
+        inner -= xp.reshape(sums[0] / sizes, (b * q, -1)) @ turned(xp.reshape(sums[1], (k * p, -1)))
+        products = xp.sum(xp.reshape(inner * inner, (b, q, k, p)), axis=(1, 3))
         traces, variances = [], []
         for part, total in zip((own, theirs), sums, strict=True):
-            gram = part @ part.transpose(0, 2, 1) - (total / strata.sizes) @ total.transpose(0, 2, 1)
-            traces.append(strata.sums((part * part).sum(axis=1)) - (total * total).sum(axis=1) / strata.sizes)
-            variances.append((gram * gram).sum(axis=(1, 2)) - (traces[-1] ** 2 / (strata.sizes - 1)).sum(axis=1))
-        found = products - (traces[0] / (strata.sizes - 1)) @ traces[1].T
+            gram = part @ turned(part) - (total / sizes) @ turned(total)
+            traces.append(strata.sums(xp.sum(part * part, axis=1)) - xp.sum(total * total, axis=1) / sizes)
+            variances.append(to_numpy(xp.sum(gram * gram, axis=(1, 2)) - xp.sum(traces[-1] ** 2 / free, axis=1)))
+        found = to_numpy(products - (traces[0] / free) @ turned(traces[1]))
         first, names = str(one.targets[0]), other.targets.tolist()
         main = np.array([self._weights[first, name][0] for name in names])
         scale = np.array([self._weights[name, name][0] for name in names]) * self._weights[first, first][0]

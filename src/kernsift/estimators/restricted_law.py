@@ -30,6 +30,7 @@ import numpy as np
 from scipy.linalg import helmert
 
 from kernsift.estimators.permutation_law import moment_matrix
+from kernsift.execution.arrays import Array, asarray_like, namespace
 
 # Numbers of one array with a matrix for each feature and stratum.
 _NUMBERS = 2**20
@@ -94,8 +95,11 @@ class Strata(NamedTuple):
     def are_pairs(self) -> bool:
         return bool(self.sizes[-1] == 2)
 
-    def sums(self, values: np.ndarray) -> np.ndarray:
+    def sums(self, values: Array) -> Array:
         """(..., S) sums of values (..., N) over the rows of each stratum."""
+        if not isinstance(values, np.ndarray):
+            indicator = asarray_like(np.eye(len(self.sizes))[self.of_row], values)
+            return values @ namespace(values).astype(indicator, values.dtype)
         if self.are_pairs:
             return np.asarray(values[..., ::2] + values[..., 1::2])
         return np.asarray(np.add.reduceat(values, self.starts, axis=-1))

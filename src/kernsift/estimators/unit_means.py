@@ -6,7 +6,7 @@ import numpy as np
 
 from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.tables import Table
-from kernsift.execution.arrays import Array, asarray_like, lookup, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, in_double, lookup, take, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
 # Units are counted point by point where there are at least so many rows in each; else row by row.
@@ -20,17 +20,17 @@ def by_point(rows: Exchangeability, table: Table) -> Array | None:
     return asarray_like(rows.unit, table.prototype)
 
 
-def unit_means(factor: Array, known: Tabulation, rows: Exchangeability, units: np.ndarray) -> np.ndarray:
+def unit_means(factor: Array, known: Tabulation, rows: Exchangeability, units: np.ndarray) -> Array:
     """(b, m, units) the mean of a factor (b, m, points) over the rows of each of these units."""
-    values = to_numpy(factor)
     if rows.unit is None:
-        found = values[:, :, units] if known.codes is None else lookup(values, to_numpy(known.codes)[:, units])
-        return np.asarray(found, dtype=float)
+        factor = take(factor, units, 2) if known.codes is None else lookup(factor, take(known.codes, units, 1))
+        return in_double(factor)
     if known.joint is not None:
-        found = to_numpy(factor @ known.joint)
+        found = factor @ known.joint
     else:
         order = np.argsort(rows.unit, kind="stable")
-        values = values[:, :, order] if known.codes is None else lookup(values, to_numpy(known.codes)[:, order])
+        values = take(factor, order, 2) if known.codes is None else lookup(factor, take(known.codes, order, 1))
         starts = np.searchsorted(rows.unit[order], np.arange(rows.units))
-        found = np.add.reduceat(values[:, :, : rows.n - rows.left_out], starts, axis=2)
-    return np.asarray(found[:, :, units] / rows.unit_sizes[units], dtype=float)
+        whole = to_numpy(values)[:, :, : rows.n - rows.left_out]
+        found = asarray_like(np.add.reduceat(whole, starts, axis=2), factor)
+    return in_double(take(found, units, 2) / asarray_like(rows.unit_sizes[units].astype(float), found))
