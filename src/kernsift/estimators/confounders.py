@@ -75,7 +75,7 @@ _FEW_STRATA = 16
 _NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (1, 4, 16, 64), 2**14, 2**11
 # Pairs of confounders: the most that are searched, the neighbours of a row, how many pairs are used, and from which
 # standardised statistic on.
-_MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 4.0
+_MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 3.0
 
 
 class NothingLeft(InputError):
@@ -443,7 +443,8 @@ def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.
     That is what other terms leave of the response.
 
     The statistic is the sum over rows of `left` times its mean over the nearest rows in the pair; with k neighbours its
-    variance is at most 2 m / k for m rows, if `left` does not depend on the confounders and has variance 1.
+    variance is at most 2 m / k for m rows, if `left` does not depend on the confounders and its squared variances add
+    up to 1.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -452,13 +453,13 @@ def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.
     if len(parts) < 3 or len(pairs) > _MOST_PAIRS or len(rows) < 8 * _NEAR:
         return []
     own = left[rows] - left[rows].mean(axis=0)
-    own = own / np.sqrt(np.maximum((own**2).mean(axis=0), 1e-300))
+    own = own / max(float(((own**2).mean(axis=0) ** 2).sum()), 1e-300) ** 0.25
     found = np.zeros(len(pairs))
     for place, (one, other) in enumerate(pairs):
         space = np.hstack([parts[one][rows], parts[other][rows]])
         space = space + 1e-6 * rng.standard_normal(space.shape)
         near = NearestNeighbors(n_neighbors=_NEAR, algorithm="kd_tree").fit(space).kneighbors(return_distance=False)
-        found[place] = (own * own[near].mean(axis=1)).sum(axis=0).max() / np.sqrt(2.0 * len(rows) / _NEAR)
+        found[place] = (own * own[near].mean(axis=1)).sum() / np.sqrt(2.0 * len(rows) / _NEAR)
     best = np.argsort(-found, kind="stable")[:_PAIRS_USED]
     return [np.hstack([parts[i] for i in pairs[place]]) for place in best if found[place] > _CLEAR]
 
@@ -661,8 +662,8 @@ def fit_regression(
         first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
         predicted = first.predictions(targets[:, :_PREDICTED])
         curves = [np.column_stack([part, splines(part, _KNOTS // 2)]) for part in predicted.T if np.ptp(part) > 0]
-        left = targets[:, :_PREDICTED] - predicted
-        pairs = leading_pairs([part[rows] for part in terms.parts], left, rng)
+        additive = replace(first, models=first.models[:2]).predictions(targets[:, :_PREDICTED])
+        pairs = leading_pairs([part[rows] for part in terms.parts], targets[:, :_PREDICTED] - additive, rng)
         curves += [kernel_features(pair, min(_NARROW_FEATURES, n // 3), _NARROW, rng) for pair in pairs]
         bent = centred_within(_stacked(curves, n), strata)
         basis, triangle = _extended(basis, triangle, [bent])
