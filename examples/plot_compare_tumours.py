@@ -31,8 +31,8 @@ print(sum(name.startswith("shuffled") for name in found), "of them shuffled")
 # %%
 # A short list of 40 has the same discoveries, cut to the list. Its selective p-values are about each column by itself,
 # given that it was selected. Here are three p-values for each: with the selection forgotten, selective, and corrected
-# over all columns. Those of the real columns hardly differ; those of the shuffled ones, which got into the list by
-# luck, are below 0.05 only where that is forgotten.
+# over all columns. Those of the real columns hardly differ; those of the shuffled ones, which are in the list by
+# chance, are below 0.05 only where the selection is ignored.
 
 best = compare(malignant, benign, k=40, random_state=0)
 place = np.arange(len(best.names))
@@ -56,4 +56,4 @@ plt.show()
 # %%
 # The best of the table, as a data frame.
 
-result.to_frame().head(8).round(4)
+result.to_frame().head(8)[["feature", "effect", "effect_lower", "effect_upper", "adjusted_pvalue", "description"]]

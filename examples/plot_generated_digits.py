@@ -4,7 +4,7 @@ Which generator makes data that look real?
 
 Three generators are fitted to one half of the handwritten digits, and the other half is the reference. `screen` holds
 each generated data set, all 64 pixels together, against it. Real digits that were held back are among the candidates
-too: they should not be found out.
+too, and should not be significant.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Confidence intervals after selection
 ====================================
 
-Whoever reports the largest effects of many reports effects that are too large, and intervals around them that miss the
-truth too often. Here the truth is known: 400 features, all with the same small shift. Eight are selected and their
-effects reported, with the selection forgotten and conditional on it.
+The largest of many estimated effects are too large, and the usual intervals around them miss the truth too often. Here
+the truth is known: 400 features, all with the same small shift. Eight are selected and their effects reported, with the
+selection forgotten and conditional on it.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ def samples(n, d):
 X, Y = samples(150, 400)
 selective = compare(X, Y, k=8, estimator="cross", random_state=0)
 naive = compare(X, Y, k=8, estimator="cross", test="naive", random_state=0)
-# The same feature measured on very many rows, which leaves no room for luck.
+# The same feature measured on very many rows, so that chance hardly counts.
 truth = float(np.median(compare(*samples(20_000, 20), k=None, estimator="cross", random_state=0).effects))
 
 # %%

@@ -3,8 +3,8 @@ Your own scores
 ===============
 
 The tests need no more than one score per feature and the covariance of the scores under the null. Here the scores are
-the two-sample t statistics of the 64 pixels of handwritten threes and eights, on few images; neighbouring pixels hang
-together, and `topk_pvalues` is told so.
+the two-sample t statistics of the 64 pixels of handwritten threes and eights, on few images; neighbouring pixels are
+correlated, which the covariance says.
 """
 
 import matplotlib.pyplot as plt

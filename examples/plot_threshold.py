@@ -23,7 +23,7 @@ result = relate(table, y, threshold=2, random_state=0)
 print(textwrap.fill(result.summary(), 95))
 
 # %%
-# Real columns are the first ten; the rest are shuffled copies, of which two or three in a hundred reach 2 by luck.
+# Real columns are the first ten; the rest are shuffled copies, of which two or three in a hundred reach 2 by chance.
 
 figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 found = set(result.selected[result.rejected].tolist())

@@ -3,8 +3,8 @@ Feature selection inside a scikit-learn pipeline
 ================================================
 
 `SelectMMD` takes the class label as y. Here it stands in a pipeline, and a grid search decides how many of the 13 real
-and 37 shuffled columns the classifier gets to see. The selection is repeated inside each fold, so the accuracy is
-honest.
+and 37 shuffled columns the classifier gets to see. The selection is repeated inside each fold, so that it does
+not bias the accuracy.
 """
 
 import matplotlib.pyplot as plt

@@ -367,7 +367,7 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(filter(None, lines))
 
 
-def legend(result: Result, width: int = 100) -> str:
+def legend(result: Result, width: int = 100, sort: str = "p") -> str:
     """What the columns of the table mean, in few words."""
     parts = ["* significant"]
     if result.effects is not None:
@@ -381,5 +381,6 @@ def legend(result: Result, width: int = 100) -> str:
         parts.append(f"{name} p: corrected for {size:,} {'test' if size == 1 else 'tests'}")
     if result.question == "compare" and len(result.labels) == 2:
         parts.append(f"{_CHANGE}: {clean(result.labels[1])} v {clean(result.labels[0])}")
-    parts.append(f"sorted by {SORTED_BY['p']}")
+    if sort == "p":  # a table in another order says so itself
+        parts.append(f"sorted by {SORTED_BY['p']}")
     return "\n".join(textwrap.wrap("; ".join(parts) + ".", width))
