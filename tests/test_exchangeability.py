@@ -101,6 +101,50 @@ def test_units_with_a_linear_kernel_are_tested_by_their_means(strata: list[int] 
     assert found.pvalues[0] == pytest.approx(pvalue, rel=1e-9)
 
 
+def test_units_agree_with_mixed_models() -> None:
+    """R: the p-values of g in lmer(x ~ g + (1 | unit)) (lmerTest), which are those of limma here.
+
+    i <- 1:120; unit <- rep(1:24, each = 5); g <- as.numeric(unit > 12); design <- model.matrix(~g)
+    x <- sapply(1:4, function(j) sin(1.7 * j * i) + 1.5 * sin(2.3 * j * unit) + c(0, 0.6, 1.2, 1.8)[j] * g)
+    apply(x, 2, function(y) summary(lmer(y ~ g + (1 | unit)))$coefficients["g", "Pr(>|t|)"])
+    apply(x, 2, function(y) {
+      r <- duplicateCorrelation(rbind(y), design, block = unit)$consensus.correlation
+      fit <- lmFit(rbind(y), design, block = unit, correlation = r)
+      2 * pt(-abs(fit$coefficients[, 2] / (fit$stdev.unscaled[, 2] * fit$sigma)), 22) })
+    apply(x, 2, function(y) t.test(y ~ g, var.equal = TRUE)$p.value)  # rows as if independent
+
+    Permutations and the t-distribution of 24 means differ by about 0.1 in the score.
+    """
+    i, unit = np.arange(1, 121), np.repeat(np.arange(1, 25), 5)
+    g = (unit > 12).astype(float)
+    shifts = enumerate((0.0, 0.6, 1.2, 1.8), 1)
+    x = np.column_stack([np.sin(1.7 * j * i) + 1.5 * np.sin(2.3 * j * unit) + shift * g for j, shift in shifts])
+    found = relate(x, g, unit=unit, kernel="linear", random_state=0).all_pvalues
+    expected = np.array([0.636277751086, 0.137938732157, 0.011563385006, 0.001358566007])
+    np.testing.assert_allclose(norm.isf(found / 2), norm.isf(expected / 2), atol=0.15)
+    alone = relate(x, g, kernel="linear", random_state=0).all_pvalues
+    np.testing.assert_allclose(np.log(alone), np.log([3.44891e-01, 3.92562e-03, 4.70669e-07, 1.30769e-12]), rtol=0.2)
+
+
+def test_strata_agree_with_fixed_effects() -> None:
+    """R: the p-values of h in a linear model with a level for each site (limma).
+
+    i <- 1:120; site <- (i - 1) %% 4; h <- as.numeric(sin(0.37 * i) + site / 3 > 0.5)
+    z <- sapply(1:4, function(j) sin(1.7 * j * i) + 3 * site + c(0, 0.1, 0.2, 0.4)[j] * h)
+    fit <- lmFit(t(z), model.matrix(~ factor(site) + h))
+    2 * pt(-abs(fit$coefficients[, "h"] / (fit$stdev.unscaled[, "h"] * fit$sigma)), fit$df.residual)
+    """
+    i = np.arange(1, 121)
+    site = (i - 1) % 4
+    h = (np.sin(0.37 * i) + site / 3 > 0.5).astype(float)
+    shifts = enumerate((0.0, 0.1, 0.2, 0.4), 1)
+    z = np.column_stack([np.sin(1.7 * j * i) + 3 * site + shift * h for j, shift in shifts])
+    found = relate(z, h, strata=site, kernel="linear", random_state=0).all_pvalues
+    expected = np.array([0.67359046219, 0.97795682123, 0.19275744499, 0.01216708352])
+    np.testing.assert_allclose(norm.isf(found / 2), norm.isf(expected / 2), atol=0.1)
+    assert (relate(z, h, kernel="linear", random_state=0).all_pvalues < 0.01).all()
+
+
 def test_a_numeric_response_within_strata() -> None:
     """R: independence_test(Ozone ~ Wind | Month, data = a, distribution = approximate(nresample = 1e6)) (coin).
 
