@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from numbers import Real
 from typing import Any, NoReturn
 
@@ -360,7 +360,7 @@ def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
 def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
     flat = array.ndim == 1
     array = array[:, None] if flat else array
-    names = tuple(f"{prefix}{i}" for i in range(array.shape[1]))
+    names = _numbered(prefix, array.shape[1])
     if array.dtype.kind in "biuf":
         dtype = np.float32 if array.dtype == np.float32 else np.float64
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite and are refused as such
@@ -370,6 +370,12 @@ def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
         return found.with_integers(lambda i: np.array(array[:, i]), range(len(names))) if long else found
     read = [_array_column(array[:, i], name, argument) for i, name in enumerate(names)]
     return _assemble(read, names, False, flat)
+
+
+@lru_cache(maxsize=8)
+def _numbered(prefix: str, count: int) -> tuple[str, ...]:
+    """The names of columns without names."""
+    return tuple(f"{prefix}{i}" for i in range(count))
 
 
 def _from_library(array: Array, argument: str, prefix: str) -> Columns:
@@ -386,7 +392,7 @@ def _from_library(array: Array, argument: str, prefix: str) -> Columns:
     xp = namespace(array)
     flat = array.ndim == 1
     array = array[:, None] if flat else array
-    names = tuple(f"{prefix}{i}" for i in range(array.shape[1]))
+    names = _numbered(prefix, array.shape[1])
     if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
         refuse_kind(argument, names[0] if names else prefix, str(array.dtype).rpartition(".")[2])
     kind = "truth" if xp.isdtype(array.dtype, "bool") else "integer" if xp.isdtype(array.dtype, "integral") else None

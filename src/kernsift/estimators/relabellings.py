@@ -51,18 +51,17 @@ class FewValues(NamedTuple):
 
 def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted: StratifiedCounts | None) -> FewValues:
     """From counts of the rows of a block."""
-    counts = to_numpy(known.counts if counted is None else namespace(counted.counts).sum(counted.counts, axis=2))
-    b, n, common = len(counts), len(strata.order), counts.argmax(axis=1)
-    two_valued = (counts > 0).sum(axis=1) == 2
+    counts = known.counts if counted is None else namespace(counted.counts).sum(counted.counts, axis=2)
+    xp, b, n = namespace(counts), counts.shape[0], len(strata.order)
+    common, largest = to_numpy(xp.argmax(counts, axis=1)), to_numpy(xp.max(counts, axis=1))
+    two_valued = to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
     if counted is not None:
-        few = n - counts.max(axis=1) <= _SPARSE
-        return FewValues(two_valued, few, lambda place: counted.row_codes(place) != common[place])
+        return FewValues(two_valued, n - largest <= _SPARSE, lambda place: counted.row_codes(place) != common[place])
     nothing = np.zeros(b, dtype=bool)
     if rows.unit is None and known.codes is not None:
         differs = to_numpy(known.codes)[:, strata.order] != common[:, None]
     elif known.joint is not None:
-        xp, shape = namespace(known.joint), (b, 1, known.joint.shape[2])
-        at = xp.broadcast_to(asarray_like(common[:, None, None], known.joint), shape)
+        at = xp.broadcast_to(asarray_like(common[:, None, None], counts), (b, 1, known.joint.shape[2]))
         at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
         differs, two_valued = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order], nothing
     else:

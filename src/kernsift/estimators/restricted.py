@@ -334,7 +334,11 @@ class _Measuring:
         rounds = block.kernels.rounds
         grids = [fit_grid(tables[0], block.own, block.to_sort, rounded=rounds, kernels=block.kernels)]
         grids += [fit_grid(table, block.own, block.to_sort, rounded=rounds) for table in tables[1:]]
-        count, kept = self.rows.units + (self.rows.left_out > 0), None
+        # Units that are counted by point need no row by itself.
+        count, kept = (
+            self.rows.units + (self.rows.left_out > 0),
+            None if block.cells is None else np.zeros(0, dtype=int),
+        )
         if self.cells is not None:
             count, kept = self.cells.count, self.cells.kept(self._rows_to_align)
         tabulated = [

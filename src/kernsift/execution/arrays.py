@@ -51,6 +51,18 @@ def on_host(array: Array) -> bool:
     return isinstance(array, np.ndarray) or "cpu" in str(compat.device(array)).lower()
 
 
+def device_room(array: Array) -> int:
+    """Bytes that are free on the device of an array; 16 GB where that is not known."""
+    if compat.is_torch_array(array) and array.device.type == "cuda":
+        torch = importlib.import_module("torch").cuda
+        kept = torch.memory_reserved(array.device) - torch.memory_allocated(array.device)
+        return int(torch.mem_get_info(array.device)[0] + kept)
+    if compat.is_cupy_array(array):
+        pool = importlib.import_module("cupy").get_default_memory_pool()
+        return int(array.device.mem_info[0] + pool.free_bytes())
+    return 1 << 34
+
+
 def batch_numbers(array: Array) -> int:
     """Elements of one temporary array: on the host 2^15 doubles, which stay in the cache; more on a device."""
     return 1 << 15 if on_host(array) else 1 << 26

@@ -22,6 +22,7 @@ from kernsift.execution.arrays import (
     asarray_like,
     bincount_rows,
     code_dtype,
+    device_room,
     namespace,
     on_host,
 )
@@ -31,8 +32,8 @@ from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.quantisation import Grid
 from kernsift.kernels.sparse_columns import sparse_codes
 
-# Values whose codes are computed at a time: 2^22 codes are 32 MB.
-_NUMBERS, _DEVICE_NUMBERS = 2**22, 2**29
+# Values whose codes are computed at a time: 2^20 codes are 8 MB. On a device, each has so many bytes of free memory.
+_NUMBERS, _DEVICE_NUMBERS, _DEVICE_BYTES = 2**20, 2**29, 2**7
 
 
 class Tabulation(NamedTuple):
@@ -73,7 +74,8 @@ def tabulate(
     if isinstance(table, SparseTable):
         return _of_sparse(table.stored(columns), grid, cells, 1 if cells is None else count, rows)
     counting = _Counting(grid, cells, 1 if cells is None else count, rows)
-    numbers = _NUMBERS if on_host(grid.points) else _DEVICE_NUMBERS
+    here = on_host(grid.points)
+    numbers = _NUMBERS if here else min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES)
     if grid.known is not None:
         joint = bincount_rows(grid.known, grid.points.shape[0], cells, counting.count)
         codes = grid.known if rows is None else grid.known[:, rows]
@@ -138,7 +140,7 @@ def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int
         counted = _on_workers(counting, table, columns)
     else:
         # This thread reads the pieces one after the other while others count those that were read.
-        counted = threads.parallel_map(counting, table.pieces(columns, _NUMBERS), most=2)
+        counted = threads.parallel_map(counting, table.pieces(columns, 4 * _NUMBERS), most=2)
     for found in counted:
         joint[found.columns] += found.joint
         codes[found.columns, found.first : found.first + found.codes.shape[1]] = found.codes

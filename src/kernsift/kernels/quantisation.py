@@ -27,6 +27,7 @@ from kernsift.execution.arrays import (
     accumulator_dtype,
     asarray_like,
     codes_in_order,
+    device_room,
     most_at_once,
     namespace,
     on_host,
@@ -47,8 +48,10 @@ _LONG = 2**13
 # tables a sample of this size is sorted.
 _SORTED = 2**14
 # Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads, and fewer
-# in a long table, each of whose columns takes long. On a device the limit is the number of elements in its memory.
-_BLOCK, _LARGEST_BLOCK, _DEVICE_NUMBERS, _NUMBERS = 64, 256, 2**29, 2**22
+# in a long table, each of whose columns takes long.
+_BLOCK, _LARGEST_BLOCK, _NUMBERS = 64, 256, 2**22
+# On a device the limit is an eighth of its free memory, with so many bytes per feature and per code of a row.
+_DEVICE_BLOCK, _DEVICE_BYTES, _CODE_BYTES = 2**14, 2**20, 8
 # Bytes per feature while a table on disk is read: its sorted rows, counts and codes. Tables on disk are read in as few
 # passes as their memory limit allows.
 _BYTES = 2**16
@@ -104,7 +107,8 @@ def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) 
     single = np.flatnonzero(~alone)
     step = int(np.clip(len(single) // 8, np.clip(_NUMBERS // table.n, 1, _BLOCK), _LARGEST_BLOCK))
     if not on_host(table.prototype):
-        step = int(np.clip(_DEVICE_NUMBERS // table.n, _BLOCK, 8192))
+        each = _DEVICE_BYTES + (_CODE_BYTES * table.n if every_row else 0)
+        step = int(np.clip(device_room(table.prototype) // (8 * each), _BLOCK, _DEVICE_BLOCK))
     elif table.memory is not None:
         each = _BYTES + (table.n if every_row else 0)
         step = int(np.clip(table.memory // (8 * each), 1, 64 * _BLOCK))
