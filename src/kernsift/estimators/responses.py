@@ -225,10 +225,12 @@ class CrossTable:
         self._codes = known.codes if known.joint is None else None
         points = known.counts.shape[1]
         by_row = known.joint is None and known.codes is None and isinstance(known.counts, np.ndarray)
-        self.sums = {
-            name: partial(self._rows, view) if by_row else self._sums(view, points)
-            for name, view in response.views.items()
+        # Several names may be those of one view, as of several columns.
+        different = {id(view.fitted): view for view in response.views.values()}
+        sums = {
+            key: partial(self._rows, view) if by_row else self._sums(view, points) for key, view in different.items()
         }
+        self.sums = {name: sums[id(view.fitted)] for name, view in response.views.items()}
 
     def _sums(self, view: ResponseView, points: int) -> Array:
         if self.joint is not None:

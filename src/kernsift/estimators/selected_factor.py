@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -93,8 +92,7 @@ class SelectedFactor(NamedTuple):
         own = xp.astype(asarray_like(behind[:, :count], view.sizes), dtype)
         factor: Any
         if isinstance(view, GroupView):
-            some = view.values if rows is None else view.values[rows]
-            factor = partial(replace(view, values=some).at, slice(None), count)
+            factor = partial(view.thinned(rows, count).at, slice(None))
         elif alike:
             one = xp.astype(view.factor[:1, :count, :], dtype) * own[:1, :, None]
             factor = xp.broadcast_to(one, (len(chosen), *one.shape[1:]))

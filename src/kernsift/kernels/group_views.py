@@ -11,7 +11,7 @@ needed for sums over rows, it is computed in single precision, which takes half 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 
 # Rows whose kernel values are computed at a time: few enough to stay in the cache; and those of one thread.
-_ROWS, _STRIP = 1024, 8192
+_ROWS, _STRIP = 512, 4096
 # Squared norms, in bandwidths, up to which distances may be computed from inner products without loss.
 _FAR = 1e4
 # The share of its norms below which a squared distance is computed from differences.
@@ -43,12 +43,10 @@ class Landmarks:
         The kernel of the group, the only feature.
     points : ndarray of shape (m, w)
         The landmarks.
-    lower : ndarray of shape (m, m)
-        Cholesky triangle of the kernel at the landmarks.
     """
 
-    def __init__(self, kernels: FeatureKernels, points: np.ndarray, lower: np.ndarray) -> None:
-        self.kernels, self.points, self.lower = kernels, points, lower
+    def __init__(self, kernels: FeatureKernels, points: np.ndarray) -> None:
+        self.kernels, self.points = kernels, points
         self._centre = np.median(points, axis=0)
         self._scaled = self._scale(points)
         self._norms = np.einsum("ij,ij->i", self._scaled, self._scaled)
@@ -128,6 +126,12 @@ class GroupView:
             out[0, :, part] = weights @ (self.landmarks.at(values[part]) - self.mean).T
         return out
 
+    def thinned(self, rows: np.ndarray | None, count: int) -> GroupView:
+        """The first `count` directions at some rows, without the sums over all rows."""
+        values = self.values if rows is None else self.values[rows]
+        weights, nothing = self.weights[:count].copy(), np.empty((0, 0))
+        return replace(self, values=values, weights=weights, sizes=self.sizes[:, :count], second=nothing)
+
     def _centred(self, rows: slice) -> np.ndarray:
         """(rows, m) centred kernel values."""
         found = self.landmarks.at(self.values[rows])
@@ -149,18 +153,22 @@ class GroupView:
     def summed(self, codes: np.ndarray, points: int) -> np.ndarray:
         """(b, points, q) sums of the factor over the rows of each point, for b features with `codes` (b, n)."""
         found = np.zeros((len(codes), points, len(self.landmarks.points)))
+        kernel = np.empty((min(_STRIP, len(self.values)), found.shape[2]))
         for strip in _strips(len(self.values)):
-            kernel = np.concatenate(list(parallel_map(self._centred, _chunks(strip))))
-            ones, rows = np.ones(len(kernel)), np.arange(len(kernel) + 1)
+            size = strip.stop - strip.start
+            ones, ends = np.ones(size), np.arange(size + 1)
 
-            def add(feature: int, strip: slice = strip, given: tuple[Any, ...] = (kernel, ones, rows)) -> None:
-                kernel, ones, rows = given
-                own = codes[feature, strip]
+            def fill(part: slice, first: int = strip.start) -> None:
+                kernel[part.start - first : part.stop - first] = self._centred(part)
+
+            def add(feature: int, rows: slice = strip, own: tuple[Any, ...] = (ones, ends, kernel[:size])) -> None:
                 # A product with a matrix of zeros and ones adds whole rows, which is faster than any look-up.
-                found[feature] += sparse.csc_matrix((ones, own, rows), (points, len(own))) @ kernel
+                ones, ends, values = own
+                found[feature] += sparse.csc_matrix((ones, codes[feature, rows], ends), (points, len(ones))) @ values
 
-            for _ in parallel_map(add, range(len(codes))):
-                pass
+            for step, items in ((fill, _chunks(strip)), (add, range(len(codes)))):
+                for _ in parallel_map(step, items):
+                    pass
         return found @ self.weights.T
 
     def row_sums(self, count: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -188,17 +196,24 @@ class GroupView:
         return diagonal, square, leading, np.asarray(sum(parallel_map(work, _strips(n))))[None, :]
 
 
-def views_of_rows(values: np.ndarray, landmarks: Sequence[Landmarks], powers: Sequence[float]) -> list[GroupView]:
-    """Views of a group of columns; the eigenvalues of each are raised to a power."""
+def views_of_rows(
+    values: np.ndarray, landmarks: Sequence[Landmarks], lower: Sequence[np.ndarray], powers: Sequence[float]
+) -> list[GroupView]:
+    """Views of a group of columns; the eigenvalues of each are raised to a power.
+
+    `lower` are Cholesky triangles (m, m) of the kernels at the landmarks.
+    """
     n, ends = len(values), np.cumsum([0, *(len(one.points) for one in landmarks)])
     # Products of values that are nearly centred lose nothing when the mean is taken out of their sums.
     level = np.concatenate([one.at(values[:_ROWS]).mean(axis=0) for one in landmarks])
 
     def work(strip: slice) -> tuple[np.ndarray, np.ndarray]:
         first, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
+        space = np.empty((_ROWS, ends[-1]))
         for part in _chunks(strip):
-            kernel = np.concatenate([one.at(values[part]) for one in landmarks], axis=1)
-            kernel -= level
+            kernel = space[: part.stop - part.start]
+            for one, start, stop in zip(landmarks, ends[:-1], ends[1:], strict=True):
+                np.subtract(one.at(values[part]), level[start:stop], out=kernel[:, start:stop])
             first += kernel.sum(axis=0)
             second += kernel.T @ kernel
         return first, second
@@ -209,10 +224,10 @@ def views_of_rows(values: np.ndarray, landmarks: Sequence[Landmarks], powers: Se
         second += products
     second -= np.outer(first, first) / n
     found = []
-    for one, power, start, stop in zip(landmarks, powers, ends[:-1], ends[1:], strict=True):
+    for one, triangle, power, start, stop in zip(landmarks, lower, powers, ends[:-1], ends[1:], strict=True):
         place = slice(int(start), int(stop))
         mean = (level + first / n)[place]
-        weights, sizes = _directions(one.lower, second[place, place], mean, n, power)
+        weights, sizes = _directions(triangle, second[place, place], mean, n, power)
         found.append(GroupView(values, one, weights, mean, sizes[None, :], second, place))
     return found
 
@@ -240,6 +255,7 @@ def _strips(n: int) -> Iterator[slice]:
     return _chunks(slice(0, n), _STRIP)
 
 
-def _chunks(rows: slice, size: int = _ROWS) -> Iterator[slice]:
+def _chunks(rows: slice, size: int | None = None) -> Iterator[slice]:
+    size = size or _ROWS
     for start in range(rows.start, rows.stop, size):
         yield slice(start, min(start + size, rows.stop))

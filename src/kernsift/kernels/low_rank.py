@@ -209,12 +209,13 @@ def group_views(
     values = grid.points
     if not isinstance(values, np.ndarray) or bool((counts != 1).any()):
         return [kind.view(grid, counts, features, rows) for kind in kinds]
-    landmarks = []
+    landmarks, lower, sample = [], [], values[rows].astype(np.float64)
     for kind in kinds:
-        own, sample = kind.kernels.select(features), values[rows].astype(np.float64)
+        own = kind.kernels.select(features)
         triangle, pivots = _pivoted_rows(sample, own)
-        landmarks.append(Landmarks(own, sample[pivots], triangle[:, pivots].T))
-    return views_of_rows(values, landmarks, [0.5 if kind.flat else 1.0 for kind in kinds])
+        landmarks.append(Landmarks(own, sample[pivots]))
+        lower.append(triangle[:, pivots].T)
+    return views_of_rows(values, landmarks, lower, [0.5 if kind.flat else 1.0 for kind in kinds])
 
 
 def _pivoted_rows(sample: np.ndarray, kernels: FeatureKernels) -> tuple[np.ndarray, np.ndarray]:
