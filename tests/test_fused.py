@@ -14,6 +14,7 @@ from kernsift.estimators.designs import pairs, quadruples
 from kernsift.estimators.draw_moments import FeatureDraws, moments_of
 from kernsift.estimators.draws import HSICDraws, MMDDraws
 from kernsift.execution import fused
+from kernsift.execution.arrays import bincount_rows, search, transposed
 from kernsift.kernels.fitted import fit_kernels
 
 pytest.importorskip("numba", reason="numba is not installed: pip install 'kernsift[fast]'")
@@ -148,12 +149,11 @@ def test_without_numba_the_array_version_answers(worth: Any, monkeypatch: pytest
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("count", [2, 3, 5, 32, 64])
-def test_middle_gaps_are_order_statistics_of_all_differences(count: int, dtype: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(fused, "_FEATURES", ALWAYS)
+def test_middle_gaps_are_order_statistics_of_all_differences(count: int, dtype: Any) -> None:
     ordered = np.sort(np.concatenate([values((count, 60), dtype, seed).T for seed in (18, 19)]), axis=1)
     low, high = np.triu_indices(count, 1)
     gaps = np.sort(ordered[:, high] - ordered[:, low], axis=1)
-    found = fused.host_middle_gaps(ordered, 1)
+    found = fused.host_middle_gaps(ordered, True)
     np.testing.assert_array_equal(found, [gaps[:, (gaps.shape[1] - 1) // 2], gaps[:, gaps.shape[1] // 2]])
 
 
@@ -165,4 +165,37 @@ def test_scores_do_not_depend_on_compiled_factors(dtype: Any, monkeypatch: pytes
         monkeypatch.setattr(fused, "_FEATURES", features)
         found.append(compare(x, y, random_state=0).scores)
     # A score near the mean of its law is a quotient of small differences, which has an error of 1e-7.
+    np.testing.assert_allclose(*found, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("edges", [1, 2, 95, 385])
+def test_counts_are_those_of_a_search(edges: int, dtype: Any) -> None:
+    """Also with heavy tails, ties, few values, a constant column, and edges that are infinite or equal."""
+    rng = np.random.default_rng(22)
+    n = 1300
+    table = rng.normal(size=(n, 30)).astype(dtype)
+    table[:, 3:6] = rng.standard_cauchy(size=(n, 3)) ** 3
+    table[:, 6:9] = np.round(table[:, 6:9], 1)
+    table[:, 9], table[:, 10] = table[:, 9] > 0, 2.5
+    table[:, 11:13] *= np.array([1e-30, 1e30], dtype=dtype)
+    part = table[:, 2:19]
+    bounds = np.sort(part[rng.choice(n, edges)].T.astype(float), axis=1)
+    bounds[5, edges // 2 :] = np.inf
+    bounds[6] = np.inf
+    cells, kept = rng.integers(3, size=n), np.sort(rng.choice(n, 200, replace=False))
+    joint, codes = fused.host_counts(part, bounds, cells, 3, kept, True) or (None, None)
+    expected = search(bounds, transposed(part))
+    np.testing.assert_array_equal(codes, expected[:, kept])
+    np.testing.assert_array_equal(joint, bincount_rows(expected, edges + 1, cells, 3))
+
+
+@pytest.mark.parametrize("response", ["number", "class"])
+def test_answers_do_not_depend_on_compiled_counts(response: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = values((17_000, 5), np.float64, 23)
+    y = x[:, 0] + values((17_000, 1), np.float64, 24)[:, 0]
+    found = []
+    for numbers in (NEVER, ALWAYS):
+        monkeypatch.setattr(fused, "_VALUES", numbers)
+        found.append(relate(x, y if response == "number" else y > 0, random_state=0).scores)
     np.testing.assert_allclose(*found, rtol=1e-7, atol=1e-7)

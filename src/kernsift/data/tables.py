@@ -228,8 +228,6 @@ class _Stacked(Table):
         return np.min([low for low, _ in spans], axis=0), np.max([high for _, high in spans], axis=0)
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
-        if self.memory is None:
-            return super().row_chunks(columns, numbers)
         return [
             (start + end - table.n, stop + end - table.n)
             for table, end in zip(self._tables, self._ends.tolist(), strict=True)
@@ -237,9 +235,6 @@ class _Stacked(Table):
         ]
 
     def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[Piece]:
-        if self.memory is None:
-            yield from super().pieces(columns, numbers)
-            return
         for table, end in zip(self._tables, self._ends.tolist(), strict=True):
             before = end - table.n
             for rows, place, values in table.pieces(columns, numbers):

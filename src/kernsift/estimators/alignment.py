@@ -102,9 +102,7 @@ class AlignmentCovariance:
 
         def correlate(piece: tuple[SelectedFactor, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
             factor, places = piece
-            rows = factor.rows(run_of(places))
-            if rows.factor.dtype != chosen.factor.dtype:
-                rows = rows._replace(factor=namespace(rows.factor).astype(rows.factor, chosen.factor.dtype))
+            rows = factor.rows(run_of(places), chosen.factor.dtype)
             return factor.features[places], self._correlation(rows, chosen)
 
         # A few products are made before threads have started.

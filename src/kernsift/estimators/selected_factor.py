@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.estimators.responses import Response, ResponseView
-from kernsift.execution.arrays import Array, asarray_like, lookup, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, lookup, namespace, take, to_numpy
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
@@ -147,21 +147,20 @@ class SelectedFactor(NamedTuple):
             cross=xp.take(self.cross, which, axis=0),
         )
 
-    def rows(self, chosen: slice | np.ndarray) -> FactorRows:
-        """Some of the features, row by row."""
-        xp = namespace(self.factor)
-        which = asarray_like(np.arange(len(self.features))[chosen], self.factor)
-        if isinstance(chosen, slice):
-            start, stop, _ = chosen.indices(len(self.features))
-            factor = self.factor[start:stop, ...]
-        else:
-            factor = xp.take(self.factor, which, axis=0)
-        targets = np.full(factor.shape[0], self.target)
+    def rows(self, chosen: slice | np.ndarray, dtype: Any = None) -> FactorRows:
+        """Some of the features, row by row, in another precision where one is given."""
+        whole = self.factor
+        xp, targets = namespace(whole), np.full(len(self.features[chosen]), self.target)
+        # Of features with the same factor one is enough.
+        same = self.codes is not None and isinstance(whole, np.ndarray) and whole.strides[0] == 0
+        factor = whole[:1] if same else take(whole, chosen, axis=0)
+        if dtype is not None:
+            factor = xp.astype(factor, dtype, copy=False)
         if self.codes is not None:
-            some = self.codes[chosen] if isinstance(self.codes, SparseCodes) else xp.take(self.codes, which, axis=0)
+            some = self.codes[chosen] if isinstance(self.codes, SparseCodes) else take(self.codes, chosen, axis=0)
             factor = lookup(factor, np.asarray(some) if isinstance(some, SparseCodes) else some)
         if self.sizes is not None:
-            sizes = xp.take(self.sizes, which, axis=0)
+            sizes = take(self.sizes, chosen, axis=0)
             trace, square = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)
             return FactorRows(factor, trace, square, targets, self._present(factor))
         if self.present is None:

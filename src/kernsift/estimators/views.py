@@ -32,7 +32,7 @@ has two: wide, and a narrow one with flattened eigenvalues. The choice is based 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -164,7 +164,7 @@ def without_law(view: View | GroupView, counts: Array, n: int) -> FittedView:
 
 
 def fitted_views(
-    names: Iterable[str],
+    names: Collection[str],
     grid: Grid,
     counts: Array,
     n: int,
@@ -200,7 +200,8 @@ def fitted_views(
                 found[name] = fit(_moments_and_share(grid.points, own, counts), counts, n)
                 continue
             if wide_view is None:
-                wide_view = centred(pivoted(grid.points, own, counts, _WIDE_RANK, _WIDE_TOLERANCE)[0], counts)
+                factor, _ = pivoted(grid.points, own, counts, _WIDE_RANK, _WIDE_TOLERANCE)
+                wide_view = centred(factor, counts, most=None if "wide" in names else 2)
             found[name] = fit(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
         else:
             if ranks is None:
@@ -210,7 +211,7 @@ def fitted_views(
                 one = _without_ties(name, to_numpy(shared).astype(float).tobytes(), grid.missing, n)
                 found[name] = one.repeated(len(inverse), counts)
             else:
-                own_view = fit(_RANK_VIEWS[name](shared, grid.missing), shared, n).moved_to(counts)
+                own_view = fit(_RANK_VIEWS[name](shared, grid.missing, kernels.large), shared, n).moved_to(counts)
                 found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
     return found
 
@@ -235,7 +236,7 @@ def _distinct(counts: Array) -> tuple[Array, np.ndarray]:
 def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView:
     """A view of the ranks of one column; cached because it is the same for all columns without ties."""
     one = np.frombuffer(counts)[None, :]
-    return fitted(_RANK_VIEWS[name](one, missing), one, n)
+    return fitted(_RANK_VIEWS[name](one, missing, False), one, n)
 
 
 def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array) -> View:
@@ -262,13 +263,15 @@ def _midranks(counts: Array) -> Array:
     return xp.clip((ends - counts / 2) / xp.where(ends[:, -1:] > 0, ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16)
 
 
-def _on_normal_scores(counts: Array, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
+def _on_normal_scores(counts: Array, missing: bool, large: bool, bandwidth: float, rank: int, tolerance: float) -> View:
     """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances."""
     scores = normal_quantiles(_midranks(counts[:, :-1] if missing else counts))
-    return _gaussian(scores, counts, missing, bandwidth * _NORMAL_MEDIAN, rank, tolerance)
+    return _gaussian(scores, counts, missing, large, bandwidth * _NORMAL_MEDIAN, rank, tolerance)
 
 
-def _gaussian(scores: Array, counts: Array, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
+def _gaussian(
+    scores: Array, counts: Array, missing: bool, large: bool, bandwidth: float, rank: int, tolerance: float
+) -> View:
     """The Gaussian kernel on scores of the points.
 
     With `missing` the last point represents missing values, which have no score.
@@ -278,13 +281,13 @@ def _gaussian(scores: Array, counts: Array, missing: bool, bandwidth: float, ran
         scores = xp.concat([scores, xp.full_like(scores[:, :1], xp.nan)], axis=1)
     width, flags = np.full(b, bandwidth), np.zeros(b, dtype=bool)
     inverse = asarray_like(1.0 / width, counts)
-    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, inverse, None, width, missing=missing)
+    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, inverse, None, width, missing=missing, large=large)
     factor, _ = pivoted(transposed(scores), kernels, counts, rank, tolerance)
     return centred(factor, counts)
 
 
-def _smooth(counts: Array, missing: bool) -> View:
-    view = _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, _WIDE_TOLERANCE)
+def _smooth(counts: Array, missing: bool, large: bool) -> View:
+    view = _on_normal_scores(counts, missing, large, WIDE, _WIDE_RANK, _WIDE_TOLERANCE)
     some = to_numpy(counts[:, -1]) > 0 if missing else np.zeros(counts.shape[0], dtype=bool)
     # One more direction for the share of missing values, where there are any.
     size = min(_SMOOTH_DIRECTIONS + int(some.any()), view.sizes.shape[1])
@@ -293,16 +296,17 @@ def _smooth(counts: Array, missing: bool) -> View:
     return View(view.factor[:, :size, :], sizes).raised(_SMOOTH_POWER)
 
 
-def _narrow(counts: Array, missing: bool) -> View:
-    return _on_normal_scores(counts, missing, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
+def _narrow(counts: Array, missing: bool, large: bool) -> View:
+    return _on_normal_scores(counts, missing, large, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
 
 
-def _local(counts: Array, missing: bool) -> View:
+def _local(counts: Array, missing: bool, large: bool) -> View:
     ranks = _midranks(counts[:, :-1] if missing else counts)
-    return _gaussian(ranks, counts, missing, _LOCAL * _UNIFORM_MEDIAN, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
+    width = _LOCAL * _UNIFORM_MEDIAN
+    return _gaussian(ranks, counts, missing, large, width, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
 
 
-def _fine(counts: Array, missing: bool) -> View:
+def _fine(counts: Array, missing: bool, large: bool) -> View:
     xp = namespace(counts)
     place = 2.0 * _midranks(counts[:, :-1] if missing else counts) - 1.0
     values = [xp.ones_like(place), place]
@@ -319,11 +323,11 @@ def _fine(counts: Array, missing: bool) -> View:
     return centred(factor, counts)
 
 
-def _location(counts: Array, missing: bool) -> View:
-    return _on_normal_scores(counts, missing, WIDE, _WIDE_RANK, _WIDE_TOLERANCE).leading(1)
+def _location(counts: Array, missing: bool, large: bool) -> View:
+    return _on_normal_scores(counts, missing, large, WIDE, _WIDE_RANK, _WIDE_TOLERANCE).leading(1)
 
 
-_RANK_VIEWS: dict[str, Callable[[Array, bool], View]] = {
+_RANK_VIEWS: dict[str, Callable[[Array, bool, bool], View]] = {
     "smooth": _smooth,
     "narrow": _narrow,
     "local": _local,

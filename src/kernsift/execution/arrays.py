@@ -400,10 +400,14 @@ def binary_search(edges: Array, values: Array) -> Array:
 
 
 def lookup(table: Array, codes: Array) -> Array:
-    """(b, q, n): the entries of each row's `table` (b, q, G) at its `codes` (b, n)."""
+    """(b, q, n): the entries of each row's `table` (b, q, G), or of one table for all, at its `codes` (b, n)."""
     xp = namespace(table)
     if xp is np:
-        out = np.empty((table.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
+        out = np.empty((codes.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
+        if len(table) == 1:
+            for direction, own in enumerate(table[0]):
+                out[:, direction] = own.take(codes, mode=INDEX_MODE)
+            return out
         for own, code, found in zip(table, codes, out, strict=True):
             own.take(code, axis=1, out=found, mode=INDEX_MODE)
         return out

@@ -173,6 +173,88 @@ def deviations(values: Any, centre: Any, total: Any, squares: Any) -> None:
             squares[j] += off * off
 
 
+# Intervals of equal length in which a search among edges begins; columns that share cache lines, and rows at a time.
+_INTERVALS, _TOGETHER, _ROWS = 4096, 8, 512
+
+
+@_compile
+def intervals(edges: Any, starts: Any) -> tuple[Any, Any, int]:
+    """Set the number of edges before each of `_INTERVALS` intervals; where they begin, their scale, and the most edges.
+
+    They lie between the outer edges but a few, which leaves room for long tails. Rounding is monotone, so that an edge
+    in an earlier interval than a value is below it.
+    """
+    finite = 0
+    while finite < len(edges) and edges[finite] < np.inf:
+        finite += 1
+    low, high = edges[finite // 64], edges[max(finite - 1 - finite // 64, 0)]
+    scale = edges.dtype.type(_INTERVALS - 1) / (high - low)
+    if not 0 < scale < np.inf:
+        low, scale = edges.dtype.type(0), edges.dtype.type(0)
+    for place in range(_INTERVALS + 1):
+        starts[place] = 0
+    most = 0
+    for edge in range(finite):
+        place = interval_of(edges[edge], low, scale) + 1
+        starts[place] += 1
+        most = max(most, starts[place])
+    for place in range(_INTERVALS):
+        starts[place + 1] += starts[place]
+    return low, scale, most
+
+
+@_compile
+def interval_of(value: Any, low: Any, scale: Any) -> Any:
+    place = (value - low) * scale
+    return np.int32(min(max(place, type(place)(0)), type(place)(_INTERVALS - 1)))
+
+
+@_compile
+def count_cells(values: Any, edges: Any, cells: Any, kept: Any, joint: Any, codes: Any) -> None:
+    """Add the rows of `values` (n, b) to `joint` (b, G * J), by how many of the edges (b, G - 1) are below and by cell.
+
+    The codes (b, kept) of the increasing rows `kept` are set.
+    """
+    n, b = values.shape
+    size, count = edges.shape[1], joint.shape[1] // (edges.shape[1] + 1)
+    starts = np.empty((_TOGETHER, _INTERVALS + 1), dtype=np.int32)
+    padded = np.empty((_TOGETHER, 3 * size + 2), dtype=edges.dtype)
+    low, scale = np.empty(_TOGETHER, dtype=edges.dtype), np.empty(_TOGETHER, dtype=edges.dtype)
+    largest = np.empty(_TOGETHER, dtype=np.int64)
+    column, found = np.empty(_ROWS, dtype=values.dtype), np.empty(_ROWS, dtype=np.int32)
+    for first in range(0, b, _TOGETHER):
+        width = min(_TOGETHER, b - first)
+        for j in range(width):
+            low[j], scale[j], most = intervals(edges[first + j], starts[j])
+            largest[j] = 1
+            while 2 * largest[j] <= most:
+                largest[j] *= 2
+            for edge in range(padded.shape[1]):
+                padded[j, edge] = edges[first + j, edge] if edge < size else np.inf
+        place = 0
+        for begin in range(0, n, _ROWS):
+            rows = min(_ROWS, n - begin)
+            after = place
+            while after < len(kept) and kept[after] < begin + rows:
+                after += 1
+            for j in range(width):
+                upper, start, own = padded[j], starts[j], joint[first + j]
+                for i in range(rows):
+                    column[i] = values[begin + i, first + j]
+                for i in range(rows):
+                    found[i] = start[interval_of(column[i], low[j], scale[j])]
+                step = largest[j]
+                while step:
+                    for i in range(rows):
+                        found[i] += step if upper[found[i] + step - 1] < column[i] else 0
+                    step //= 2
+                for i in range(rows):
+                    own[found[i] * count + cells[begin + i]] += 1
+                for i in range(place, after):
+                    codes[first + j, i] = found[kept[i] - begin]
+            place = after
+
+
 @_compile
 def pivoted(points: Any, exponents: Any, weights: Any, preference: Any, enough: Any, rows: Any, pivots: Any) -> int:
     """The pivoted Cholesky factors `rows` (b, limit, G) of the Gaussian kernel on points (b, G), and their pivots.

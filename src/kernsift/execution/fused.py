@@ -8,20 +8,20 @@ version (tests/test_fused.py on the host, benchmarks/gpu.py on a GPU).
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import array_api_compat as compat
 import numpy as np
 
-from kernsift.execution.arrays import Array
+from kernsift.execution.arrays import Array, asarray_like, code_dtype
 
 # Elements in all draws from which on numba is used: it takes a quarter of a second to import, and two to compile for
 # the first time on a machine. The choice must not depend on what is imported already: equal calls give equal bits.
 _WORTH = 2**23
-# Likewise features of a table from which on loops over features are compiled.
-_FEATURES = 2**14
+# Likewise for Triton, and values and features of a table from which on it is large.
+_DEVICE_WORTH, _VALUES, _FEATURES = 2**30, 2**25, 2**14
 
 # In this order h is exactly 0 when x = y or x' = y' (estimators/ustatistic.py). `c` is minus the squared reciprocal
 # bandwidth.
@@ -54,6 +54,15 @@ def host_mmd(
     return out
 
 
+def device_mmd_sums(
+    X: Array, Y: Array, rows: Sequence[np.ndarray], exponents: Array, pilot: Array, total: int
+) -> tuple[Array, Array] | None:
+    """Sums of deviations of the same from a pilot (p,), and of their squares, on a GPU; None elsewhere."""
+    on_gpu = compat.is_torch_array(X) and X.device.type == "cuda" and X.stride(1) == Y.stride(1) == 1
+    compiled = _for_torch() if on_gpu and total >= _DEVICE_WORTH else None
+    return compiled and compiled.mmd_sums(X, Y, asarray_like(np.array(rows, dtype=np.int32), X), exponents, pilot)
+
+
 def host_hsic(
     X: Array, rows: np.ndarray, weights: list[Array], columns: slice, exponents: Array, total: int
 ) -> np.ndarray | None:
@@ -77,12 +86,32 @@ def host_deviations(values: Array, centre: Array, numbers: int) -> tuple[np.ndar
     return total, squares
 
 
-def host_pivoted(
-    points: Array, exponents: Array | None, weights: Array, preference: Array, enough: Array, limit: int, features: int
+def is_large(n: int, columns: int) -> bool:
+    """Whether a table has so many values or columns that loops over them are compiled."""
+    return n * columns >= _VALUES or columns >= _FEATURES
+
+
+def host_counts(
+    values: Array, edges: Array, cells: Array | None, count: int, kept: np.ndarray, large: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Factors and pivots of the Gaussian kernel on points (G, b); `features` is the number in the whole table."""
-    compiled = _for_host() if features >= _FEATURES else None
-    if compiled is None or exponents is None or not isinstance(points, np.ndarray):
+    """Joint counts (b, G, count) of rows by edges (b, G - 1) and cells, and the codes (b, kept) of some rows."""
+    compiled = _for_host() if large and isinstance(values, np.ndarray) and edges.shape[1] else None
+    if compiled is None:
+        return None
+    (n, b), points = values.shape, edges.shape[1] + 1
+    joint = np.zeros((b, points * count), dtype=np.int64)
+    codes = np.empty((b, len(kept)), dtype=code_dtype(np, points))
+    cells = np.zeros(n, dtype=np.int64) if cells is None else cells
+    compiled.count_cells(values, edges.astype(values.dtype), cells, kept, joint, codes)
+    return joint.reshape(b, points, count), codes
+
+
+def host_pivoted(
+    points: Array, exponents: Array | None, weights: Array, preference: Array, enough: Array, limit: int, large: bool
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Factors and pivots of the Gaussian kernel on points (G, b)."""
+    compiled = _for_host() if large and exponents is not None and isinstance(points, np.ndarray) else None
+    if compiled is None:
         return None
     turned, (b, size) = np.ascontiguousarray(points.T, dtype=float), weights.shape
     rows, pivots = np.zeros((b, limit, size)), np.zeros((b, limit), dtype=np.intp)
@@ -90,9 +119,9 @@ def host_pivoted(
     return rows[:, :count, :], pivots[:, :count]
 
 
-def host_middle_gaps(ordered: Array, features: int) -> tuple[np.ndarray, np.ndarray] | None:
+def host_middle_gaps(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarray] | None:
     """The two middle ones of the differences within each row of increasing values (b, m)."""
-    compiled = _for_host() if features >= _FEATURES and isinstance(ordered, np.ndarray) else None
+    compiled = _for_host() if large and isinstance(ordered, np.ndarray) else None
     if compiled is None:
         return None
     low, high = np.empty((2, len(ordered)), dtype=ordered.dtype)
@@ -109,7 +138,16 @@ def _compiled(total: int, *tables: Array) -> Any:
 
 @lru_cache(maxsize=1)
 def _for_host() -> Any:
+    return _compiled_module("compiled")
+
+
+@lru_cache(maxsize=1)
+def _for_torch() -> Any:
+    return _compiled_module("compiled_triton")
+
+
+def _compiled_module(name: str) -> Any:
     try:
-        return importlib.import_module("kernsift.execution.compiled")
-    except ImportError:  # no numba, or none that goes with this NumPy
+        return importlib.import_module(f"kernsift.execution.{name}")
+    except ImportError:  # no compiler, or none that goes with this NumPy
         return None

@@ -17,8 +17,8 @@ from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
 from kernsift.inference.paths import Event, paths_of, truncation_along
 
-# Columns of the covariance fetched at a time, at least, and their numbers: 2^23 doubles are 64 MB.
-_BATCH, _NUMBERS = 64, 2**23
+# Columns of the covariance fetched at a time, at least, and their numbers: 2^24 doubles are 128 MB.
+_BATCH, _NUMBERS = 64, 2**24
 # Number of scores beyond which selected features are tested on several threads: with fewer, threads cost more.
 _LONG = 5000
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.

@@ -119,10 +119,10 @@ def _of_columns(
     return distances, middles
 
 
-def medians_of_sorted(ordered: Array, features: int) -> tuple[np.ndarray, np.ndarray]:
-    """Median distance and median of sorted columns (b, n), of so many in all; NaN within a constant column."""
+def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Median distance and median of sorted columns (b, n) of a table; NaN within a constant column."""
     b, step = ordered.shape[0], max(1, 2 * (_CHUNK if on_host(ordered) else _DEVICE_CHUNK) // _QUANTILES**2)
-    found = [_medians_of(ordered[start : min(start + step, b), :], features) for start in range(0, b, step)]
+    found = [_medians_of(ordered[start : min(start + step, b), :], large) for start in range(0, b, step)]
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
 
@@ -132,14 +132,14 @@ def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
     return _medians_of(sorted_columns(values))
 
 
-def _medians_of(ordered: Array, features: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.ndarray]:
     xp, n = namespace(ordered), ordered.shape[1]
     m = min(n, _QUANTILES)
     middle = to_numpy(_halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
     if m == 1:
         return np.full(len(middle), np.nan), middle
     chosen = take(ordered, ((np.arange(m) + 0.5) * n / m).astype(np.intp), 1)
-    middles = host_middle_gaps(chosen, features)
+    middles = host_middle_gaps(chosen, large)
     medians = to_numpy(_halfway(*(_middle_gaps(chosen) if middles is None else middles))).astype(float)
     tied = np.flatnonzero(medians == 0)
     if len(tied):

@@ -26,6 +26,7 @@ from kernsift.execution.arrays import (
     namespace,
     on_host,
 )
+from kernsift.execution.fused import host_counts, is_large
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
 from kernsift.kernels.fitted import columns_of
@@ -73,7 +74,7 @@ def tabulate(
     columns = columns_of(table.offsets, features)
     if isinstance(table, SparseTable):
         return _of_sparse(table.stored(columns), grid, cells, 1 if cells is None else count, rows)
-    counting = _Counting(grid, cells, 1 if cells is None else count, rows)
+    counting = _Counting(grid, cells, 1 if cells is None else count, rows, is_large(n, int(table.offsets[-1])))
     here = on_host(grid.points)
     numbers = _NUMBERS if here else min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES)
     if grid.known is not None:
@@ -110,23 +111,31 @@ class _Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class _Counting:
-    """Counts the rows of pieces of a table."""
+    """Counts the rows of pieces of a table, which may be `large`."""
 
     grid: Grid
     cells: Array | None
     count: int
     rows: np.ndarray | None
+    large: bool
 
     def __call__(self, piece: Piece) -> _Counted:
         start, stop = piece.rows.start, piece.rows.stop
         grid = self.grid.part(piece.columns)
         xp, points = namespace(grid.points), grid.points.shape[0]
-        codes = grid.codes(piece.values)
-        joint = bincount_rows(codes, points, None if self.cells is None else self.cells[start:stop], self.count)
-        first = start
+        cells = None if self.cells is None else self.cells[start:stop]
+        first, rows = start, np.arange(stop - start)
         if self.rows is not None:
             first, last = np.searchsorted(self.rows, [start, stop])
-            codes = xp.take(codes, asarray_like(self.rows[first:last] - start, codes), axis=1)
+            rows = self.rows[first:last] - start
+        if not grid.missing:
+            counted = host_counts(piece.values, grid.edges, cells, self.count, rows, self.large)
+            if counted is not None:
+                return _Counted(piece.columns, counted[0], int(first), counted[1])
+        codes = grid.codes(piece.values)
+        joint = bincount_rows(codes, points, cells, self.count)
+        if self.rows is not None:
+            codes = xp.take(codes, asarray_like(rows, codes), axis=1)
         return _Counted(piece.columns, joint, int(first), xp.astype(codes, code_dtype(xp, points)))
 
 
@@ -176,5 +185,6 @@ class _Chunk(NamedTuple):
 def _count_chunk(tables: Sequence[Any], columns: np.ndarray, grid: Grid, count: int, chunk: _Chunk) -> _Counted:
     table = tables[chunk.place].between(chunk.rows)
     kept = table.n if chunk.kept is None else len(chunk.kept)
-    joint, codes = _from_file(_Counting(grid, chunk.cells, count, chunk.kept), table, columns, kept)
+    counting = _Counting(grid, chunk.cells, count, chunk.kept, is_large(table.n, len(columns)))
+    joint, codes = _from_file(counting, table, columns, kept)
     return _Counted(slice(0, len(columns)), joint.astype(np.min_scalar_type(table.n)), chunk.first, codes)

@@ -29,6 +29,7 @@ from kernsift.execution.arrays import (
     take,
     to_numpy,
 )
+from kernsift.execution.fused import is_large
 from kernsift.kernels.bandwidths import column_medians, joint_median, median_rows, medians_of_sorted
 from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFunction, as_kernel
 
@@ -73,8 +74,8 @@ class FeatureKernels:
     missing : bool
         Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Features are then
         single columns.
-    among : int
-        Number of features that were fitted, of which these may be some; 0 where it is not known.
+    large : bool
+        Whether the whole table is so large that loops over its features are compiled.
 
     Examples
     --------
@@ -94,7 +95,7 @@ class FeatureKernels:
     centre: Array | None
     bandwidth: np.ndarray
     missing: bool = field(default=False, kw_only=True)
-    among: int = field(default=0, kw_only=True)
+    large: bool = field(default=False, kw_only=True)
 
     @property
     def d(self) -> int:
@@ -336,8 +337,8 @@ def fit_kernels(
         bandwidths[numeric] = given[numeric]
         scale[columns] = np.repeat(given, widths)[columns]
     inverse = asarray_like(_reciprocal(scale, dtype_of(pooled.prototype)), pooled.prototype)
-    own = (inverse, centre, bandwidths)
-    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, *own, missing=missing, among=pooled.d)
+    own, large = (inverse, centre, bandwidths), is_large(pooled.n, len(scale))
+    return FeatureKernels(chosen, pooled.offsets, pooled.categorical, *own, missing=missing, large=large)
 
 
 def _check_missing(pooled: Table, bandwidth: str | np.ndarray) -> None:
@@ -422,8 +423,8 @@ class LateKernels(FeatureKernels):
         inverse, bandwidth = np.ones(pooled.d, dtype=dtype), np.full(pooled.d, np.nan)
         found = pooled.categorical.copy()
         missing = pooled.incomplete is not None
-        own = (inverse, centre, bandwidth, pooled, rows, found)
-        return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing, among=pooled.d)
+        own, large = (inverse, centre, bandwidth, pooled, rows, found), is_large(pooled.n, pooled.d)
+        return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing, large=large)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
         features = np.asarray(features, dtype=np.intp)
@@ -440,7 +441,7 @@ class LateKernels(FeatureKernels):
     def learn(self, features: np.ndarray, ordered: Array) -> None:
         if self.found[features].any():
             return
-        distances, middle = medians_of_sorted(ordered, self.among)
+        distances, middle = medians_of_sorted(ordered, self.large)
         # Columns that are constant on these rows are looked at in full.
         varies = ~np.isnan(distances)
         self._keep(features[varies], distances[varies], middle[varies])
@@ -457,7 +458,7 @@ class LateKernels(FeatureKernels):
         there = table.prototype
         centre = None if self.centre is None else asarray_like(self.centre, there)
         own = (asarray_like(self.inverse, there), centre, self.bandwidth)
-        return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing, among=self.among)
+        return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing, large=self.large)
 
     def _keep(self, features: np.ndarray, distances: np.ndarray, middle: np.ndarray) -> None:
         if self.centre is not None:

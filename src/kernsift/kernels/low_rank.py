@@ -136,14 +136,15 @@ def pivoted(
     that has converged are 0.
     """
     xp, (b, size) = namespace(points), weights.shape
-    residual = xp.matrix_transpose(kernels.matched(points, points))
-    residual = xp.astype(residual, weights.dtype)
     index = xp.arange(size, device=points.device)
     preference = weights * (1.0 - _TILT * xp.astype(index, weights.dtype))
+    residual = xp.ones_like(weights)
+    if kernels.exponents is None:
+        residual = xp.astype(xp.matrix_transpose(kernels.matched(points, points)), weights.dtype)
     used = xp.sum(xp.astype(weights > 0, weights.dtype), axis=1)
     enough = tolerance * xp.sum(residual * weights, axis=1) / used
     limit = min(limit, size)
-    quick = host_pivoted(points, kernels.exponents, weights, preference, enough, limit, kernels.among)
+    quick = host_pivoted(points, kernels.exponents, weights, preference, enough, limit, kernels.large)
     if quick is not None:
         return quick
     every = 1 if on_host(points) else _EVERY
@@ -259,8 +260,11 @@ def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> A
     return xp.linalg.solve(lower, gram)[None, ...]
 
 
-def centred(factor: Array, counts: Array, power: float = 1.0) -> View:
-    """The factor centred over the rows, its directions made orthogonal; the eigenvalues are raised to `power`."""
+def centred(factor: Array, counts: Array, power: float = 1.0, most: int | None = None) -> View:
+    """The factor centred over the rows, its directions made orthogonal, at most so many of them.
+
+    The eigenvalues are raised to `power`.
+    """
     xp = namespace(factor)
     n = xp.sum(counts, axis=1)[:, None, None]
     mean = factor @ counts[:, :, None] / n
@@ -272,6 +276,6 @@ def centred(factor: Array, counts: Array, power: float = 1.0) -> View:
     values, vectors = xp.linalg.eigh(gram)
     values, vectors = xp.flip(values, axis=1), xp.flip(vectors, axis=2)
     keep = (values > NEGLIGIBLE * values[:, :1]) & (values > 0)
-    deepest = max(int(xp.max(xp.sum(xp.astype(keep, xp.int64), axis=1))), 1)
+    deepest = min(max(int(xp.max(xp.sum(xp.astype(keep, xp.int64), axis=1))), 1), most or keep.shape[1])
     sizes = xp.where(keep, values, 0.0)[:, :deepest]
     return View(xp.matrix_transpose(vectors[:, :, :deepest]) @ factor, sizes).raised(power)
