@@ -113,7 +113,7 @@ def _gpu_section(run: Mapping[str, Any]) -> str:
             [
                 call["name"],
                 f"{call['seconds']:.3f}",
-                f"≤ {call['most']:g}" if call["most"] else "",
+                f"≤ {call['most']:.3g}" if call["most"] else "",
                 "" if not call["most"] else "reached" if call["seconds"] <= call["most"] else "**MISSED**",
                 f"{call['peak_gb']:.1f} GB" if call["peak_gb"] is not None else "",
                 "; ".join(

@@ -154,8 +154,12 @@ def _block_moments(draws: Draws, start: int, stop: int, block: Block) -> Moments
     # Deviations are taken from a pilot mean, because squares of the draws would cancel where these vary little.
     some = draws.of(block, slice(start, min(start + _PILOT, stop)))
     pilot = namespace(some).astype(column_sums(some) / some.shape[0], some.dtype, copy=False)
-    found = list(_each(partial(_sums, draws, block, pilot), _runs(draws, block, start, stop), block))
-    off, squares = (np.sum(part, axis=0) for part in zip(*found, strict=True))
+    known = draws.sums(block, slice(start, stop), pilot)
+    if known is None:
+        found = list(_each(partial(_sums, draws, block, pilot), _runs(draws, block, start, stop), block))
+        off, squares = (np.sum(part, axis=0) for part in zip(*found, strict=True))
+    else:
+        off, squares = (to_numpy(part) for part in known)
     count = stop - start
     return Moments(count, to_numpy(pilot).astype(float) + off / count, np.maximum(squares - off**2 / count, 0.0))
 

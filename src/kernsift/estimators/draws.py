@@ -17,8 +17,8 @@ from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table
 from kernsift.estimators.feature_blocks import Block
 from kernsift.estimators.ustatistic import mmd_kernel
-from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace
-from kernsift.execution.fused import host_hsic, host_mmd
+from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, on_host
+from kernsift.execution.fused import device_mmd_sums, host_hsic, host_mmd
 from kernsift.kernels.fitted import FeatureKernels
 
 LEARNING = 2**14
@@ -43,6 +43,10 @@ class Draws(ABC):
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes of the index arrays."""
+
+    def sums(self, block: Block, draws: slice, pilot: Array) -> tuple[Array, Array] | None:
+        """(p,) sums of deviations from a pilot and of their squares, where a compiled function has them; else None."""
+        return None
 
     @property
     def kernel_values(self) -> int:
@@ -79,6 +83,13 @@ class MMDDraws(Draws):
                 return h
         points = [table.part(columns, rows) for table, rows in zip((X, X, Y, Y), some, strict=True)]
         return mmd_kernel(kernels, *points)
+
+    def sums(self, block: Block, draws: slice, pilot: Array) -> tuple[Array, Array] | None:
+        (X, Y), columns, exponents = tables_of(block.table), block.columns, block.own_kernels.exponents
+        if exponents is None or not self.shared or on_host(X.prototype):
+            return None
+        values, rows = (X.part(columns), Y.part(columns)), [own[draws] for own in self.rows]
+        return device_mmd_sums(*values, rows, exponents, pilot, self.count * block.all_columns)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernsift.data.table_parts import is_readable, run_of, tables_of, to_send
-from kernsift.data.tables import Table, spaced_rows, stack
+from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, dtype_of, namespace, take
+from kernsift.execution.arrays import dtype_of
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import n_threads, prefetch
@@ -34,8 +34,6 @@ _SHARE = 0.6
 # Bytes of a block: enough to read at full speed; and the fewest columns with which gathering rows uses most of a cache
 # line.
 _BLOCK_BYTES, _ROW = 2**27, 16
-# Rows whose median is in the middle of a column.
-_MIDDLE = 15
 # Bytes of a cache line. Rows that are aligned with cache lines do not load others.
 _LINE = 64
 
@@ -77,15 +75,6 @@ class Block:
         """The kernels of the features of the block."""
         every = len(self.own) == self.table.d and np.array_equal(self.own, np.arange(self.table.d))
         return self.kernels if every else self.kernels.select(self.own)
-
-    @cached_property
-    def scaled(self) -> Array:
-        """(n, p) values of single columns in units of their bandwidths, less a value in the middle of each."""
-        values = self.table.part(self.columns)
-        middle = namespace(values).sort(take(values, spaced_rows(self.table.n, _MIDDLE), 0), axis=0)
-        values = values - middle[middle.shape[0] // 2, :]
-        values *= self.own_kernels.inverse
-        return values
 
     @property
     def counted_by_rows(self) -> bool:
