@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ STAND_INS = {
     "conformations": (476, 92, "unit"),
     "imaging": (1_101, 17, "strata"),
 }
-PLAIN = "rows as if independent"
+PLAIN, ATTAINABLE = "rows as if independent", "two values: what the exact test attains"
 SHAPES = ("normal", "heavy tails", "counts", "zero-inflated", "binary")
 
 
@@ -155,7 +155,7 @@ def strata_trial(setting: str, shape: str, rng: np.random.Generator) -> Methods:
         "strata=": partial(pvalues, X, label, strata=stratum),
         "strata=, k=d/3": partial(selective, X, label, FEATURES // 3, strata=stratum),
         "relate, strata=": partial(pvalues, X, answer, strata=stratum, response="numeric"),
-    }
+    } | ({ATTAINABLE: partial(attainable, X, label, stratum)} if shape == "binary" else {})
 
 
 def pairs_trial(setting: str, shape: str, rng: np.random.Generator) -> Methods:
@@ -166,7 +166,22 @@ def pairs_trial(setting: str, shape: str, rng: np.random.Generator) -> Methods:
         PLAIN: partial(pvalues, X, label),
         "paired=": partial(pvalues, X, label, paired=pair),
         "paired=, k=d/3": partial(selective, X, label, FEATURES // 3, paired=pair),
-    }
+    } | ({ATTAINABLE: partial(attainable, X, label, pair)} if shape == "binary" else {})
+
+
+def attainable(X: np.ndarray, label: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+    """The level that the exact test of columns with two values attains: few p-values are possible."""
+    out, sizes = [], np.bincount(stratum)
+    labelled = np.bincount(stratum, label).astype(int)
+    for column in X.T:
+        law, marked = np.ones(1), np.bincount(stratum, column).astype(int)
+        lowest = np.maximum(0, labelled + marked - sizes)
+        for n, k, m, low in zip(sizes, labelled, marked, lowest, strict=True):
+            law = np.convolve(law, stats.hypergeom.pmf(np.arange(low, min(k, m) + 1), n, m, k))
+        distance = np.abs(lowest.sum() + np.arange(len(law)) - (labelled * marked / sizes).sum())
+        tails = np.array([law[distance >= own * (1 - 1e-9)].sum() for own in distance])
+        out.append(law[tails <= ALPHA].sum())
+    return np.array(out)
 
 
 def pvalues(X: np.ndarray, y: np.ndarray, **options: Any) -> np.ndarray:
@@ -219,6 +234,40 @@ def strata_power(setting: str, shape: str, rng: np.random.Generator) -> Methods:
     }
 
 
+def coverage_data(setting: str, shape: str, times: int, rng: np.random.Generator) -> tuple[Any, np.ndarray, Any]:
+    """Features that all have one effect, with rows in strata, pairs or units; so many times more of these."""
+    design, count, size = setting.split(" / ")
+    groups, rows = (int(count), times * int(size)) if design == "strata" else (times * int(count), int(size))
+    group = np.repeat(np.arange(groups), rows)
+    label = group % 2 if design == "unit" else np.arange(len(group)) % 2
+    if design == "strata":
+        label = (rng.random(len(group)) < rng.uniform(0.3, 0.7, size=groups)[group]).astype(int)
+    noise = rng.normal(size=(len(group), FEATURES)) * (1.5 if shape == "spread" else 1.0) ** label[:, None]
+    shift = {"nothing": 0.0, "shift": 0.7, "spread": 0.0}[shape]
+    level = (0.7 if design == "unit" else 1.0) * rng.normal(size=(groups, FEATURES))
+    return level[group] + noise + shift * label[:, None], label, {design: group}
+
+
+@lru_cache(maxsize=64)
+def true_effect(setting: str, shape: str) -> float:
+    """The effect that estimates tend to, from a data set twenty times as large; nothing has the effect 0."""
+    if shape == "nothing":
+        return 0.0
+    X, label, design = coverage_data(setting, shape, 20, generator(1, (setting, shape), 0))
+    return float(np.mean(relate(X, label, random_state=0, n_jobs=1, **design).effects))
+
+
+def coverage(setting: str, shape: str, rng: np.random.Generator) -> Methods:
+    """Whether 95 percent intervals hold the effect."""
+    X, label, design = coverage_data(setting, shape, 1, rng)
+
+    def covered() -> np.ndarray:
+        found = relate(X, label, random_state=0, n_jobs=1, correction=None, **design).intervals
+        return (found[:, 0] <= true_effect(setting, shape)) & (true_effect(setting, shape) <= found[:, 1])
+
+    return {"intervals": covered}
+
+
 # --- real data --------------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +313,7 @@ TRIALS: dict[str, Callable[[str, str, np.random.Generator], Methods]] = {
     "pairs": pairs_trial,
     "paired power": paired_power,
     "strata power": strata_power,
+    "coverage": coverage,
     "real": real_trial,
 }
 
@@ -296,6 +346,10 @@ def tasks(part: str, trials: int) -> Iterator[Task]:
         for setting in ("4 / 50", "20 / 20", "10 / 10"):
             for shape in ("shift", "spread"):
                 yield Task(part, "strata power", setting, shape, trials)
+    elif part == "coverage":
+        for setting in ("strata / 4 / 50", "strata / 10 / 10", "unit / 24 / 10", "unit / 80 / 5", "paired / 60 / 2"):
+            for shape in ("nothing", "shift", "spread"):
+                yield Task(part, "coverage", setting, shape, trials)
     else:
         for setting in ("voice recordings", "four hospitals", *STAND_INS):
             yield Task(part, "real", setting, "as it is", trials)
@@ -341,7 +395,9 @@ def run_again(trials: int, folder: Path, workers: int) -> None:
     """Measure the levels above 0.06 again, with new data sets that give so many times 40 p-values."""
     path, number = folder / "levels.csv", itertools.count(1)
     rows = read_rows(path, Row)
-    high = [row for row in rows if row.share > SUSPICIOUS and row.method != PLAIN and row.trials < trials]
+    high = [
+        row for row in rows if row.share > SUSPICIOUS and row.method not in (PLAIN, ATTAINABLE) and row.trials < trials
+    ]
     rest = [
         Task("again", row.design, row.setting, row.shape, trials * FEATURES // tested(row), row.trials, (row.method,))
         for row in sorted(high, key=lambda row: -row.share)
@@ -406,6 +462,11 @@ def write_page(folder: Path) -> None:
     if power:
         head = ["design", "setting", "change", "method", "power"]
         rows = [[row.design, row.setting, row.shape, row.method, f"{row.share:.2f} ± {row.error:.2f}"] for row in power]
+        lines += [table(head, rows), ""]
+    covered = read_rows(folder / "coverage.csv", Row)
+    if covered:
+        head = ["groups and rows of each", "change", "intervals that hold the effect"]
+        rows = [[row.setting, row.shape, f"{row.share:.3f} ± {row.error:.3f}"] for row in covered]
         lines += [table(head, rows), ""]
     costs = read_rows(folder / "cost.csv", Cost)
     if costs:

@@ -441,6 +441,17 @@ def test_short_lists_and_intervals_work_within_strata() -> None:
     assert (result.pvalues[1:] > 0.01).all()
 
 
+def test_intervals_of_pairs_are_those_of_the_mean_difference() -> None:
+    """A linear kernel sees the mean difference: its interval, relative to it, is that of the paired t-test."""
+    rng = np.random.default_rng(8)
+    level, X, noise = rng.normal(size=(3, 300, 3))
+    Y = level + noise + np.array([0.3, 0.35, 0.4])
+    result = compare(level + X, Y, paired=True, kernel="linear", correction=None, random_state=0)
+    differences = (Y - level - X)[:, result.selected]
+    width = 2 * norm.isf(0.025) * differences.std(axis=0) / np.sqrt(300) / np.abs(differences.mean(axis=0))
+    np.testing.assert_allclose(np.diff(result.intervals)[:, 0] / result.effects, width, rtol=0.15)
+
+
 # What is said-
 
 

@@ -51,6 +51,7 @@ def view_effects(
     final: np.ndarray,
     known: Tabulation,
     response: Response,
+    free: float = 1.0,
 ) -> CombinedEffects:
     """The laws of a block of features under every pair of views.
 
@@ -66,12 +67,16 @@ def view_effects(
         Counts of the block.
     response : Response
         The response.
+    free : float
+        Degrees of freedom for each row. Rows that are centred within strata have fewer of them than rows: the two rows
+        of a pair differ in one number.
     """
     weights = np.array([pair.weight for pair in response.pairs])
     taken = penalties(scores, weights, smooth) if len(statistics) > 1 else np.zeros_like(scores)
     # Enumeration lowers a score by the probability of single outcomes, which applies to both ends of an interval.
     stricter = np.minimum(final - smooth, 0.0)
     counts, joint, places, cells = _represented(known, response)
+    counts, joint = free * counts, free * joint
     samples = len(cells) == 2 and joint.shape[2] == 2
     views = []
     for one, score, penalty in zip(statistics, scores, taken, strict=True):
@@ -81,7 +86,7 @@ def view_effects(
         target = to_numpy(one.target.at(asarray_like(cells, response.counts)))
         views.append(
             effect_laws(
-                _recentred(factor, counts),
+                _recentred(factor, counts) / free,
                 counts,
                 _recentred(target[None], joint[:1].sum(axis=1))[0],
                 joint,

@@ -518,8 +518,9 @@ class _Measuring:
         assert self.final is not None
         scores = scores_of(fitted.statistics)
         smooth, _ = self._best(fitted, scores)
-        final = self.final[features]
-        return features, view_effects(fitted.statistics, scores, smooth, final, fitted.points, fitted.response)
+        final, strata = self.final[features], self.target.strata
+        free = 1.0 - len(strata.sizes) / len(strata.order) if len(strata.sizes) > 1 else 1.0
+        return features, view_effects(fitted.statistics, scores, smooth, final, fitted.points, fitted.response, free)
 
 
 def _counted_statistic(
