@@ -298,7 +298,8 @@ HAZARDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "line, Weibull": lambda x: x / 4,
     "none": lambda x: 0.0 * x,
 }
-SURVIVAL = [f"{hazard}, {censored}" for hazard in HAZARDS for censored in (0.2, 0.5, 0.8)] + ["line, 0.3", "U, 0.3"]
+CENSORED = {"line": (0.2, 0.3, 0.5, 0.8), "U": (0.3, 0.7), "none": (0.2, 0.5, 0.8)}
+SURVIVAL = [f"{hazard}, {share}" for hazard in HAZARDS for share in CENSORED.get(hazard, (0.2, 0.6))]
 
 
 def _trial(rng: np.random.Generator, hazard: str, n: int, censored: float) -> Data:

@@ -269,10 +269,9 @@ def compare(
             samples, columns = take_sample_columns(samples, given, "given")
             columns, kinds = decide_kinds(columns, kinds, "given")
         whole = partial(given_rows.keep, missing=missing, samples=samples.rows) if given_rows else None
-        if columns is not None and missing == "drop":
-            whole = keep_complete(whole, columns, "given")
+        rule = keep_complete(whole, columns, "given") if columns is not None and missing == "drop" else whole
         (one, two), keep = read_pair(
-            samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=whole
+            samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=rule
         )
         one, two = one.owned(), two.owned()
         if given_rows.reads_whole_columns:
@@ -554,10 +553,9 @@ def relate(
             X, columns = take_row_columns(X, given, "given")
             columns, kinds = decide_kinds(columns, kinds, "given")
         whole = partial(given_rows.keep, missing=missing) if given_rows else None
-        if columns is not None and missing == "drop":
-            whole = keep_complete(whole, columns, "given")
+        rule = keep_complete(whole, columns, "given") if columns is not None and missing == "drop" else whole
         table, target, keep, survival = read_xy(
-            X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory, keep=whole
+            X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory, keep=rule
         )
         table, target = table.owned(), target.owned()
         if given_rows.reads_whole_columns:
