@@ -1,7 +1,5 @@
 """Intervals of effect sizes: against enumeration of 2 x 2 tables, simulated rows, closed forms and Fisher's z."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy.special import log_ndtr
@@ -125,7 +123,7 @@ def test_an_interval_leaves_out_zero_exactly_when_the_test_rejects(unions):
     for score in (-0.5, 0.1, 0.9, 1.5, 1.9, 2.5, 3.6):
         if unions is not None and not ((unions[:, 0] <= score) & (score <= unions[:, 1])).any():
             continue
-        changed = dataclasses.replace(laws, score=np.full(6, score))
+        changed = laws._replace(score=np.full(6, score))
         pvalue = norm.sf(score) if unions is None else np.exp(log_survivals(np.array([score]), [unions], np.ones(1))[0])
         for miss in (0.9 * pvalue, 1.1 * pvalue):
             low = changed.intervals(1 - miss, None if unions is None else [unions] * 6)[:, 0]
@@ -266,10 +264,11 @@ def test_the_feature_that_is_the_response_has_effect_one(samples):
     assert high == pytest.approx(1.0, abs=1e-6)
 
 
-def test_several_kernels_reject_together():
+def two_views(shifts):
+    """Columns of 25 v 25 rows under two kernels, whose smallest weighted p-value counts; and the combined scores."""
     rng = np.random.default_rng(6)
     cells = np.repeat([0, 1], 25)
-    columns = rng.normal(size=(50, 8)) + np.outer(cells, np.linspace(0, 1.2, 8))
+    columns = rng.normal(size=(50, len(shifts))) + np.outer(cells, shifts)
 
     def narrow(column):
         return np.sqrt(np.sqrt(gaussian(column))) ** 16
@@ -282,9 +281,36 @@ def test_several_kernels_reject_together():
     combined = score_of(np.minimum((log_ndtr(-scores) - np.log(weights)[:, None]).min(axis=0), -1e-3))
     taken = penalties(scores, weights, combined)
     assert (scores - taken).max(axis=0) == pytest.approx(combined)
-    effects = CombinedEffects(
-        tuple(dataclasses.replace(view, penalty=part) for view, part in zip(views, taken, strict=True))
-    )
+    return CombinedEffects(
+        tuple(view._replace(penalty=part) for view, part in zip(views, taken, strict=True))
+    ), combined
+
+
+def test_upper_ends_of_all_kernels_are_conditional_on_the_selection():
+    """A score just above the threshold says little: upper ends are lower than without selection."""
+    effects, combined = two_views(np.linspace(0.5, 1.5, 8))
+    plain = effects.intervals(0.95)[:, 1]
+    high = effects.intervals(0.95, [np.array([[score - 0.1, np.inf]]) for score in combined])[:, 1]
+    assert (high < plain).all()
+    # A threshold far below the score changes nothing.
+    far = effects.intervals(0.95, [np.array([[score - 8.0, np.inf]]) for score in combined])[:, 1]
+    np.testing.assert_allclose(far, plain, rtol=2e-3)
+
+
+def test_lower_ends_have_all_of_the_error_where_no_upper_end_can_be():
+    """Effects below the least possible upper end are excluded by the one-sided test alone."""
+    _, laws = two_by_two(8, 8)
+    low, least = laws.intervals(0.95)[:, 0], laws.least_upper_ends(0.95)
+    tails, effect = laws._log_tails(laws.families[0], None, "lower")
+    one_sided = np.array([np.interp(np.log(0.05), row, at) for row, at in zip(tails, effect, strict=True)])
+    some = (one_sided > 0.02) & (one_sided < 0.95 * least)
+    assert some.sum() > 5
+    np.testing.assert_allclose(low[some], one_sided[some], rtol=0.02)
+
+
+def test_several_kernels_reject_together():
+    effects, combined = two_views(np.linspace(0, 1.2, 8))
+    views = effects.views
     for level in (0.5, 0.8, 0.9, 0.95, 0.99):
         low, high = effects.intervals(level).T
         assert ((low > 0) == (norm.sf(combined) <= 1 - level)).all()

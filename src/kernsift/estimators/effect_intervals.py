@@ -27,14 +27,15 @@ the opposite sign can have the larger effect that is compatible with T. There th
 families for C and for -C.
 
 **Unseen values.** A value of probability u does not occur in n rows with probability (1 - u)^n. The upper end is at
-least the effect that one such value could have.
+least the effect that one such value could have. No upper end excludes a smaller effect, so that for it all of the error
+probability is on the side of the lower end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
@@ -100,13 +101,6 @@ class FamilyMoments(NamedTuple):
         power, centre, scale = (part[:, 0] for part in self._power())
         return self.mean[:, 0] * _signed_power(centre + scores * scale, 1.0 / power)
 
-    def take(self, features: np.ndarray) -> FamilyMoments:
-        return FamilyMoments(*(part[features] for part in self))
-
-    def null(self) -> FamilyMoments:
-        """The laws under independence alone."""
-        return FamilyMoments(*(part[:, :1] for part in self))
-
     def _power(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The power of R / mean that is nearly normal, and its mean and deviation (Jensen and Solomon 1972)."""
         ratio = self.sd / self.mean
@@ -157,12 +151,8 @@ class Unseen(NamedTuple):
         response = np.where(given, label, np.hypot((1.0 - weight) * target_size, weight * (1.0 - weight) * target))
         return np.sqrt(np.clip(between / (whole * response), 0.0, 1.0)).max(axis=1)
 
-    def take(self, features: np.ndarray) -> Unseen:
-        return Unseen(*(part[features] for part in self))
 
-
-@dataclass(frozen=True)
-class EffectLaws:
+class EffectLaws(NamedTuple):
     """Observed statistics of b features under one kernel, and their laws along families of alternatives.
 
     Attributes
@@ -191,12 +181,17 @@ class EffectLaws:
     unseen: Unseen
     whole: np.ndarray
 
-    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    def intervals(
+        self,
+        level: float | np.ndarray = 0.95,
+        unions: Sequence[np.ndarray] | None = None,
+        least: np.ndarray | None = None,
+    ) -> np.ndarray:
         """(b, 2) confidence intervals.
 
         The error probability is divided between the two sides as in
         `kernsift.distributions.truncated_normal.confidence_intervals`: the interval excludes 0 exactly when the
-        one-sided test rejects.
+        one-sided test rejects. An effect that no upper end can be below has all of it on the other side.
 
         Parameters
         ----------
@@ -205,11 +200,17 @@ class EffectLaws:
         unions : sequence of ndarray of shape (k, 2), optional
             For each feature the intervals of its score, less the penalty, on which it is selected; None without
             selection.
+        least : ndarray of shape (b,), optional
+            The least possible upper ends; those of `least_upper_ends` if None.
         """
         miss = np.broadcast_to(1.0 - np.asarray(level, float), self.score.shape)[:, None]
-        highs = [self._ends(laws, unions, miss, upper=True) for laws in self.families]
-        high = np.max([*highs, self.unseen.effect(0.5 * miss[:, 0])], axis=0)
-        return np.column_stack([np.minimum(self._ends(self.families[0], unions, miss, upper=False), high), high])
+        least = self.least_upper_ends(level) if least is None else least
+        high = np.max([least, *(self._ends(laws, unions, miss) for laws in self.families)], axis=0)
+        return np.column_stack([np.minimum(self._ends(self.families[0], unions, miss, least), high), high])
+
+    def least_upper_ends(self, level: float | np.ndarray) -> np.ndarray:
+        """(b,) the effects that a value could have of which no row tells."""
+        return self.unseen.effect(np.broadcast_to(0.5 * (1.0 - np.asarray(level, float)), self.score.shape))
 
     def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b,) median-unbiased effects: the observed score is the median of its law given selection."""
@@ -224,11 +225,19 @@ class EffectLaws:
         return np.sqrt(np.clip(self.whole * excess, 0.0, 1.0))
 
     def _ends(
-        self, laws: FamilyMoments, unions: Sequence[np.ndarray] | None, miss: np.ndarray, *, upper: bool
+        self,
+        laws: FamilyMoments,
+        unions: Sequence[np.ndarray] | None,
+        miss: np.ndarray,
+        least: np.ndarray | None = None,
     ) -> np.ndarray:
+        """(b,) upper ends, or with the least possible upper ends the lower ends."""
+        upper = least is None
         tails, effect = self._log_tails(laws, unions, "upper" if upper else "lower")
         away = (laws.mean - laws.mean[:, :1]) / laws.sd
         below = miss * (ndtr(np.maximum(away, 0.0)) - 0.5)  # the error probability on the lower side
+        if least is not None:
+            below = np.where(effect <= least[:, None], 0.0, below)
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = tails - np.log(below) if upper else np.log(miss - below) - tails
         # A constant feature has no family.
@@ -254,7 +263,7 @@ class EffectLaws:
             return log_ndtr(observed if upper else -observed), effect
         sizes = np.array([len(union) for union in unions])
         owner, starts = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes
-        own, warp = laws.take(owner), warp.take(owner)
+        own, warp = _taken(laws, owner), _taken(warp, owner)
         ends = []
         for edge in np.concatenate(unions).T:
             finite = np.isfinite(edge)
@@ -269,20 +278,12 @@ class EffectLaws:
         return np.where(known, tails, -np.inf if upper else 0.0), effect
 
     def _warp(self, penalty: np.ndarray) -> _Warp:
-        first = self.families[0].null().scores(self.statistic[:, None])[:, 0]
-        return _Warp(first, self.score - penalty)
+        independent = _each(lambda part: part[:, :1], self.families[0])
+        return _Warp(independent.scores(self.statistic[:, None])[:, 0], self.score - penalty)
 
     def take(self, features: np.ndarray) -> EffectLaws:
         """Some of the features."""
-        return EffectLaws(
-            self.point[features],
-            self.statistic[features],
-            self.score[features],
-            self.penalty[features],
-            (self.families[0].take(features), self.families[1].take(features)),
-            self.unseen.take(features),
-            self.whole[features],
-        )
+        return _taken(self, features)
 
 
 class _Warp(NamedTuple):
@@ -314,9 +315,6 @@ class _Warp(NamedTuple):
         between = _NEAR + (scores - _NEAR - shift) / slope
         out = np.where(scores <= _NEAR + shift, scores - shift, between)
         return np.where(scores >= self.score, scores - self.score + self.first, out)
-
-    def take(self, features: np.ndarray) -> _Warp:
-        return _Warp(self.first[features], self.score[features])
 
     def _shape(self) -> tuple[np.ndarray, np.ndarray]:
         """The shift of small scores, and the slope between a small score and the observed one."""
@@ -356,7 +354,8 @@ class CombinedEffects:
     The lower end of an interval is the largest of the kernels' lower ends, each from its score after the penalty for
     their number: it leaves out 0 exactly when the combined test rejects. The upper end is the largest of theirs without
     a penalty, because the kernel with the largest effect has its own upper end above it. Where scores selected, they
-    did so by the kernel with the best score, and the others keep their unconditional upper ends.
+    did so by the kernel with the best score, which has the lower end; the upper ends of the others are conditional on
+    the same selection, with the differences between the scores held fixed.
     """
 
     views: tuple[EffectLaws, ...]
@@ -372,14 +371,14 @@ class CombinedEffects:
 
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b, 2) confidence intervals; see `EffectLaws.intervals`."""
-        levels = np.broadcast_to(np.asarray(level, float), self._best.shape)
-        ends = [view.intervals(levels) for view in self.views]
-        if unions is not None:
-            for place, (view, found) in enumerate(zip(self.views, ends, strict=True)):
-                best = np.flatnonzero(self._best == place)
-                found[self._best != place, 0] = 0.0
-                if len(best):
-                    found[best] = view.take(best).intervals(levels[best], [unions[i] for i in best.tolist()])
+        least = np.max([view.least_upper_ends(level) for view in self.views], axis=0)
+        if unions is None:
+            return np.max([view.intervals(level, None, least) for view in self.views], axis=0)
+        scores = np.array([view.score - view.penalty for view in self.views])
+        ends = []
+        for view, behind in zip(self.views, scores.max(axis=0) - scores, strict=True):
+            low, high = view.intervals(level, [union - by for union, by in zip(unions, behind, strict=True)], least).T
+            ends.append(np.column_stack([np.where(behind > 0, 0.0, low), high]))
         return np.max(ends, axis=0)
 
     def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
@@ -449,7 +448,7 @@ def effect_laws(
     parts = []
     for start in range(0, len(factor), step):
         part = slice(start, start + step)
-        moments = NullMoments(*(each[part] for each in null))
+        moments = _taken(null, part)
         alternatives = _Alternatives(factor[part], response_factor, counts[part], joint[part], moments, samples)
         parts.append(alternatives.laws(statistic[part], score[part], penalty[part]))
     return concatenated(parts)
@@ -520,8 +519,8 @@ class _Alternatives:
         if len(unsure):
             some = self.take(unsure)
             turned = some.direction(base[unsure], -1.0)
-            found = some.family(base[unsure], turned, _Moments(*(part[unsure] for part in start)))
-            opposite = FamilyMoments(*(part.copy() for part in same))
+            found = some.family(base[unsure], turned, _taken(start, unsure))
+            opposite = _each(np.copy, same)
             for into, part in zip(opposite, found, strict=True):
                 into[unsure] = part
         scale = np.where(start.whole > 0, start.whole, 1.0)
@@ -531,14 +530,8 @@ class _Alternatives:
         return EffectLaws(point, statistic, score, penalty, (same, opposite), self.unseen(points, shares), whole)
 
     def take(self, features: np.ndarray) -> _Alternatives:
-        null = NullMoments(*(part[features] for part in self.null))
-        return replace(
-            self,
-            factor=self.factor[features],
-            counts=self.counts[features],
-            joint=self.joint[features],
-            null=null,
-        )
+        factor, counts, joint, null = _taken((self.factor, self.counts, self.joint, self.null), features)
+        return replace(self, factor=factor, counts=counts, joint=joint, null=null)
 
     def direction(self, base: np.ndarray, sign: float) -> np.ndarray:
         """The influence function at the rows, or that for -C, with variance 1 under independence.
@@ -558,18 +551,19 @@ class _Alternatives:
 
     def family(self, base: np.ndarray, direction: np.ndarray, start: _Moments) -> FamilyMoments:
         """The laws along exp(t direction), from those at a few t."""
-        columns = [self.law(self.tilted(base, direction, tilt), start) for tilt in _TILTS]
-        coarse = np.stack([np.stack(column) for column in columns])  # (t, 5, b)
+        at_once = max(1, _NUMBERS // base.size)
+        parts = []
+        for tilts in np.split(_TILTS, range(at_once, len(_TILTS), at_once)):
+            features = np.tile(np.arange(len(base)), len(tilts))
+            weights = (base * np.exp(tilts[:, None, None, None] * direction)).reshape(-1, *base.shape[1:])
+            weights *= (_column_sums(base)[features] / _column_sums(weights))[:, None, :]
+            parts.append(np.array(self.take(features).law(weights, _taken(start, features))).reshape(5, len(tilts), -1))
+        coarse = np.swapaxes(np.concatenate(parts, axis=1), 0, 1)  # (t, 5, b)
         places = np.arange(len(_TILTS), dtype=float)
         fine = np.linspace(0.0, places[-1], (len(_TILTS) - 1) * _BETWEEN + 1)
         from scipy.interpolate import PchipInterpolator  # takes a third of a second to import
 
         return FamilyMoments(*np.moveaxis(PchipInterpolator(places, coarse)(fine), 0, 2))
-
-    def tilted(self, base: np.ndarray, direction: np.ndarray, tilt: float) -> np.ndarray:
-        weights = base * np.exp(tilt * direction)
-        weights *= (_column_sums(base) / _column_sums(weights))[:, None, :]
-        return weights
 
     def law(self, joint: np.ndarray, start: _Moments) -> tuple[np.ndarray, ...]:
         """Effect, mean, deviation, skewness and asymmetry of R."""
@@ -581,7 +575,7 @@ class _Alternatives:
         mean = kept * found.dependence + growth * self.null.mean / n**2
         # A statistic that is constant over permutations gets a law that is nearly a point mass.
         sd = np.maximum(self.null.sd, 1e-3 * self.null.mean) / n**2 * growth
-        linear = 4.0 * found.linear / (n - 1)
+        linear = 4.0 * found.linear / n
         variance = sd**2 + linear
         third = np.where(self.null.sd > 1e-6 * self.null.mean, self.null.skewness, 0.0) * sd**3
         # C' S^2 C as if the rows varied along C alone.
@@ -684,13 +678,20 @@ def _transposed(values: np.ndarray) -> np.ndarray:
 
 def concatenated(parts: Sequence[EffectLaws]) -> EffectLaws:
     """The features of several parts, concatenated."""
-    if len(parts) == 1:
-        return parts[0]
-    same, opposite = (
-        FamilyMoments(*(np.concatenate(each) for each in zip(*(part.families[sign] for part in parts), strict=True)))
-        for sign in (0, 1)
-    )
-    unseen = Unseen(*(np.concatenate(each) for each in zip(*(part.unseen for part in parts), strict=True)))
-    names = ("point", "statistic", "score", "penalty", "whole")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return EffectLaws(families=(same, opposite), unseen=unseen, **joined)
+    return parts[0] if len(parts) == 1 else _each(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
+
+
+def _each(function: Callable[..., np.ndarray], first: Arrays, *others: Arrays) -> Arrays:
+    """A function of the arrays of one or several tuples of the same kind, which may contain tuples."""
+    found = [
+        _each(function, *parts) if isinstance(parts[0], tuple) else function(*parts)
+        for parts in zip(first, *others, strict=True)
+    ]
+    return type(first)(*found) if hasattr(first, "_fields") else type(first)(found)
+
+
+def _taken(arrays: Arrays, features: np.ndarray | slice) -> Arrays:
+    return _each(lambda part: part[features], arrays)
