@@ -148,6 +148,12 @@ STORE = calibrate.Store("compare", "incomplete", "independent", 30)
 FILE = "compare-incomplete-independent-n-30.jsonl"
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is written without its picture, which takes seconds."""
+    monkeypatch.setattr(calibrate_page, "draw_grid", lambda *given: None)
+
+
 def run(folder: Path, *more: str, only: str = "compare incomplete independent n=30") -> int:
     places = ["--store", str(folder / "store"), "--folder", str(folder / "out")]
     return calibrate.main(["grid", "--workers", "1", "--replicates", "20", "--only", only, *places, *more])
@@ -169,6 +175,7 @@ def test_the_grid_is_the_one_that_was_asked_for() -> None:
     assert len({store.file for store in calibrate.stores()}) == len(calibrate.stores())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run(whole) == 0
@@ -252,6 +259,7 @@ def test_rates_have_the_standard_error_of_clusters() -> None:
     assert all(np.isnan(calibrate.share(np.zeros(3), np.zeros(3))))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_refused_cell_says_why(tmp_path: Path) -> None:
     """28 rows against 2 are no four rows for the linear estimator."""
     assert run(tmp_path, only="compare linear 95/5 n=30") == 0

@@ -237,7 +237,7 @@ def make_hsic(estimator, adaptive):
 )
 def test_null_rates_hold_where_naive_ones_do_not(make, estimator, adaptive):
     """k = 2 of 8, one random selected feature a trial; the exact test stays within 4 standard errors of its level."""
-    trials = 300
+    trials = 200
     error = np.sqrt(0.05 * 0.95 / trials)
     honest, naive_outcome = null_rates(make(estimator, adaptive), trials, 2, 6)
     assert honest < 0.05 + 4 * error

@@ -36,7 +36,7 @@ def scores_around(mean: np.ndarray, rng: np.random.Generator, root: np.ndarray |
 def test_estimates_of_a_short_list_are_median_unbiased_and_its_intervals_cover(correlation: float) -> None:
     """Given the selection each estimate is above the truth half of the time, and each interval has its level."""
     rng = np.random.default_rng(11)
-    d, k, trials, level = 12, 3, 1500, 0.9
+    d, k, trials, level = 12, 3, 500, 0.9
     mean = np.linspace(0.5, 2.0, d)
     root = np.linalg.cholesky(np.full((d, d), correlation) + (1 - correlation) * np.eye(d))
     above, raw_above, covered = [], [], []
@@ -67,7 +67,7 @@ def test_estimates_of_a_short_list_are_median_unbiased_and_its_intervals_cover(c
 def test_the_false_coverage_rate_of_discoveries_is_kept(strength: float) -> None:
     """Of the discoveries' intervals at most 10% miss on average; at the nominal level far more of them would."""
     rng = np.random.default_rng(12)
-    d, trials, alpha = 40, 800, 0.1
+    d, trials, alpha = 40, 250, 0.1
     mean = np.where(np.arange(d) < 30, strength, 0.0)
     selected = np.arange(d)
     missed, missed_plainly = np.zeros(trials), np.zeros(trials)

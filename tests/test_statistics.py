@@ -751,7 +751,7 @@ def effect_by_quadrature(shift: float, bandwidth: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.8, 2.0])
 @pytest.mark.parametrize(
-    ("estimator", "rows", "replicates"), [("linear", 400, 300), ("linear", 20_000, 200), ("block", 2_500, 300)]
+    ("estimator", "rows", "replicates"), [("linear", 400, 300), ("linear", 20_000, 120), ("block", 2_500, 150)]
 )
 def test_intervals_cover_the_effect(estimator: str, rows: int, replicates: int, shift: float) -> None:
     truth, covered, seen = effect_by_quadrature(shift, 1.5), 0, []
