@@ -95,9 +95,12 @@ class Table:
 
     def owned(self) -> Table:
         """The same with a copy of the values, which the caller cannot change later; large tables are not copied."""
-        if type(self) is not Table or not isinstance(self.values, np.ndarray) or self.values.nbytes > _COPIED:
-            return self
-        return replace(self, values=self.values.copy(order="K"))
+        return replace(self, values=self.values.copy(order="K")) if self.copied else self
+
+    @property
+    def copied(self) -> bool:
+        """Whether `owned` copies the values."""
+        return type(self) is Table and isinstance(self.values, np.ndarray) and self.values.nbytes <= _COPIED
 
     def reading(self) -> AbstractContextManager[Any]:
         """Inside, files may stay open from one look at the values to the next."""

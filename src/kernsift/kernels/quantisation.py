@@ -49,7 +49,7 @@ _LONG = 2**13
 _SORTED = 2**14
 # Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads, and fewer
 # in a long table, each of whose columns takes long.
-_BLOCK, _LARGEST_BLOCK, _NUMBERS = 64, 512, 2**22
+_BLOCK, _LARGEST_BLOCK, _NUMBERS = 64, 512, 2**21
 # On a device the limit is an eighth of its free memory, with so many bytes per feature and per code of a row.
 _DEVICE_BLOCK, _DEVICE_BYTES, _CODE_BYTES = 2**14, 2**20, 8
 # Bytes per feature while a table on disk is read: its sorted rows, counts and codes. Tables on disk are read in as few

@@ -181,8 +181,12 @@ def picture_candidates(
 ) -> Summaries:
     """Each chosen candidate data set beside the reference; the views of data sets with many columns tell nothing."""
     chosen = features[:MOST_PICTURES].tolist()
-    base = _thinned(reference, spaced_rows(reference.n, _ROWS))
-    others = [(names[i], _thinned(candidates[i], spaced_rows(candidates[i].n, _ROWS))) for i in chosen]
+
+    def kept(table: Table) -> Table:
+        # Tables are owned here, so that small ones need no other copy.
+        return table if table.copied and table.n <= _ROWS else _thinned(table, spaced_rows(table.n, _ROWS))
+
+    base, others = kept(reference), [(names[i], kept(candidates[i])) for i in chosen]
 
     def pair(place: int) -> tuple[tuple[Table, Table], tuple[str, str]]:
         name, table = others[place]
@@ -254,7 +258,12 @@ def _kept(
     count = min(described or len(chosen), MOST_DESCRIBED)
     rows = int(np.clip(_NUMBERS // max(count, 1), _FEWEST_ROWS, _ROWS))
     places = [spaced_rows(table.n, rows) for table in tables]
-    return [_thinned(table.select(chosen), own) for table, own in zip(tables, places, strict=True)], places
+    found = []
+    for table, own in zip(tables, places, strict=True):
+        if table.memory is None and len(own) * table.d < len(chosen) * table.n:  # fewer values than in the columns
+            table, own = table.take(own), np.arange(len(own))
+        found.append(_thinned(table.select(chosen), own))
+    return found, places
 
 
 def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
@@ -302,37 +311,40 @@ def _describe_samples(
     views: np.ndarray | None = None,
 ) -> Description:
     own = tables[0].levels.get(tables[0].names[j])
-    codes = np.repeat(np.arange(len(tables)), [table.n for table in tables])
-    view: Pair | None = None if views is None else views[j]
-
-    def describe(values: np.ndarray, codes: np.ndarray) -> Description:
-        there = _present(values)
-        found = _describe_values(values[there], codes[there], own, series, means, view)
-        if gaps and own is None and values.shape[1] == 1 and len(series) == 2:
-            return more_missing(values[codes == 0, 0], values[codes == 1, 0], found, series[-1])
-        return found
-
-    found = describe(np.concatenate([_columns(table, j) for table in tables]), codes)
-    return found if adjusted is None else _within(found, describe, adjusted, j, codes, view, gaps)
+    values = np.concatenate([_columns(table, j) for table in tables])
+    codes = np.repeat(np.arange(float(len(tables))), [table.n for table in tables])
+    return _describe_classes(values, codes, own, series, means, None if views is None else views[j], adjusted, j, gaps)
 
 
-def _within(
-    found: Description,
-    describe: Callable[[np.ndarray, np.ndarray], Description],
-    adjusted: AdjustedRows,
-    j: int,
+def _describe_classes(
+    values: np.ndarray,
     codes: np.ndarray,
+    own: Sequence[str] | None,
+    classes: Sequence[str],
+    means: bool,
     view: Pair | None,
+    adjusted: AdjustedRows | None,
+    j: int,
     gaps: bool = False,
 ) -> Description:
-    """A description of classes of which something is held fixed; `found` is that of the whole samples."""
-    tried = []
-    for values in adjusted.columns(j, "" if view is None else view.feature):
-        known = codes.astype(float) if gaps else np.where(_present(values), codes, np.nan)
-        rows = adjusted.chosen(known, values[:, 0] if values.shape[1] == 1 else None)
+    """The values of feature j in classes, of which there are codes (n,), with whatever is held fixed."""
+
+    def describe(values: np.ndarray, codes: np.ndarray) -> Description:
+        there = _present(values) & ~np.isnan(codes)
+        found = _describe_values(values[there], codes[there], own, classes, means, view)
+        if gaps and own is None and values.shape[1] == 1 and len(classes) == 2:
+            return more_missing(values[codes == 0, 0], values[codes == 1, 0], found, classes[-1])
+        return found
+
+    found, tried = describe(values, codes), []
+    if adjusted is None:
+        return found
+    for column in adjusted.columns(j, "" if view is None else view.feature):
+        known = codes if gaps else np.where(_present(column), codes, np.nan)
+        rows = adjusted.chosen(known, column[:, 0] if column.shape[1] == 1 else None)
         if not len(rows):
             return replace(found, change="", where="", detail="")
-        tried.append(describe(values[rows], codes[rows]))
+        tried.append(describe(column[rows], codes[rows]))
     best = max(tried, key=lambda one: one.size)
     return replace(best, typical=found.typical, medians=found.medians, held=adjusted.words)
 
@@ -456,23 +468,16 @@ def _describe_against(
     views: np.ndarray | None,
     j: int,
 ) -> Description:
-    own = table.levels.get(table.names[j])
+    own, columns = table.levels.get(table.names[j]), _columns(table, j)
     view: Pair | None = None if views is None else views[j]
-
-    def by_class(values: np.ndarray, codes: np.ndarray) -> Description:
-        there = _present(values) & ~np.isnan(codes)
-        named = [f"{response} = {level}" for level in levels or ()]
-        column = _line(values[there], "")[0][:, None]
-        return replace(_describe_values(column, codes[there], own, named, means, view), medians=())
+    if levels is not None:
+        named = [f"{response} = {level}" for level in levels]
+        return replace(_describe_classes(columns, target, own, named, means, view, adjusted, j), medians=())
 
     def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
         return _describe_values(numbers[there], codes[there], None, own or (), means or linear, what=response)
 
-    columns = _columns(table, j)
-    if levels is not None:
-        found = by_class(columns, target)
-        return found if adjusted is None else _within(found, by_class, adjusted, j, target, view)
     if own is not None:
         found = by_level(target[:, None], columns[:, 0])
         if adjusted is None:
@@ -491,7 +496,7 @@ def _describe_against(
     # Two values are two classes, which weights make alike; more of them are aligned.
     two_valued = columns.shape[1] == 1 and len(np.unique(columns[_present(columns)])) == 2
     rows = adjusted.chosen(columns[:, 0] if two_valued else np.zeros(len(target)), adjusted.target)
-    tried = [columns] if two_valued else adjusted.columns(j, classes=False)
+    tried = [columns] if two_valued else adjusted.columns(j, "" if view is None else view.feature, classes=False)
     best = max((along(values[rows], adjusted.target[rows]) for values in tried), key=lambda one: one.size)
     return replace(best, held=adjusted.words)
 
