@@ -56,6 +56,11 @@ class AlignmentCovariance:
     def varies(self) -> np.ndarray:
         return self.laws.sd > 0
 
+    @property
+    def _small(self) -> bool:
+        rows = self.response.n if self.rows is None else len(self.rows)
+        return len(self.varies) * rows <= _SMALL
+
     def diagonal(self) -> np.ndarray:
         return self.varies.astype(float)
 
@@ -66,8 +71,7 @@ class AlignmentCovariance:
         the named features or above, and those whose correlations are near a bound between kinds of paths.
         """
         out = np.zeros((len(self.varies), len(features)))
-        rows = self.response.n if self.rows is None else len(self.rows)
-        if len(out) * rows <= _SMALL and len({factor.target for factor in self.factors}) == 1:
+        if self._small and len({factor.target for factor in self.factors}) == 1:
             named = np.sort(np.concatenate([factor.features for factor in self.factors]))
             together = gathered(self.factors, named).without_zeros()
             out[named] = self._correlation(together, together.take(np.searchsorted(named, features)))
@@ -113,7 +117,9 @@ class AlignmentCovariance:
             report_progress("correlating features", done, int(wanted.sum()))
 
     def only(self, features: np.ndarray) -> AlignmentCovariance:
-        """The same with what the correlations among the named features need, and no more in memory."""
+        """The same with what the correlations among the named features need, and no more in memory if it is much."""
+        if self._small:
+            return self
         chosen = [(factor, np.flatnonzero(np.isin(factor.features, features))) for factor in self.factors]
         return replace(self, factors=tuple(factor.take(places) for factor, places in chosen if len(places)))
 
@@ -225,14 +231,11 @@ def _squared_products(one: FactorRows, other: FactorRows) -> Array:
         inner = xp.reshape(one.factor, (b * q, rows)) @ flat
         inner *= inner
         return xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
-    own = one.factor.reshape(b * q, rows) if one.packed is None else one.packed.directions
-    inner = own @ other.packed.directions.T
-    np.square(inner, out=inner)
-    if one.packed is None:
-        inner = inner.reshape(b, q, -1).sum(axis=1)
-    else:
-        inner = np.add.reduceat(inner, one.packed.firsts, axis=0)
-    return np.add.reduceat(inner, other.packed.firsts, axis=1)
+    own = xp.reshape(one.factor, (b * q, rows)) if one.packed is None else one.packed.directions
+    inner = own @ xp.matrix_transpose(other.packed.directions)
+    inner *= inner
+    inner = xp.sum(xp.reshape(inner, (b, q, -1)), axis=1) if one.packed is None else one.packed.sums(inner, 0)
+    return other.packed.sums(inner, 1)
 
 
 def _column(counts: Array | int) -> Array | int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernsift.data.table_parts import run_of
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.execution.arrays import Array, asarray_like, lookup, namespace, take, to_numpy
 from kernsift.kernels.contingency import Tabulation
@@ -191,8 +192,17 @@ class GroupFactor(SelectedFactor):
 class Directions(NamedTuple):
     """The nonzero directions (directions, rows) of several features, and the first one (b,) of each feature."""
 
-    directions: np.ndarray
+    directions: Array
     firsts: np.ndarray
+
+    def sums(self, values: Array, axis: int) -> Array:
+        """Sums of an array (n, directions) or, with axis 0, (directions, n) over the directions of each feature."""
+        if isinstance(values, np.ndarray):
+            return np.add.reduceat(values, self.firsts, axis=axis)
+        owner = np.searchsorted(self.firsts, np.arange(values.shape[axis]), side="right") - 1
+        indicator = asarray_like(np.eye(len(self.firsts))[owner], values)
+        indicator = namespace(values).astype(indicator, values.dtype)
+        return values @ indicator if axis else namespace(values).matrix_transpose(indicator) @ values
 
 
 class FactorRows(NamedTuple):
@@ -220,15 +230,13 @@ class FactorRows(NamedTuple):
     packed: Directions | None = None
 
     def without_zeros(self) -> FactorRows:
-        """The same with `packed`, on the host."""
-        if not isinstance(self.factor, np.ndarray):
-            return self
-        b, q, rows = self.factor.shape
-        flat = self.factor.reshape(b * q, rows)
-        used = flat.any(axis=1).reshape(b, q)
+        """The same with `packed`."""
+        xp, (b, q, rows) = namespace(self.factor), self.factor.shape
+        flat = xp.reshape(self.factor, (b * q, rows))
+        used = to_numpy(xp.any(flat != 0, axis=1)).reshape(b, q).copy()
         used[:, 0] = True
         counts = used.sum(axis=1)
-        return self._replace(packed=Directions(flat[used.ravel()], np.cumsum(counts) - counts))
+        return self._replace(packed=Directions(take(flat, np.flatnonzero(used), 0), np.cumsum(counts) - counts))
 
     @property
     def counts(self) -> Array | int:
@@ -272,15 +280,18 @@ def _filled(factor: Array, directions: int) -> Array:
 
 def gathered(factors: Sequence[SelectedFactor], features: np.ndarray) -> FactorRows:
     """The named features, in their order, with directions padded with zeros."""
-    parts, places = [], []
-    for factor in factors:
-        here = np.flatnonzero(np.isin(factor.features, features))
-        if len(here):
-            parts.append(factor.rows(here))
-            places.append(factor.features[here])
-    found = np.concatenate(places)
+    known = np.concatenate([factor.features for factor in factors])
+    order = np.argsort(known)
+    where = order[np.searchsorted(known, features, sorter=order)]
+    chosen, ends = np.sort(where), np.cumsum([len(factor.features) for factor in factors])
+    cuts = np.searchsorted(chosen, ends).tolist()
+    parts = [
+        factor.rows(run_of(chosen[low:high] - (end - len(factor.features))))
+        for factor, end, low, high in zip(factors, ends, [0, *cuts], cuts, strict=False)
+        if high > low
+    ]
     xp, most = namespace(parts[0].factor), max(part.factor.shape[1] for part in parts)
-    places_of = np.argsort(found)[np.searchsorted(np.sort(found), features)]
+    places_of = np.searchsorted(chosen, where)
     order = asarray_like(places_of, parts[0].factor)
     present = None
     if any(part.present is not None for part in parts):
