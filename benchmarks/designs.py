@@ -210,14 +210,34 @@ def paired_power(setting: str, shape: str, rng: np.random.Generator) -> Methods:
     return {
         "paired=": lambda: compare(X, Y, paired=True, random_state=0, n_jobs=1).all_pvalues <= ALPHA,
         "paired t-test": lambda: stats.ttest_rel(X, Y).pvalue <= ALPHA,
-    }
+    } | ({"most powerful test": partial(most_powerful, X, Y, common)} if shape == "shape" else {})
+
+
+def most_powerful(X: np.ndarray, Y: np.ndarray, common: float) -> np.ndarray:
+    """The likelihood ratio test over swaps within pairs, which knows both densities and the variance of the effects.
+
+    X is normal and Y exponential, each with the effect of its pair. Given the pairs without their order, the sum of the
+    log ratios f(x, y) / f(y, x) has a symmetric law with the squares of the ratios as variances.
+    """
+    v = common**2 / (1.0 + common**2)
+
+    def log_density(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if common == 0:
+            return stats.norm.logpdf(x) + np.where(y > -1.0, -1.0 - y, -np.inf)
+        tail = stats.norm.logcdf((y + 1.0 - v * x - v) / np.sqrt(v))
+        return stats.norm.logpdf(x, scale=np.sqrt(1.0 + common**2)) - y - 1.0 + v * x + v / 2.0 + tail
+
+    with np.errstate(invalid="ignore"):
+        ratio = np.clip(np.nan_to_num(log_density(X, Y) - log_density(Y, X)), -40.0, 40.0)
+    return ratio.sum(axis=0) / np.sqrt((ratio**2).sum(axis=0)) > stats.norm.isf(ALPHA)
 
 
 def strata_power(setting: str, shape: str, rng: np.random.Generator) -> Methods:
     """The plain test on data without stratum effects, and the test within strata with and without them.
 
     Within a stratum of n rows the label tells n - 1 of them apart, so that the plain test on one row less of each
-    stratum has as much to go by as a test within strata.
+    stratum has as much to go by as a test within strata. A change of spread around an unknown level has a share
+    1 - 2 / n of this.
     """
     count, size = (int(part) for part in setting.split(" / "))
     stratum = np.repeat(np.arange(count), size)
@@ -226,9 +246,11 @@ def strata_power(setting: str, shape: str, rng: np.random.Generator) -> Methods:
     clean = noise + 0.35 * label[:, None] if shape == "shift" else noise * (1.0 + 0.4 * label[:, None])
     shifted = clean + 3.0 * rng.normal(size=(count, FEATURES))[stratum]
     rest = np.arange(len(stratum)) % size > 0
+    some = rng.permutation(len(stratum))[: round(count * (size - 1) * (1 - 2 / size))]
     return {
         "plain, no stratum effects": partial(pvalues, clean, label),
         "plain, one row less of each stratum": partial(pvalues, clean[rest], label[rest]),
+        "plain, (1 - 1/n)(1 - 2/n) of the rows": partial(pvalues, clean[some], label[some]),
         "strata=, no stratum effects": partial(pvalues, clean, label, strata=stratum),
         "strata=, stratum effects": partial(pvalues, shifted, label, strata=stratum),
     }
@@ -460,9 +482,14 @@ def write_page(folder: Path) -> None:
         lines += [table(head, rows), ""]
     power = read_rows(folder / "power.csv", Row)
     if power:
-        head = ["design", "setting", "change", "method", "power"]
-        rows = [[row.design, row.setting, row.shape, row.method, f"{row.share:.2f} ± {row.error:.2f}"] for row in power]
-        lines += [table(head, rows), ""]
+        for design in ("strata power", "paired power"):
+            own = {(row.setting, row.shape, row.method): row for row in power if row.design == design}
+            methods = list(dict.fromkeys(method for _, _, method in own))
+            rows = []
+            for setting, shape in dict.fromkeys((setting, shape) for setting, shape, _ in own):
+                cells = [own.get((setting, shape, method)) for method in methods]
+                rows.append([setting, shape, *("" if row is None else f"{row.share:.2f}" for row in cells)])
+            lines += [table([design, "change", *methods], rows), ""]
     covered = read_rows(folder / "coverage.csv", Row)
     if covered:
         head = ["groups and rows of each", "change", "intervals that hold the effect"]
@@ -503,7 +530,7 @@ def draw(rows: list[Row], path: Path) -> None:
     ax.set_yticks(range(len(titles)), list(titles.values()), fontsize=9)
     ax.invert_yaxis()
     ax.set_xlabel("false positives at level 0.05")
-    ax.legend(frameon=False, loc="lower right", fontsize=9)
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, fontsize=9)
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -340,7 +340,7 @@ class _Measuring:
             None if block.cells is None else np.zeros(0, dtype=int),
         )
         if self.cells is not None:
-            count, kept = self.cells.count, self.cells.kept(self._rows_to_align)
+            count, kept = self.cells.number, self.cells.kept(self._rows_to_align)
         tabulated = [
             tabulate(table, block.own, grid, block.cells, count, kept)
             for table, grid in zip(tables, grids, strict=True)

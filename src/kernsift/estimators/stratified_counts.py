@@ -67,7 +67,7 @@ class CountedCells(NamedTuple):
         return cls(strata, of_row, cell, indicator, one_response, by_row)
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """Cells, with that of rows that cannot be exchanged."""
         return len(self.indicator) + 1
 
@@ -109,7 +109,7 @@ class StratifiedCounts(NamedTuple):
     def of(cls, known: Tabulation, cells: CountedCells, target: np.ndarray) -> StratifiedCounts:
         """From counts by cell and a factor (p, N) of the response."""
         assert known.joint is not None
-        strata, joint = cells.strata, known.joint[:, :, : cells.count - 1]
+        strata, joint = cells.strata, known.joint[:, :, : cells.number - 1]
         codes = np.asarray(known.codes) if isinstance(known.codes, SparseCodes) else known.codes
         shares = strata.sums((target * target).sum(axis=0)) / (strata.sizes - 1)
         return cls(cells, codes, joint, joint @ asarray_like(cells.indicator, joint), shares)
@@ -136,7 +136,7 @@ class StratifiedCounts(NamedTuple):
             )
         for name, target in targets.items():
             if cells.one_response:
-                by_cell = np.empty((cells.count - 1, len(target)))
+                by_cell = np.empty((cells.number - 1, len(target)))
                 by_cell[cells.of_sorted] = target.T
                 found[name] = self.joint @ asarray_like(by_cell, self.joint)
             elif count <= points:
