@@ -124,6 +124,7 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
     assert ("interval" in lines[0]) == (width >= 100)
     assert ("what changed" in lines[0]) == (width >= 80)
     assert max(map(len, legend(found, width).splitlines())) <= width
+    assert "sorted by" in legend(found, 1000) and "sorted by" not in legend(found, 1000, "name")
 
 
 def test_p_values_that_condition_on_nothing_are_not_called_selective() -> None:

@@ -295,10 +295,10 @@ def _interval(first: np.ndarray, second: np.ndarray) -> _Contrast:
     # The smaller part of the distribution is the one to talk about.
     outside = a + b > 1.0
     ends, below = (values[[low, high - 1]], values[max(low - 1, 0)]) if few else (edges[[low, high]], edges[low])
-    written = [_number(end, digits) for end in (*ends, below)]
+    start, end, before = (_number(value, digits) for value in (*ends, below))
     # A value that is common at the lower end is not in the interval.
     common = not few and float((pooled == edges[low]).mean()) > _TIED
-    place = _place(*written, low == 0, high == len(edges) - 1, common)[outside]
+    place = _place(start, end, before, low == 0, high == len(edges) - 1, common)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
     # Of many values one, as a code for missing values that is far from all others.
@@ -393,17 +393,15 @@ def _correlations(standard: np.ndarray, label: np.ndarray) -> tuple[float, float
     """The largest change of a correlation in squared standard errors (Fisher's z), and both correlations."""
     if standard.shape[1] < 2 or min(label.sum(), (~label).sum()) < 5:
         return 0.0, 0.0, 0.0
-    # A column that is nearly constant has a correlation of any size by chance.
-    usable = np.ones(standard.shape[1], dtype=bool)
-    for sample in (standard[label], standard[~label]):
-        usable &= [np.unique(column, return_counts=True)[1].max() <= 0.8 * len(column) for column in sample.T]
     with np.errstate(invalid="ignore", divide="ignore"):
         two, one = (np.nan_to_num(np.corrcoef(standard[rows].T)) for rows in (label, ~label))
     size = 1.0 / (label.sum() - 3.0) + 1.0 / ((~label).sum() - 3.0)
     change = (np.arctanh(np.clip(two, -0.999, 0.999)) - np.arctanh(np.clip(one, -0.999, 0.999))) ** 2 / size
-    change[~usable] = 0.0
-    change[:, ~usable] = 0.0
     np.fill_diagonal(change, 0.0)
+    # A column that is nearly constant has a correlation of any size by chance.
+    for sample in (standard[label], standard[~label]):
+        flat = [np.unique(column, return_counts=True)[1].max() > 0.8 * len(column) for column in sample.T]
+        change[flat], change[:, flat] = 0.0, 0.0
     place = np.unravel_index(int(change.argmax()), change.shape)
     return float(change[place]), float(two[place]), float(one[place])
 

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +44,7 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
 
 def content_of(result: Result, suffix: str, *, sort: str = "p", command: str | None = None) -> str | bytes:
     """What a file with this suffix holds."""
-    if suffix in (".html", ".htm"):
-        return result.to_html(command=command)
-    return SUFFIXES[suffix](result, sort)
+    return result.to_html(command=command) if suffix in (".html", ".htm") else SUFFIXES[suffix](result, sort)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
@@ -92,13 +90,18 @@ def _finite(value: Any) -> Any:
 
 def as_csv(result: Result, sort: str = "p", *, delimiter: str = ",") -> str:
     """The table as CSV; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
-    columns = result.columns(sort)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n", delimiter=delimiter)
-    writer.writerow(columns)
-    for row in zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True):
+    for row in _rows(result, sort):
         writer.writerow([_inert(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()
+
+
+def _rows(result: Result, sort: str) -> Iterator[Sequence[Any]]:
+    """The names of the columns, then the rows of the table."""
+    columns = result.columns(sort)
+    yield list(columns)
+    yield from zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True)
 
 
 def _inert(text: str) -> str:
@@ -152,9 +155,7 @@ def _as_excel(result: Result, sort: str) -> bytes:
         raise ModuleNotFoundError(f"Writing Excel files needs openpyxl: {INSTALL}.") from error
     book = openpyxl.Workbook()
     sheet = book.active
-    columns = result.columns(sort)
-    sheet.append(list(columns))
-    for row in zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True):
+    for row in _rows(result, sort):
         sheet.append([_inert(_printable(cell)) if isinstance(cell, str) else _finite(cell) for cell in row])
     out = io.BytesIO()
     book.save(out)

@@ -1,10 +1,10 @@
 """Descriptions within strata, of units, and given confounders.
 
 A test that holds something fixed may find the opposite of what the whole samples show (Simpson's paradox), so its
-description holds the same fixed. Numbers are aligned as the test aligns them; given confounders both residuals and
-values are described, and the larger contrast is named. Rows get overlap weights (Li, Morgan and Zaslavsky 2018), with
-which strata or confounders have one distribution in all classes, and every unit counts once. Rows are then taken in
-proportion to their weights, so that they are described as any other rows are.
+description holds the same fixed. Numbers are aligned as the test aligns them, or replaced by residuals of its
+regression. Rows get overlap weights (Li, Morgan and Zaslavsky 2018), with which strata or confounders have one
+distribution in all classes, and every unit counts once. Rows are then taken in proportion to their weights, so that
+they are described as any other rows are.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class AdjustedRows:
     def columns(self, j: int, view: str = "", *, classes: bool = True) -> list[np.ndarray]:
         """(n, c) the columns of a feature for a comparison of classes, or with a response of numbers.
 
-        Given confounders there are two: residuals, which show a shift best, and values as they are. The test sees
-        residuals of functions of these, and so changes that residuals of the values themselves do not show.
+        Given confounders, adaptive kernels are of residuals. Another kernel is of the values, and the test sees
+        residuals of its functions: then there are residuals, which show a shift best, and values as they are.
         """
         columns = slice(int(self._table.offsets[j]), int(self._table.offsets[j + 1]))
         own = np.asarray(self._table.values[:, columns], dtype=float)
@@ -111,7 +111,8 @@ class AdjustedRows:
         as_it_is = as_it_is and view != "" and not view.startswith("aligned")
         if self._table.categorical[j] or as_it_is or (classes and own.shape[1] == 1 and _repeats(own)):
             return [own]
-        return [self._numbers[:, columns], own] if self._regression is not None else [self._numbers[:, columns]]
+        of_values = self._regression is not None and view in ("", "plain")
+        return [self._numbers[:, columns], own] if of_values else [self._numbers[:, columns]]
 
     def chosen(self, codes: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
         """Rows in proportion to their weights for a comparison of the classes `codes` (n,), along `order` if given.

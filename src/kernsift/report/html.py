@@ -115,6 +115,7 @@ def _verdict(result: Result) -> dict[str, Any]:
 
 def _rows(result: Result) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
+    missing = result.missing
     intervals = result.estimates.intervals_of(np.arange(min(len(result.names), _FIRST_ROWS)))
     for row, name in enumerate(result.names[:_FIRST_ROWS]):
         picture = result.pictures[row] if row < len(result.pictures) else None
@@ -132,7 +133,7 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "p": _p(result.pvalues[row]),
                 "adjusted": _p(result.adjusted_pvalues[row]),
                 "n": f"{int(result.n[result.selected[row]]):,}",
-                "missing": f"{result.missing[row]:.0%}",
+                "missing": f"{missing[row]:.0%}",
                 "change": result.describe(row),
                 "picture": "" if picture is None else draw_picture(picture),
                 "caption": "" if picture is None else _caption(picture, name) + _as_measured(result, row),
@@ -147,22 +148,23 @@ def _other_rows(result: Result) -> list[list[Any]]:
 
     Those of a short list are followed by the features that are not listed, which have an unconditional p-value alone.
     """
-    found = []
+
+    def record(i: int, rejected: bool, effect: float | None, p: float, adjusted: float, *rest: Any) -> list[Any]:
+        numbers = [float(f"{value:.4g}") for value in (p, adjusted)]
+        score, n = float(f"{result.scores[i]:.5g}"), int(result.n[i])
+        return [result.feature_names[i], int(rejected), effect, *numbers, score, n, *rest]
+
+    found, missing = [], result.missing
     for row in range(_FIRST_ROWS, len(result.names)):
-        i = result.selected[row]
         effect = None if result.effects is None else round(float(result.effects[row]), 4)
-        numbers = [float(f"{value:.4g}") for value in (result.pvalues[row], result.adjusted_pvalues[row])]
-        score, n, missing = float(f"{result.scores[i]:.5g}"), int(result.n[i]), round(float(result.missing[row]), 4)
         # Only what is significant is worth the time that a description takes.
         change = result.describe(row) if result.rejected[row] else ""
-        found.append([result.names[row], int(result.rejected[row]), effect, *numbers, score, n, missing, change])
-    chosen = set(result.selected.tolist())
-    for i in np.argsort(result.all_pvalues, kind="stable").tolist() if result.listed else []:
-        if i not in chosen:
-            numbers = [float(f"{value:.4g}") for value in (result.all_pvalues[i], result.all_adjusted_pvalues[i])]
-            score, n = float(f"{result.scores[i]:.5g}"), int(result.n[i])
-            name = result.feature_names[i]
-            found.append([name, int(result.all_rejected[i]), None, *numbers, score, n, None, "not on the list"])
+        values = result.rejected[row], effect, result.pvalues[row], result.adjusted_pvalues[row]
+        found.append(record(result.selected[row], *values, round(float(missing[row]), 4), change))
+    everyone = np.argsort(result.all_pvalues, kind="stable") if result.listed else np.empty(0, dtype=int)
+    for i in everyone[~np.isin(everyone, result.selected)]:
+        values = result.all_rejected[i], None, result.all_pvalues[i], result.all_adjusted_pvalues[i]
+        found.append(record(i, *values, None, "not on the list"))
     return found
 
 
@@ -170,23 +172,14 @@ def _data(result: Result) -> list[tuple[str, str]]:
     """The rows and columns behind the result."""
     names = list(result.labels) if result.question == "compare" and len(result.labels) == len(result.rows) else []
     if result.question == "screen":
-        rows = (
-            f"{result.rows[0]:,} in the reference, {min(result.rows[1:]):,} to {max(result.rows[1:]):,} in the others"
-        )
+        least, most = min(result.rows[1:]), max(result.rows[1:])
+        rows = f"{result.rows[0]:,} in the reference, {least:,} to {most:,} in the others"
     elif names:
         rows = ", ".join(f"{count:,} in {name}" for name, count in zip(names, result.rows, strict=True))
     else:
         rows = ", ".join(f"{count:,}" for count in result.rows)
-    kinds = [
-        f"{count:,} {word if count == 1 else many}"
-        for count, word, many in zip(
-            result.kinds,
-            ("number", "category", "group of columns"),
-            ("numbers", "categories", "groups of columns"),
-            strict=True,
-        )
-        if count
-    ]
+    words = ("number", "numbers"), ("category", "categories"), ("group of columns", "groups of columns")
+    kinds = [f"{count:,} {word[count > 1]}" for count, word in zip(result.kinds, words, strict=True) if count]
     found = [("Rows", rows), (wording.things(result.question, 2).capitalize(), f"{len(result.scores):,}")]
     if result.question == "relate" and result.labels:
         found.append(("Response", result.labels[0]))
@@ -194,14 +187,8 @@ def _data(result: Result) -> list[tuple[str, str]]:
         found.append(("Types", ", ".join(kinds)))
     missing = result.missing
     if missing.any():
-        worst = int(missing.argmax())
-        many = int((missing > 0).sum())
-        found.append(
-            (
-                "Missing",
-                f"{wording.counted(result.question, many)}, most in {result.names[worst]} ({missing[worst]:.0%})",
-            )
-        )
+        worst, some = int(missing.argmax()), wording.counted(result.question, int((missing > 0).sum()))
+        found.append(("Missing", f"{some}, most in {result.names[worst]} ({missing[worst]:.0%})"))
     for name in ("strata", "paired", "unit", "given"):
         if result.settings.get(name) is not None:
             found.append((name.capitalize(), _shown(result.settings[name])))
@@ -237,14 +224,12 @@ def _caption(picture: Picture, name: str) -> str:
 
 def _settings(result: Result) -> list[tuple[str, str]]:
     shown = {name: _shown(value) for name, value in result.settings.items() if value is not None}
-    rows = {"rows": ", ".join(f"{count:,}" for count in result.rows)} if result.rows else {}
     level = {"alpha": f"{result.alpha:g}", "correction": result.correction or "none"}
     if result.listed and result.correction:
         level["family"] = result.family
     level["confidence level"] = f"{result.confidence_level:g}"
     seed = {"seed": "a generator was passed in" if result.seed is None else str(result.seed)}
-    size = {wording.things(result.question, 2): f"{len(result.scores):,}"}
-    return list({"question": result.question, **rows, **size, **shown, **level, **seed}.items())
+    return list({"question": result.question, **shown, **level, **seed}.items())
 
 
 def _shown(value: Any) -> str:
@@ -314,6 +299,14 @@ def _literal(value: Any) -> str:
     return text if len(text) <= 200 else "..."
 
 
+_PROCEDURES = {
+    "bh": "Benjamini and Hochberg's procedure",
+    "by": "Benjamini and Yekutieli's procedure, which allows any dependence",
+    "bky": "the two-stage procedure of Benjamini, Krieger and Yekutieli",
+    "holm": "Holm's procedure",
+}
+
+
 def _glossary(result: Result) -> Mapping[str, str]:
     """What the words mean, for somebody who is no statistician."""
     noun = wording.things(result.question, 1)
@@ -333,9 +326,8 @@ def _glossary(result: Result) -> Mapping[str, str]:
         )
     if result.correction:
         count = wording.counted(result.question, wording.family_size(result))
-        words["Corrected p-value"] = f"The p-value made larger because {count} were tested. " + (
-            wording.CORRECTIONS.get(result.correction, "")
-        )
+        how = f"because {count} were tested, by {_PROCEDURES[result.correction]}"
+        words["Corrected p-value"] = f"The p-value made larger {how}. {wording.promise(result)}"
     own = "corrected p-value" if result.correction else wording.p_name(result) + "-value"
     words["Significant"] = f"The {own} is at most {result.alpha:g}, the error rate that was chosen beforehand."
     if result.effects is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -77,10 +77,7 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
         ax.set_ylim(bottom=-0.5)
     else:
         ax.set_ylim(bottom=-0.03 * max(1.0, float(evidence.max(initial=0.0))))
-    ax.set_title(_title(result), loc="left", fontsize=10)
-    _tidy(ax)
-    if len(result.names):
-        ax.legend(frameon=False, fontsize=8, loc="upper left")
+    _finish(ax, _title(result), "upper left")
     found = np.flatnonzero(result.rejected)
     _label(ax, [(result.effects[row], evidence[row], _short(result.names[row])) for row in found])
     return ax
@@ -127,11 +124,7 @@ def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
     ax.set_yticks(rows, [_short(result.names[row]) for row in rows])
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(f"effect, {interval_name(result)}")
-    hidden = len(result.names) - len(rows)
-    ax.set_title(_title(result) + (f"; {hidden:,} more not shown" if hidden else ""), loc="left", fontsize=10)
-    if len(rows):
-        ax.legend(frameon=False, fontsize=8, loc="lower right")
-    _tidy(ax)
+    _finish(ax, _title(result, len(result.names) - len(rows)))
     ax.tick_params(axis="y", length=0)
     return ax
 
@@ -182,20 +175,26 @@ def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
     ax.set_yticks(np.arange(len(order)), [_short(result.feature_names[i]) for i in order])
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.set_xlabel("score")
-    hidden = len(result.scores) - len(order)
-    ax.set_title(_title(result) + (f"; {hidden:,} more not shown" if hidden else ""), loc="left", fontsize=10)
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    _tidy(ax)
+    _finish(ax, _title(result, len(result.scores) - len(order)))
     ax.tick_params(axis="y", length=0)
     return ax
 
 
-def _title(result: Result) -> str:
+def _title(result: Result, hidden: int = 0) -> str:
     total, found = len(result.selected), int(result.rejected.sum())
+    rest = f"; {hidden:,} more not shown" if hidden else ""
     if not total:
-        return f"no {things(result.question, 1)} was selected"
+        return f"no {things(result.question, 1)} was selected{rest}"
     selected = "selected " if result.listed else ""
-    return f"{found:,} of {total:,} {selected}{things(result.question, total)} significant"
+    return f"{found:,} of {total:,} {selected}{things(result.question, total)} significant{rest}"
+
+
+def _finish(ax: Axes, title: str, place: Literal["lower right", "upper left", "best"] = "lower right") -> None:
+    """A title, a legend where there is something to explain, and no frame."""
+    ax.set_title(title, loc="left", fontsize=10)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize=8, loc=place)
+    _tidy(ax)
 
 
 def _short(name: str, most: int = 28) -> str:
@@ -236,10 +235,7 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
     limit = _limits(family, result)
     ax.plot(ranks, np.maximum(limit, _FLOOR), color=_INK, linewidth=1, linestyle="--", label=level(result))
     ax.set(yscale="log", xlabel="rank of the p-value", ylabel="p-value")
-    ax.set_title(_title(result), loc="left", fontsize=10)
-    if len(family):
-        ax.legend(frameon=False, fontsize=8, loc="lower right")
-    _tidy(ax)
+    _finish(ax, _title(result))
     return ax
 
 
@@ -281,7 +277,6 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
         curve = np.concatenate([[fit.at_zero[row]], fit.curve[row][order]])
         ax.plot(grid, curve, color=_INK, linewidth=1.2, label=f"{fit.model[row]} fit")
         ax.scatter([0.0], [fit.at_zero[row]], s=44, color=SIGNIFICANT, zorder=4, label="distance to the boundary")
-        ax.legend(frameon=False, fontsize=8)
     else:
         text = "selected in every replicate or in none:\nno law to fit"
         ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=9, color=_INK)
@@ -289,6 +284,5 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
     ax.set_xlim(-0.06 * fit.gamma2.max(), 1.05 * fit.gamma2.max())
     ax.set_xlabel(r"$\gamma^2 = n / n'$")
     ax.set_ylabel(r"normalised z-value $\psi$")
-    ax.set_title(_short(result.names[row]), loc="left", fontsize=10)
-    _tidy(ax)
+    _finish(ax, _short(result.names[row]), "best")
     return ax

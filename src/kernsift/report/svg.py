@@ -65,7 +65,7 @@ def draw_picture(picture: Picture) -> str:
 def _histogram(picture: Histogram) -> str:
     top = max(max(shares) for shares in picture.shares) or 1.0
     frame = Frame(34, 12, _WIDTH - 8, _HEIGHT - 26, (picture.edges[0], picture.edges[-1]), (0.0, top * 1.05))
-    parts = [_x_axis(frame), _y_axis(frame, _percent)]
+    parts = [_x_axis(frame, _number), _y_axis(frame, _percent)]
     for i, shares in enumerate(picture.shares):
         steps = [f"M{_n(frame.x(picture.edges[0]))} {_n(frame.bottom)}"]
         for edge, end, share in zip(picture.edges[:-1], picture.edges[1:], shares, strict=True):
@@ -77,63 +77,60 @@ def _histogram(picture: Histogram) -> str:
 
 def _bars(picture: Bars) -> str:
     """Lying bars, as category names are words."""
-    groups, rows = len(picture.shares), len(picture.levels)
-    above, left = _label_room(picture.levels)
-    step = max(16.0, 7.0 * groups + 6.0) + above
-    height = 14 + step * rows + 22
+    groups = len(picture.shares)
+    each = max(16.0, 7.0 * groups + 6.0)
     top = max(max(shares) for shares in picture.shares) or 1.0
-    frame = Frame(left, 8, _WIDTH - 12, height - 26, (0.0, top * 1.05), (float(rows), 0.0))
-    parts = [_x_axis(frame, _percent)]
-    each = (step - above - 5) / groups
-    for row, level in enumerate(picture.levels):
-        y = frame.top + (frame.bottom - frame.top) * row / rows
-        parts.append(_level(frame, level, y + (9 if above else step / 2 + 1), above))
+    frame, starts, parts = _rows_of_levels(picture.levels, each, (0.0, top * 1.05), _percent)
+    high = (each - 5) / groups
+    for row, start in enumerate(starts):
         for i, shares in enumerate(picture.shares):
             wide = frame.x(shares[row]) - frame.left
             parts.append(
-                f'<rect class="bar c{i}" x="{_n(frame.left)}" y="{_n(y + above + 2 + i * each)}" width="{_n(wide)}" '
-                f'height="{_n(each - 1)}"/>'
+                f'<rect class="bar c{i}" x="{_n(frame.left)}" y="{_n(start + 2 + i * high)}" width="{_n(wide)}" '
+                f'height="{_n(high - 1)}"/>'
             )
-    return _svg("Shares of " + picture.label, parts, height=height)
+    return _svg("Shares of " + picture.label, parts, height=frame.bottom + 26)
 
 
 def _boxes(picture: Boxes) -> str:
-    rows = len(picture.levels)
-    above, left = _label_room(picture.levels)
-    height = 14 + (20 + above) * rows + 24
     low, high = min(q[0] for q in picture.quantiles), max(q[-1] for q in picture.quantiles)
     pad = 0.04 * (high - low)
-    frame = Frame(left, 8, _WIDTH - 12, height - 26, (low - pad, high + pad), (float(rows), 0.0))
-    parts = [_x_axis(frame)]
-    for row, (level, quantiles) in enumerate(zip(picture.levels, picture.quantiles, strict=True)):
-        start = frame.top + (frame.bottom - frame.top) * row / rows
-        y = start + above + 10
+    frame, starts, parts = _rows_of_levels(picture.levels, 20.0, (low - pad, high + pad), _number)
+    for start, quantiles in zip(starts, picture.quantiles, strict=True):
+        y = start + 10
         a, b, c, _, e = (_n(frame.x(value)) for value in quantiles)
         wide = max(1.0, frame.x(quantiles[3]) - frame.x(quantiles[1]))
         parts += [
-            _level(frame, level, start + 9 if above else y + 4, above),
             f'<path class="whisker" d="M{a} {_n(y)}H{e}"/>',
             f'<rect class="bar c0" x="{b}" y="{_n(y - 5)}" width="{_n(wide)}" height="10"/>',
             f'<path class="median" d="M{c} {_n(y - 7)}v14"/>',
         ]
-    return _svg(f"{picture.label} by {picture.by}", parts, height=height)
+    return _svg(f"{picture.label} by {picture.by}", parts, height=frame.bottom + 26)
 
 
-def _label_room(levels: Sequence[str]) -> tuple[float, float]:
-    """Room above each row and to its left: names that are too long for the margin have lines of their own."""
-    return (
-        (0.0, 92.0) if max(map(len, levels)) <= 14 else (13.0 * max(len(_lines(level)) for level in levels) + 1, 12.0)
-    )
+def _rows_of_levels(
+    levels: Sequence[str], each: float, x_range: tuple[float, float], words: Callable[[float], str]
+) -> tuple[Frame, list[float], list[str]]:
+    """A frame with a row for each level, where the rows start, and the axis and the names of the levels.
+
+    Names that are too long for the margin have lines of their own above their rows.
+    """
+    beside = max(map(len, levels)) <= 14
+    above = 0.0 if beside else 1.0 + 13.0 * max(len(_lines(level)) for level in levels)
+    bottom = 10.0 + (each + above) * len(levels)
+    frame = Frame(92.0 if beside else 12.0, 8, _WIDTH - 12, bottom, x_range, (0.0, 1.0))
+    starts = [8.0 + above + (each + above) * row for row in range(len(levels))]
+    parts = [_x_axis(frame, words)]
+    for level, start in zip(levels, starts, strict=True):
+        if beside:
+            parts.append(_text(frame.left - 6, start + each / 2 + 3, level, "end"))
+        else:
+            parts += [_text(frame.left, start - above + 9 + 13 * i, line) for i, line in enumerate(_lines(level))]
+    return frame, starts, parts
 
 
 def _lines(level: str) -> list[str]:
     return wrap(level, 52, max_lines=4, placeholder="…") or [""]
-
-
-def _level(frame: Frame, level: str, y: float, above: float) -> str:
-    if not above:
-        return _text(frame.left - 6, y, level, "end")
-    return "".join(_text(frame.left, y + 13 * place, line) for place, line in enumerate(_lines(level)))
 
 
 def _cloud(picture: Cloud) -> str:
@@ -148,7 +145,7 @@ def _cloud(picture: Cloud) -> str:
     lower = [f"{x} {_n(frame.y(row[0]))}" for x, row in zip(places, picture.quartiles, strict=True)]
     middle = [f"{x} {_n(frame.y(row[1]))}" for x, row in zip(places, picture.quartiles, strict=True)]
     parts = [
-        _x_axis(frame),
+        _x_axis(frame, _number),
         _y_axis(frame, _number),
         f'<path class="dots" d="{dots}"/>',
         f'<path class="band" d="M{"L".join([*upper, *reversed(lower)])}Z"/>',
@@ -277,10 +274,10 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _x_axis(frame: Frame, words: Callable[[float], str] | None = None) -> str:
+def _x_axis(frame: Frame, words: Callable[[float], str]) -> str:
     parts = [f'<path class="axis" d="M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"/>']
     for value in _ticks(*frame.x_range):
-        parts.append(_text(frame.x(value), frame.bottom + 15, (words or _number)(value), "middle"))
+        parts.append(_text(frame.x(value), frame.bottom + 15, words(value), "middle"))
     return "".join(parts)
 
 

@@ -83,24 +83,10 @@ def verdict(result: Result) -> str:
     if result.listed:
         noun = f"selected {noun}, out of {len(result.scores):,},"
     of_them = f"of the {total:,} {noun}"
-    if found == 0:
-        # A constant feature has p = 1 and cannot be found to do anything.
-        said = f"None {of_them} significantly {one} ({error_rate(result)})"
-    else:
-        said = f"{found:,} {of_them} significantly {one if found == 1 else many} ({error_rate(result)})"
-    return f"{said}{_outside(result)}{_condition(result)}."
-
-
-CORRECTIONS = {
-    "bh": "Benjamini and Hochberg's procedure: of what is significant, the expected share of false findings is at most "
-    "the error rate.",
-    "by": "Benjamini and Yekutieli's procedure: of what is significant, the expected share of false findings is at "
-    "most the error rate, however the features depend on each other.",
-    "bky": "The two-stage procedure of Benjamini, Krieger and Yekutieli: of what is significant, the expected share of "
-    "false findings is at most the error rate.",
-    "holm": "Holm's procedure: the chance of even one false finding is at most the error rate.",
-}
-"""What each correction promises."""
+    # A constant feature has p = 1 and cannot be found to do anything.
+    said = f"{found:,}" if found else "None"
+    differ = f"significantly {many if found > 1 else one} ({error_rate(result)})"
+    return f"{said} {of_them} {differ}{_outside(result)}{_condition(result)}."
 
 
 def promise(result: Result) -> str:
@@ -119,9 +105,7 @@ def title(result: Result) -> str:
     """A heading that names the samples or the response."""
     if result.question == "compare":
         named = len(result.labels) == 2 and result.labels != ("X", "Y")
-        return (
-            f"What differs between {' and '.join(result.labels)}" if named else "What differs between the two samples"
-        )
+        return f"What differs between {' and '.join(result.labels) if named else 'the two samples'}"
     if result.question == "relate":
         response = result.labels[0] if result.labels and result.labels[0] != "y" else "the response"
         return f"Which features depend on {response}"
