@@ -255,9 +255,9 @@ def _number_blocks(lines: Any, text: _Text, rows: int) -> Iterator[np.ndarray]:
 
 def _columns(frame: Any, text: _Text) -> Columns:
     """Cells as numbers and codes; plain numbers in one go, because looking at each column takes time."""
+    names, named = tuple(text.dialect.names), text.dialect.named
     if isinstance(frame, np.ndarray):
-        cells = read_columns(frame, text.argument)
-        return replace(cells, names=tuple(text.dialect.names), named=text.dialect.named)
+        return Columns(names, frame, {}, ("float64",) * len(names), named, False)
     types = list(frame.dtypes)
     known = {kind: number_kind(kind) if getattr(kind, "kind", "O") in "iuf" else "" for kind in set(types)}
     kinds = [known[kind] for kind in types]
@@ -265,7 +265,7 @@ def _columns(frame: Any, text: _Text) -> Columns:
     values = np.empty((len(frame), len(types)), order="F")
     plain = [i for i, kind in enumerate(kinds) if kind]
     values[:, plain] = (frame.iloc[:, plain] if other else frame).to_numpy(dtype=np.float64)
-    found = Columns(tuple(text.dialect.names), values, {}, tuple(kinds), text.dialect.named, False)
+    found = Columns(names, values, {}, tuple(kinds), named, False)
     found = found.with_integers(lambda i: frame.iloc[:, i].to_numpy(), [i for i in plain if kinds[i] == "integer"])
     if not other:
         return found

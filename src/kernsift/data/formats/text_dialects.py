@@ -152,8 +152,8 @@ def header_names(cells: list[str], name: str) -> list[str]:
 
 def refuse_repeated(names: list[str], name: str) -> None:
     """Complain about columns of one name."""
-    repeated = [cell for cell, count in Counter(names).items() if count > 1]
-    if repeated:
+    if len(set(names)) < len(names):
+        repeated = [cell for cell, count in Counter(names).items() if count > 1]
         raise InputError(f"{name}: column names must be unique, but '{repeated[0]}' occurs more than once; rename one.")
 
 
