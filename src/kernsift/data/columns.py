@@ -42,8 +42,8 @@ CELLS_STAY = ("column", "value")
 """Ways to treat missing values that leave no row out; they stay in the table as NaN."""
 MISSING = (*CELLS_STAY, "drop", "error")
 """All ways to treat missing values."""
-# Values whose extremes are found at a time.
-_NUMBERS = 2**19
+# Values whose extremes are found at a time, and those of which blocks save nothing.
+_NUMBERS, _FEW = 2**19, 2**15
 
 _PLAIN_NUMBERS = (
     *(nw.Int8, nw.Int16, nw.Int32, nw.Int64, nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
@@ -91,7 +91,7 @@ class Columns:
             with np.errstate(invalid="ignore"):
                 return to_numpy(xp.min(some, axis=0)), to_numpy(xp.max(some, axis=0))
 
-        if not isinstance(values, np.ndarray) or not values.flags.c_contiguous:
+        if not isinstance(values, np.ndarray) or not values.flags.c_contiguous or values.size <= _FEW:
             return ends(values)
         # NumPy is slow on many short rows: some are taken as one. Blocks of them are in the cache for their maxima.
         fold = max(1, 256 // p)

@@ -273,7 +273,7 @@ def read_xy(
     elif points_outside(y) and not isinstance(y, str):
         y = open_table(y, "y", memory=memory)
     source, answer = split_columns(X, y, "y")
-    if not censored:
+    if not censored and (source.named or answer.named):
         hint_at_censoring((*source.names, *answer.names))
     answer = loaded(answer, parse_memory(memory))
     if not len(source.names):
@@ -728,7 +728,7 @@ def _distinct(one: Scan, i: int) -> np.ndarray:
 
 
 def _common_type(scans: Sequence[Scan]) -> np.dtype[Any]:
-    single = [np.dtype(np.float32 if all(kind == "float32" for kind in one.kinds) else np.float64) for one in scans]
+    single = [np.dtype(np.float32 if set(one.kinds) <= {"float32"} else np.float64) for one in scans]
     own = [one.source.columns.values if isinstance(one.source, MemorySource) else None for one in scans]
     return np.result_type(
         *(dtype_of(values) if values is not None else kind for values, kind in zip(own, single, strict=True))

@@ -77,8 +77,9 @@ def is_censored(y: Any, response: str) -> bool:
 
 def hint_at_censoring(names: Sequence[str]) -> None:
     """Note a time next to an event that is not called a censored response."""
-    events = [name for name in names if _words(name) & _EVENTS]
-    times = [name for name in names if _words(name) & _TIMES and name not in events]
+    words = {name: _words(name) for name in names}
+    events = [name for name, own in words.items() if own & _EVENTS]
+    times = [name for name, own in words.items() if own & _TIMES and not own & _EVENTS]
     if times and events:
         add_note(
             f"'{times[0]}' and '{events[0]}' look like a time until an event and its indicator; for a censored "

@@ -31,7 +31,7 @@ _QUANTILES = 64
 # Elements of one temporary array while medians are computed: few enough to stay in the cache; more on a device.
 _CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
 # Elements up to which one thread sorts them: starting more would take longer.
-_FEW = 1 << 18
+_FEW = 1 << 16
 # Sparse columns per block.
 _SPARSE_BLOCK = 128
 # The most rows behind order statistics; of longer tables a random subset of this size.
@@ -113,7 +113,7 @@ def _of_columns(
     """Medians of columns, read in blocks."""
     size = max(count, _QUANTILES * (_QUANTILES - 1) // 2)
     step = max(1, (_CHUNK if on_host(prototype) else _DEVICE_CHUNK) // size)
-    blocks = [columns[start : start + step] for start in range(0, len(columns), step)]
+    blocks = np.array_split(columns, -(-len(columns) // step))
     found = list(parallel_map(lambda block: _medians(read(block)), blocks, None if count * len(columns) > _FEW else 1))
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles

@@ -148,7 +148,8 @@ def pivoted(
     if quick is not None:
         return quick
     every = 1 if on_host(points) else _EVERY
-    rows = xp.zeros((b, limit, size), dtype=weights.dtype, device=points.device)
+    rows = xp.empty((b, limit, size), dtype=weights.dtype, device=points.device)
+    rows[:, 0, :] = 0.0
     feature = xp.arange(b, device=points.device)
     above = feature[:, None] * (limit * size) + xp.arange(limit, device=points.device)[None, :] * size
     exponents, turned = kernels.exponents, transposed(points)
