@@ -285,7 +285,7 @@ class CallSettings:
         return Result(
             question=self.question,
             selected=selected,
-            names=tuple(scores.names[i] for i in selected),
+            names=tuple(map(scores.names.__getitem__, selected.tolist())),
             pvalues=outcome.pvalues,
             log_pvalues=outcome.log_pvalues,
             unconditional_pvalues=every[selected],

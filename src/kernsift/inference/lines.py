@@ -70,7 +70,9 @@ def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndar
     values = scores.estimate[selected]
     # The rule may round differently from the comparison that selected the feature.
     pairs = zip(unions, values, strict=True)
-    unions = [union if union[0, 0] <= value else _containing(union, value) for union, value in pairs]
+    unions = [
+        union if union is EVERYWHERE or union[0, 0] <= value else _containing(union, value) for union, value in pairs
+    ]
     return _tail(values, scores.cov.diagonal()[selected], unions)
 
 
