@@ -348,11 +348,15 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
     return found
 
 
-@pytest.mark.parametrize(("estimator", "times"), [("incomplete", 1), ("linear", 1), ("complete", 3)])
-def test_how_often_a_file_is_read(estimator: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draw-based estimators read a column once; the complete one for bandwidths, for points and for counts.
+@pytest.mark.parametrize(
+    ("estimator", "times", "again"), [("incomplete", 1, 4), ("linear", 1, 4), ("complete", 2, 1)]
+)
+def test_how_often_a_file_is_read(
+    estimator: str, times: int, again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draw-based estimators read a column once; the complete one for bandwidths and points, and for counts.
 
-    The selected features are read again, for their pictures and for the laws behind their intervals.
+    The selected features are read again: for their pictures, and for draws behind their effects and correlations.
     """
     monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
     rng = np.random.default_rng(0)
@@ -365,7 +369,7 @@ def test_how_often_a_file_is_read(estimator: str, times: int, tmp_path: Path, mo
     counts = {place: found.count(place) for place in set(found)}
     assert len(counts) == 2 * 7 * 12, "every column of every group"
     for (_, _, name), count in counts.items():
-        assert count == times if name not in result.names else times < count <= times + 4
+        assert count == times if name not in result.names else times < count <= times + again
 
 
 def test_pictures_and_effects_need_the_file_no_longer(tmp_path: Path) -> None:
