@@ -448,7 +448,7 @@ class Result:
 
     def plot_feature(self, name: str | None = None, ax: Axes | None = None) -> Axes:
         """One listed feature (the best by default) in both samples, or against the response. Needs matplotlib."""
-        from kernsift.report.feature_plot import plot_feature
+        from kernsift.report.plots import plot_feature
 
         return plot_feature(self, name, ax)
 
