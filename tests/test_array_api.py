@@ -301,3 +301,35 @@ def test_sparse_tensors_are_refused() -> None:
     library = pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(InputError, match=r"X: a dense tensor is needed, got torch\.sparse_coo; call \.to_dense"):
         as_table(library.eye(3).to_sparse())
+
+
+# Row designs ---------------------------------------------------------------------------------------------------------
+
+# With many rows in few strata these are counted point by point.
+DESIGNS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "units": lambda n: {"unit": (np.arange(n) % 15, 15 + np.arange(n) % 15)},
+    "units of different sizes": lambda n: {"unit": (np.minimum(np.arange(n) % 20, 14), 15 + np.arange(n) % 15)},
+    "units in strata": lambda n: {
+        "unit": (np.arange(n) % 15, 15 + np.arange(n) % 15),
+        "strata": (np.arange(n) % 15 % 3, np.arange(n) % 15 % 3),
+    },
+    "strata": lambda n: {"strata": (np.arange(n) % 4,) * 2},
+    "pairs": lambda n: {"paired": (np.arange(n),) * 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("design", "n"), [*((design, 120) for design in DESIGNS), ("strata", 2_100), ("units", 2_100)], ids=str
+)
+@pytest.mark.parametrize("k", [None, 2])
+def test_designs_agree_with_numpy(library: Library, design: str, n: int, k: int | None) -> None:
+    rng = np.random.default_rng(n)
+    X, Y = rng.normal(size=(n, 5)), rng.normal(size=(n, 5))
+    Y[:, 1] += 0.5
+    X[:, 3], Y[:, 3] = np.round(X[:, 3]), np.round(Y[:, 3])
+    options = {**DESIGNS[design](n), "k": k, "random_state": 0}
+    here = compare(X, Y, **options)
+    there = compare(library.array(X), library.array(Y), **options)
+    assert there.scores == pytest.approx(here.scores, abs=1e-8)
+    assert there.pvalues == pytest.approx(here.pvalues, abs=1e-8)
+    assert there.intervals == pytest.approx(here.intervals, abs=1e-6)

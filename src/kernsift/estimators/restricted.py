@@ -303,7 +303,7 @@ class _Fitted(NamedTuple):
     statistics : under every pair of views.
     correlation : gives the correlations (b,) of T under two of the pairs.
     points : of the factors: units, or points that stand for rows.
-    response : of the units, where the statistics are: on a device, or on the host.
+    response : of the units, that of the statistics: on a device, or on the host.
     counted : the rows by point and stratum, where there are many.
     """
 
@@ -352,7 +352,7 @@ class _Measuring:
             fitted = self._fitted(some, own, block.kernels)
             return self._scores(features, fitted, some[0][1]) if self.final is None else self._effects(features, fitted)
 
-        by_row = tabulated[0].joint is None or on_host(grids[0].points)
+        by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
         rows, memory = (len(self.target.strata.order), 2**28) if by_row else (0, None)
         return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, memory)))
 
@@ -406,8 +406,7 @@ class _Measuring:
             own = [(target**2).sum() * (feature**2).sum(axis=1) for target, feature in sizes]
             return _ratio(found, np.sqrt(own[0] * own[1]))
 
-        points = counted.points(self._rows_to_align)
-        return _Fitted(statistics, correlation, points, _moved(self.target.response, points.counts), counted)
+        return _Fitted(statistics, correlation, counted.points(self._rows_to_align), self.target.response, counted)
 
     def _without_strata(self, factors: dict[str, Array], units: Tabulation) -> _Fitted:
         """Factors (b, m, N) of units of which any two may be exchanged: the law is that of all permutations."""
