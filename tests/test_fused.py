@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -199,3 +202,29 @@ def test_answers_do_not_depend_on_compiled_counts(response: str, monkeypatch: py
         monkeypatch.setattr(fused, "_VALUES", numbers)
         found.append(relate(x, y if response == "number" else y > 0, random_state=0).scores)
     np.testing.assert_allclose(*found, rtol=1e-7, atol=1e-7)
+
+
+_INTERPRETED = """
+import contextlib, torch
+from kernsift.execution import compiled_triton
+torch.cuda.device = lambda device: contextlib.nullcontext()
+compiled_triton._DRAWS, compiled_triton._COLUMNS = 16, 8
+torch.manual_seed(0)
+X, Y = torch.randn(30, 11, dtype=torch.float64), torch.randn(25, 11, dtype=torch.float64)
+rows = torch.stack([torch.randint(0, size, (53,)) for size in (30, 30, 25, 25)])
+c, pilot = -0.5 - torch.rand(9, dtype=torch.float64), torch.rand(9, dtype=torch.float64)
+own = slice(1, 10)
+found = compiled_triton.mmd_sums(X[:, own], Y[:, own], rows.int(), c, pilot)
+x, x2, y, y2 = (table[one, own] for table, one in zip((X, X, Y, Y), rows))
+h = sum(sign * (c * (a - b) ** 2).exp() for sign, a, b in ((1, x, x2), (1, y, y2), (-1, x, y2), (-1, x2, y))) - pilot
+torch.testing.assert_close(found[0], h.sum(0))
+torch.testing.assert_close(found[1], (h * h).sum(0))
+"""
+
+
+def test_sums_of_draws_on_a_gpu_are_those_of_torch() -> None:
+    """Triton interprets its functions without a GPU."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("triton", reason="Triton is not installed")
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", _INTERPRETED], env=environment, check=True)
