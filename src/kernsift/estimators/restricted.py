@@ -34,6 +34,7 @@ from kernsift.estimators.complete import (
     FittedStatistic,
     NullMoments,
     RowSubset,
+    _Measured,
     correlations_of,
     fit_statistics,
     scores_of,
@@ -271,28 +272,14 @@ def _response_view(factor: np.ndarray, strata: Strata) -> ResponseView:
     sizes = (factor * factor).sum(axis=1)
     n = factor.shape[1]
     plain = fitted(View(factor[None], sizes[None]), np.ones((1, n)), n)
-    own = _invariants(factor[None], sizes[None], strata)
+    own = _invariants(strata.sums((factor * factor).sum(axis=0))[None], ((factor @ factor.T) ** 2).sum()[None], strata)
     return ResponseView(plain, sizes, Invariants(*(part[0] for part in own)))
 
 
-def _invariants(factor: np.ndarray, sizes: np.ndarray, strata: Strata) -> Invariants:
-    """Traces, and tr K^2 less what chance adds to T if the response is the feature; nothing of third order."""
-    traces = strata.sums((factor * factor).sum(axis=1))
-    chance = (traces**2 / (strata.sizes - 1)).sum(axis=1)
-    scatter = factor @ factor.transpose(0, 2, 1)
-    second = np.column_stack([(scatter**2).sum(axis=(1, 2)) - chance, np.zeros(len(factor))])
-    return Invariants(traces.sum(axis=1), second, np.zeros((len(factor), 5)))
-
-
-class _Measured(NamedTuple):
-    """All that is kept of a block of features."""
-
-    features: np.ndarray
-    score: np.ndarray
-    laws: np.ndarray
-    effect: np.ndarray
-    factors: list[SelectedFactor]
-    views: np.ndarray
+def _invariants(traces: np.ndarray, size: np.ndarray, strata: Strata) -> Invariants:
+    """From traces (b, S) and tr K^2 (b,) less what chance adds to T if the response is the feature."""
+    second = np.column_stack([size - (traces**2 / (strata.sizes - 1)).sum(axis=1), np.zeros(len(size))])
+    return Invariants(traces.sum(axis=1), second, np.zeros((len(size), 5)))
 
 
 class _Fitted(NamedTuple):
@@ -335,10 +322,7 @@ class _Measuring:
         grids = [fit_grid(tables[0], block.own, block.to_sort, rounded=rounds, kernels=block.kernels)]
         grids += [fit_grid(table, block.own, block.to_sort, rounded=rounds) for table in tables[1:]]
         # Units that are counted by point need no row by itself.
-        count, kept = (
-            self.rows.units + (self.rows.left_out > 0),
-            None if block.cells is None else np.zeros(0, dtype=int),
-        )
+        count, kept = self.rows.units + (self.rows.left_out > 0), None if block.cells is None else np.arange(0)
         if self.cells is not None:
             count, kept = self.cells.number, self.cells.kept(self._rows_to_align)
         tabulated = [
@@ -492,7 +476,7 @@ class _Measuring:
         weights = np.array([pair.weight for pair in target.response.pairs])
         score = target.relabellings.scores(statistics, scores, score, weights, few, self.seed, counted)
         laws = np.choose(winner, [np.array(statistic.laws) for statistic in statistics])
-        # Units count as their strata do; the covariance weighs and centres counted rows.
+        # Units count as their strata do; the covariance centres counted rows.
         alike = counted is not None or len(target.strata.sizes) == 1
         root = 1.0 if alike else np.sqrt(target.scale)
         factors = [
@@ -551,9 +535,7 @@ def _with_law(
     moments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
 ) -> FittedStatistic:
     """A statistic from tr K^2, the traces by stratum, and T with its mean, standard deviation and third moment."""
-    second = np.column_stack([size - (traces**2 / (strata.sizes - 1)).sum(axis=1), np.zeros(len(size))])
-    own = Invariants(traces.sum(axis=1), second, np.zeros((len(size), 5)))
-    statistic, mean, sd, third = moments
+    own, (statistic, mean, sd, third) = _invariants(traces, size, strata), moments
     skewness = third / np.where(sd > 0, sd, 1.0) ** 3
     laws = NullMoments(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
     return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
