@@ -37,8 +37,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ from kernsift.estimators.confounders import ConfounderRegression, Confounders, N
 from kernsift.estimators.effect_intervals import CombinedEffects, EffectLaws, concatenated, penalties
 from kernsift.estimators.effect_views import MeasuredEffects
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
-from kernsift.estimators.patterns import FeatureScores, PatternEffects, bandwidth_of, pattern_effects
+from kernsift.estimators.patterns import FeatureScores, bandwidth_of, pattern_effects
 from kernsift.estimators.permutation_law import gamma_score, union_score
 from kernsift.estimators.residual_statistics import (
     PairStatistic,
@@ -276,15 +276,10 @@ def _conditional(
     to_sort = rows_to_sort(table.n)
     landmarks = landmark_rows(table.n, rng)
     measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
-    score, effect = np.zeros(table.d), np.zeros(table.d)
-    winners: list[_Winner] = []
-    for measured in map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d):
-        for found in measured:
-            score[found.feature], effect[found.feature] = found.score, found.effect
-            winners.append(found.winner)
-    varies = np.zeros(table.d, dtype=bool)
-    varies[[winner.feature for winner in winners if winner.square > 0]] = True
-    score = np.where(varies, score, 0.0)
+    measured = map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d)
+    winners = sorted(chain.from_iterable(measured), key=lambda winner: winner.feature)
+    effect = np.array([winner.effect for winner in winners])
+    cov = ResidualAlignment(tuple(winners), given, np.array([winner.square > 0 for winner in winners]))
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
@@ -297,8 +292,7 @@ def _conditional(
 
         return MeasuredEffects(effect[features], measure)
 
-    cov = ResidualAlignment(tuple(sorted(winners, key=lambda winner: winner.feature)), given, varies)
-    return Scores(table.names, score, cov, effects=effects, views=cov.views)
+    return Scores(table.names, cov.scores, cov, effects=effects, views=cov.of_winners("pair", None))
 
 
 def _without(
@@ -372,25 +366,18 @@ def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
 class _Winner(NamedTuple):
     """The residuals of a feature under the pair of views with its smallest p-value, on some rows.
 
-    `trace` and `square` are those of their Gram matrix there and of its square, `left` is the p-value of what is left
-    of the confounders in the residuals of both.
+    `score` is that of all pairs together. `trace` and `square` are those of their Gram matrix there and of its square,
+    `left` is the p-value of what is left of the confounders in the residuals of both.
     """
 
     feature: int
+    score: float
+    effect: float
     values: np.ndarray
     trace: float
     square: float
     pair: Pair
     left: float
-
-
-class _Found(NamedTuple):
-    """What is kept of a feature."""
-
-    feature: int
-    score: float
-    effect: float
-    winner: _Winner
 
 
 @dataclass(frozen=True)
@@ -445,10 +432,10 @@ class _Measuring(_Residualising):
 
     rows: LearningRows
 
-    def __call__(self, block: Block) -> list[_Found]:
+    def __call__(self, block: Block) -> list[_Winner]:
         return [self._measured(feature, own) for feature, own in self._features(block)]
 
-    def _measured(self, feature: int, own: dict[str, ResidualView]) -> _Found:
+    def _measured(self, feature: int, own: dict[str, ResidualView]) -> _Winner:
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)
@@ -465,15 +452,16 @@ class _Measuring(_Residualising):
             given.smoothed[pair.response].left(own[pair.feature], one)
             for one, pair in zip(statistics, pairs, strict=True)
         ]
-        winner = _Winner(
+        return _Winner(
             feature,
+            self._combined(statistics, scores),
+            effect,
             values.T.astype(np.float32),
             float(np.trace(gram)),
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best],
             min(1.0, len(left) * min(left)),
         )
-        return _Found(feature, self._combined(statistics, scores), effect, winner)
 
 
 @dataclass(frozen=True)
@@ -508,21 +496,17 @@ class ResidualAlignment:
     given: ConditionalResponse
     varies: np.ndarray
 
-    @property
-    def left(self) -> np.ndarray:
-        """(d,) p-values of what is left of the confounders."""
-        out = np.ones(len(self.varies))
+    def of_winners(self, name: str, absent: Any) -> np.ndarray:
+        """(d,) an attribute of the winners, `absent` for features without one."""
+        out = np.full(len(self.varies), absent, dtype=type(absent) if absent is not None else object)
         for winner in self.winners:
-            out[winner.feature] = winner.left
+            out[winner.feature] = getattr(winner, name)
         return out
 
     @property
-    def views(self) -> np.ndarray:
-        """(d,) the pair of views with the smallest p-value of each feature; None for a feature without one."""
-        out = np.full(len(self.varies), None, dtype=object)
-        for winner in self.winners:
-            out[winner.feature] = winner.pair
-        return out
+    def scores(self) -> np.ndarray:
+        """(d,) normal scores, 0 for features that do not vary."""
+        return np.where(self.varies, self.of_winners("score", 0.0), 0.0)
 
     def diagonal(self) -> np.ndarray:
         return self.varies.astype(float)
@@ -622,17 +606,25 @@ def measure_conditional(
         scores = measure(tables, bandwidth, rows)
         if scores is None:
             raise InputError("X: at least two rows with different responses are needed.")
-        assert isinstance(scores.cov, ResidualAlignment)
+        constant, n = pooled.constant, np.full(pooled.d, pooled.n)
+    else:
+        patterns = Patterns(tables)
         if notes:
-            note_doubts(pooled.names, scores.cov.left)
-        return FeatureScores(scores, pooled.constant, np.full(pooled.d, pooled.n))
-    patterns = Patterns(tables)
+            patterns.note()
+        scores, constant, n = *_by_pattern(patterns, pooled, measure, bandwidth, rows, rng), patterns.n
+    assert isinstance(scores.cov, ResidualAlignment)
     if notes:
-        patterns.note()
+        note_doubts(pooled.names, scores.cov.of_winners("left", 1.0))
+    return FeatureScores(scores, constant, n)
+
+
+def _by_pattern(
+    patterns: Patterns, pooled: Table, measure: Measure, bandwidth: Any, rows: LearningRows, rng: np.random.Generator
+) -> tuple[Scores, np.ndarray]:
+    """Scores of features that miss different rows, and (d,) which of them are constant."""
     state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
-    score, varies, winners = np.zeros(pooled.d), np.zeros(pooled.d, dtype=bool), []
+    varies, winners = np.zeros(pooled.d, dtype=bool), []
     parts: list[tuple[np.ndarray, Scores]] = []
-    views: ConditionalResponse | None = None
     for own in patterns.patterns:
         if not len(own.features):
             continue
@@ -641,20 +633,13 @@ def measure_conditional(
         with suppress(NothingLeft):
             found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), rows._replace(present=own.rows))
         constant[own.features] = stack(part).constant
-        if found is None:
-            continue
-        assert isinstance(found.cov, ResidualAlignment)
-        views = views or found.cov.given
-        score[own.features], varies[own.features] = found.estimate, found.cov.varies
-        winners += [winner._replace(feature=int(own.features[winner.feature])) for winner in found.cov.winners]
-        parts.append((own.features, found))
-    if views is None:
+        if found is not None:
+            assert isinstance(found.cov, ResidualAlignment)
+            varies[own.features] = found.cov.varies
+            winners += [winner._replace(feature=int(own.features[winner.feature])) for winner in found.cov.winners]
+            parts.append((own.features, found))
+    if not parts:
         raise InputError("X: no feature has two rows with different responses.")
-
-    def effects(features: np.ndarray) -> PatternEffects:
-        return pattern_effects(parts, features)
-
-    cov = ResidualAlignment(tuple(winners), views, varies)
-    if notes:
-        note_doubts(pooled.names, cov.left)
-    return FeatureScores(Scores(pooled.names, score, cov, effects=effects, views=cov.views), constant, patterns.n)
+    cov = replace(parts[0][1].cov, winners=tuple(winners), varies=varies)
+    views = cov.of_winners("pair", None)
+    return Scores(pooled.names, cov.scores, cov, effects=partial(pattern_effects, parts), views=views), constant
