@@ -28,10 +28,12 @@ from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.enumeration import (
+    OUTLIER_ROWS,
     ViewedFeature,
-    enumerated_log_pvalue,
+    enumerated_log_pvalues,
     few_outcomes,
     fisher_scores,
+    outliers_match,
     two_valued,
 )
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
@@ -473,26 +475,28 @@ def enumerated_scores(
     two = np.flatnonzero(two_valued(known.counts)) if len(cells) == 2 else np.zeros(0, dtype=int)
     if len(two):
         out[two] = fisher_scores(of(two, known.joint)[:, :, used])
-    chosen = np.flatnonzero(few_outcomes(known.counts, cells))
+    targets = [to_numpy(one.target.factor)[:, used] for one in statistics]
+    few = few_outcomes(known.counts, cells)
+    if len(cells) > 2 and response.n <= OUTLIER_ROWS:
+        large = np.array([one.laws.mean + one.laws.sd for one in statistics])
+        few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
+    chosen = np.flatnonzero(few)
     if not len(chosen):
         return out
-    targets = [to_numpy(one.target.factor)[:, used] for one in statistics]
     shares = np.array([pair.weight for pair in response.pairs])
     counts, joint, *factors = (
         of(chosen, array) for array in (known.counts, known.joint, *(one.view.factor for one in statistics))
     )
-    log_tails = log_ndtr(-scores[:, chosen])
-    log_pvalues = []
-    for place in range(len(chosen)):
-        own = counts[place] > 0
-        feature = ViewedFeature(
+    features = [
+        ViewedFeature(
             counts[place, own].astype(int),
             joint[place][np.ix_(own, used)],
             [factor[place][:, own] for factor in factors],
             targets,
             shares,
-            log_tails[:, place],
+            log_ndtr(-scores[:, chosen[place]]),
         )
-        log_pvalues.append(enumerated_log_pvalue(feature, seed))
-    out[chosen] = score_of(np.minimum(log_pvalues, -1e-15))
+        for place, own in enumerate(counts > 0)
+    ]
+    out[chosen] = score_of(np.minimum(enumerated_log_pvalues(features, seed), -1e-15))
     return out

@@ -2,7 +2,8 @@
 
 A continuous distribution does not fit a statistic with few values: a column with four nonzero rows, or three rows
 against three. There the outcomes are enumerated if they are few, and sampled if they are many but few rows of the
-column differ from its commonest value.
+column differ from its commonest value. With few rows outliers have the same effect: if one row dominates the feature
+and one row the response, T is large exactly when they are matched, with probability 1 / n.
 
 With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its
 pair, and its distribution is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that
@@ -27,6 +28,10 @@ _MOST, _DRAWN = 5_500, 2**13
 # A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
 # with two values that has no more rows than the second bound.
 _SPARSE, _FEW_ROWS = 15, 40
+OUTLIER_ROWS = 32
+"""With more rows a match of outliers is too rare to matter: its probability is one over the number of rows."""
+# Features whose sampled outcomes are computed at once.
+_AT_ONCE = 64
 # Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
 _BEYOND = 20
 # Statistics that differ by less than this share of the largest are equal.
@@ -105,15 +110,44 @@ def _log_arrangements(cells: np.ndarray) -> float:
     return float(gammaln(cells.sum() + 1) - gammaln(cells + 1).sum())
 
 
-def enumerated_log_pvalue(feature: ViewedFeature, rng_seed: int) -> float:
-    """Log p-value of a feature with few outcomes, from all of them or from a random sample."""
-    counts, cells = feature.counts, feature.joint.sum(axis=0).astype(int)
-    common = int(counts.argmax())
-    if _log_outcomes(counts[None, :], cells)[0] > math.log(_MOST):
-        return _over_draws(feature, counts, cells, common, rng_seed)
-    if len(cells) == 2 and _log_tables(counts[None, :])[0] < _log_arrangements(cells):
-        return _over_tables(feature, counts, cells, common)
-    return _over_arrangements(feature, counts, cells)
+def outliers_match(
+    factors: Sequence[np.ndarray], targets: Sequence[np.ndarray], counts: np.ndarray, large: np.ndarray
+) -> np.ndarray:
+    """(b,) whether under some pair of views T is large if only the largest rows of both factors are matched.
+
+    Parameters
+    ----------
+    factors : sequence of ndarray of shape (b, m, G)
+        For each pair, the factors of b features.
+    targets : sequence of ndarray of shape (p, J)
+        For each pair, the response's factor.
+    counts : ndarray of shape (b, G)
+        Rows of each value of the features.
+    large : ndarray of shape (pairs, b)
+        The values from which on T is large.
+    """
+    matched = [
+        np.where(counts > 0, (factor**2).sum(axis=1), 0.0).max(axis=1) * (target**2).sum(axis=0).max()
+        for factor, target in zip(factors, targets, strict=True)
+    ]
+    return np.asarray((matched > large).any(axis=0))
+
+
+def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
+    """Log p-values of features with few outcomes and one response, from all outcomes or from a random sample."""
+    out, drawn = np.zeros(len(features)), []
+    for place, feature in enumerate(features):
+        counts, cells = feature.counts, feature.joint.sum(axis=0).astype(int)
+        if _log_outcomes(counts[None, :], cells)[0] > math.log(_MOST):
+            drawn.append(place)
+        elif len(cells) == 2 and _log_tables(counts[None, :])[0] < _log_arrangements(cells):
+            out[place] = _over_tables(feature, counts, cells, int(counts.argmax()))
+        else:
+            out[place] = _over_arrangements(feature, counts, cells)
+    for start in range(0, len(drawn), _AT_ONCE):
+        some = drawn[start : start + _AT_ONCE]
+        out[some] = _over_draws([features[place] for place in some], rng_seed)
+    return out
 
 
 def _over_tables(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, common: int) -> float:
@@ -194,40 +228,46 @@ def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return out
 
 
-def _over_draws(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, common: int, rng_seed: int) -> float:
-    """Sampled rows of the response for the rows of a sparse column."""
-    others = np.delete(np.arange(len(counts)), common)
-    values = np.repeat(np.arange(len(others)), counts[others])
-    statistics = []
-    for factor, target in zip(feature.factors, feature.targets, strict=True):
-        # T = |sum over the column's other rows of (f - f_common) g'|^2, g the factor of the response's row.
-        differences = factor[:, others] - factor[:, [common]]
-        gram = differences.T @ differences
-        seen = feature.joint[others] @ target.T
+def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]:
+    """Sampled rows of the response for the rows of columns that differ from their commonest value."""
+    cells = features[0].joint.sum(axis=0).astype(int)
+    statistics = np.empty((len(features[0].targets), len(features), _DRAWN + 1))
+    for pair, target in enumerate(features[0].targets):
         products = _drawn_products(tuple(cells.tolist()), rng_seed, target.shape, target.tobytes())
-        # Both are symmetric: products of different rows count twice.
-        later, earlier = np.tril_indices(len(values))
-        weights = gram[values[later], values[earlier]] * (2.0 - (later == earlier))
-        statistics.append(np.append((gram * (seen @ seen.T)).sum(), weights @ products[: len(weights)]))
-    return _log_drawn_tail(np.array(statistics), feature.weights, feature.log_tails)
+        size = (math.isqrt(8 * products.shape[1] + 1) - 1) // 2
+        weights = np.zeros((len(features), size, size))
+        for place, feature in enumerate(features):
+            # T = |sum over the column's other rows of (f - f_common) g'|^2, g the factor of the response's row.
+            common = int(feature.counts.argmax())
+            others = np.delete(np.arange(len(feature.counts)), common)
+            differences = feature.factors[pair][:, others] - feature.factors[pair][:, [common]]
+            gram, seen = differences.T @ differences, feature.joint[others] @ target.T
+            values = np.repeat(np.arange(len(others)), feature.counts[others])
+            weights[place, : len(values), : len(values)] = gram[np.ix_(values, values)]
+            statistics[pair, place, 0] = (gram * (seen @ seen.T)).sum()
+        upper = np.triu_indices(size)
+        twice = np.where(upper[0] == upper[1], 1.0, 2.0)
+        statistics[pair, :, 1:] = (weights[:, upper[0], upper[1]] * twice) @ products.T
+    return [
+        _log_drawn_tail(statistics[:, place], feature.weights, feature.log_tails)
+        for place, feature in enumerate(features)
+    ]
 
 
 @lru_cache(maxsize=4)
 def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
-    """(pairs, draws) products g'g of the response's factor between rows drawn without replacement.
-
-    Pairs are in the order of `np.tril_indices`, so that those of the first rows come first.
-    """
+    """(draws, pairs of rows) products g'g of the response's factor between rows drawn without replacement."""
     factor = np.frombuffer(target).reshape(shape)
-    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), rng_seed).T]
-    return np.concatenate([np.einsum("idp,dp->id", rows[: last + 1], rows[last]) for last in range(len(rows))])
+    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), rng_seed)]
+    first, second = np.triu_indices(rows.shape[1])
+    return np.asarray((rows @ rows.transpose(0, 2, 1))[:, first, second])
 
 
 @lru_cache(maxsize=4)
 def _drawn_rows(n: int, rng_seed: int) -> np.ndarray:
-    """(draws, size) row indices, drawn without replacement; enough for any sparse column."""
+    """(draws, size) row indices, drawn without replacement; enough for any column whose outcomes are sampled."""
     rng = np.random.default_rng(rng_seed)
-    size = n // 2 if n <= _FEW_ROWS else _SPARSE
+    size = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= _FEW_ROWS else _SPARSE
     if n <= 4 * _FEW_ROWS:
         return np.argsort(rng.random((_DRAWN, n)), axis=1)[:, :size]
     rows = rng.integers(n, size=(_DRAWN, size))
