@@ -14,7 +14,7 @@ PY := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-oldest coverage mutate lint types docs dist bench scaling power calibrate given designs soak fuzz clean \
+.PHONY: help demo test pytest test-all test-oldest coverage mutate lint types docs dist bench scaling power calibrate given designs soak fuzz clean \
 	distclean
 
 help:  ## show this list
@@ -23,11 +23,17 @@ help:  ## show this list
 demo: $(VENV)/.installed-plot  ## see the package at work on data that comes with scikit-learn
 	@$(PY) -m kernsift demo
 
+# mypy uses one core for a while, so the tests start beside it; nothing starts after lint has failed.
+test:  ## lint, types, then all tests and doctests
+	@$(MAKE) -s -j2 lint types pytest
+
 # SCIPY_ARRAY_API lets scikit-learn run its array API checks on the selectors. KERNSIFT_REQUIRE names what the extra "test"
 # brings: a test that is skipped for want of one of them fails.
-test: export KERNSIFT_REQUIRE := $(KERNSIFT_REQUIRE),matplotlib,jinja2,pandas,pyarrow,zarr,h5py,dask,numba,selenium,strict
-test: lint types  ## lint, types, then all tests and doctests
-	@SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto -q -rs
+pytest: export KERNSIFT_REQUIRE := $(KERNSIFT_REQUIRE),matplotlib,jinja2,pandas,pyarrow,zarr,h5py,dask,numba,selenium,strict
+# The tests start many programs, which would compile all modules again unless they are kept.
+pytest: export PYTHONDONTWRITEBYTECODE :=
+pytest: $(VENV)/.installed-test
+	@SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto --dist worksteal -q -rs
 
 # PyPI's build for Linux brings gigabytes of CUDA along, so `make test` does without torch; for a build without it set
 # PIP_INDEX_URL to an index that has one. TORCH= leaves it out.
