@@ -11,7 +11,8 @@ the average outer product of the gradients of a kernel ridge regression, whose o
 iteration (Radhakrishnan et al. 2024): a response that depends on one combination of five confounders is found from few
 rows, which a kernel of five variables would not do. With u the first direction, products of its splines and of the
 columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that they take out what an error e of the
-direction leaves. At last, splines of predictions of the leading directions of the response: where z changes where y is
+direction leaves. Narrow kernels of the pairs of columns that explain most of what a sum of curves leaves: a wave along
+two of ten confounders is in none of the other terms. At last, splines of predictions of the leading directions of the response: where z changes where y is
 and not its shape, all g(y) have means that are functions of these predictions.
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
@@ -437,10 +438,8 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
     return Terms(terms, models, columns, (joint, metric), inputs)
 
 
-def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """(n, q) places of the rows in the pairs of confounders `parts` that explain most of `left` (n, k).
-
-    That is what other terms leave of the response.
+def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """The pairs of confounders, with places (n, q) of the rows, that explain most of what is `left` (n, k).
 
     The statistic is the sum over rows of `left` times its mean over the nearest rows in the pair; with k neighbours its
     variance is at most 2 m / k for m rows, if `left` does not depend on the confounders and its squared variances add
@@ -461,7 +460,7 @@ def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.
         near = NearestNeighbors(n_neighbors=_NEAR, algorithm="kd_tree").fit(space).kneighbors(return_distance=False)
         found[place] = (own * own[near].mean(axis=1)).sum() / np.sqrt(2.0 * len(rows) / _NEAR)
     best = np.argsort(-found, kind="stable")[:_PAIRS_USED]
-    return [np.hstack([parts[i] for i in pairs[place]]) for place in best if found[place] > _CLEAR]
+    return [pairs[place] for place in best if found[place] > _CLEAR]
 
 
 def _stacked(parts: list[np.ndarray], n: int) -> np.ndarray:
@@ -663,8 +662,11 @@ def fit_regression(
         predicted = first.predictions(targets[:, :_PREDICTED])
         curves = [np.column_stack([part, splines(part, _KNOTS // 2)]) for part in predicted.T if np.ptp(part) > 0]
         additive = replace(first, models=first.models[:2]).predictions(targets[:, :_PREDICTED])
-        pairs = leading_pairs([part[rows] for part in terms.parts], targets[:, :_PREDICTED] - additive, rng)
-        curves += [kernel_features(pair, min(_NARROW_FEATURES, n // 3), _NARROW, rng) for pair in pairs]
+        left = centred_within(targets[:, :_PREDICTED], strata) - additive
+        parts, some = [part[rows] for part in terms.parts], neighbours.rows
+        count = min(_NARROW_FEATURES, n // 3, max(_NUMBERS // n // 4, 4))
+        for one, other in leading_pairs([part[some] for part in parts], left[some], rng):
+            curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, _NARROW, rng))
         bent = centred_within(_stacked(curves, n), strata)
         basis, triangle = _extended(basis, triangle, [bent])
         smoothers = [
