@@ -12,8 +12,8 @@ iteration (Radhakrishnan et al. 2024): a response that depends on one combinatio
 rows, which a kernel of five variables would not do. With u the first direction, products of its splines and of the
 columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that they take out what an error e of the
 direction leaves. Narrow kernels of the pairs of columns that explain most of what a sum of curves leaves: a wave along
-two of ten confounders is in none of the other terms. At last, splines of predictions of the leading directions of the response: where z changes where y is
-and not its shape, all g(y) have means that are functions of these predictions.
+two of ten confounders is in none of the other terms. At last, splines of predictions of the leading directions of the
+response: where z changes where y is and not its shape, all g(y) have means that are functions of these predictions.
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
 and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
