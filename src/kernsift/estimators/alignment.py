@@ -92,7 +92,8 @@ class AlignmentCovariance:
 
     def _on_varying(self, out: np.ndarray, features: np.ndarray) -> np.ndarray:
         """Correlations (d, k) with the named features that are 0 for constant features and 1 on the diagonal."""
-        out *= np.outer(self.varies, self.varies[features])
+        if not self.varies.all():
+            out *= np.outer(self.varies, self.varies[features])
         out[features, np.arange(len(features))] = self.varies[features]
         return out
 

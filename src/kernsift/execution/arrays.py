@@ -109,11 +109,12 @@ def _torch() -> Any:
 
     The general ones start three more kernels on as many indices as there are.
     """
-    import array_api_compat.torch as xp
+    import array_api_compat.torch
+    import torch
 
-    own = SimpleNamespace(**vars(xp))
-    own.take = lambda x, indices, *, axis=0: xp.index_select(x, axis, indices)
-    own.take_along_axis = lambda x, indices, *, axis=-1: xp.gather(x, axis, indices)
+    own = SimpleNamespace(**vars(array_api_compat.torch))
+    own.take = lambda x, indices, *, axis=0: torch.index_select(x, axis, indices)
+    own.take_along_axis = lambda x, indices, *, axis=-1: torch.gather(x, axis, indices)
     return own
 
 

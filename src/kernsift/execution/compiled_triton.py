@@ -19,7 +19,7 @@ def _rows(table, numbers, stride, columns, inside):  # type: ignore[no-untyped-d
     return tl.load(table + numbers.to(tl.int64)[:, None] * stride + columns[None, :], mask=inside, other=0.0)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _sums(  # type: ignore[no-untyped-def]
     X, Y, x_stride, y_stride, rows, exponents, pilot, off, squares, count, width,
     DRAWS: tl.constexpr, TOGETHER: tl.constexpr, COLUMNS: tl.constexpr,
