@@ -62,7 +62,7 @@ for each: a vector of numbers is then not filled. The complete one reads along t
 
 What follows from it:
 
-- With many rows take `estimator="complete"`: a worker's memory does not grow with them, at the price of three passes
+- With many rows take `estimator="complete"`: a worker's memory does not grow with them, at the price of two passes
   over the file. With 10^9 rows an incomplete estimator pays for `r=1` with a hundred gigabytes for each
   worker; most of that is columns, and `r=0.01` needs hardly less.
 - With many columns either will do. What the caller keeps is of the order of 100 kB for each feature.

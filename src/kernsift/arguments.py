@@ -222,9 +222,9 @@ class CallSettings:
         return self.estimator in FROM_DRAWS
 
     @property
-    def late_kernels(self) -> str | None:
+    def late_kernels(self) -> str:
         """When kernels may be fitted at the latest (`kernsift.kernels.fitted.fit_kernels`)."""
-        return "read" if self.from_draws else "sorted" if self.estimator == "complete" else None
+        return "read" if self.from_draws else "sorted"
 
     def _bandwidth(self, bandwidth: Any) -> tuple[Any, bool]:
         """What to fit the kernels with, and whether the estimator uses more than one kernel."""

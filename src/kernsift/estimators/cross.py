@@ -409,14 +409,14 @@ class BlockScoring(Generic[Answer]):
     rows: Exchangeability | None = None
 
     def __call__(self, block: Block) -> list[tuple[np.ndarray, Answer]]:
-        kinds = kernel_views(block.kernels, self.adaptive)
-        whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+        whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
+        kinds, places = kernel_views(block.own_kernels, self.adaptive), np.arange(len(block.own))
         units, cells = (1, 1) if self.rows is None else (self.rows.units, self.rows.units + (self.rows.left_out > 0))
         counted = tabulate(block.table, block.own, whole, block.cells, cells, None)
         answers = []
         for part in parts_of(block.features, whole.points, block.table.n, block.table.memory):
             grid, known = whole.part(part), counted.part(part)
-            views = [each.view(grid, known.counts, block.own[part], self.landmarks) for each in kinds]
+            views = [each.view(grid, known.counts, places[part], self.landmarks) for each in kinds]
             factor = side_by_side(views)
             if self.rows is not None and self.rows.unit is not None:
                 found = unit_means(factor, known, self.rows, np.arange(units))

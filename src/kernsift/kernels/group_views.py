@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -166,9 +167,8 @@ class GroupView:
                 ones, ends, values = own
                 found[feature] += sparse.csc_matrix((ones, codes[feature, rows], ends), (points, len(ones))) @ values
 
-            for step, items in ((fill, _chunks(strip)), (add, range(len(codes)))):
-                for _ in parallel_map(step, items):
-                    pass
+            for _ in chain(parallel_map(fill, _chunks(strip)), parallel_map(add, range(len(codes)))):
+                pass
         return found @ self.weights.T
 
     def row_sums(self, count: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
