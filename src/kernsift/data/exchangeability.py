@@ -118,13 +118,7 @@ class Exchangeability:
     @cached_property
     def informative(self) -> np.ndarray:
         """The units of strata in which the response varies."""
-        strata, response = self.strata_of_units, self.responses
-        order = np.argsort(strata, kind="stable")
-        starts = np.flatnonzero(np.append(True, np.diff(strata[order]) != 0))
-        low, high = (bound.reduceat(response[order], starts) for bound in (np.minimum, np.maximum))
-        varies = np.zeros(int(strata.max()) + 1, dtype=bool)
-        varies[strata[order][starts]] = high > low
-        return np.flatnonzero(varies[strata])
+        return np.flatnonzero(_varies(self.strata_of_units, self.responses)[self.strata_of_units])
 
     def evened(self, rng: np.random.Generator) -> Exchangeability:
         """The same with rows left out at random where units with some responses have more rows than others.
@@ -172,6 +166,14 @@ class Exchangeability:
     def units_of(self, rows: np.ndarray) -> np.ndarray:
         """The units that some of the rows belong to, in the order in which `take` numbers them."""
         return rows if self.unit is None else np.unique(self.unit[rows])
+
+
+def _varies(group: np.ndarray, response: np.ndarray) -> np.ndarray:
+    """(G,) bool: the groups, given as codes of rows, in which the response varies."""
+    order = np.lexsort((response, group))
+    own = group[order]
+    changes = (np.diff(own) == 0) & (np.diff(response[order]) != 0)
+    return np.bincount(own[1:][changes], minlength=int(own[-1]) + 1) > 0
 
 
 def _classes(response: np.ndarray) -> np.ndarray:
@@ -425,9 +427,7 @@ def _subjects(column: np.ndarray, response: np.ndarray) -> int:
 
 def _one_response(column: np.ndarray, response: np.ndarray) -> bool:
     """Whether rows with the same value of a column have the same response."""
-    order = np.lexsort((response, column))
-    same = np.diff(column[order]) == 0
-    return not (same & (np.diff(response[order]) != 0)).any()
+    return not _varies(np.unique(column, return_inverse=True)[1].ravel(), response).any()
 
 
 # From arguments ------------------------------------------------------------------------------------------------------
@@ -621,18 +621,14 @@ def _checked(labels: dict[str, np.ndarray], response: np.ndarray, question: str)
 
 
 def _check_units(names: np.ndarray, unit: np.ndarray, response: np.ndarray, question: str) -> None:
-    order = np.argsort(unit, kind="stable")
-    starts = np.flatnonzero(np.append(True, np.diff(unit[order]) > 0))
-    low, high = (bound.reduceat(response[order], starts) for bound in (np.minimum, np.maximum))
-    mixed = np.flatnonzero(low < high)
-    if len(mixed) and question == "compare":
-        raise InputError(
-            f"unit: {_some(names[mixed])} has rows in both samples, but a unit belongs to one; use paired= or strata= "
-            "for units that were measured in both."
-        )
+    mixed = np.flatnonzero(_varies(unit, response))
     if len(mixed):
+        which = _some(names[mixed])
         raise InputError(
-            f"unit: the response varies within {_some(names[mixed])}, but it must belong to the unit; use strata= for "
+            f"unit: {which} has rows in both samples, but a unit belongs to one; use paired= or strata= for units that "
+            "were measured in both."
+            if question == "compare"
+            else f"unit: the response varies within {which}, but it must belong to the unit; use strata= for "
             "association within units, or aggregate their rows."
         )
 
