@@ -254,9 +254,9 @@ class SortedColumns(NamedTuple):
         return int(self.values.shape[1])
 
     @property
-    def largest(self) -> Array:
+    def largest(self) -> np.ndarray:
         """(b, 1) the largest values."""
-        return self.values[:, -1:]
+        return to_numpy(self.values[:, -1:])
 
     @property
     def different(self) -> np.ndarray:
@@ -270,18 +270,22 @@ class SortedColumns(NamedTuple):
 
     def copies(self, points: np.ndarray) -> np.ndarray:
         """(b, G) numbers of rows with the value of each point."""
-        found = zip(self.values, points, strict=True)
-        return np.stack([np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in found])
+        if isinstance(self.values, np.ndarray):
+            found = zip(self.values, points, strict=True)
+            return np.stack([np.searchsorted(own, at, "right") - np.searchsorted(own, at) for own, at in found])
+        xp = namespace(self.values)
+        at = xp.astype(asarray_like(points, self.values), self.values.dtype)
+        above = xp.nextafter(at, xp.full_like(at, xp.inf))
+        return to_numpy(search(self.values, above) - search(self.values, at))
 
     def repeated(self, times: int) -> np.ndarray:
         """(b,) whether any value occurs so many times."""
         xp = namespace(self.values)
         return to_numpy(xp.any(self.values[:, times - 1 :] == self.values[:, : self.n - times + 1], axis=1))
 
-    def on_host(self, columns: np.ndarray) -> SortedColumns:
-        """Some of the columns, in host memory."""
-        index = asarray_like(columns, self.values)
-        return SortedColumns(to_numpy(namespace(self.values).take(self.values, index, axis=0)))
+    def take(self, columns: np.ndarray) -> SortedColumns:
+        """Some of the columns."""
+        return SortedColumns(take(self.values, columns, 0))
 
 
 def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: int) -> tuple[Array, Array]:
@@ -315,7 +319,7 @@ def _from_sample(chosen: Array, ordered: SortedColumns, most: int) -> tuple[Arra
     some = np.flatnonzero(few | tied | ordered.repeated(-(-ordered.n // (2 * most))))
     if not len(some):
         return _with_outer_points(chosen)
-    found = _with_gaps(to_numpy(take(chosen, some, 0)), ordered.on_host(some), most)
+    found = _with_gaps(to_numpy(take(chosen, some, 0)), ordered.take(some), most)
     own, upper = (asarray_like(part, chosen) for part in found)
     if len(some) == len(few):
         return own, upper
