@@ -18,8 +18,9 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.exchangeability import Exchangeability, codes_of, held_in_memory, note_identifiers
+from kernsift.data.exchangeability import Exchangeability, codes_of, held_in_memory
 from kernsift.data.formats import open_table
+from kernsift.data.identifiers import note_identifiers
 from kernsift.data.inputs import as_candidates, as_samples, read_pair, read_xy
 from kernsift.data.row_columns import decide_kinds, keep_complete, take_row_columns, take_sample_columns
 from kernsift.data.scan import trusting_statistics

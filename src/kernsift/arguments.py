@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.exchangeability import Exchangeability, RowArguments
+from kernsift.data.exchangeability import Exchangeability
+from kernsift.data.row_arguments import RowArguments
 from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional import LearningRows
 from kernsift.estimators.confounders import Confounders
