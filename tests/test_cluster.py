@@ -57,7 +57,8 @@ def clients() -> Iterator[Callable[[int], Client]]:
 
         def client(workers: int) -> Client:
             if workers not in known:
-                started = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+                with dask.config.set({"distributed.worker.profile.enabled": False}):  # which takes processor time
+                    started = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
                 stack.callback(lambda: started.close(timeout=20))
                 known[workers] = stack.enter_context(Client(started, set_as_default=False))
             # Tests kill workers. Dask starts new ones, but not those that die while they start.
@@ -70,7 +71,7 @@ def clients() -> Iterator[Callable[[int], Client]]:
 
 @pytest.fixture
 def client(clients: Callable[[int], Client]) -> Client:
-    return clients(2)
+    return clients(3)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def same(one: Result, other: Result, *, names: bool = True) -> None:
 # Answers -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "cross", Incomplete(r=40)], ids=["complete", "cross", "incomplete"])
 def test_any_number_of_workers_gives_the_answer_of_one_process(
     clients: Callable[[int], Client], workers: int, estimator: Any
@@ -209,7 +210,7 @@ def test_chunks_of_rows_end_where_those_of_the_files_do(files: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "incomplete"])
 def test_files_on_any_number_of_workers(
     clients: Callable[[int], Client], files: Path, workers: int, estimator: str
@@ -221,12 +222,12 @@ def test_files_on_any_number_of_workers(
 
 def test_workers_on_one_machine_share_its_memory(clients: Callable[[int], Client], files: Path) -> None:
     assert parallel.task_memory(10**9) == 10**9
-    for workers in (1, 2, 4):
+    for workers in (1, 3):
         with cluster.client_in_use(clients(workers)):
             share = 10**9 // workers - (150 << 20)  # less what a process takes for itself
             assert parallel.task_memory(10**9) == share
             assert as_pair(files / "X", files / "Y", memory="1GB")[0].memory == share
-    with cluster.client_in_use(clients(4)):
+    with cluster.client_in_use(clients(3)):
         assert parallel.task_memory(40 << 20) == 32 << 20  # less than this is of no use
 
 
@@ -258,10 +259,12 @@ def test_dask_collections_are_computed_by_the_workers(client: Client, estimator:
     given = {"k": 3, "estimator": estimator, "random_state": 2}
     X, Y = mixed()
     lazy = dd.from_pandas(X, npartitions=3), dd.from_pandas(Y, npartitions=2)
-    same(compare(X, Y, **given), compare(*lazy, client=client, **given))
-    same(compare(X, Y, **given), compare(lazy[0], Y, client=client, **given))
     number = X["u"].to_numpy() + X["v"].to_numpy()
     same(relate(X, number, **given), relate(lazy[0].assign(y=number_of(lazy[0])), "y", client=client, **given))
+    if estimator == "cross":  # reads as the complete one does
+        return
+    # One of the two may be in memory.
+    same(compare(X, Y, **given), compare(lazy[0], Y, client=client, **given))
     X, Y = (frame[list("uvwx")].to_numpy() for frame in (X, Y))
     arrays = da.from_array(X, chunks=(7000, 3)), da.from_array(Y, chunks=(9000, 4))
     same(compare(X, Y, **given), compare(*arrays, client=client, **given))
@@ -301,7 +304,7 @@ def test_the_current_client_is_taken_for_dask_collections_alone(client: Client, 
 # What can go wrong ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "cross"])
 def test_a_killed_worker_does_not_change_the_answer(
     clients: Callable[[int], Client], workers: int, estimator: str
@@ -324,7 +327,7 @@ def test_a_killed_worker_does_not_change_the_answer(
 @pytest.mark.usefixtures("never_fits")
 def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(clients: Callable[[int], Client]) -> None:
     X, Y = mixed()
-    used, killed = clients(2), []
+    used, killed = clients(3), []
 
     def kill(stage: str, done: int, total: int) -> None:
         if not killed:
@@ -346,7 +349,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_files(
     for name, frame in zip("xy", frames, strict=True):
         frame.to_parquet(tmp_path / name, row_group_size=400)
     given = {"k": 5, "estimator": estimator, "random_state": 9}
-    used, killed = clients(2), []
+    used, killed = clients(3), []
 
     def kill(stage: str, done: int, total: int) -> None:
         if stage == "scoring features" and done < total and not killed:
@@ -373,8 +376,8 @@ def test_a_moment_without_workers_is_waited_out(clients: Callable[[int], Client]
 def test_workers_killed_at_random_moments_do_not_change_the_answer(
     clients: Callable[[int], Client], files: Path, kills: int
 ) -> None:
-    """One of two workers dies at any moment of a call: while data is sent, read, worked on or sent back."""
-    used, rng = clients(2), np.random.default_rng()
+    """One of three workers dies at any moment of a call: while data is sent, read, worked on or sent back."""
+    used, rng = clients(3), np.random.default_rng()
     X, Y = samples(300, 64 * 6)
     frames = mixed()
     lazy = dd.from_pandas(frames[0], npartitions=3), dd.from_pandas(frames[1], npartitions=2)
@@ -393,7 +396,7 @@ def test_workers_killed_at_random_moments_do_not_change_the_answer(
         same(expected[place], compare(*data, k=4, random_state=3, client=used, **given))
         seconds[place] = time.monotonic() - start
     for kill in range(kills):
-        used = clients(2)
+        used = clients(3)
         place = kill % len(calls)
         victim = a_worker(used, rng)
         timer = Timer(float(rng.uniform(0, seconds[place])), os.kill, (victim, KILL))
@@ -584,11 +587,13 @@ def test_progress_is_told_as_blocks_finish(client: Client) -> None:
     reported: list[int] = []
     with progress_callback(lambda stage, done, total: reported.append(done) if stage == "scoring features" else None):
         compare(X, Y, client=client)
-    assert reported == [64, 128, 192, 256]
-    reported.clear()
-    with progress_callback(lambda stage, done, total: reported.append(done) if stage == "scoring features" else None):
+        once = reported.copy()
+        reported.clear()
         compare(X, Y, client=client, estimator=Incomplete(r=200), k=2)
-    assert reported == [64, 128, 192, 256] * 2  # the second time for correlations
+    first, second = np.split(np.array(reported), 2)  # the second time for correlations
+    np.testing.assert_array_equal(first, second)
+    for done in (np.array(once), first):
+        assert len(done) >= 4 and (np.diff(done) > 0).all() and done[-1] == 256
 
 
 @pytest.mark.parametrize("option", ["--workers", "--cluster"])
