@@ -152,6 +152,18 @@ def disagreement(here: np.ndarray, there: np.ndarray) -> float:
         return float(np.where(here == there, 0.0, np.abs(here - there) / size).max())
 
 
+def designs() -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Rows of a sample, and what is exchangeable among them; many rows in few strata have an own way."""
+    for n in (120, 2_400):
+        rows = np.arange(n)
+        units = {"unit": (rows % 12, 12 + rows % 12)}
+        yield "strata", n, {"strata": (rows % 4, rows % 4)}
+        yield "units", n, units
+        yield "units, cross", n, units | {"estimator": "cross"}
+        yield "units in strata", n, units | {"strata": (rows % 12 % 3, rows % 12 % 3)}
+        yield "pairs", n, {"paired": (rows, rows)}
+
+
 def check(library: str, move: Callable[[np.ndarray], Any], seed: int) -> list[dict[str, Any]]:
     """NumPy and the other library on the same data with the same seed."""
     ask = {"compare": compare, "relate": relate, "screen": screen}
@@ -160,25 +172,41 @@ def check(library: str, move: Callable[[np.ndarray], Any], seed: int) -> list[di
         for number, (question, estimator, kernel, bandwidth) in enumerate(combinations()):
             rng = np.random.default_rng([seed, number])
             data = questions(rng, dtype, tied=kernel == "delta")[question]
-            options = {"estimator": estimator, "kernel": kernel, "bandwidth": bandwidth, "k": 4, "random_state": number}
+            options = {"estimator": estimator, "kernel": kernel, "bandwidth": bandwidth, "random_state": number}
             name = f"{library} {dtype} {question} {estimator} {kernel} {bandwidth}"
-            try:
-                there = ask[question](*data, **options)
-            except InputError:
-                continue  # not a combination that exists
-            try:
-                here = ask[question](*(moved(part, move) for part in data), **options)
-            except Exception as problem:  # any failure is a finding, and the others still count
-                rows.append({"name": name, "agrees": False, "why": f"{type(problem).__name__}: {problem}"})
-                continue
-            off = disagreement(np.asarray(here.scores), there.scores)
-            same = set(here.selected.tolist()) == set(there.selected.tolist())
-            ordered = np.sort(there.scores)[::-1]
-            gap = f", other features selected; the gap at the cut is {ordered[3] - ordered[4]:.1e}"
-            why = f"scores differ by {off:.1e}" + ("" if same else gap)
-            finite = off if np.isfinite(off) else None
-            rows.append({"name": name, "agrees": bool(off <= tolerance) and same, "why": why, "difference": finite})
-    return rows
+            rows.append(agreement(name, ask[question], data, move, tolerance, options))
+        for design, n, options in designs():
+            rng = np.random.default_rng([seed, n])
+            data = (rng.normal(size=(n, 12)).astype(dtype), (rng.normal(size=(n, 12)) * 1.2).astype(dtype))
+            name = f"{library} {dtype} compare {design} {n} rows"
+            rows.append(agreement(name, compare, data, move, tolerance, options | {"random_state": 0}))
+    return [row for row in rows if row is not None]
+
+
+def agreement(
+    name: str,
+    ask: Callable[..., Any],
+    data: tuple[Any, ...],
+    move: Callable[[np.ndarray], Any],
+    tolerance: float,
+    options: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """Whether scores agree and the same features are selected; None for a combination that does not exist."""
+    try:
+        there = ask(*data, k=4, **options)
+    except InputError:
+        return None
+    try:
+        here = ask(*(moved(part, move) for part in data), k=4, **options)
+    except Exception as problem:  # any failure is a finding, and the others still count
+        return {"name": name, "agrees": False, "why": f"{type(problem).__name__}: {problem}"}
+    off = disagreement(np.asarray(here.scores), there.scores)
+    same = set(here.selected.tolist()) == set(there.selected.tolist())
+    ordered = np.sort(there.scores)[::-1]
+    gap = f", other features selected; the gap at the cut is {ordered[3] - ordered[4]:.1e}"
+    why = f"scores differ by {off:.1e}" + ("" if same else gap)
+    finite = off if np.isfinite(off) else None
+    return {"name": name, "agrees": bool(off <= tolerance) and same, "why": why, "difference": finite}
 
 
 def check_all(device: str, seed: int) -> list[dict[str, Any]]:

@@ -99,8 +99,9 @@ def _cpu_table(rows: Sequence[Row]) -> str:
 def _gpu_section(run: Mapping[str, Any]) -> str:
     wrong = [check for check in run["checks"] if not check["agrees"]]
     agreement = (
-        f"{len(run['checks']) - len(wrong)} of {len(run['checks'])} combinations of question, estimator, kernel and "
-        "precision give NumPy's answer (scores to 1e-6 in float64 and 1e-3 in float32, and the same features selected)."
+        f"{len(run['checks']) - len(wrong)} of {len(run['checks'])} combinations of question, estimator, kernel or "
+        "design, and precision give NumPy's answer (scores to 1e-6 in float64 and 1e-3 in float32, and the same "
+        "features selected)."
     )
     if wrong:
         agreement += "\n\nThese do not:\n\n" + "\n".join(f"- {check['name']}: {check['why']}" for check in wrong)
