@@ -18,7 +18,7 @@ from kernsift.data.tables import Table
 from kernsift.estimators.feature_blocks import Block
 from kernsift.estimators.ustatistic import mmd_kernel
 from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, on_host
-from kernsift.execution.fused import device_mmd_sums, host_hsic, host_mmd
+from kernsift.execution.fused import device_mmd_sums, host_hsic, host_mmd, host_mmd_sums
 from kernsift.kernels.fitted import FeatureKernels
 
 LEARNING = 2**14
@@ -86,10 +86,14 @@ class MMDDraws(Draws):
 
     def sums(self, block: Block, draws: slice, pilot: Array) -> tuple[Array, Array] | None:
         (X, Y), columns, exponents = tables_of(block.table), block.columns, block.own_kernels.exponents
-        if exponents is None or not self.shared or on_host(X.prototype):
+        if exponents is None or not self.shared:
             return None
-        values, rows = (X.part(columns), Y.part(columns)), [own[draws] for own in self.rows]
-        return device_mmd_sums(*values, rows, exponents, pilot, self.count * block.all_columns)
+        rows, numbers = tuple(own[draws] for own in self.rows), self.count * block.all_columns
+        if not on_host(X.prototype):
+            return device_mmd_sums(X.part(columns), Y.part(columns), rows, exponents, pilot, numbers)
+        if isinstance(columns, slice):
+            return host_mmd_sums(X.values, Y.values, rows, columns, exponents, pilot, numbers)
+        return None
 
 
 @dataclass(frozen=True)

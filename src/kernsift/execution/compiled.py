@@ -120,24 +120,43 @@ def _exp_single(t: Any) -> Any:
 
 
 @_compile
-def mmd(X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, start: int, exponents: Any, out: Any) -> None:
-    """h of rows a, b of X and u, v of Y, for the columns from `start` on."""
+def mmd_draw(X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, draw: int, start: int, exponents: Any, h: Any) -> None:
+    """h of one draw of rows a, b of X and u, v of Y, for the columns from `start` on."""
     stop = start + len(exponents)
+    x, x2 = X[a[draw]][start:stop], X[b[draw]][start:stop]
+    y, y2 = Y[u[draw]][start:stop], Y[v[draw]][start:stop]
+    if len(exponents) <= _NARROW:
+        later = min(draw + _AHEAD, len(a) - 1)
+        for j in range(start, stop, _LINE):
+            prefetch(X, a[later], j)
+            prefetch(X, b[later], j)
+            prefetch(Y, u[later], j)
+            prefetch(Y, v[later], j)
+    for j in range(len(exponents)):
+        c = exponents[j]
+        p, q, r, s = x[j] - x2[j], x[j] - y2[j], y[j] - y2[j], x2[j] - y[j]
+        h[j] = (exponential(p * p * c) - exponential(q * q * c)) + (exponential(r * r * c) - exponential(s * s * c))
+
+
+@_compile
+def mmd(X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, start: int, exponents: Any, out: Any) -> None:
+    """h of all draws."""
     for draw in range(len(out)):
-        x, x2 = X[a[draw]][start:stop], X[b[draw]][start:stop]
-        y, y2 = Y[u[draw]][start:stop], Y[v[draw]][start:stop]
-        h = out[draw]
-        if len(exponents) <= _NARROW:
-            later = min(draw + _AHEAD, len(out) - 1)
-            for j in range(start, stop, _LINE):
-                prefetch(X, a[later], j)
-                prefetch(X, b[later], j)
-                prefetch(Y, u[later], j)
-                prefetch(Y, v[later], j)
-        for j in range(len(exponents)):
-            c = exponents[j]
-            p, q, r, s = x[j] - x2[j], x[j] - y2[j], y[j] - y2[j], x2[j] - y[j]
-            h[j] = (exponential(p * p * c) - exponential(q * q * c)) + (exponential(r * r * c) - exponential(s * s * c))
+        mmd_draw(X, Y, a, b, u, v, draw, start, exponents, out[draw])
+
+
+@_compile
+def mmd_sums(
+    X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, start: int, exponents: Any, centre: Any, total: Any, squares: Any
+) -> None:
+    """Add the deviations of h from a centre, and their squares, to sums for each column."""
+    h = np.empty(len(exponents), dtype=X.dtype)
+    for draw in range(len(a)):
+        mmd_draw(X, Y, a, b, u, v, draw, start, exponents, h)
+        for j in range(len(h)):
+            off = np.float64(h[j] - centre[j])
+            total[j] += off
+            squares[j] += off * off
 
 
 @_compile

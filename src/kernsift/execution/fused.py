@@ -54,10 +54,22 @@ def host_mmd(
     return out
 
 
+def host_mmd_sums(
+    X: Array, Y: Array, rows: tuple[np.ndarray, ...], columns: slice, exponents: Array, pilot: Array, total: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Sums of deviations of the same from a pilot (p,), and of their squares."""
+    compiled = _compiled(total, X, Y)
+    if compiled is None:
+        return None
+    off, squares = np.zeros(len(exponents)), np.zeros(len(exponents))
+    compiled.mmd_sums(X, Y, *rows, columns.indices(X.shape[1])[0], exponents, pilot, off, squares)
+    return off, squares
+
+
 def device_mmd_sums(
     X: Array, Y: Array, rows: Sequence[np.ndarray], exponents: Array, pilot: Array, total: int
 ) -> tuple[Array, Array] | None:
-    """Sums of deviations of the same from a pilot (p,), and of their squares, on a GPU; None elsewhere."""
+    """The same on a GPU; None elsewhere."""
     on_gpu = compat.is_torch_array(X) and X.device.type == "cuda" and X.stride(1) == Y.stride(1) == 1
     compiled = _for_torch() if on_gpu and total >= _DEVICE_WORTH else None
     return compiled and compiled.mmd_sums(X, Y, asarray_like(np.array(rows, dtype=np.int32), X), exponents, pilot)
