@@ -122,8 +122,8 @@ def host_pivoted(
     points: Array, exponents: Array | None, weights: Array, preference: Array, enough: Array, limit: int, large: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Factors and pivots of the Gaussian kernel on points (G, b)."""
-    compiled = _for_host() if large and exponents is not None and isinstance(points, np.ndarray) else None
-    if compiled is None:
+    compiled = _for_host() if large and isinstance(points, np.ndarray) else None
+    if compiled is None or exponents is None:
         return None
     turned, (b, size) = np.ascontiguousarray(points.T, dtype=float), weights.shape
     rows, pivots = np.zeros((b, limit, size)), np.zeros((b, limit), dtype=np.intp)
