@@ -923,6 +923,7 @@ def test_a_whole_text_does_not_depend_on_its_chunks(late: str, tmp_path: Path, m
     path = written(tmp_path, "t.csv", lines.encode())
     expected = open_source(path, "X", whole=True)
     monkeypatch.setattr(text, "_CHUNK", 20)
+    monkeypatch.setattr(text, "_PER_COLUMN", 1)
     found = open_source(path, "X", whole=True)
     assert isinstance(found, MemorySource) and isinstance(expected, MemorySource)
     for name in ("names", "kinds", "levels"):

@@ -289,13 +289,14 @@ def _whole(text: _Text) -> Columns:
         with suppress(_NotPlain):
             [columns] = _chunks(text, text.size, set(), plain=True)
             return columns
-    found = _all_numbers(text) if text.size > 2 * _CHUNK else None
+    chunk = max(_CHUNK, _PER_COLUMN * len(text.dialect.names))
+    found = _all_numbers(text, chunk) if text.size > 2 * chunk else None
     if found is None:
         [found] = _chunks(text, text.size, set(), plain=False)
     return found
 
 
-def _all_numbers(text: _Text) -> Columns | None:
+def _all_numbers(text: _Text, chunk: int) -> Columns | None:
     """A table of numbers, some rows at a time, which takes less time and memory; None where a column is something else.
 
     Columns of text are mostly seen in the first rows.
@@ -303,7 +304,7 @@ def _all_numbers(text: _Text) -> Columns | None:
     names = text.dialect.names
     values = np.empty((text.dialect.rows, len(names)))
     whole, done = np.ones(len(names), dtype=bool), 0
-    for cells in _chunks(text, _CHUNK, set(), plain=False):
+    for cells in _chunks(text, chunk, set(), plain=False):
         if not {"integer", "float64"}.issuperset(cells.kinds) or cells.integers or done + cells.n > len(values):
             return None
         values[done : done + cells.n] = cells.values
