@@ -270,7 +270,9 @@ def centred(factor: Array, counts: Array, power: float = 1.0, most: int | None =
     n = xp.sum(counts, axis=1)[:, None, None]
     mean = factor @ counts[:, :, None] / n
     factor = factor - mean
-    gram = (factor * counts[:, None, :]) @ xp.matrix_transpose(factor)
+    # A product with its own transpose takes half the time of another.
+    alone = isinstance(counts, np.ndarray) and bool((counts == 1).all())
+    gram = (factor if alone else factor * counts[:, None, :]) @ xp.matrix_transpose(factor)
     # The centred factor of a constant feature is rounding error, which must not be scaled up later.
     varies = xp.linalg.trace(gram) > 1e-24 * xp.sum(n * mean**2, axis=(1, 2))
     gram = xp.where(varies[:, None, None], gram, 0.0)
