@@ -506,3 +506,21 @@ def test_functions_of_a_sum_of_curves_are_found():
         left = fit_regression(_numbers(*z.T), targets, rng).residuals(targets).values
     noise = targets - np.column_stack([total, total**2 + 0.25])
     assert (left.var(axis=0) < 1.15 * noise.var(axis=0)).all()
+
+
+@pytest.mark.parametrize("question", ["classes", "numbers"])
+def test_an_effect_that_changes_its_sign_with_a_confounder_is_found(question):
+    """What the confounder leaves of the feature is alike for all responses; the feature itself is not."""
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=800)
+    y = (rng.random(800) < 0.5).astype(float) if question == "classes" else rng.normal(size=800)
+    x = z + y * np.sign(z) + 0.7 * rng.normal(size=800)
+    result = relate(np.column_stack([x, rng.normal(size=800)]), y, given=z, random_state=0)
+    assert result["x0"].pvalue < 1e-6 < result["x1"].pvalue
+
+
+def test_intervals_of_a_constant_feature_are_finite():
+    rng = np.random.default_rng(4)
+    X = np.column_stack([np.ones(200), rng.normal(size=200)])
+    result = relate(X, rng.normal(size=200), given=rng.normal(size=200), random_state=0)
+    assert np.isfinite(result.intervals).all()

@@ -6,7 +6,8 @@ the squared norm of the residual kernel cross-covariance. Without a confounder i
 
 **Location first.** With adaptive kernels f and g are directions of kernels of u = x - E[x | z] and of the same for y,
 for numbers with few ties. A function of x and z is as valid as one of x; u depends less on z than x does, and for a
-square of x = E[x | z] + u the product of its two parts is noise.
+square of x = E[x | z] + u the product of its two parts is noise. An effect that changes its sign with z can leave the
+distribution of u as it is, so one more view is of x itself.
 
 **Null law.** If the feature and the response are independent given z, the v_i have mean 0 and are independent, and T is
 nearly a sum of chi-squares weighted by the eigenvalues of W = sum_i v_i v_i'. Its first three moments are those over
@@ -63,7 +64,7 @@ from kernsift.estimators.residual_statistics import (
 )
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Scores
-from kernsift.estimators.views import NUMBERS, PLAIN, Pair, fitted_views
+from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, Pair, fitted_views
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.execution.notes import add_note
@@ -72,13 +73,23 @@ from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import landmark_rows
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
+VALUES = "values"
+"""The view "moments" of the values as they are; all other views are of what confounders leave of them."""
+CLASSES_GIVEN = (
+    Pair("moments", "plain", 0.3),
+    Pair("smooth", "plain", 0.25),
+    Pair("fine", "plain", 0.2),
+    Pair("narrow", "plain", 0.1),
+    Pair(VALUES, "plain", 0.15),
+)
 NUMBERS_GIVEN = (
-    Pair("wide", "wide", 0.6),
-    Pair("moments", "wide", 0.2),
+    Pair("wide", "wide", 0.55),
+    Pair("moments", "wide", 0.15),
     Pair("narrow", "wide", 0.1),
     Pair("wide", "smooth", 0.1),
+    Pair(VALUES, "wide", 0.1),
 )
-"""Pairs of views for a response of numbers, given confounders."""
+"""Pairs of views for classes and for a response of numbers, given confounders."""
 # Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
 _FAINT, _DIRECTIONS = 1e-2, 12
 # Rows from which null laws are learned, rows that show whether numbers have many ties, and rows that are too few.
@@ -218,7 +229,7 @@ def conditional_mmd(
     `design` are the `strata`, `units` and `model` of `fit_regression`.
     """
     table = stack([X, Y])
-    response = label_response(X.n, Y.n, table.prototype, adaptive)
+    response = _given_classes(label_response(X.n, Y.n, table.prototype, adaptive))
     regression = fit_regression(confounders, _rows_of(response)["plain"], rng, **design)
     return _conditional(table, _without(response, regression, rng), kernels, rows, rng)
 
@@ -263,7 +274,12 @@ def conditional_hsic(
         response = table_response(y, response_kernels, rng, adaptive)
         views = {pair.response: response.views[pair.response] for pair in NUMBERS_GIVEN}
         response = response._replace(pairs=NUMBERS_GIVEN, views=views)
+    response = _given_classes(response)
     return _conditional(X, _without(response, regression, rng, spent), kernels, rows, rng)
+
+
+def _given_classes(response: Response) -> Response:
+    return response._replace(pairs=CLASSES_GIVEN) if response.pairs == CLASSES else response
 
 
 def _conditional(
@@ -389,28 +405,42 @@ class _Residualising:
 
     def _features(self, block: Block) -> Iterator[tuple[int, dict[str, ResidualView]]]:
         response, regression = self.given.response, self.given.regression
-        spent = np.zeros(len(block.own))
+        names = list(dict.fromkeys(pair.feature for pair in response.pairs))
+        spent, located_block = np.zeros(len(block.own)), block
         if response.pairs != PLAIN:
             table, own, spent = located(block.table, block.own, regression)
             if own.any():
                 kernels = block.kernels.select(block.own)
-                block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
-        grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
-        known = tabulate(block.table, block.own, grid, None, 1, None)
-        names = list(dict.fromkeys(pair.feature for pair in response.pairs))
-        views = fitted_views(names, grid, known.counts, response.n, block.kernels, block.own, self.landmarks)
-        factors = [to_numpy(views[name].view.factor) for name in names]
-        codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
+                located_block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
+        directions = self._directions(located_block, [name for name in names if name != VALUES])
+        if VALUES in names:
+            directions |= {VALUES: self._directions(block, ["moments"])["moments"]}
         # One product with the basis for several features: it takes as long to read as to multiply.
         step = max(1, _AT_ONCE // (response.n * _DIRECTIONS * len(names)))
         for start in range(0, len(block.own), step):
             places = range(start, min(start + step, len(block.own)))
-            parts = [_leading(one[place][:, codes[place]].T.astype(float)) for place in places for one in factors]
+            parts = [directions[name](place) for place in places for name in names]
             whole = regression.residuals(np.hstack(parts))
             ends = np.cumsum([0, *(part.shape[1] for part in parts)])
             split = iter([ResidualView(*(part[..., a:b] for part in whole)) for a, b in pairwise(ends)])
             for place in places:
-                yield int(block.features[place]), {name: next(split).after(spent[place]) for name in names}
+                views = {name: next(split).after(0.0 if name == VALUES else spent[place]) for name in names}
+                if VALUES in views and not views["moments"].values.any():
+                    views[VALUES] = views["moments"]  # the confounders determine the feature
+                yield int(block.features[place]), views
+
+    def _directions(self, block: Block, names: Sequence[str]) -> dict[str, Callable[[int], np.ndarray]]:
+        """For each view a function of the place of a feature in the block: the directions that count (n, m)."""
+        n = self.given.response.n
+        grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+        known = tabulate(block.table, block.own, grid, None, 1, None)
+        views = fitted_views(names, grid, known.counts, n, block.kernels, block.own, self.landmarks)
+        codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
+
+        def rows(factor: np.ndarray, place: int) -> np.ndarray:
+            return _leading(factor[place][:, codes[place]].T.astype(float))
+
+        return {name: partial(rows, to_numpy(views[name].view.factor)) for name in names}
 
     def _statistics(self, own: dict[str, ResidualView]) -> list[PairStatistic]:
         given = self.given
@@ -640,6 +670,8 @@ def _by_pattern(
             parts.append((own.features, found))
     if not parts:
         raise InputError("X: no feature has two rows with different responses.")
-    cov = replace(parts[0][1].cov, winners=tuple(winners), varies=varies)
+    first = parts[0][1].cov
+    assert isinstance(first, ResidualAlignment)
+    cov = replace(first, winners=tuple(winners), varies=varies)
     views = cov.of_winners("pair", None)
     return Scores(pooled.names, cov.scores, cov, effects=partial(pattern_effects, parts), views=views), constant

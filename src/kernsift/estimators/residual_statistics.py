@@ -166,7 +166,8 @@ def effect_law(
         (cubes / root**3)[None],
         (third * growth**1.5 / root**3)[None],
     )
-    largest = [(part.values**2).sum(axis=1).max() for part in (feature, response)]
+    # Of a constant feature the unseen value may have any distance, as the effect does not depend on its unit.
+    largest = [(part.values**2).sum(axis=1).max() or 1.0 for part in (feature, response)]
     unseen = Unseen(
         np.array([[float(n)]]),
         np.ones((1, 1)),

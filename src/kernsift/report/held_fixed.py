@@ -111,7 +111,7 @@ class AdjustedRows:
         as_it_is = as_it_is and view != "" and not view.startswith("aligned")
         if self._table.categorical[j] or as_it_is or (classes and own.shape[1] == 1 and _repeats(own)):
             return [own]
-        of_values = self._regression is not None and view in ("", "plain")
+        of_values = self._regression is not None and view in ("", "plain", "values")
         return [self._numbers[:, columns], own] if of_values else [self._numbers[:, columns]]
 
     def chosen(self, codes: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
