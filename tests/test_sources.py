@@ -991,9 +991,10 @@ def test_reading_text_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("content", "rows"),
     [
-        (b"a,b\n1,2\n3,4\n", 3),
-        (b"a,b\r\n1,2\r\n\r\n3,4", 3),
-        (b"\xef\xbb\xbfa,b\n\n1,\xc3\xa9\n", 2),
+        (b"a,b\n1,2\n3,4\n", (3, False)),
+        (b"a,b\n1, 2\n3,4\n", (3, True)),
+        (b"a,b\r\n1,2\r\n\r\n3,4", (3, False)),
+        (b"\xef\xbb\xbfa,b\n\n1,\xc3\xa9\n", (2, False)),
         (b'a,b\n"1,5",2\n', None),
         (b"a,b\n1,2,3\n", None),
         (b"a,b\n1\n", None),
@@ -1006,7 +1007,7 @@ def test_reading_text_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Mo
 )
 @pytest.mark.parametrize("block", [3, 1 << 20])
 def test_lines_of_equal_fields_are_counted_by_the_block(
-    content: bytes, rows: int | None, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: bytes, rows: tuple[int, bool] | None, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is odd in any way is left to the reader of rows, which tells what is wrong."""
     monkeypatch.setattr(text, "_BLOCK", block)

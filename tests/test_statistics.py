@@ -703,11 +703,11 @@ def test_the_dependence_of_a_feature_on_itself(rng: np.random.Generator, monkeyp
         same = effects.SelfDependence.of_factor(factor, np.ones((1, 20)))
         assert same.size == pytest.approx(found.size, rel=1e-9)
         np.testing.assert_allclose(same.influence[0], slope, atol=1e-4)
-    # Of a long table rows that are evenly spread, each from the middle of its part; of a short one all rows.
+    # Of a long table evenly spaced rows, from the first to the last; of a short one all rows.
     np.testing.assert_array_equal(rows, np.arange(20))
     monkeypatch.setattr(effects, "_POINT_ROWS", 4)
     [(_, rows, _, _)] = effects._self_dependence(X, kernels, np.array([2]))
-    np.testing.assert_array_equal(rows, [2, 7, 12, 17])
+    np.testing.assert_array_equal(rows, [0, 6, 13, 19])
 
 
 def test_effects_are_roots_of_shares_of_the_most_there_can_be(rng: np.random.Generator) -> None:
