@@ -26,8 +26,8 @@ kernsift notes that its regression leaves dependence on the confounders.
 {rows}
 
 The p-values of a data set share its response, so that a row of 40 data sets has a standard error of about 0.009, one of
-10 of 0.018. In the last scenario the confounders are measured with noise, half of what was measured. Then part of their influence cannot be taken out by any method, and no test holds its level:
-what is given must be what confounds.
+10 of 0.018. In the last scenario the confounders are measured with noise, half of what was measured. Then part of their
+influence cannot be taken out by any method, and no test holds its level: what is given must be what confounds.
 
 """
 
@@ -76,7 +76,8 @@ _METHOD = """(given-method)=
 ## Method
 
 Numbers are first replaced by what a regression on the confounders z leaves of them, u = x - E[x | z]: a kernel of x
-would see a square of u only through the product of E[x | z] and u. With f and g the directions of the kernels of the
+would see a square of u only through the product of E[x | z] and u. An effect that changes its sign with z can leave the
+distribution of u as it is, so one kernel of five is of x itself. With f and g the directions of the kernels of the
 feature and of the response, the test takes the residuals r = f - E[f | z] and s = g - E[g | z], and T = |sum r s'|^2,
 whose null law is a sum of chi-squares weighted by the eigenvalues of sum (r r') (x) (s s'), with the first three
 moments over random signs. Like all tests of conditional independence it is as good as its regressions: the product of
