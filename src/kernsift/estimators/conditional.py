@@ -414,7 +414,8 @@ class _Residualising:
                 located_block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
         directions = self._directions(located_block, [name for name in names if name != VALUES])
         if VALUES in names:
-            directions |= {VALUES: self._directions(block, ["moments"])["moments"]}
+            values = directions if located_block is block else self._directions(block, ["moments"])
+            directions[VALUES] = values["moments"]
         # One product with the basis for several features: it takes as long to read as to multiply.
         step = max(1, _AT_ONCE // (response.n * _DIRECTIONS * len(names)))
         for start in range(0, len(block.own), step):
