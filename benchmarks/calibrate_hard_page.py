@@ -198,7 +198,9 @@ def coverage_section(lines: Sequence[Line]) -> str:
     high = [line for line in known if line.rate > _MOST_COVERAGE]
     true = sum(line.cell.endswith("true") for line in high)
     calls = sorted({line.calls for line in lines if line.calls})
-    older = " Settings of `relate` with binary values, counts and rare values were measured with wider intervals."
+    older = """
+Settings of `relate` with lognormal values at n=200, binary values, counts and rare values, and those of other
+estimators, were measured with wider intervals."""
     rest = "" if not others else f"\nOther estimators, whose intervals are for the same effect:\n\n{shown(others)}\n"
     return f"""## Coverage of 95% intervals
 
