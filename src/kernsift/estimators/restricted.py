@@ -79,9 +79,14 @@ _SMALL_STRATA = (
     Pair("spread", "plain", 0.15),
     Pair("shape", "plain", 0.1),
 )
-# Location and spread of units count alike as units vary in them, and not as rows do: donors whose levels differ much
-# may have spreads that differ little. For units it takes the place of the fine view.
-_SPREAD = Pair("unit moments", "plain", 0.25)
+# Views of units. In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors
+# whose levels differ much may have spreads that differ little.
+_UNITS = (
+    Pair("moments", "plain", 0.3),
+    Pair("smooth", "plain", 0.3),
+    Pair("unit moments", "plain", 0.25),
+    Pair("narrow", "plain", 0.15),
+)
 
 
 def _whitened(factor: Array) -> Array:
@@ -224,7 +229,7 @@ class _UnitResponse:
         if rows.small_strata and pairs == CLASSES:
             pairs = _SMALL_STRATA
         elif rows.unit is not None and pairs == CLASSES:
-            pairs = tuple(_SPREAD if pair.feature == "fine" else pair for pair in pairs)
+            pairs = _UNITS
         relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
         cells, views, values = cells[strata.order], {}, {}
         for name, factor in factors.items():

@@ -8,6 +8,8 @@ wide
     The Gaussian kernel on the values, four median distances wide: nearly linear, and bounded for outlying values.
 moments
     The first two directions of the wide view with equal weight: location and spread.
+scale
+    The second direction of the wide view: nearly the square of the distance from the centre.
 smooth
     The first five directions of the Gaussian kernel on normal scores of the ranks, equally wide, with eigenvalues
     raised to the power 1/4: nearly polynomials of increasing degree, with slowly decreasing weights.
@@ -59,6 +61,8 @@ _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
 _WIDE_TOLERANCE = 1e-6
 _SMOOTH_DIRECTIONS = 5
+# Directions of the wide view in views of location and spread.
+_MOMENTS = {"moments": slice(0, 2), "scale": slice(1, 2)}
 
 
 class Pair(NamedTuple):
@@ -71,10 +75,9 @@ class Pair(NamedTuple):
 
 PLAIN = (Pair("plain", "plain", 1.0),)
 CLASSES = (
-    Pair("moments", "plain", 0.3),
-    Pair("smooth", "plain", 0.3),
-    Pair("fine", "plain", 0.25),
-    Pair("narrow", "plain", 0.15),
+    Pair("smooth", "plain", 0.64),
+    Pair("scale", "plain", 0.2),
+    Pair("narrow", "plain", 0.16),
 )
 """Pairs for two samples, classes, and responses with two values."""
 NUMBERS = (
@@ -184,7 +187,8 @@ def fitted_views(
         return dict.fromkeys(names, one)
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
-        kinds = {"plain": KernelView(kernels), "wide": wide, "moments": wide} | dict.fromkeys(_RANK_VIEWS, narrow)
+        kinds = {"plain": KernelView(kernels)} | dict.fromkeys(("wide", "moments", "smooth", "location"), wide)
+        kinds |= dict.fromkeys(("scale", "narrow", "local", "fine"), narrow)
         different = {id(kinds[name]): kinds[name] for name in names}
         views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
         fits = {kind: fit(view, counts, n) for kind, view in zip(different, views, strict=True)}
@@ -194,15 +198,15 @@ def fitted_views(
     for name in names:
         if name == "plain":
             found[name] = fit(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
-        elif name in ("wide", "moments"):
+        elif name in ("wide", *_MOMENTS):
             own = kernels.select(features).rescaled(WIDE)
-            if name == "moments" and grid.missing:
-                found[name] = fit(_moments_and_share(grid.points, own, counts), counts, n)
+            if name in _MOMENTS and grid.missing:
+                found[name] = fit(_moments_and_share(grid.points, own, counts, _MOMENTS[name]), counts, n)
                 continue
             if wide_view is None:
                 factor, _ = pivoted(grid.points, own, counts, _WIDE_RANK, _WIDE_TOLERANCE)
                 wide_view = centred(factor, counts, most=None if "wide" in names else 2)
-            found[name] = fit(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
+            found[name] = fit(_moments(wide_view, _MOMENTS[name]) if name in _MOMENTS else wide_view, counts, n)
         else:
             if ranks is None:
                 ranks = _distinct(counts)
@@ -239,14 +243,21 @@ def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView
     return fitted(_RANK_VIEWS[name](one, missing, False), one, n)
 
 
-def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array) -> View:
-    """Location and spread of the present values, and the share of missing values, with equal weight."""
+def _moments(wide: View, directions: slice) -> View:
+    """Location, spread or both: the first two directions of a wide view, with equal weight."""
+    first = wide.leading(2)
+    return View(first.factor[:, directions, :], first.sizes[:, directions])
+
+
+def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array, directions: slice) -> View:
+    """Moments of the present values, and the share of missing values, with equal weight."""
     xp = namespace(counts)
     there, n = counts[:, :-1], xp.sum(counts, axis=1, keepdims=True)
     # A column without any value gets a point with a count of 1, whose factor is 0 after centring.
     first = asarray_like(np.eye(1, int(there.shape[1])), counts)
     there = xp.where(xp.sum(there, axis=1, keepdims=True) > 0, there, first)
-    own = centred(pivoted(points[:-1, :], kernels, there, _WIDE_RANK, _WIDE_TOLERANCE)[0], there).leading(2)
+    wide = centred(pivoted(points[:-1, :], kernels, there, _WIDE_RANK, _WIDE_TOLERANCE)[0], there)
+    own = _moments(wide, directions)
     factor = xp.concat([own.factor, xp.zeros_like(own.factor[:, :, :1])], axis=2)
     share = counts[:, -1:] / n
     indicator = xp.concat([xp.zeros_like(there), xp.ones_like(share)], axis=1) - share

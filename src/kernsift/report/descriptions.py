@@ -7,9 +7,9 @@ largest in standard errors. Contrasts in use: degrees 1 and 2, one value that is
 shape.
 
 Where it is known which view of the feature (`kernsift.estimators.views`) has the smallest p-value, contrasts are those
-that this view sees: location and spread of the values for "moments" and of their ranks for the others; an interval
-needs no allowance for the search for it where "narrow" saw it. With a linear kernel the test sees means, and so the
-description is about means.
+that this view sees: location and spread of the values for "moments" and "scale" and of their ranks for the others; an
+interval needs no allowance for the search for it where "narrow" saw it. With a linear kernel the test sees means, and
+so the description is about means.
 """
 
 from __future__ import annotations
@@ -197,10 +197,10 @@ def _location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarra
 
 
 def _degrees(values: np.ndarray, view: str = "") -> tuple[np.ndarray, np.ndarray]:
-    """Orthogonal contrasts of degree 1 and 2 with mean 0, of values for the view of moments, else of midranks."""
+    """Orthogonal contrasts of degree 1 and 2 with mean 0, of values for a view of moments, else of midranks."""
     from scipy.stats import rankdata  # takes half a second to import
 
-    one = _bounded(values) if view == "moments" else 2.0 * (rankdata(values) - 0.5) / len(values) - 1.0
+    one = _bounded(values) if view in ("moments", "scale") else 2.0 * (rankdata(values) - 0.5) / len(values) - 1.0
     one = one - one.mean()
     two = one**2 - (one**2).mean()
     two = two - one * ((one * two).sum() / max(float((one**2).sum()), 1e-300))
@@ -208,7 +208,7 @@ def _degrees(values: np.ndarray, view: str = "") -> tuple[np.ndarray, np.ndarray
 
 
 def _bounded(values: np.ndarray) -> np.ndarray:
-    """Values as the view of moments sees them: in units of its bandwidth, four median distances, and bounded."""
+    """Values as a view of moments sees them: in units of its bandwidth, four median distances, and bounded."""
     centre, spread = float(np.median(values)), _iqr(values) / 1.349
     spread = spread if spread > 0 else float(values.std())
     return np.clip((values - centre) / (_WIDE * spread), -1.0, 1.0) if spread > 0 else values - centre
