@@ -126,6 +126,28 @@ def test_units_agree_with_mixed_models() -> None:
     np.testing.assert_allclose(np.log(alone), np.log([3.44891e-01, 3.92562e-03, 4.70669e-07, 1.30769e-12]), rtol=0.2)
 
 
+@pytest.mark.parametrize(("classes", "pvalue"), [([0, 0, 1], 1 / 42), ([0, 1, 2], 13 / 140)])
+def test_units_with_a_distance_kernel_have_the_energy_statistic(classes: list[int], pvalue: float) -> None:
+    """R: the share of relabellings whose eqdist.e (energy) is at least that of the data.
+
+    i <- 1:36; unit <- rep(1:9, each = 4)
+    x <- sin(1.7 * i) + sin(2.3 * unit) / 2 + (unit > 6) * (1 + 2 * cos(3.1 * i)); d <- as.matrix(dist(x))
+    m <- outer(1:9, 1:9, Vectorize(function(u, v) mean(d[unit == u, unit == v])))
+    m <- m - outer(diag(m), diag(m), "+") / 2
+    e <- function(order, sizes) eqdist.e(as.dist(m[order, order]), sizes, distance = TRUE)
+    two <- apply(combn(9, 3), 2, function(s) e(c(setdiff(1:9, s), s), c(6, 3)))
+    three <- apply(combn(9, 3), 2, function(s) {
+      r <- setdiff(1:9, s)
+      apply(combn(6, 3), 2, function(q) e(c(s, r[q], r[-q]), c(3, 3, 3))) })
+    c(mean(two >= two[84] - 1e-9), mean(three >= three[1, 1] - 1e-9))
+    """
+    i, unit = np.arange(1, 37), np.repeat(np.arange(1, 10), 4)
+    x = np.sin(1.7 * i) + np.sin(2.3 * unit) / 2 + (unit > 6) * (1 + 2 * np.cos(3.1 * i))
+    y = np.repeat(classes, 12)
+    found = relate(column(x), y, unit=unit, response="category", kernel="triangle", bandwidth=10.0, random_state=0)
+    assert found.pvalues[0] == pytest.approx(pvalue)
+
+
 def test_strata_agree_with_fixed_effects() -> None:
     """R: the p-values of h in a linear model with a level for each site (limma).
 
