@@ -21,7 +21,7 @@ from kernsift.cli.app import in_shell_words, main, options_for_arguments
 from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
 from kernsift.data.columns import Columns
 from kernsift.data.formats import Source, open_table
-from kernsift.data.inputs import loaded
+from kernsift.data.preparation import loaded
 
 FRAME = pd.DataFrame(
     {"height": [1.5, 2.25, -3.0, 4.0], "count": [3, 1, 2, 5], "city": ["Rome", "Oslo", "Rome", "Bern"]}

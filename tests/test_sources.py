@@ -32,13 +32,15 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernsift.data.columns import Columns, read_columns
+from kernsift.data.columns import Columns
 from kernsift.data.formats import Source, arrow, open_source, open_table, points_outside, text
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.source import Rows
-from kernsift.data.inputs import as_pair, loaded
+from kernsift.data.frames import read_columns
+from kernsift.data.inputs import as_pair
+from kernsift.data.preparation import loaded
 from kernsift.exceptions import InputError
 from kernsift.execution.parallel import use_workers
 
@@ -781,11 +783,18 @@ def test_one_of_several_arrays_can_be_named(tmp_path: Path) -> None:
         assert source.read([0], 0, 2).values.shape == (2, 1)
 
 
-def test_a_damaged_file_in_a_folder_of_tables_is_not_passed_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["2.parquet", "2.csv"])
+def test_another_file_in_a_folder_of_tables_is_not_passed_over(name: str, tmp_path: Path) -> None:
     write_parquet(pa.table({"a": [1.0]}), tmp_path / "1.parquet")
-    written(tmp_path, "2.parquet", b"nonsense")
-    with refused("2.parquet is no Parquet or Arrow file"):
+    written(tmp_path, name, b"a\n1\n2\n")
+    with refused(f"{name} is no Parquet or Arrow file"):
         open_source(tmp_path, "X")
+
+
+def test_a_list_of_paths_is_not_taken_for_a_table_of_text(tmp_path: Path) -> None:
+    paths = [str(write_parquet(pa.table({"a": [1.0, 2.0]}), tmp_path / f"{i}.parquet")) for i in range(2)]
+    with refused("one path is needed, got a list of 2"):
+        open_table(paths, "X")
 
 
 @pytest.mark.parametrize("kind", ["list", "complex"])

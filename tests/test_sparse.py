@@ -12,7 +12,8 @@ from scipy import sparse
 from kernsift import InputError, SelectMMD, compare, relate
 from kernsift.data.formats.anndata import h5ad_source
 from kernsift.data.formats.sparse_matrices import sparse_source
-from kernsift.data.inputs import as_table, prepare
+from kernsift.data.inputs import as_table
+from kernsift.data.preparation import prepare
 from kernsift.data.sparse import SparseTable, StoredColumns
 from kernsift.data.tables import stack
 from kernsift.kernels.bandwidths import column_medians

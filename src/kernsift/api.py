@@ -18,11 +18,13 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.exchangeability import Exchangeability, codes_of, held_in_memory
+from kernsift.data.aligned_tables import held_in_memory
+from kernsift.data.exchangeability import Exchangeability, codes_of
 from kernsift.data.formats import open_table
 from kernsift.data.identifiers import note_identifiers
-from kernsift.data.inputs import as_candidates, as_samples, read_pair, read_xy
+from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.row_columns import decide_kinds, keep_complete, take_row_columns, take_sample_columns
+from kernsift.data.samples import as_samples
 from kernsift.data.scan import trusting_statistics
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN

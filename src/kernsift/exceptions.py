@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
 INSTALL = "pip install '.[all]' in a checkout of kernsift installs it"
 """What an error about a missing optional package says."""
 _LONGEST_MESSAGE = 1000
@@ -49,3 +53,23 @@ class CalibrationWarning(UserWarning):
     ...     warnings.simplefilter("ignore", CalibrationWarning)
     ...     result = compare(rng.normal(size=(50, 4)), rng.normal(size=(50, 4)), k=1, test="multiscale")
     """
+
+
+def quoted(names: Iterable[Any], most: int = 5) -> str:
+    """At most `most` names in quotes, then how many more there are."""
+    listed = [text if len(text) <= 60 else f"{text[:57]}..." for text in map(str, names)]
+    shown = ", ".join(f"'{name}'" for name in listed[:most])
+    return shown + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A parenthesis with the most similar name, or nothing where none is similar."""
+    lowered = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), lowered, n=1)
+    return f" (did you mean '{lowered[close[0]]}'?)" if close else ""
+
+
+def check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        options = ", ".join(f"'{choice}'" for choice in choices)
+        raise InputError(f"{argument}: one of {options} is needed, got {value!r}; choose one of them.")

@@ -14,9 +14,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernsift.api import compare, relate
-from kernsift.data.columns import read_columns
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.inputs import as_table, prepare
+from kernsift.data.frames import read_columns
+from kernsift.data.inputs import as_table
+from kernsift.data.preparation import prepare
 from kernsift.data.row_buffer import RowBuffer
 from kernsift.estimators import HSIC
 from kernsift.exceptions import InputError

@@ -15,12 +15,11 @@ from typing import Any
 import click
 
 from kernsift.cli.options import split_names
-from kernsift.data.columns import quoted
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.archives import archive_kind, array_columns, npz_arrays
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import NUMBERS
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.temporary_files import named_file
 
 # Copies of standard input and pipes, which can be read only once, and what these are called.

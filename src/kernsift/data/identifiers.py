@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Annotations
+from kernsift.data.annotations import Annotations
 from kernsift.data.exchangeability import varies
 from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import run_of

@@ -1,4 +1,4 @@
-"""Which rows have which features: features with the same missing rows form a pattern and are worked on together."""
+"""Missing values: what is refused, and the patterns of features that have the same missing rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.data.tables import MISSING_LEVEL, Table, stack
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.memory import answer_of
 from kernsift.execution.notes import add_note
+
+CELLS_STAY = ("column", "value")
+"""Ways to treat missing values that leave no row out; they stay in the table as NaN."""
+MISSING = (*CELLS_STAY, "drop", "error")
+"""All ways to treat missing values."""
 
 
 def note_values(table: Table) -> None:
@@ -119,3 +124,34 @@ class Patterns:
                 f"{some:,} of {len(self.names):,} features {verb} missing values; each feature is tested on the rows "
                 f"that have it, {self.names[least]!r} on the fewest: {self.n[least]:,} of {self.rows:,}."
             )
+
+
+def refuse_cells(
+    argument: str, names: Sequence[str], infinite: np.ndarray, gaps: np.ndarray, keep: np.ndarray, missing: str | None
+) -> None:
+    """Complain about columns with infinite values, and about missing ones: as many as `gaps` says, in rows not kept."""
+    if infinite.any():
+        raise InputError(
+            f"{argument}: infinite values in {quoted(names[i] for i in np.flatnonzero(infinite).tolist())}; replace or "
+            "remove them."
+        )
+    left, n = int(np.count_nonzero(keep)), len(keep)
+    suspect = np.flatnonzero(gaps)
+    if not suspect.size or missing in CELLS_STAY or (missing == "drop" and left >= 2):
+        return
+    order = suspect[np.argsort(-gaps[suspect], kind="stable")] if missing == "drop" else suspect
+    counts = [f"'{names[i]}' ({gaps[i]})" for i in order]
+    listed = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
+    if missing == "drop":
+        raise InputError(
+            f"{argument}: missing='drop' leaves {left} of {n} rows, at least 2 are needed; leave out or fill the "
+            f"columns with most missing values: {listed}."
+        )
+    fix = "fill them in, or " + ("use missing='drop' or 'column'" if missing == "error" else "leave these rows out")
+    raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed}; {fix}.")
+
+
+def require_two(keep: np.ndarray, argument: str) -> None:
+    """Complain where fewer than two rows are kept."""
+    if keep.sum() < 2:
+        raise InputError(f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed.")

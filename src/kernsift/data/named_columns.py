@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns, nearest, quoted, read_columns, side_by_side
+from kernsift.data.columns import Columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.exceptions import InputError
+from kernsift.data.frames import read_columns, side_by_side
+from kernsift.exceptions import InputError, nearest, quoted
+from kernsift.execution.notes import add_note
 
 
 def take_columns(data: Any, wanted: Any, argument: str, *, table: str = "X") -> tuple[Any, Columns]:
@@ -88,3 +91,40 @@ def _is_names(wanted: Any, names: set[str], rows: int) -> bool:
         return False
     distinct = len(set(wanted)) == len(wanted) and set(wanted) <= names
     return distinct or len(wanted) != rows
+
+
+def align(first: Source, second: Source) -> tuple[Source, Source]:
+    """The second table with the columns of the first, by name where both have names and else by position."""
+    one, other = first.argument, second.argument
+    if not (first.named and second.named) or (first.flat and second.flat):
+        if len(first.names) != len(second.names):
+            raise InputError(
+                f"{other}: as many columns as in {one} are needed, but {one} has shape {(first.n, len(first.names))} "
+                f"and {other} has shape {(second.n, len(second.names))}; pass the same columns in both."
+            )
+        named = first if first.named or not second.named else second
+        return first.called(named.names, named.named), second.called(named.names, named.named)
+    if first.names == second.names:
+        return first, second
+    first, second = _without_nameless(first, second), _without_nameless(second, first)
+    where = {name: i for i, name in enumerate(second.names)}
+    known = set(first.names)
+    lacking = [name for name in first.names if name not in where]
+    extra = [name for name in second.names if name not in known]
+    if lacking or extra:
+        found = [f"{other} lacks {quoted(lacking)}{nearest(lacking[0], extra or second.names)}"] if lacking else []
+        found += [f"{one} lacks {quoted(extra)}{'' if lacking else nearest(extra[0], first.names)}"] if extra else []
+        raise InputError(
+            f"{other}: the same columns as in {one} are needed, but {' and '.join(found)}; rename or drop columns."
+        )
+    return first, second.pick([where[name] for name in first.names])
+
+
+def _without_nameless(one: Source, other: Source) -> Source:
+    """Without the columns that have no name of their own, such as row names, and are not in the other table."""
+    known = set(other.names)
+    nameless = [name for name in one.names if name not in known and re.fullmatch(r"Unnamed: \d+", name)]
+    if not nameless:
+        return one
+    add_note(f"{one.argument}: without a name and not in {other.argument}, so left out: {quoted(nameless)}.")
+    return one.pick([i for i, name in enumerate(one.names) if name not in nameless])

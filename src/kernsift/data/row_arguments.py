@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns, quoted
+from kernsift.data.columns import Columns
 from kernsift.data.exchangeability import Exchangeability, varies
 from kernsift.data.formats import Source, open_table
 from kernsift.data.named_columns import take_columns
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
 

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns, quoted, read_columns
+from kernsift.data.columns import Columns
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.inputs import KeepRows, Samples, prepare
+from kernsift.data.frames import read_columns
+from kernsift.data.inputs import KeepRows
 from kernsift.data.named_columns import split_columns
-from kernsift.exceptions import InputError
+from kernsift.data.preparation import prepare
+from kernsift.data.samples import Samples
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
 

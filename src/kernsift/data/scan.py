@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import CELLS_STAY, Columns
+from kernsift.data.columns import Columns
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import TEXTS, Source
+from kernsift.data.missing import CELLS_STAY
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import take, to_numpy
 from kernsift.execution.memory import scratch_of

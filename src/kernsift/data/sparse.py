@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.tables import Layout, Table
+from kernsift.data.layout import Layout
+from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 
 # Bytes of rearranged columns that are held at a time, twice.

@@ -6,21 +6,21 @@ a bounded amount of memory, whatever the size of the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from kernsift.data import tables
-from kernsift.data.columns import Columns, refuse_cells
+from kernsift.data.encoding import Encoding
 from kernsift.data.formats import Piece, Source
-from kernsift.data.formats.source import SCRATCH, Cut, count_of, recode
-from kernsift.data.scan import Scan, scan
-from kernsift.data.tables import Layout, Table, some_of
+from kernsift.data.formats.source import SCRATCH, Cut, count_of
+from kernsift.data.layout import Layout
+from kernsift.data.missing import refuse_cells
+from kernsift.data.scan import scan
+from kernsift.data.tables import Table, some_of
 from kernsift.exceptions import HiddenMissingValues, InputError
-from kernsift.execution.arrays import accumulator_dtype, namespace
 from kernsift.execution.memory import answer_of, scratch_of
 from kernsift.execution.threads import parallel_map
 
@@ -30,91 +30,6 @@ Answer = TypeVar("Answer")
 _IN_FLIGHT = 6
 # Rows that are copied in one go from columns into rows: so few that they stay in the cache.
 _TILE = 1 << 10
-
-Span = tuple[np.ndarray, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How the cells of tables with the same columns become numbers, in memory and piece by piece.
-
-    Attributes
-    ----------
-    dtype : float64, or float32 where all the input was.
-    texts : for each column of text the number of each text: a code, or the number that it is.
-    categories : for each column of numbers that are categories its different numbers, sorted, and their codes.
-    origin : for each column of dates the first, from which days are counted.
-    levels : the level names of each categorical column, in the order of its codes.
-    gaps : the code of missing cells, for each categorical column in which they are a level.
-    """
-
-    dtype: np.dtype[Any]
-    texts: Mapping[int, Mapping[str, float]]
-    categories: Mapping[int, tuple[np.ndarray, np.ndarray]]
-    origin: Mapping[int, float]
-    levels: Mapping[int, tuple[str, ...]]
-    gaps: Mapping[int, float] = field(default_factory=dict)
-
-    def values(self, cells: Columns, own: np.ndarray) -> np.ndarray:
-        """The numbers of cells of the columns `own`, which are overwritten where they have to change."""
-        values = cells.values.astype(self.dtype, copy=False)
-        for i, column in enumerate(own.tolist()) if self.texts or self.categories or self.origin else ():
-            if i in cells.levels:
-                known = self.texts[column]
-                # A text that was not there before is below all numbers, and found to be so.
-                recode(values, i, np.array([known.get(level, -np.inf) for level in cells.levels[i]]))
-            elif column in self.categories:
-                numbers, codes = self.categories[column]
-                there = ~np.isnan(values[:, i])
-                values[there, i] = codes[np.searchsorted(numbers, values[there, i]).clip(max=len(numbers) - 1)]
-            elif column in self.origin:
-                values[:, i] -= self.origin[column]
-            if column in self.gaps:
-                values[np.isnan(values[:, i]), i] = self.gaps[column]
-        return values
-
-    def columns(self, part: Columns) -> Columns:
-        """A whole table in memory, whose arrays stay as they are."""
-        if isinstance(part.values, np.ndarray):
-            changed = bool(part.levels or self.categories or self.origin)
-            copy = replace(part, values=part.values.copy()) if changed else part
-            values = np.ascontiguousarray(self.values(copy, np.arange(len(part.names))))
-        else:
-            xp = namespace(part.values)
-            kind = accumulator_dtype(part.values) if self.dtype == np.float64 else xp.float32
-            values = xp.astype(part.values, kind, copy=False)
-        return replace(part, values=values, levels=dict(self.levels))
-
-    def span(self, one: Scan) -> Span:
-        """The smallest and the largest number of each column of a table."""
-        low, high = one.low.copy(), one.high.copy()
-        for i, first in self.origin.items():
-            low[i], high[i] = low[i] - first, high[i] - first
-        for i in {*one.levels, *self.categories}:
-            if i in one.levels:
-                numbers = np.array([self.texts[i][text] for text in one.levels[i]])
-            else:
-                values, codes = self.categories[i]
-                numbers = codes[(values >= low[i]) & (values <= high[i])]
-            numbers = np.append(numbers[~np.isnan(numbers)], [self.gaps[i]] if i in self.gaps and one.gaps[i] else [])
-            low[i], high[i] = (numbers.min(), numbers.max()) if len(numbers) else (np.inf, -np.inf)
-        return low, high
-
-    def incomplete(self, one: Scan) -> np.ndarray:
-        """(p,) bool: the columns of a table in which values are missing."""
-        found = one.gaps > 0
-        for i, texts in one.levels.items():  # text that is read as a number may stand for a missing value
-            found[i] |= any(np.isnan(self.texts[i][text]) for text in texts)
-        found[list(self.gaps)] = False
-        return found
-
-    def pick(self, positions: Sequence[int]) -> Encoding:
-        """For the columns at these positions, in this order."""
-        parts: list[Any] = [
-            {new: part[old] for new, old in enumerate(positions) if old in part}
-            for part in (self.texts, self.categories, self.origin, self.levels, self.gaps)
-        ]
-        return Encoding(self.dtype, *parts)
 
 
 class StoredTable(Table):

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns import Columns, quoted, read_columns, side_by_side
+from kernsift.data.columns import Columns
+from kernsift.data.frames import read_columns, side_by_side
 from kernsift.data.tables import Table
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
 

@@ -1,22 +1,20 @@
-"""Any input becomes a `Table`, and every error about data is raised here.
+"""`Table`, what the statistics work on: a float array whose columns are cut into features.
 
-A `Table` is a float array whose columns are cut into features. One column is one feature unless `groups` says
-otherwise; categories are codes; nothing is missing or infinite. Everything behind this file trusts that.
+One column is one feature unless `groups` says otherwise. Categories are codes, and a value is a finite number or, where
+missing values may stay, NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns import Columns, nearest, quoted
-from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, take, to_numpy
+from kernsift.execution.arrays import Array, batch_numbers, namespace, take, to_numpy
 
 MISSING_LEVEL = "(missing)"
 """The level of a categorical column that stands for missing cells."""
@@ -168,7 +166,7 @@ class Table:
     def select(self, features: np.ndarray) -> Table:
         """The features at these positions, in this order."""
         chosen = np.asarray(features, dtype=np.intp)
-        offsets, columns = _ranges(self.offsets[chosen], self.offsets[chosen + 1])
+        offsets, columns = ranges(self.offsets[chosen], self.offsets[chosen + 1])
         names = tuple(self.names[j] for j in chosen)
         return Table(
             names=names,
@@ -277,9 +275,6 @@ def stack(tables: Sequence[Table]) -> Table:
     return tables[0] if len(tables) == 1 else tables[0].above(tables[1:])
 
 
-# Features ------------------------------------------------------------------------------------------------------------
-
-
 def spaced_rows(n: int, most: int) -> np.ndarray:
     """At most so many of n rows, evenly spaced; nothing is drawn, so that no random number depends on it.
 
@@ -291,148 +286,12 @@ def spaced_rows(n: int, most: int) -> np.ndarray:
     return np.linspace(0, n - 1, min(n, most)).round().astype(np.intp)
 
 
-class Layout(NamedTuple):
-    """Which columns make up which features.
-
-    Attributes
-    ----------
-    names, offsets, categorical, levels : as in `Table`.
-    columns : (p,) the column behind each value column.
-    codes : (p,) the code of a category for which a value column is 1 and else 0; -1 for a column as it is.
-    """
-
-    names: tuple[str, ...]
-    offsets: np.ndarray
-    categorical: np.ndarray
-    levels: Mapping[str, tuple[str, ...]]
-    columns: np.ndarray
-    codes: np.ndarray
-
-    def select(self, features: np.ndarray) -> Layout:
-        """The features at these positions, in this order."""
-        offsets, places = _ranges(self.offsets[features], self.offsets[features + 1])
-        names = tuple(self.names[j] for j in features)
-        levels = {name: self.levels[name] for name in names if name in self.levels}
-        return Layout(names, offsets, self.categorical[features], levels, self.columns[places], self.codes[places])
-
-
-def layout_of(columns: Columns, groups: Mapping[str, Any] | None) -> Layout:
-    """The features of a table, of whose columns only the names and the levels are looked at."""
-    if groups:
-        return grouped(columns, _members(columns, groups))
-    d = len(columns.names)
-    categorical = np.zeros(d, dtype=bool)
-    categorical[list(columns.levels)] = True
-    levels = {columns.names[i]: found for i, found in columns.levels.items()}
-    return Layout(columns.names, np.arange(d + 1), categorical, levels, np.arange(d), np.full(d, -1))
-
-
-def members_of(columns: Named, groups: Mapping[str, Any] | None) -> dict[str, list[str]]:
-    """The names of the columns of each group, which stay when columns are left out."""
-    if groups is not None and not isinstance(groups, Mapping):
-        raise InputError(
-            f"groups: a mapping from group names to lists of columns is needed, got {type(groups).__name__}; pass a "
-            'dict such as {"size": ["height", "width"]}.'
-        )
-    found = _members(columns, groups) if groups else {}
-    return {label: [columns.names[i] for i in members] for label, members in found.items()}
-
-
-class Named(Protocol):
-    """What has columns with names: columns in memory, or a source."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def named(self) -> bool: ...
-
-
-def _members(columns: Named, groups: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The column positions of each group; names are looked up, integers are positions where X has no names."""
-    where: dict[Any, int] = {name: i for i, name in enumerate(columns.names)}
-    owner: dict[int, str] = {}
-    members: dict[str, list[int]] = {}
-    for group, wanted in groups.items():
-        label = str(group)
-        if isinstance(wanted, str) or not isinstance(wanted, Iterable):
-            raise InputError(f"groups: group '{label}' must be a list of columns, got {wanted!r}; put it in brackets.")
-        for column in wanted:
-            position = where.get(str(column))
-            if position is None and not columns.named and isinstance(column, (int, np.integer)):
-                position = int(column) if 0 <= column < len(columns.names) else None
-            if position is None:
-                raise InputError(
-                    f"groups: group '{label}' asks for column '{column}', which X does not have"
-                    f"{nearest(str(column), columns.names)}; name one of its {len(columns.names)} columns."
-                )
-            if position in owner:
-                raise InputError(
-                    f"groups: column '{columns.names[position]}' is in group '{owner[position]}' already and cannot be "
-                    f"in '{label}' again; leave it in one."
-                )
-            owner[position] = label
-            members.setdefault(label, []).append(position)
-        if label not in members:
-            raise InputError(f"groups: group '{label}' is empty; give it a column or leave it out.")
-    clash = [label for label in members if label in where and where[label] not in owner]
-    if clash or len(members) < len(groups):
-        clash = clash or [str(group) for group in groups]
-        raise InputError(f"groups: {quoted(clash)} would name two features at once; rename the group.")
-    return members
-
-
-def grouped(columns: Columns, members: Mapping[str, Sequence[int]]) -> Layout:
-    """Features in order of first appearance; categories inside a group become one indicator column per level."""
-    owner: dict[int, str] = {}
-    pieces: dict[str, list[tuple[int, int]]] = {label: [] for label in members}
-    for label, positions in members.items():
-        for i in positions:
-            owner[i] = label
-            codes = range(len(columns.levels[i])) if i in columns.levels else [-1]
-            pieces[label].extend((i, code) for code in codes)
-    features: dict[str, list[tuple[int, int]]] = {}
-    for i, name in enumerate(columns.names):
-        label = owner.get(i, name)
-        features[label] = pieces[label] if i in owner else [(i, -1)]
-    names = tuple(features)
-    own = {name: i for i, name in enumerate(columns.names) if i not in owner}
-    levels = {name: columns.levels[own[name]] for name in names if name in own and own[name] in columns.levels}
-    places = np.array([place for piece in features.values() for place in piece], dtype=np.intp)
-    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in features.values()])])
-    categorical = np.array([name in levels for name in names])
-    return Layout(names, offsets, categorical, levels, places[:, 0], places[:, 1])
-
-
-def laid_out(columns: Columns, layout: Layout) -> Table:
-    """The features of columns in memory."""
-    values = columns.values
-    if not np.array_equal(layout.columns, np.arange(values.shape[1])):
-        values = take(values, layout.columns, 1)
-    hot = layout.codes >= 0
-    if hot.any():
-        xp = namespace(values)
-        indicators = xp.astype(values == asarray_like(layout.codes.astype(float), values), values.dtype)
-        values = xp.where(asarray_like(hot, values) & ~xp.isnan(values), indicators, values)
-    incomplete = some_of(columns.incomplete[layout.columns])
-    return Table(layout.names, values, layout.offsets, layout.categorical, layout.levels, incomplete)
-
-
 def some_of(flags: np.ndarray) -> np.ndarray | None:
     """The flags, or None where none is set."""
     return flags if flags.any() else None
 
 
-# Names ---------------------------------------------------------------------------------------------------------------
-
-
-def _ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Offsets of the ranges put end to end, and their members one after the other."""
     offsets = np.concatenate([[0], np.cumsum(stops - starts)])
     return offsets, np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)
-
-
-def check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        options = ", ".join(f"'{choice}'" for choice in choices)
-        raise InputError(f"{argument}: one of {options} is needed, got {value!r}; choose one of them.")

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns import quoted
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Table, stack
@@ -23,7 +22,7 @@ from kernsift.estimators.paths import ScoreLaws
 from kernsift.estimators.responses import Response
 from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.estimators.selected_factor import SelectedFactor, response_directions
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
 from kernsift.execution.notes import add_note
 

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from kernsift.data.exchangeability import AlignedTable, Exchangeability
+from kernsift.data.aligned_tables import AlignedTable
+from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table
 from kernsift.estimators.alignment import AlignmentCovariance

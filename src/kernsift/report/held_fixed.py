@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kernsift.data.exchangeability import AlignedTable, Exchangeability
+from kernsift.data.aligned_tables import AlignedTable
+from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.tables import Table
 from kernsift.estimators.confounders import ConfounderRegression, Confounders, fit_regression
 

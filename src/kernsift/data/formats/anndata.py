@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kernsift.data.columns import Annotations, Columns, quoted, read_columns
+from kernsift.data.annotations import Annotations
+from kernsift.data.columns import Columns
 from kernsift.data.formats.dask_collections import DaskArray
 from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
 from kernsift.data.formats.hdf5 import Hdf5Dataset
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import Source
 from kernsift.data.formats.sparse_matrices import SparseSource, is_sparse_table, sparse_source
+from kernsift.data.frames import read_columns
 from kernsift.data.sparse import InChunks, SparseRows, Summary
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.memory import machine_memory
 
 # Matrices above this share of the machine's memory stay in their files.

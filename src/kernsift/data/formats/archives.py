@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns, read_columns, side_by_side
+from kernsift.data.columns import Columns
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
 from kernsift.data.formats.text_dialects import header_names
+from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError
 
 LARGEST_UNPACKED = 2 << 30

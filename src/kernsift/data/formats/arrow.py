@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernsift.data.columns import MICROSECONDS, Columns, quoted
+from kernsift.data.cells import MICROSECONDS
+from kernsift.data.columns import Columns
 from kernsift.data.formats.file_stamps import guarded
 from kernsift.data.formats.open_files import Readers
 from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 
 # Small groups of rows are read together up to this many bytes, so that each look at the file brings something.
 _TOGETHER = 8 << 20

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import quoted
 from kernsift.data.formats.array_files import ArraySource, runs
 from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 
 
 class Hdf5Dataset(ArraySource):

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernsift.data.columns import Annotations, Columns
+from kernsift.data.annotations import Annotations
+from kernsift.data.columns import Columns
 from kernsift.data.formats.source import Rows, Source
 from kernsift.execution.arrays import dtype_of
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import EXACT, read_columns
+from kernsift.data.columns import EXACT
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
 from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
 from kernsift.data.formats.arrow import ArrowSource, Part
@@ -27,6 +27,7 @@ from kernsift.data.formats.source import Source
 from kernsift.data.formats.sparse_matrices import is_sparse_table, sparse_source
 from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
+from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError
 from kernsift.execution.memory import answer_of, parse_memory
 from kernsift.execution.parallel import worker_threads
@@ -34,12 +35,17 @@ from kernsift.execution.parallel import worker_threads
 SMALL = 16
 """Tables that take at most one part in so many of the memory limit are read as a whole."""
 
-_TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+_TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npy", ".h5")
 _REFUSED = [
     (b"\x80", "is a Python pickle, which could run code and is never opened", "save it as Parquet or .npy"),
     (b"\xd0\xcf\x11\xe0", "is an Excel file of the old kind (.xls)", "save it as .xlsx or CSV"),
     (b"FEA1", "is a Feather file of version 1", "save it again as version 2 or Parquet"),
     (b"%PDF", "is a PDF", "export the table as CSV"),
+    (b'{"', "is JSON", "save it as CSV or Parquet"),
+    (b'[{"', "is JSON", "save it as CSV or Parquet"),
+    (b"BZh", "is packed with bzip2", "unpack it, or pack it with gzip"),
+    (b"\xfd7zXZ", "is packed with xz", "unpack it, or pack it with gzip"),
+    (b"\x28\xb5\x2f\xfd", "is packed with zstd", "unpack it, or pack it with gzip"),
 ]
 
 
@@ -113,6 +119,15 @@ def open_table(
         assert opened is not None
         source = _in_memory(opened) if memory is None and isinstance(data, (str, os.PathLike)) else opened
     else:
+        if (
+            isinstance(data, (list, tuple))
+            and data
+            and all(isinstance(one, str) and os.path.isfile(one) for one in data)
+        ):
+            raise InputError(
+                f"{argument}: one path is needed, got a list of {len(data)}; pass the folder that holds these files, or "
+                "pyarrow.dataset.dataset of the list."
+            )
         source = MemorySource(read_columns(data, argument), argument)
     if layer is not None and source.annotations is None:
         raise InputError(f"layer: is for AnnData objects and .h5ad files, got {type(data).__name__}; leave it out.")

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import quoted
 from kernsift.data.formats.arrow import ArrowSource, Part
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.source import Bounds
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 
 
 class Fragment:

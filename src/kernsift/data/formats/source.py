@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kernsift.data.columns import Annotations, Columns
+from kernsift.data.annotations import Annotations
+from kernsift.data.columns import Columns
 from kernsift.exceptions import InputError
 
 Rows = slice | np.ndarray

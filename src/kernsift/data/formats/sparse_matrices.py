@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kernsift.data.columns import Columns, number_kind, quoted
+from kernsift.data.cells import number_kind
+from kernsift.data.columns import Columns
 from kernsift.data.formats.source import Bounds, Rows, Source
+from kernsift.data.layout import Layout
 from kernsift.data.sparse import ByColumn, ByRow, SparseRows, SparseTable
-from kernsift.data.tables import Layout
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 
 
 def is_sparse_table(data: Any) -> bool:

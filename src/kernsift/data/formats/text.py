@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns import Columns, number_kind, read_columns
+from kernsift.data.cells import number_kind
+from kernsift.data.columns import Columns
 from kernsift.data.formats.archives import refuse_bomb
 from kernsift.data.formats.array_files import runs
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
@@ -39,6 +40,7 @@ from kernsift.data.formats.text_dialects import (
     separator_of,
     unreadable,
 )
+from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError
 from kernsift.execution.memory import parse_memory
 from kernsift.execution.parallel import worker_threads

@@ -1,0 +1,182 @@
+"""One column of a data frame or array as floating-point numbers: numbers, days, or codes of categories."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from kernsift.exceptions import InputError
+
+MICROSECONDS = 86400e6
+"""Microseconds of a day: dates and durations are numbers of days."""
+
+
+def narwhals_kind(kind: Any) -> str:
+    return "float32" if isinstance(kind, nw.Float32) else "integer" if kind.is_integer() else "float64"
+
+
+@dataclass(frozen=True)
+class ColumnCells:
+    values: np.ndarray
+    kind: str
+    levels: tuple[str, ...] | None = None
+
+
+def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCells:
+    dtype = series.dtype
+    if dtype.is_nested() or isinstance(dtype, nw.Binary):
+        return _unusable(len(series), str(dtype))
+    if isinstance(dtype, (nw.Date, nw.Datetime)):
+        stamps = series.cast(nw.Datetime("us")) if isinstance(dtype, nw.Date) else series
+        return ColumnCells(_days(stamps.dt.timestamp("us")), "date")
+    if isinstance(dtype, nw.Duration):
+        return ColumnCells(_days(series.dt.total_microseconds()), "duration")
+    if dtype.is_numeric():
+        single = isinstance(dtype, nw.Float32)
+        # Casting first takes nullable integers, decimals and 128-bit integers the same way.
+        values = np.asarray((series if single else series.cast(nw.Float64)).to_numpy())
+        return ColumnCells(values, narwhals_kind(dtype))
+    if isinstance(dtype, (nw.Categorical, nw.Enum)):
+        # Through a list, because pyarrow's dictionary arrays lose their nulls on the way to NumPy.
+        values = _objects(series.to_list())
+        return _categories(values, _missing(values), "category")
+    if isinstance(dtype, nw.Time):
+        return array_column(_objects(series.to_list()), name, argument)
+    try:
+        values = np.asarray(series.to_numpy())
+    except ArithmeticError:  # pandas 2 cannot ask a signalling NaN of decimals whether it is missing
+        values = _objects(series.to_list())
+    return array_column(values, name, argument)
+
+
+def _days(microseconds: nw.Series[Any]) -> np.ndarray:
+    return np.asarray(microseconds.cast(nw.Float64).to_numpy(), dtype=np.float64) / MICROSECONDS
+
+
+def _unusable(rows: int, kind: str) -> ColumnCells:
+    """A column of neither numbers nor categories, which is left out or refused together with the others of its kind."""
+    return ColumnCells(np.full(rows, np.nan), kind)
+
+
+def array_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
+    kind = values.dtype.kind
+    if kind in "biuf":
+        dtype = np.float32 if values.dtype == np.float32 else np.float64
+        return ColumnCells(values.astype(dtype), number_kind(values.dtype))
+    if kind in "Mm":
+        unit = values.astype(f"{kind}8[us]")
+        days = np.where(np.isnat(unit), np.nan, unit.astype(np.int64) / MICROSECONDS)
+        return ColumnCells(days, number_kind(values.dtype))
+    if kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    elif kind in "cV":
+        return _unusable(len(values), str(values.dtype))
+    elif kind == "U" and not is_unicode(values):
+        raise InputError(f"{argument}: column '{name}' holds text that is no Unicode; write its file again.")
+    return _object_column(values.astype(object), name, argument)
+
+
+def number_kind(dtype: Any) -> str:
+    """The kind of a column of this NumPy type."""
+    if dtype.kind == "f":
+        return "float32" if dtype == np.float32 else "float64"
+    if dtype.kind in "SUT":
+        return "text"
+    return {"b": "truth", "i": "integer", "u": "integer", "M": "date", "m": "duration"}.get(dtype.kind, str(dtype))
+
+
+def is_unicode(texts: np.ndarray) -> bool:
+    """Whether an array of strings holds characters: NumPy takes any four bytes for one, which breaks Python."""
+    native = np.ascontiguousarray(texts, dtype=texts.dtype.newbyteorder("="))
+    codes = native.view(np.uint32) if native.dtype.itemsize else np.empty(0, dtype=np.uint32)
+    return not np.any((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000)))
+
+
+def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
+    """A column of Python objects: strings, real numbers, dates, or a mixture of strings and numbers."""
+    missing = _missing(values)
+    present = values[~missing]
+    kinds = {type(value) for value in present}
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return _categories(values, missing, "text")
+    out = np.full(len(values), np.nan)
+    if all(issubclass(kind, _NUMERIC) for kind in kinds):
+        try:
+            out[~missing] = [float(value) for value in present]
+        except OverflowError:
+            raise InputError(
+                f"{argument}: column '{name}' holds a number beyond float64; rescale the column."
+            ) from None
+        return ColumnCells(out, "truth" if kinds and kinds <= {bool, np.bool_} else "float64")
+    for temporal, kind, days in _TEMPORAL:
+        if all(issubclass(one, temporal) for one in kinds):
+            out[~missing] = [days(value) for value in present]
+            return ColumnCells(out, kind)
+    if all(issubclass(kind, (str, *_NUMERIC)) for kind in kinds):
+        return _categories(values, missing, "mixed")
+    odd = next(kind for kind in sorted(kinds, key=str) if not issubclass(kind, (str, *_NUMERIC)))
+    return _unusable(len(values), odd.__name__)
+
+
+def _days_since_1970(value: datetime.date) -> float:
+    if not isinstance(value, datetime.datetime):
+        return float(value.toordinal() - _EPOCH)
+    return (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).timestamp() / 86400
+
+
+_NUMERIC = (Real, Decimal, np.bool_)
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+# Python's own types of dates, times of day and durations, the kind of their columns, and their days.
+_TEMPORAL: tuple[tuple[type, str, Callable[[Any], float]], ...] = (
+    (datetime.date, "date", _days_since_1970),
+    (datetime.timedelta, "duration", lambda value: value.total_seconds() / 86400),
+    (datetime.time, "duration", lambda v: (v.hour * 3600 + v.minute * 60 + v.second + v.microsecond / 1e6) / 86400),
+)
+
+
+def _categories(values: np.ndarray, missing: np.ndarray, kind: str) -> ColumnCells:
+    texts = [str(value) for value in values[~missing]]
+    levels = tuple(sorted(set(texts)))
+    code = {level: i for i, level in enumerate(levels)}
+    out = np.full(len(values), np.nan)
+    out[~missing] = [code[text] for text in texts]
+    return ColumnCells(out, kind, levels)
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _missing(values: np.ndarray) -> np.ndarray:
+    return np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
+
+
+def _is_missing(value: Any) -> bool:
+    # pandas.NA answers every comparison with itself, so it is known by the name of its type.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, (float, np.floating)):
+        return bool(value != value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return value is np.ma.masked
+
+
+def fix_kind(kind: str) -> str:
+    """What to do with a column of this type."""
+    lower = kind.lower()
+    if lower.startswith("complex"):
+        return "pass its real and imaginary parts as two columns"
+    if lower.startswith(("list", "array", "struct", "dict")):
+        return "spread its entries over columns of their own"
+    return "convert it to numbers or strings first"

@@ -1,0 +1,241 @@
+"""Data frames, arrays and sparse matrices in memory, read into `Columns`.
+
+Arrays of other libraries than NumPy stay there, on their device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import narwhals as nw
+import numpy as np
+from array_api_compat import is_torch_array
+from scipy import sparse
+
+from kernsift.data.cells import ColumnCells, array_column, fix_kind, narwhals_kind, number_kind, series_column
+from kernsift.data.columns import Columns
+from kernsift.exceptions import InputError, quoted
+from kernsift.execution.arrays import Array, accumulator_dtype, is_array, namespace, to_numpy
+
+LARGEST_DENSE = 50_000_000
+"""A sparse matrix is made dense up to this many cells (0.4 GB of float64)."""
+_PLAIN_NUMBERS = (
+    *(nw.Int8, nw.Int16, nw.Int32, nw.Int64, nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
+    *(nw.Float32, nw.Float64),
+)
+
+
+def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
+    """Read a table; `argument` is what error messages call it, `prefix` names the columns of unnamed arrays."""
+    if is_array(data):
+        columns = _from_library(data, argument, prefix)
+    else:
+        # Plain arrays, the usual case, need not be looked up among the data frames.
+        frame = None if type(data) is np.ndarray else _frame(data, argument, prefix)
+        columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
+    if columns.named and len(set(columns.names)) < len(columns.names):
+        repeated = [name for name, count in Counter(columns.names).items() if count > 1]
+        raise InputError(
+            f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once; rename them."
+        )
+    if columns.values.shape[1] == 0:
+        raise InputError(
+            f"{argument}: at least one column is needed, got a table of shape {tuple(columns.values.shape)}."
+        )
+    return columns
+
+
+def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
+    """Read a data frame or series of any library that narwhals knows; None for everything else."""
+    arrow = nw.dependencies.get_pyarrow()
+    if arrow is not None and isinstance(data, arrow.Array):
+        data = arrow.chunked_array([data])
+    if arrow is not None and isinstance(data, arrow.RecordBatch):
+        data = arrow.Table.from_batches([data])
+    if isinstance(data, Mapping):
+        parts = [read_columns(column, f"{argument}['{name}']") for name, column in data.items()]
+        return side_by_side(parts, list(map(str, data)), argument)
+    if isinstance(data, type):  # a class of frames, which some releases of narwhals take for a frame
+        return None
+    try:
+        native = nw.from_native(data, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        found = " ".join(str(error).split())
+        raise InputError(f"{argument}: column names must be unique; rename the repeated ones ({found}).") from None
+    if isinstance(native, nw.LazyFrame):
+        raise InputError(
+            f"{argument}: a table in memory is needed, got a lazy frame; call .collect() (or .compute()) first."
+        )
+    if isinstance(native, nw.Series):
+        # Unnamed series carry None (pandas) or an empty string (polars, pyarrow).
+        named = native.name is not None and str(native.name) != ""
+        name = str(native.name) if named else f"{prefix}0"
+        read = _assemble([series_column(native, name, argument)], (name,), named, True)
+        return read.with_integers(lambda i: _integers(native), _long_integers([native.dtype]))
+    return _from_frame(native, argument) if isinstance(native, nw.DataFrame) else None
+
+
+def side_by_side(parts: Sequence[Columns], names: Sequence[str], argument: str) -> Columns:
+    """One table from several columns of one length."""
+    odd = [name for name, part in zip(names, parts, strict=True) if part.values.shape != (parts[0].n, 1)]
+    if odd:
+        raise InputError(
+            f"{argument}: columns of one length are needed, but {quoted(odd)} differ; pass one value a row."
+        )
+    read = [ColumnCells(to_numpy(part.values)[:, 0], part.kinds[0], part.levels.get(0)) for part in parts]
+    return _assemble(read, tuple(names), True, False)
+
+
+def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
+    """Plain numbers are copied in one go, however many columns they fill; the other columns are read one by one."""
+    names = tuple(str(name) for name in frame.columns)
+    types = list(frame.schema.values())
+    plain = [i for i, kind in enumerate(types) if isinstance(kind, _PLAIN_NUMBERS)]
+    named = {kind: narwhals_kind(kind) for kind in set(types)}  # there may be a million columns, but few types
+    kinds = [named[kind] for kind in types]
+    if plain and len(plain) == len(names):
+        dtype = np.float32 if set(types) == {nw.Float32()} else np.float64
+        found = Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, tuple(kinds), True, False)
+        return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
+    values = np.empty((len(frame), len(names)))
+    if plain:
+        values[:, plain] = frame[:, plain].to_numpy()
+    levels = {}
+    for i in sorted(set(range(len(names))) - set(plain)):
+        column = series_column(frame[:, i], names[i], argument)
+        values[:, i], kinds[i] = column.values, column.kind
+        if column.levels is not None:
+            levels[i] = column.levels
+    found = Columns(names, values, levels, tuple(kinds), True, False)
+    return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
+
+
+def _long_integers(types: Sequence[Any]) -> list[int]:
+    return [i for i, kind in enumerate(types) if isinstance(kind, (nw.Int64, nw.UInt64))]
+
+
+def _integers(series: nw.Series[Any]) -> np.ndarray:
+    """64-bit integers as they are, 0 in missing cells."""
+    kind = np.uint64 if isinstance(series.dtype, nw.UInt64) else np.int64
+    return np.asarray(series.fill_null(0).to_numpy()).astype(kind)
+
+
+def _array(data: Any, argument: str) -> np.ndarray:
+    """Anything array-like as a NumPy array of one or two dimensions, with None or NaN in masked cells."""
+    if sparse.issparse(data):
+        if math.prod(data.shape) > LARGEST_DENSE:
+            raise InputError(
+                f"{argument}: a sparse matrix is made dense, which is done up to {LARGEST_DENSE:,} cells, but this one "
+                f"has shape {data.shape}; choose fewer columns or rows first."
+            )
+        data = data.toarray()
+    try:
+        array = data if isinstance(data, np.ma.MaskedArray) else _plain_array(data)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{argument}: a table or a rectangular array in host memory is needed, but this {type(data).__name__} "
+            f"could not be read as one ({error})."
+        ) from None
+    if array.ndim not in (1, 2) or array.dtype.names is not None:
+        kind = "fields" if array.dtype.names is not None else f"shape {array.shape}"
+        raise InputError(
+            f"{argument}: a table with rows and columns is needed, got {type(data).__name__} with {kind}; pass a 2-D "
+            "array or a data frame."
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        return _unmasked(array)
+    return array
+
+
+def _plain_array(data: Any) -> np.ndarray:
+    if isinstance(data, np.ndarray):
+        return np.asarray(data)
+    if isinstance(data, (list, tuple)):
+        # NumPy would turn [[1, "a"]] into strings throughout, so whatever is not plainly numeric stays as it came.
+        try:
+            array = np.asarray(data)
+        except ValueError:
+            raise ValueError("its rows differ in length") from None
+        return array if array.dtype.kind in "biufc" else np.array(data, dtype=object)
+    return np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data)
+
+
+def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
+    mask = np.ma.getmaskarray(array)
+    if not mask.any() or array.dtype.kind == "c":
+        return np.asarray(array.data)
+    if array.dtype.kind in "iuf":
+        out = array.data.astype(np.float32 if array.dtype == np.float32 else np.float64)
+        out[mask] = np.nan
+        return np.asarray(out)
+    values = array.data.astype(object)
+    values[mask] = None
+    return np.asarray(values)
+
+
+def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
+    flat = array.ndim == 1
+    array = array[:, None] if flat else array
+    names = _numbered(prefix, array.shape[1])
+    if array.dtype.kind in "biuf":
+        dtype = np.float32 if array.dtype == np.float32 else np.float64
+        with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite and are refused as such
+            values = np.ascontiguousarray(array, dtype=dtype)
+        found = Columns(names, values, {}, (number_kind(array.dtype),) * len(names), False, flat)
+        long = array.dtype.kind in "iu" and array.dtype.itemsize == 8
+        return found.with_integers(lambda i: np.array(array[:, i]), range(len(names))) if long else found
+    read = [array_column(array[:, i], name, argument) for i, name in enumerate(names)]
+    return _assemble(read, names, False, flat)
+
+
+@lru_cache(maxsize=8)
+def _numbered(prefix: str, count: int) -> tuple[str, ...]:
+    """The names of columns without names."""
+    return tuple(f"{prefix}{i}" for i in range(count))
+
+
+def _from_library(array: Array, argument: str, prefix: str) -> Columns:
+    """An array of torch, CuPy or another library stays there: numbers become float64, or float32 if that is finer."""
+    if is_torch_array(array):
+        if str(array.layout) != "torch.strided":
+            raise InputError(f"{argument}: a dense tensor is needed, got {array.layout}; call .to_dense() first.")
+        array = array.detach()
+    if array.ndim not in (1, 2):
+        raise InputError(
+            f"{argument}: a table with rows and columns is needed, got {type(array).__name__} with shape "
+            f"{tuple(array.shape)}; pass a 2-D array."
+        )
+    xp = namespace(array)
+    flat = array.ndim == 1
+    array = array[:, None] if flat else array
+    names = _numbered(prefix, array.shape[1])
+    if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
+        refuse_kind(argument, names[0] if names else prefix, str(array.dtype).rpartition(".")[2])
+    kind = "truth" if xp.isdtype(array.dtype, "bool") else "integer" if xp.isdtype(array.dtype, "integral") else None
+    if xp.isdtype(array.dtype, "real floating") and array.dtype != xp.float64:
+        array = xp.astype(array, xp.float32, copy=False)
+    else:
+        array = xp.astype(array, accumulator_dtype(array), copy=False)
+    kind = kind or ("float32" if array.dtype == xp.float32 else "float64")
+    return Columns(names, array, {}, (kind,) * len(names), False, flat)
+
+
+def _assemble(read: Sequence[ColumnCells], names: tuple[str, ...], named: bool, flat: bool) -> Columns:
+    single = bool(read) and all(one.values.dtype == np.float32 and one.levels is None for one in read)
+    rows = len(read[0].values) if read else 0
+    values = np.empty((rows, len(read)), dtype=np.float32 if single else np.float64)
+    for i, one in enumerate(read):
+        values[:, i] = one.values
+    levels = {i: one.levels for i, one in enumerate(read) if one.levels is not None}
+    return Columns(names, values, levels, tuple(one.kind for one in read), named, flat)
+
+
+def refuse_kind(argument: str, name: str, kind: str) -> NoReturn:
+    """Complain about a column that holds neither numbers nor categories."""
+    raise InputError(
+        f"{argument}: column '{name}' has type {kind}, but numbers or categories are needed; {fix_kind(kind)}."
+    )

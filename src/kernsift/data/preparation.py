@@ -1,0 +1,220 @@
+"""What is done with the columns and rows of tables before they are tested: kinds, missing values, rows to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.column_kinds import Verdict, chosen_kinds, judge
+from kernsift.data.columns import EXACT, Columns, from_origin, require_together
+from kernsift.data.encoding import make_encoding
+from kernsift.data.formats import Source
+from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.sparse_matrices import SparseSource
+from kernsift.data.layout import laid_out, layout_of, members_of
+from kernsift.data.missing import CELLS_STAY, MISSING, refuse_cells, require_two
+from kernsift.data.responses import FEW
+from kernsift.data.scan import Scan, scan, trusts
+from kernsift.data.sparse import SparseTable
+from kernsift.data.stored import StoredTable
+from kernsift.data.tables import Table
+from kernsift.exceptions import InputError, check_choice, quoted
+from kernsift.execution.memory import answer_of, parse_memory
+from kernsift.execution.notes import add_note
+from kernsift.execution.parallel import task_memory
+
+
+class Prepared:
+    """Tables with the same columns, looked at and decided on; `keep` marks the rows of each that are kept.
+
+    Attributes
+    ----------
+    scans : what each table holds, without the columns that are left out.
+    verdict : what is done with the columns.
+    keep : (n,) bool for each table.
+    """
+
+    def __init__(
+        self,
+        scans: list[Scan],
+        verdict: Verdict,
+        arguments: Sequence[str],
+        groups: Mapping[str, Any] | None,
+        missing: str,
+        memory: int,
+    ) -> None:
+        self.scans, self.verdict = scans, verdict
+        self._arguments, self._groups, self.missing, self._memory = arguments, groups, missing, memory
+        self.keep = [_rows_to_keep(scan, verdict, missing) for scan in scans]
+
+    @property
+    def _in_memory(self) -> bool:
+        return all(isinstance(scan.source, MemorySource) for scan in self.scans)
+
+    def tables(self) -> list[Table]:
+        """The tables, with the same codes and the same float type; outside of memory where one of them is."""
+        if self._in_memory:
+            columns = self.columns()
+            layout = layout_of(columns[0], self._groups)
+            tables = [laid_out(part, layout) for part in columns]
+        elif all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories:
+            tables = self._sparse()
+        else:
+            tables = self._stored()
+        return tables
+
+    def columns(self) -> list[Columns]:
+        """The rows that are kept of tables in memory, with the same codes and the same float type."""
+        parts = [self._kept(place).columns for place in range(len(self.scans))]
+        require_together([part.values for part in parts], self._arguments)
+        moved = from_origin(parts, self._arguments)
+        scans = [
+            one
+            if part is getattr(one.source, "columns", None)
+            else scan(MemorySource(part, one.source.argument), self._memory)
+            for one, part in zip(self.scans, moved, strict=True)
+        ]
+        encoding, _ = make_encoding(scans, self.verdict, self._arguments, self.missing)
+        return [encoding.columns(part) for part in moved]
+
+    def _stored(self) -> list[Table]:
+        scans = []
+        for place, (one, keep) in enumerate(zip(self.scans, self.keep, strict=True)):
+            _check_stored(one, self._arguments[place])
+            scans.append(one if keep.all() else scan(self._kept(place), self._memory, trust=False))
+        encoding, spans = make_encoding(scans, self.verdict, self._arguments, self.missing)
+        nothing = np.empty((0, len(scans[0].source.names)))
+        named = Columns(scans[0].source.names, nothing, dict(encoding.levels), (), scans[0].source.named, False)
+        layout, memory = layout_of(named, self._groups), task_memory(self._memory)
+        return [
+            StoredTable(one.source, layout, encoding, low, high, memory, encoding.incomplete(one))
+            for one, (low, high) in zip(scans, spans, strict=True)
+        ]
+
+    def _sparse(self) -> list[Table]:
+        """Sparse matrices, worked on as they are."""
+        encoding, _ = make_encoding(self.scans, self.verdict, self._arguments, self.missing)
+        first = self.scans[0].source
+        nothing = np.empty((0, len(first.names)))
+        layout = layout_of(Columns(first.names, nothing, {}, (), first.named, False), self._groups)
+        tables: list[Table] = []
+        columns = self._kept(0).positions
+        for place in range(len(self.scans)):
+            source: SparseSource = self._kept(place)
+            source.rows.store.limit(self._memory)
+            own = columns if np.array_equal(columns, source.positions) else source.positions
+            tables.append(SparseTable(layout, [replace(source.rows, columns=own)], encoding.dtype))
+        return tables
+
+    def _kept(self, place: int) -> Any:
+        keep = self.keep[place]
+        if not keep.all():
+            require_two(keep, self._arguments[place])
+        return self.scans[place].source.where(keep)
+
+
+def _check_stored(one: Scan, argument: str) -> None:
+    """Refuse what cannot be beside or inside a table that is read in pieces."""
+    if isinstance(one.source, MemorySource) and not isinstance(one.source.columns.values, np.ndarray):
+        raise InputError(
+            f"{argument}: beside a table on disk NumPy arrays and data frames are taken, got "
+            f"{type(one.source.columns.values).__name__}; convert it to NumPy."
+        )
+    whole = np.array([kind == "integer" for kind in one.kinds])
+    large = np.flatnonzero(whole & (np.maximum(-one.low, one.high) > EXACT))
+    if large.size:
+        raise InputError(
+            f"{argument}: integers beyond 2^53 in {quoted(one.source.names[i] for i in large)} lose their "
+            "differences where a table is read in pieces; subtract the smallest first, or leave these columns out."
+        )
+
+
+def prepare(
+    sources: Sequence[Source],
+    arguments: Sequence[str],
+    *,
+    groups: Mapping[str, Any] | None = None,
+    missing: str = "error",
+    kinds: Mapping[str, str] | None = None,
+    memory: int | str | None = None,
+    labels: bool = False,
+) -> Prepared:
+    """Look at tables that have the same columns, and decide on the columns; of `labels` none is left out."""
+    check_choice("missing", missing, MISSING)
+    budget = parse_memory(memory)
+    names = sources[0].names
+    members = members_of(sources[0], groups)
+    chosen = chosen_kinds(kinds, names, arguments[0])
+    rest = [i for i in range(len(names)) if chosen.get(i) != "drop"]
+    if len(rest) < len(names):
+        sources = [source.pick(rest) for source in sources]
+        chosen = {new: chosen[old] for new, old in enumerate(rest) if old in chosen}
+    if not rest:
+        raise InputError(f"{arguments[0]}: no column is left; choose fewer to drop.")
+    # What a file says of itself hides NaN, which matters where rows or columns depend on it.
+    scans = [scan(source, budget, trust=trusts(missing)) for source in sources]
+    together = {name for part in (members or {}).values() for name in part}
+    stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]
+    verdict = judge(scans, chosen, stay, FEW if labels else 2, empty=missing != "error")
+    for note in (*dict.fromkeys(note for source in sources for note in source.notes), *verdict.notes):
+        if not (labels and note.startswith("Text, compared")):  # which labels are expected to be
+            add_note(note)
+    if verdict.left_out:
+        scans, verdict = _without(scans, verdict, budget, missing)
+    return Prepared(scans, verdict, arguments, members, missing, budget)
+
+
+def _without(scans: list[Scan], verdict: Verdict, memory: int, missing: str) -> tuple[list[Scan], Verdict]:
+    """The same without the columns that are left out, whose missing values exclude no row."""
+    rest = [i for i in range(len(scans[0].source.names)) if i not in verdict.left_out]
+    again = [
+        scan(one.source.pick(rest), memory, trust=trusts(missing))
+        if one.gaps[list(verdict.left_out)].any()
+        else one.pick(rest)
+        for one in scans
+    ]
+    place = {old: new for new, old in enumerate(rest)}
+    parsed = {place[i]: numbers for i, numbers in verdict.parsed.items() if i in place}
+    dates, categories = ({place[i] for i in some if i in place} for some in (verdict.dates, verdict.categories))
+    return again, replace(verdict, left_out=set(), parsed=parsed, dates=dates, categories=categories)
+
+
+def _rows_to_keep(one: Scan, verdict: Verdict, missing: str) -> np.ndarray:
+    """(n,) bool: the rows without a missing value, or all where missing values may stay; else what is wrong."""
+    gaps, keep = one.gaps, one.keep
+    lost = {i for i, numbers in verdict.parsed.items() if np.isnan(list(numbers.values())).any()}
+    if lost:  # text that stands for a missing value
+        gaps, keep = gaps.copy(), keep.copy()
+        for i in lost & one.levels.keys():
+            cells = one.source.read([i], 0, one.source.n)
+            absent = np.isnan([verdict.parsed[i].get(level, np.nan) for level in cells.levels.get(0, ())])
+            codes = cells.values[:, 0]
+            empty = np.isnan(codes)
+            empty[~empty] = absent[codes[~empty].astype(np.intp)]
+            gaps[i] = empty.sum()
+            keep &= ~empty
+        one.gaps = gaps
+    keep = np.ones(one.source.n, dtype=bool) if missing in CELLS_STAY else keep
+    refuse_cells(one.source.argument, one.source.names, one.infinite, gaps, keep, missing)
+    if not keep.all():
+        used, what = np.count_nonzero(keep), "a response" if one.source.argument == "y" else "no missing value"
+        add_note(f"{one.source.argument}: {used:,} of {len(keep):,} rows have {what} and are used.")
+    return keep
+
+
+def loaded(source: Source, memory: int | None = None) -> MemorySource:
+    """All rows of a table that has to be in memory."""
+    if isinstance(source, MemorySource):
+        return source
+    size = source.n * len(source.names) * 8
+    if memory is not None and size > answer_of(memory):
+        raise InputError(
+            f"memory: the response alone takes {size / 1e6:,.0f} MB, more than half of the {memory / 1e6:,.0f} MB that "
+            "may be used; allow more."
+        )
+    found = MemorySource(source.read(range(len(source.names)), 0, source.n), source.argument)
+    found.notes = source.notes
+    return found

@@ -1,0 +1,66 @@
+"""The response of `relate` as a table of one feature: classes, or numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kernsift.data.columns import Columns
+from kernsift.data.encoding import number_name
+from kernsift.data.layout import grouped, laid_out, layout_of
+from kernsift.data.tables import Table
+from kernsift.exceptions import InputError, quoted
+from kernsift.execution.arrays import asarray_like, to_numpy
+from kernsift.execution.notes import add_note
+
+FEW = 10
+"""Whole numbers with at most so many different values are classes, where they are a response."""
+
+
+def response_table(target: Columns, response: str) -> Table:
+    """The response as one feature, from columns without missing cells."""
+    target = _respond(target, response)
+    name = target.names[0] if target.named and len(target.names) == 1 else "y"
+    if len(target.names) == 1:
+        target = replace(target, names=(name,))
+        answer = laid_out(target, layout_of(target, None))
+    else:
+        answer = laid_out(target, grouped(target, {name: list(range(len(target.names)))}))
+    if answer.constant[0]:
+        raise InputError(f"y: the response must vary, but all {answer.n} rows are equal; choose another response.")
+    return answer
+
+
+def _respond(columns: Columns, response: str) -> Columns:
+    """Turn response columns into codes, or insist on numbers, as `response` says."""
+    if response == "numeric":
+        if columns.levels:
+            names = quoted(columns.names[i] for i in columns.levels)
+            raise InputError(
+                f"y: response='numeric' needs numbers, but {names} holds categories; use response='category'."
+            )
+        return columns
+    coded = [i for i, kind in enumerate(columns.kinds) if response == "category" or kind == "truth"]
+    if response == "auto" and not coded and len(columns.names) == 1 and not columns.levels:
+        values = to_numpy(columns.values)[:, 0]
+        distinct = np.unique(values)
+        few = len(distinct) <= FEW and 2 * len(distinct) <= len(values)
+        if few and (len(distinct) == 2 or (distinct == np.floor(distinct)).all()):
+            coded = [0]
+            held = "two different numbers" if len(distinct) == 2 else f"{len(distinct)} different whole numbers"
+            add_note(f"The response holds {held}, taken as classes; response='numeric' takes them as amounts.")
+    if not set(coded) - columns.levels.keys():
+        return columns
+    levels, values = dict(columns.levels), to_numpy(columns.values).copy()
+    for i in coded:
+        if i not in levels:
+            found, values[:, i] = np.unique(values[:, i], return_inverse=True)
+            start = columns.origin.get(i)
+            if columns.kinds[i] == "truth":
+                levels[i] = tuple(str(bool(value)) for value in found)
+            elif start is not None:
+                levels[i] = tuple(str(int(value) + start) for value in found)
+            else:
+                levels[i] = tuple(number_name(float(value)) for value in found)
+    return replace(columns, values=asarray_like(values, columns.values), levels=levels)
