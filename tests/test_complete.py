@@ -63,7 +63,7 @@ def test_correlations_are_those_over_permutations(adaptive):
     measured = np.corrcoef(T)[:, [1, 0, 4]]
     # Squares of heavy-tailed T make the correlation's own error larger than 1 / sqrt(size).
     assert claimed == pytest.approx(measured, abs=0.05)
-    assert claimed[0, 0] > 0.2
+    assert claimed[0, 0] > 0.1
     assert scores.cov.diagonal().tolist() == [1.0] * 6
 
 

@@ -245,8 +245,12 @@ def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView
 
 def _moments(wide: View, directions: slice) -> View:
     """Location, spread or both: the first two directions of a wide view, with equal weight."""
-    first = wide.leading(2)
-    return View(first.factor[:, directions, :], first.sizes[:, directions])
+    xp, first = namespace(wide.factor), wide.leading(2)
+    factor, sizes = first.factor[:, directions, :], first.sizes[:, directions]
+    if factor.shape[1]:
+        return View(factor, sizes)
+    # Columns with two values have a location alone.
+    return View(xp.zeros_like(first.factor[:, :1, :]), xp.zeros_like(first.sizes[:, :1]))
 
 
 def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array, directions: slice) -> View:
