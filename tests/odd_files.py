@@ -6,8 +6,10 @@ here. What must happen is the right answer (b stands) or one sentence, as in `od
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import pickle
 import zipfile
@@ -383,6 +385,9 @@ KINDS = [
     File("a pickle", "t.csv", pickle.dumps(Evil()), "Python pickle, which could run code and is never opened; save it"),
     File("HDF5", "t.h5", b"\x89HDF\r\n\x1a\n" + bytes(50), "could not be read as an HDF5 file"),
     File("PDF", "t.pdf", b"%PDF-1.7\n" + bytes(50), "is a PDF; export the table as CSV"),
+    File("JSON", "t.jsonl", b'{"a":1}\n{"a":2}\n', "is JSON; save it as CSV or Parquet"),
+    File("text packed by bzip2", "t.csv.bz2", bz2.compress(text().encode()), "is packed with bzip2; unpack it, or pack it with gzip"),
+    File("text packed by xz", "t.csv.xz", lzma.compress(text().encode()), "is packed with xz; unpack it, or pack it with gzip"),
     File("a picture", "t.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "is no text.*save it as CSV"),
     File("a program", "t.csv", b"\x7fELF" + bytes(50), "is no text.*save it as CSV"),
     File("a folder", "t.csv", lambda path: path.mkdir(), "the folder .* holds no Parquet or Arrow files and no Zarr array; name a file in it"),

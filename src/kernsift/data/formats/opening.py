@@ -119,13 +119,9 @@ def open_table(
         assert opened is not None
         source = _in_memory(opened) if memory is None and isinstance(data, (str, os.PathLike)) else opened
     else:
-        if (
-            isinstance(data, (list, tuple))
-            and data
-            and all(isinstance(one, str) and os.path.isfile(one) for one in data)
-        ):
+        if isinstance(data, list) and data and all(isinstance(one, str) and os.path.isfile(one) for one in data):
             raise InputError(
-                f"{argument}: one path is needed, got a list of {len(data)}; pass the folder that holds these files, or "
+                f"{argument}: one path is needed, got a list of {len(data)}; pass the folder of these files, or "
                 "pyarrow.dataset.dataset of the list."
             )
         source = MemorySource(read_columns(data, argument), argument)
