@@ -15,16 +15,9 @@ import pytest
 
 import kernsift
 from kernsift import InputError
-from kernsift.report.descriptions import (
-    _best,
-    _Contrast,
-    describe_by_level,
-    describe_cells,
-    describe_columns,
-    describe_curve,
-    describe_levels,
-    describe_numbers,
-)
+from kernsift.report.contrasts import Contrast, best_contrast
+from kernsift.report.descriptions import describe_columns, describe_levels, describe_numbers
+from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve
 
 Rng = np.random.Generator
 N = 400
@@ -401,7 +394,7 @@ def test_pairs() -> None:
 
 def test_the_view_with_the_smallest_p_value_decides() -> None:
     def chosen(shape: float, interval: float, view: str) -> str:
-        return _best(_Contrast(shape, "higher", ""), None, _Contrast(interval, "more between", ""), view).change
+        return best_contrast(Contrast(shape, "higher", ""), None, Contrast(interval, "more between", ""), view).change
 
     # The narrow view has seen the interval, so that no allowance is made for its being the largest of many.
     assert [chosen(15.0, 30.0, view) for view in ("moments", "", "narrow")] == ["more between"] * 3
@@ -463,16 +456,16 @@ def test_moments_are_those_of_the_values() -> None:
 
 
 def test_results_carry_the_views_to_their_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernsift.report import summaries
+    from kernsift.report import feature_descriptions
 
     seen: dict[str, str] = {}
-    real = summaries.describe_numbers
+    real = feature_descriptions.describe_numbers
 
     def spy(first: np.ndarray, second: np.ndarray, where: str, **options: Any) -> Any:
         seen[where] = options["view"]
         return real(first, second, where, **options)
 
-    monkeypatch.setattr(summaries, "describe_numbers", spy)
+    monkeypatch.setattr(feature_descriptions, "describe_numbers", spy)
     rng = np.random.default_rng(0)
     shifted = rng.normal(size=(300, 1)), rng.normal(0.5, 1, size=(300, 1))
     modes = rng.normal(size=(300, 1)), rng.choice([-0.97, 0.97], (300, 1)) + rng.normal(0, 0.2, (300, 1))

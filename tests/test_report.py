@@ -17,7 +17,8 @@ import pytest
 import kernsift
 from kernsift import InputError, Result
 from kernsift.report.html import line_of_code
-from kernsift.report.summaries import MOST_PICTURES, Bars, Boxes, Cloud, Histogram
+from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
+from kernsift.report.summaries import MOST_PICTURES
 from kernsift.report.svg import draw_picture
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "{{ 7 * 7 }}", "two\nlines", "$x$"]

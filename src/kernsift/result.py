@@ -15,7 +15,8 @@ from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
 from kernsift.inference.redundancy import Clusters
 from kernsift.report.descriptions import Description
-from kernsift.report.summaries import Picture, Summaries, renamed
+from kernsift.report.pictures import Picture
+from kernsift.report.summaries import Summaries, renamed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,8 @@ import numpy as np
 
 from kernsift.exceptions import INSTALL
 from kernsift.report import text as wording
-from kernsift.report.summaries import MOST_PICTURES, Bars, Boxes, Histogram, Picture
+from kernsift.report.pictures import Bars, Boxes, Histogram, Picture
+from kernsift.report.summaries import MOST_PICTURES
 from kernsift.report.svg import draw_effect, draw_picture, draw_pvalues, draw_scores
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernsift.exceptions import INSTALL, InputError
 from kernsift.inference.multiple_testing import adjust
-from kernsift.report.summaries import Bars, Boxes, Cloud, Histogram
+from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
 from kernsift.report.text import clean, interval_name, level, shortened, things
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernsift.data.tables import spaced_rows
-from kernsift.report.summaries import Bars, Boxes, Cloud, Histogram, Picture, usual_range
+from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram, Picture, usual_range
 from kernsift.report.text import p_name, shortened
 
 if TYPE_CHECKING:

@@ -1,0 +1,232 @@
+"""Pictures of features as plain numbers: histograms, bars, boxes and clouds, for `plots` and `svg` to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernsift.data.tables import Table, spaced_rows
+
+_POINTS = 250
+_BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
+_SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """A number in several samples, as shares of each sample over common bins, and the share far out of them all."""
+
+    label: str
+    series: tuple[str, ...]
+    edges: tuple[float, ...]
+    shares: tuple[tuple[float, ...], ...]
+    beyond: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Categories, or few different numbers, in several samples, as shares of each sample."""
+
+    label: str
+    series: tuple[str, ...]
+    levels: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """A number within each of several levels: the 5, 25, 50, 75 and 95 % points, and how many rows there are."""
+
+    label: str
+    by: str
+    levels: tuple[str, ...]
+    quantiles: tuple[tuple[float, ...], ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A number against another: some of the points, and the quartiles of `against` within slices of the number."""
+
+    label: str
+    against: str
+    points: tuple[tuple[float, float], ...]
+    middles: tuple[float, ...]
+    quartiles: tuple[tuple[float, float, float], ...]
+
+
+Picture = Histogram | Bars | Boxes | Cloud
+
+
+def present_rows(values: np.ndarray) -> np.ndarray:
+    """The rows without a missing value."""
+    return ~np.isnan(values).any(axis=1)
+
+
+def feature_columns(table: Table, j: int) -> np.ndarray:
+    return np.asarray(table.values[:, table.offsets[j] : table.offsets[j + 1]], dtype=np.float64)
+
+
+def draw_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label: str | None = None) -> Picture:
+    first = tables[0]
+    name = first.names[j]
+    parts = [part[present_rows(part)] for part in (feature_columns(table, j) for table in tables)]
+    label = label or name
+    if first.categorical[j]:
+        return _bars([part[:, 0].astype(np.intp) for part in parts], label, series, first.levels[name])
+    if parts[0].shape[1] > 1:
+        values, how = _one_number(parts)
+        return _numbers(values, f"{label}, {how}", series)
+    return _numbers([part[:, 0] for part in parts], label, series)
+
+
+def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) -> Picture:
+    """Numbers as bars where few are different, as a histogram elsewhere."""
+    distinct = np.unique(np.concatenate(values))
+    if not len(distinct):
+        return Bars(label, series, ("no values",), tuple((0.0,) for _ in series))
+    if len(distinct) <= _FEW_VALUES:
+        codes = [np.searchsorted(distinct, value) for value in values]
+        return _bars(codes, label, series, tuple(f"{value:.6g}" for value in distinct))
+    return _histogram(values, label, series)
+
+
+def _one_number(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
+    """A group's standardised columns as one number, of two the one that tells the samples further apart."""
+    pooled = np.concatenate(parts)
+    centre, spread = pooled.mean(axis=0), pooled.std(axis=0)
+    spread[spread == 0] = 1.0
+    standard = [(part - centre) / spread for part in parts]
+    direction = standard[1].mean(axis=0) - standard[0].mean(axis=0)
+    length = float(np.linalg.norm(direction))
+    direction = direction / length if length > 0 else np.full(len(direction), len(direction) ** -0.5)
+    along = [part @ direction for part in standard]
+    away = [np.sqrt((part**2).mean(axis=1)) for part in standard]
+    if _gap(along) >= _gap(away):
+        return along, "along the line through the two means"
+    return away, "distance from the common centre"
+
+
+def _gap(values: Sequence[np.ndarray]) -> float:
+    """The largest difference between the two distribution functions."""
+    grid = np.sort(np.concatenate(values))
+    first, second = (np.searchsorted(np.sort(part), grid, side="right") / len(part) for part in values)
+    return float(np.abs(first - second).max())
+
+
+def _bars(codes: Sequence[np.ndarray], label: str, series: tuple[str, ...], levels: Sequence[str]) -> Bars:
+    counts = np.array([np.bincount(code, minlength=len(levels)) for code in codes], dtype=float)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    names = list(levels)
+    if len(levels) > _MOST_LEVELS:
+        order = np.argsort(-shares.sum(axis=0), kind="stable")
+        kept = order[: _MOST_LEVELS - 1]
+        rest = shares[:, order[_MOST_LEVELS - 1 :]].sum(axis=1, keepdims=True)
+        names = [levels[i] for i in kept] + [f"{len(levels) - len(kept)} others"]
+        shares = np.concatenate([shares[:, kept], rest], axis=1)
+    return Bars(label, series, tuple(names), _rounded(shares))
+
+
+def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) -> Histogram:
+    pooled = np.concatenate(values)
+    low, high = usual_range(pooled)
+    fewest = min(len(value) for value in values)
+    bins = int(np.clip(1.2 * fewest**0.5, 8, _BINS))
+    edges = np.linspace(low, high, 1 + bins)
+    if (pooled == np.floor(pooled)).all():
+        # As many whole numbers in each bin, so that none has fewer because of rounding.
+        width = np.ceil((high - low + 1.0) / bins)
+        edges = np.arange(low - 0.5, high + width, width)
+    counts = np.array([np.histogram(value, edges)[0] / max(len(value), 1) for value in values])
+    beyond = float(((pooled < low) | (pooled > high)).mean())
+    return Histogram(label, series, _plain(edges), _rounded(counts), _plain(np.array([beyond]))[0])
+
+
+def usual_range(values: np.ndarray) -> tuple[float, float]:
+    """Where values lie but for those far out, as one of these would leave a single bin for all the others."""
+    first, third = np.quantile(values, [0.25, 0.75])
+    reach = 4.0 * (third - first)
+    near = values[(values >= first - reach) & (values <= third + reach)] if reach > 0 else values
+    return float(near.min()), float(near.max())
+
+
+def draw_against(table: Table, target: np.ndarray, target_label: str, levels: Sequence[str] | None, j: int) -> Picture:
+    name = table.names[j]
+    own = table.levels.get(name)
+    values, target, label = _rows_of(table, target, j)
+    if own is not None and levels is not None:
+        named = [f"{target_label} = {level}" for level in levels]
+        return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, named)
+    if levels is not None:
+        codes = target.astype(np.intp)
+        groups = [values[codes == level] for level in range(len(levels))]
+        if len(levels) <= _FEW_GROUPS and min(len(group) for group in groups):
+            return _numbers(groups, label, tuple(f"{target_label} = {level}" for level in levels))
+        return _boxes(values, codes, label, target_label, levels)
+    if own is not None:
+        return _boxes(target, values.astype(np.intp), target_label, name, own)
+    distinct = np.unique(values)
+    if len(distinct) <= _FEW_VALUES:
+        named = [f"{value:.6g}" for value in distinct]
+        return _boxes(target, np.searchsorted(distinct, values), target_label, label, named)
+    return _cloud(values, target, label, target_label)
+
+
+def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """A feature as one number, and the response, in the rows where neither is missing; and what the number is."""
+    columns = feature_columns(table, j)
+    present = present_rows(columns) & ~np.isnan(target)
+    values, label = as_one_number(columns[present], table.names[j])
+    return values, target[present], label
+
+
+def as_one_number(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
+    """One column as it is; several as their first principal component."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.shape[1] == 1:
+        return values[:, 0], name
+    spread = values.std(axis=0)
+    standard = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    axis = np.linalg.eigh(standard.T @ standard)[1][:, -1]
+    return standard @ axis, f"{name}, first principal component"
+
+
+def _shares_by_level(
+    codes: np.ndarray, target: np.ndarray, name: str, own: Sequence[str], levels: Sequence[str]
+) -> Bars:
+    """How the feature's levels are made up in each of the most common levels of the response."""
+    common = np.argsort(-np.bincount(target, minlength=len(levels)), kind="stable")[:4]
+    groups = [codes[target == level] for level in np.sort(common)]
+    kept = [(group, levels[level]) for group, level in zip(groups, np.sort(common), strict=True) if len(group)]
+    label = f"{name} (the {len(kept)} most common of {len(levels)} shown)" if len(kept) < len(levels) else name
+    return _bars([group for group, _ in kept], label, tuple(level for _, level in kept), own)
+
+
+def _boxes(values: np.ndarray, codes: np.ndarray, label: str, by: str, levels: Sequence[str]) -> Boxes:
+    counts = np.bincount(codes, minlength=len(levels))
+    shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_LEVELS])
+    shown = shown[counts[shown] > 0]
+    quantiles = [_plain(np.quantile(values[codes == level], _SPREAD)) for level in shown]
+    names, sizes = tuple(levels[level] for level in shown), tuple(int(counts[level]) for level in shown)
+    return Boxes(label, by, names, tuple(quantiles), sizes)
+
+
+def _cloud(values: np.ndarray, target: np.ndarray, label: str, against: str) -> Cloud:
+    order = np.argsort(values, kind="stable")
+    slices = [part for part in np.array_split(order, max(1, min(12, len(order) // 8))) if len(part)]
+    middles = [float(np.median(values[part])) for part in slices]
+    quartiles = [_plain(np.quantile(target[part], [0.25, 0.5, 0.75])) for part in slices]
+    some = spaced_rows(len(values), _POINTS)
+    points = tuple((a, b) for a, b in zip(_plain(values[some]), _plain(target[some]), strict=True))
+    return Cloud(label, against, points, _plain(np.array(middles)), tuple((q[0], q[1], q[2]) for q in quartiles))
+
+
+def _plain(values: np.ndarray) -> tuple[float, ...]:
+    """Python numbers of six digits: what a picture can show."""
+    return tuple(float(f"{value:.6g}") for value in np.asarray(values, dtype=float).tolist())
+
+
+def _rounded(shares: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(_plain(row) for row in shares)

@@ -1,0 +1,255 @@
+"""How a feature goes with a response, in words: classes, cells of a cross table, or a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from kernsift.report.contrasts import (
+    PREFERENCE,
+    SEARCH,
+    Contrast,
+    best_contrast,
+    changed_interval,
+    common_value,
+    polynomial_contrasts,
+    search_allowance,
+)
+from kernsift.report.descriptions import Description
+from kernsift.report.number_format import (
+    DIGITS,
+    LOCATIONS,
+    SPREADS,
+    Measures,
+    format_number,
+    format_pair,
+    more_or_fewer,
+    percent_versus,
+    quoted_level,
+)
+
+# A simpler curve is taken where it explains this share of what a more complicated one does.
+_MONOTONE = 0.85
+
+
+def describe_by_level(
+    values: np.ndarray,
+    codes: np.ndarray,
+    levels: Sequence[str],
+    what: str = "",
+    *,
+    means: bool = False,
+    view: str = "",
+) -> Description:
+    """How a number differs between three or more levels of a category; `what` names the number.
+
+    With `means` only by its mean, which is what a linear kernel sees; `view` is as in `describe_numbers`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> describe_by_level(np.arange(9.0), np.repeat([0, 1, 2], 3), ["a", "b", "c"]).text
+    'differs by class: highest in c (median 7), lowest in a (1)'
+    """
+    counts = np.bincount(codes, minlength=len(levels))
+    # The extremes of very small classes are chance.
+    enough = np.flatnonzero(counts >= max(5, 0.01 * len(values)))
+    used = enough if len(enough) > 1 else np.flatnonzero(counts >= min(5, counts.max()))
+    if len(used) < 2 or values.min() == values.max():
+        return Description()
+    start = f"{what} differs by class" if what else "differs by class"
+    if len(two := np.unique(values)) == 2:
+        shares = np.array([(values[codes == level] == two[1]).mean() for level in used])
+        top, bottom = (levels[used[place]] for place in (int(shares.argmax()), int(shares.argmin())))
+        high, low = percent_versus(float(shares.max()), float(shares.min())).split(" v ")
+        return Description(
+            start, "", f"{format_number(two[1])} most often in {top} ({high}), least in {bottom} ({low})"
+        )
+    sizes = []
+    for degree in polynomial_contrasts(values, view):
+        variance = float(degree.var())
+        squares = [degree[codes == level].mean() ** 2 for level in used]
+        sizes.append(float(counts[used] @ squares) / variance if variance > 1e-9 else 0.0)
+    # One class that differs in some other way from all others together.
+    samples = [(values[codes != level], values[codes == level]) for level in used]
+    parts = [
+        best_contrast(Contrast(0.0, "", ""), common_value(*both), changed_interval(*both), view) for both in samples
+    ]
+    at = int(np.argmax([part.size for part in parts]))
+    size = (
+        parts[at].size / PREFERENCE if parts[at].one_value else PREFERENCE * (parts[at].size - search_allowance(view))
+    )
+    if not means and size > max(sizes):
+        subject = " ".join(filter(None, [what, parts[at].change]))
+        return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere", size=parts[at].size)
+    measures, most, least = LOCATIONS[1:] if means else LOCATIONS, "highest", "lowest"
+    if not means and sizes[0] < sizes[1]:
+        measures, most, least = SPREADS, "widest", "narrowest"
+    measured = {
+        name: np.array([float(measure(values[codes == level])) for level in used]) for name, measure in measures
+    }
+    # The first measure that is not the same in all classes.
+    name = next((name for name, found in measured.items() if found.max() > found.min()), measures[-1][0])
+    found = measured[name]
+    top, bottom = (levels[used[place]] for place in (int(found.argmax()), int(found.argmin())))
+    high, low = format_pair(float(found.max()), float(found.min()))
+    return Description(start, "", f"{most} in {top} ({name} {high}), {least} in {bottom} ({low})", size=max(sizes))
+
+
+def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], levels: Sequence[str]) -> Description:
+    """The level of a category that is most over- or under-represented in one of several classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> describe_cells(np.array([0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 2]), ["a", "b"], ["x", "y", "z"]).text
+    "more 'a' in x: 100% v 0% elsewhere"
+    """
+    table = np.zeros((len(own), len(levels)))
+    np.add.at(table, (codes, target), 1.0)
+    rows, columns, n = table.sum(axis=1, keepdims=True), table.sum(axis=0, keepdims=True), table.sum()
+    expected = rows * columns / n
+    variance = expected * (1.0 - rows / n) * (1.0 - columns / n)
+    residual = np.where(variance > 0, (table - expected) / np.sqrt(np.where(variance > 0, variance, 1.0)), 0.0)
+    # Of cells with equal residuals the one that is over-represented.
+    level, group = divmod(int((np.abs(residual) + 1e-9 * residual).argmax()), table.shape[1])
+    if residual[level, group] == 0:
+        return Description()
+    inside = float(table[level, group] / columns[0, group])
+    outside = float((rows[level, 0] - table[level, group]) / max(n - columns[0, group], 1.0))
+    change = f"{more_or_fewer(inside, outside)} {quoted_level(own[level])} in {levels[group]}"
+    return Description(change, "", f"{percent_versus(inside, outside)} elsewhere")
+
+
+def describe_curve(
+    values: np.ndarray, target: np.ndarray, response: str = "y", *, means: bool = False, view: str = ""
+) -> Description:
+    """How a numeric response goes with a number; with `means` only along a straight line.
+
+    `view` is the view of the response with the smallest p-value; the wide one sees its location before its spread, and
+    a linear one nothing but its mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(-1, 1, 201)
+    >>> describe_curve(x, x**2).change
+    'U-shaped'
+    """
+    if not len(values) or values.min() == values.max() or target.min() == target.max():
+        return Description()
+    if means:
+        slope = float(np.corrcoef(values, target)[0, 1])
+        return Description("rises" if slope > 0 else "falls", "", f"correlation {slope:.2f}")
+    (x1, x2), (y1, y2) = polynomial_contrasts(values), polynomial_contrasts(target)
+    if view == "linear":
+        y1, y2 = target - target.mean(), np.zeros(len(target))
+    n, slices = len(values), _slices(values, 12 if len(values) >= 60 else 5)
+    means_of = np.array([y1[part].mean() for part in slices])
+    between = sum(len(part) * mean**2 for part, mean in zip(slices, means_of, strict=True)) / max(y1.var(), 1e-300)
+    location = max(between - len(slices) + 1, n * _correlation(x1, y1) ** 2, n * _correlation(x2, y1) ** 2)
+    spreads = _correlation(x1, y2), _correlation(x2, y2)
+    if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= SEARCH + len(slices)):
+        measures = LOCATIONS[1:] if view == "linear" else LOCATIONS
+        found = _along_curve(values, target, slices, means_of, f"of {response}", measures)
+        return replace(found, size=location)
+    size = n * max(spreads[0] ** 2, spreads[1] ** 2)
+    if abs(spreads[0]) >= abs(spreads[1]):
+        fifths = _slices(values, 5)
+        word, sign = ("rises", 1) if spreads[0] > 0 else ("falls", -1)
+        shown = _shown(target, [fifths[0], fifths[-1]], SPREADS, lambda a: sign * (a[1] - a[0]) > 0)
+        return Description(f"spread of {response} {word}", "", shown, size=size)
+    where, sign = ("at the ends", 1) if spreads[1] > 0 else ("in the middle", -1)
+    ends = _shown(target, _slices(values, 3), SPREADS, lambda a: min(sign * a[0], sign * a[-1]) > sign * a[len(a) // 2])
+    detail = f"{ends} (low, middle, high)" if ends else ""
+    return Description(f"spread of {response} largest {where}", "", detail, size=size)
+
+
+def _along_curve(
+    values: np.ndarray,
+    target: np.ndarray,
+    slices: Sequence[np.ndarray],
+    means: np.ndarray,
+    of: str,
+    measures: Measures,
+) -> Description:
+    """The shape of the response along a number, with numbers that show it."""
+    shape, turn = _shape(means, np.array([len(part) for part in slices]))
+    if shape in ("rises", "falls"):
+        fifths, sign = _slices(values, 5), 1 if shape == "rises" else -1
+        ends = _shown(target, [fifths[0], fifths[-1]], measures, lambda a: sign * (a[1] - a[0]) > 0, of)
+        return Description(shape, "", ends)
+    if turn and len(slices) > 2:
+        sign = 1 if shape == "U-shaped" else -1
+        middle = np.unique(np.clip([turn - 1, turn], 1, len(slices) - 2))
+        parts = [
+            np.concatenate(some)
+            for some in (slices[: middle[0]][:2], [slices[i] for i in middle], slices[middle[-1] + 1 :][-2:])
+        ]
+        ends = _shown(target, parts, measures, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1], of)
+        if ends:
+            return Description(shape, "", f"{ends} (low, at {format_number(float(np.median(values[parts[1]])))}, high)")
+    sixths = _slices(values, 6)
+    wave = _shown(target, sixths, measures, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2, of)
+    if wave:
+        return Description("goes up and down", "", wave)
+    return Description("varies", "", _shown(target, sixths, measures, lambda a: True, of))
+
+
+def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:
+    """The simplest shape that explains most of how these means of so many rows vary, and where it turns.
+
+    Monotone shapes come first, which turn nowhere (0), then those with one turn, then others.
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    centre = np.average(means, weights=sizes)
+
+    def explained(part: slice, up: bool) -> float:
+        fitted = isotonic_regression(means[part], sample_weight=sizes[part], increasing=up)
+        return float((sizes[part] * (fitted - centre) ** 2).sum())
+
+    def turning(up: bool, turn: int) -> float:
+        return explained(slice(turn), up) + explained(slice(turn, None), not up)
+
+    whole = (sizes * (means - centre) ** 2).sum()
+    size, monotone = max((explained(slice(None), up), name) for name, up in (("rises", True), ("falls", False)))
+    shapes = (("U-shaped", False), ("inverted U", True))
+    most, one_turn, turn = max((turning(up, turn), name, turn) for name, up in shapes for turn in range(1, len(means)))
+    if size >= _MONOTONE * most:
+        return monotone, 0
+    return (one_turn, turn) if most >= _MONOTONE * whole else ("", 0)
+
+
+def _correlation(one: np.ndarray, two: np.ndarray) -> float:
+    size = float(np.sqrt((one**2).sum() * (two**2).sum()))
+    return float((one * two).sum()) / size if size > 1e-12 else 0.0
+
+
+def _slices(values: np.ndarray, count: int) -> list[np.ndarray]:
+    """Rows in slices along the values: one for each value where these are few, else of equal numbers of rows."""
+    distinct, own = np.unique(values, return_inverse=True)
+    if len(distinct) <= count:
+        return [np.flatnonzero(own == place) for place in range(len(distinct))]
+    order = np.argsort(values, kind="stable")
+    return [part for part in np.array_split(order, min(count, len(order))) if len(part)]
+
+
+def _shown(
+    target: np.ndarray,
+    parts: Sequence[np.ndarray],
+    measures: Measures,
+    holds: Callable[[np.ndarray], bool],
+    of: str = "",
+) -> str:
+    """The first of the measures whose values in some parts of the rows show what is said; empty where none does."""
+    for name, measure in measures:
+        found = [float(measure(target[part])) for part in parts]
+        # As many digits as it takes.
+        for digits in DIGITS:
+            shown = [format_number(value, digits) for value in found]
+            if holds(np.array([float(text.replace(",", "")) for text in shown])):
+                return " ".join(filter(None, [name, of, (" to " if len(found) == 2 else ", ").join(shown)]))
+    return ""
