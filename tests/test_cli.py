@@ -19,7 +19,8 @@ import pytest
 
 from kernsift import compare
 from kernsift.cli import options
-from kernsift.cli.app import app, in_shell_words, main
+from kernsift.cli.app import app, main
+from kernsift.cli.messages import in_shell_words
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
 from kernsift.inference.multiple_testing import CORRECTIONS

@@ -6,13 +6,9 @@ immediate.
 
 from __future__ import annotations
 
-import re
-import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +28,8 @@ from kernsift.cli.options import (
     row_options,
     rows_given,
 )
+from kernsift.cli.output import check_report, run_question, show, terminal_width
+from kernsift.exceptions import INSTALL, InputError
 
 if TYPE_CHECKING:
     from kernsift.groups import GroupResults
@@ -59,10 +57,6 @@ Examples:
   kernsift screen real.npy model_a.npy model_b.npy
   zcat big.csv.gz | kernsift relate - --target price --json | jq .features
 """
-
-
-DISCOVERY = 4
-"""Exit code of --fail-on-discovery where something is significant."""
 
 
 class InOrder(click.Group):
@@ -145,7 +139,7 @@ def compare(first: str, second: str | None, **given: Any) -> None:
         result = api.compare(one, other, **samples, **options, memory=given["memory"], **_arguments(given))
         return result if second is None else result.renamed(_labels(first, second))
 
-    _run(ask, f"comparing {' with '.join(files.values())}", given, files)
+    run_question(ask, given, files)
 
 
 @app.command(cls=Question, short_help="What a column of a table depends on.", epilog=_EXIT_CODES)
@@ -191,7 +185,7 @@ def relate(file: str, target: tuple[str, ...], response: str, event: str | None,
         arguments = {"memory": given["memory"], **rows_given(given), **_arguments(given)}
         return api.relate(table, answer, response=response, **options, **arguments)
 
-    _run(ask, f"relating {file} to {', '.join(target)}", given, {"X": _shown(file), "y": "--target"})
+    run_question(ask, given, {"X": _shown(file), "y": "--target"})
 
 
 @app.command(cls=Question, short_help="Which of several data sets deviate from a reference.", epilog=_EXIT_CODES)
@@ -221,7 +215,7 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
         wanted = kinds(found[0], _shown(reference), given)
         return api.screen(found[0], dict(zip(others, found[1:], strict=True)), kinds=wanted, **_arguments(given))
 
-    _run(ask, f"screening {len(candidates)} data sets", given, {"reference": _shown(reference)})
+    run_question(ask, given, {"reference": _shown(reference)})
 
 
 @app.command(short_help="See it at work, in a few seconds.", epilog=_EXIT_CODES)
@@ -231,17 +225,15 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 def demo(seed: int, report: str | None, debug: bool) -> None:
     """See it at work on data that comes with scikit-learn: tumour measurements, hidden among shuffled copies."""
     from kernsift.cli.demo import run
-    from kernsift.cli.output import show
+    from kernsift.execution.progress import progress_bar
     from kernsift.report.export import write_whole
 
-    _check_report(report)
-    from kernsift.execution.progress import progress_bar
-
+    check_report(report)
     with progress_bar(sys.stderr.isatty()):
         shown = run(seed)
     if report:
         write_whole(report, shown.result.to_html(command=f"kernsift demo --seed {seed}"))
-    show(shown.text(_width()) + (f"\n\nReport: {report}\n" if report else "\n"))
+    show(shown.text(terminal_width()) + (f"\n\nReport: {report}\n" if report else "\n"))
 
 
 @app.command(
@@ -280,9 +272,6 @@ def completion(shell: str) -> None:
     if found is None:
         raise click.UsageError(f"There is no completion for {shell}.")
     click.echo(found(app, {}, "kernsift", "_KERNSIFT_COMPLETE").source())
-
-
-# Between click and the library ---------------------------------------------------------------------------------------
 
 
 def _tables(
@@ -333,160 +322,16 @@ def _check_every_group(given: Mapping[str, Any]) -> None:
         raise click.UsageError("--every-group writes no report; choose one group with --group, or write a .csv.")
 
 
-def _run(ask: Callable[[], Any], what: str, given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
-    """Ask, then put the answer where it was wanted."""
-    from kernsift.cli.output import show
-    from kernsift.exceptions import InputError
-    from kernsift.execution.progress import progress_bar
-    from kernsift.report.export import as_csv, as_json, check_suffix, content_of, write_whole
-
-    if given["as_json"] and given["as_csv"]:
-        raise click.UsageError("Choose one of --json and --csv.")
-    _check_report(given["report"])
-    suffix = ".json" if given["as_json"] else ".csv" if given["as_csv"] else ""
-    if given["output"] and not suffix:
-        suffix = check_suffix(given["output"], "--output")
-    try:
-        with _workers(given), progress_bar(sys.stderr.isatty() and not given["quiet"]):
-            result = ask()
-            result = _with_options(result)
-            result.order(given["sort"])
-            command = _command(result, given["seed"])
-            report = result.to_html(command=command) if given["report"] else ""
-    except InputError as error:
-        from kernsift.cli.inputs import with_own_names
-
-        raise InputError(in_shell_words(with_own_names(str(error)), arguments)) from error
-    if given["report"]:
-        write_whole(given["report"], report)
-    if given["output"]:
-        write_whole(given["output"], content_of(result, suffix, sort=given["sort"], command=command))
-    elif given["as_json"] or given["as_csv"]:
-        show((as_json if given["as_json"] else as_csv)(result, given["sort"]))
-    elif not (given["quiet"] and given["report"]):
-        show(_terminal(result, given) + "\n")
-    if given["fail_on_discovery"] and result.rejected.any():
-        raise click.exceptions.Exit(DISCOVERY)
-
-
-def _with_options(result: Any) -> Any:
-    """The result with options in place of arguments in its notes."""
-    if hasattr(result, "results"):
-        return replace(result, results={name: _with_options(own) for name, own in result.results.items()})
-    return replace(result, notes=tuple(options_for_arguments(note) for note in result.notes))
-
-
-def _check_report(path: str | None) -> None:
-    """A report is HTML and is called so."""
-    if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
-        raise click.BadParameter(
-            f"writes HTML, so the file's name must end in .html, got {path!r}; a browser prints it to PDF.",
-            param_hint="--report",
-        )
-
-
-@contextmanager
-def _workers(given: Mapping[str, Any]) -> Iterator[None]:
-    """The cluster that was asked for, and where to look at it."""
-    address, count = given.get("cluster"), given.get("workers")
-    if address is None and count is None:
-        yield
-        return
-    from kernsift.execution.dask_workers import client_in_use, connected
-
-    if address is not None and count is not None:
-        raise click.UsageError("Choose one of --cluster and --workers.")
-    with connected(address, count) as client, client_in_use(client):
-        if not given["quiet"]:
-            click.echo(f"Dask dashboard: {client.dashboard_link}", err=True)
-        yield
-
-
-def _command(result: Any, seed: int | None) -> str:
-    """The command line that gives the result again, also where chance chose the seed."""
-    return shlex.join(["kernsift", *_ARGV, *(["--seed", str(result.seed)] if seed is None else [])])
-
-
-def _terminal(result: Any, given: Mapping[str, Any]) -> str:
-    """What was found; the table; its legend; what was guessed; how to have it again."""
-    from kernsift.report.text import legend, more, notes, said, table
-
-    width = _width()
-    sort = given["sort"]
-    if hasattr(result, "results"):
-        one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
-    else:
-        rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
-        one, first = result, said(result, width)
-    if given["quiet"]:
-        return rows
-    seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
-    report = f"Report: {given['report']}" if given["report"] else ""
-    last = "\n".join(filter(None, [seed, report]))
-    parts = [first, rows, legend(one, width, sort), notes(result, width), last]
-    return "\n\n".join(filter(None, parts))
-
-
-def _width() -> int:
-    import shutil
-
-    return max(50, min(shutil.get_terminal_size((100, 24)).columns, 120))
-
-
-def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
-    """A message of the library in the words of the command line: files for X and Y, options for arguments."""
-    message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
-    first, colon, rest = message.partition(": ")
-    named = {"random_state": "--seed", "groups": "--feature", "client": "--cluster", **arguments}
-    named["kinds"] = "--number or --category"
-    options = {"k", "threshold", "alpha", "correction", "family", "confidence_level", "by", "group", "reference"}
-    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory", "encoding", "layer", "given"}
-    first = named.get(first, f"--{first.replace('_', '-')}" if first in options else first)
-    for sign in (" ", ": "):  # a file that the library names, too
-        rest = rest.removeprefix(f"{first}{sign}")
-    if first == "--k":
-        rest = rest.replace("or None", "or all")
-    rest = options_for_arguments(rest)
-    meant = [f"{name} is {file}" for name, file in arguments.items() if re.search(rf"(?<!['\w]){name}(?!['\w])", rest)]
-    return first + colon + rest + (f" ({', '.join(meant)})" if meant else "")
-
-
-def options_for_arguments(text: str) -> str:
-    """Arguments of the library in a sentence as options."""
-    text = re.sub(r"\bk=None\b", "--k all", text)
-    text = re.sub(r"pass pandas\.read_csv\(path, (encoding='[\w-]+')\)", r"read it with \1", text)
-    names = "missing|response|estimator|test|bandwidth|k|group|reference|encoding"
-    text = re.sub(rf"\b({names})=(['\"]?)([\w.-]+)\2", r"--\1 \3", text)
-    text = re.sub(r"\b(group|reference)=('[^']*')", r"--\1 \2", text)
-    text = re.sub(r"\b(layer|by)=(?=\W|$)", r"--\1", text)
-    text = text.replace("relate(table, by)", "`kernsift relate` with that --target")
-    text = text.replace("compare_groups(table, by)", "--every-group")
-
-    def decided(found: re.Match[str]) -> str:
-        by_kind: dict[str, list[str]] = {}
-        for name, kind in re.findall(r"'((?:[^'\\]|\\.)*)': '(\w+)'", found[1]):
-            by_kind.setdefault("exclude" if kind == "drop" else kind, []).append(name)
-        return " ".join(f"--{kind} {shlex.quote(','.join(names))}" for kind, names in by_kind.items())
-
-    text = re.sub(r"kinds=\{(.*?)\}", decided, text)
-    return text.replace("a 'number', a 'category' or to 'drop'", "a number, a category or to be left out")
-
-
-# The process ---------------------------------------------------------------------------------------------------------
-
-_ARGV: list[str] = []
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    _ARGV[:] = sys.argv[1:] if argv is None else list(argv)
-    debug = "--debug" in _ARGV
-    if argv is None and _ARGV[:1] != ["reproduce"]:  # which has workers to end first
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    debug = "--debug" in arguments
+    if argv is None and arguments[:1] != ["reproduce"]:  # which has workers to end first
         end_soon_when_interrupted()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: click.echo(f"note: {message}", err=True)
-            code = app.main(_ARGV or ["--help"], prog_name="kernsift", standalone_mode=False)
+            code = app.main(arguments or ["--help"], prog_name="kernsift", standalone_mode=False, obj=arguments)
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -499,13 +344,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         reported()
         return code
     except ModuleNotFoundError as error:
-        from kernsift.exceptions import INSTALL
-
         text = str(error)
         return _complain(text if INSTALL in text else f"{text}: {INSTALL}.", 3, debug)
     except ValueError as error:
-        from kernsift.exceptions import InputError
-
         code = 2 if isinstance(error, InputError) else 1
         return _complain(str(error) if code == 2 else _unexpected(error), code, debug)
     except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import click
@@ -101,6 +102,12 @@ _SECTIONS = {
     "Output": ["as_json", "as_csv", "sort", "output", "report", "fail_on_discovery", "quiet"],
 }
 
+
+def together(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """One decorator for several options, in this order."""
+    return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
+
+
 feature_option = click.option(
     "--feature",
     multiple=True,
@@ -109,7 +116,7 @@ feature_option = click.option(
     help="Columns that count as one feature, such as position=lat,lon; may be repeated.",
 )
 
-_CLUSTER: list[Callable[..., Any]] = [
+cluster_options = together(
     click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster there, such as tcp://10.0.0.1:8786."),
     click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Work in so many processes here."),
     click.option(
@@ -118,17 +125,9 @@ _CLUSTER: list[Callable[..., Any]] = [
         help="Read files in pieces and use so much memory, such as 1GB or 50%.  [default: large files are, with a "
         "quarter of this machine's]",
     ),
-]
+)
 
-
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the work is done."""
-    for option in reversed(_CLUSTER):
-        command = option(command)
-    return command
-
-
-_ROWS: list[Callable[..., Any]] = [
+row_options = together(
     click.option(
         "--strata",
         multiple=True,
@@ -148,14 +147,7 @@ _ROWS: list[Callable[..., Any]] = [
     click.option(
         "--distinct", is_flag=True, help="Mark the discoveries that are significant given those marked before them."
     ),
-]
-
-
-def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which rows belong together."""
-    for option in reversed(_ROWS):
-        command = option(command)
-    return command
+)
 
 
 def rows_given(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +176,7 @@ def estimator_option(names: Sequence[str]) -> Callable[..., Any]:
     )
 
 
-_OPTIONS: list[Callable[..., Any]] = [
+common = together(
     click.option(
         "--columns",
         multiple=True,
@@ -306,11 +298,4 @@ _OPTIONS: list[Callable[..., Any]] = [
     click.option("--report", type=click.Path(), metavar="FILE", help="Also write one HTML file to show around."),
     click.option("--quiet", "-q", is_flag=True, help="Only the table; beside --report or --output, nothing."),
     click.option("--debug", is_flag=True, help="Show where an error came from."),
-]
-
-
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All of them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+)

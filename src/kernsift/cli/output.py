@@ -1,10 +1,19 @@
-"""Answers on their way to a terminal."""
+"""Run a question of the command line, and put its answer where it was wanted."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import click
+
+from kernsift.cli.messages import in_shell_words, options_for_arguments
 from kernsift.exceptions import InputError
 
 
@@ -23,3 +32,107 @@ def show(text: str) -> None:
         os.close(nowhere)
         if not isinstance(error, BrokenPipeError):  # such as a full disk
             raise InputError(f"standard output: cannot be written ({error.strerror or error}).") from None
+
+
+DISCOVERY = 4
+"""Exit code of --fail-on-discovery where something is significant."""
+
+
+def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
+    """Ask, then put the answer where it was wanted."""
+    from kernsift.execution.progress import progress_bar
+    from kernsift.report.export import as_csv, as_json, check_suffix, content_of, write_whole
+
+    if given["as_json"] and given["as_csv"]:
+        raise click.UsageError("Choose one of --json and --csv.")
+    check_report(given["report"])
+    suffix = ".json" if given["as_json"] else ".csv" if given["as_csv"] else ""
+    if given["output"] and not suffix:
+        suffix = check_suffix(given["output"], "--output")
+    try:
+        with _dask_client(given), progress_bar(sys.stderr.isatty() and not given["quiet"]):
+            result = ask()
+            result = _with_options(result)
+            result.order(given["sort"])
+            command = _command(result, given["seed"])
+            report = result.to_html(command=command) if given["report"] else ""
+    except InputError as error:
+        from kernsift.cli.inputs import with_own_names
+
+        raise InputError(in_shell_words(with_own_names(str(error)), arguments)) from error
+    if given["report"]:
+        write_whole(given["report"], report)
+    if given["output"]:
+        write_whole(given["output"], content_of(result, suffix, sort=given["sort"], command=command))
+    elif given["as_json"] or given["as_csv"]:
+        show((as_json if given["as_json"] else as_csv)(result, given["sort"]))
+    elif not (given["quiet"] and given["report"]):
+        show(_terminal(result, given) + "\n")
+    if given["fail_on_discovery"] and result.rejected.any():
+        raise click.exceptions.Exit(DISCOVERY)
+
+
+def _with_options(result: Any) -> Any:
+    """The result with options in place of arguments in its notes."""
+    if hasattr(result, "results"):
+        return replace(result, results={name: _with_options(own) for name, own in result.results.items()})
+    return replace(result, notes=tuple(options_for_arguments(note) for note in result.notes))
+
+
+def check_report(path: str | None) -> None:
+    """A report is HTML and is called so."""
+    if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
+        raise click.BadParameter(
+            f"writes HTML, so the file's name must end in .html, got {path!r}; a browser prints it to PDF.",
+            param_hint="--report",
+        )
+
+
+@contextmanager
+def _dask_client(given: Mapping[str, Any]) -> Iterator[None]:
+    """The cluster that was asked for, and where to look at it."""
+    address, count = given.get("cluster"), given.get("workers")
+    if address is None and count is None:
+        yield
+        return
+    from kernsift.execution.dask_workers import client_in_use, connected
+
+    if address is not None and count is not None:
+        raise click.UsageError("Choose one of --cluster and --workers.")
+    with connected(address, count) as client, client_in_use(client):
+        if not given["quiet"]:
+            click.echo(f"Dask dashboard: {client.dashboard_link}", err=True)
+        yield
+
+
+def _command(result: Any, seed: int | None) -> str:
+    """The command line that gives the result again, also where chance chose the seed."""
+    return shlex.join(
+        ["kernsift", *click.get_current_context().obj, *(["--seed", str(result.seed)] if seed is None else [])]
+    )
+
+
+def _terminal(result: Any, given: Mapping[str, Any]) -> str:
+    """What was found; the table; its legend; what was guessed; how to have it again."""
+    from kernsift.report.text import legend, more, notes, said, table
+
+    width = terminal_width()
+    sort = given["sort"]
+    if hasattr(result, "results"):
+        one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
+    else:
+        rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
+        one, first = result, said(result, width)
+    if given["quiet"]:
+        return rows
+    seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
+    report = f"Report: {given['report']}" if given["report"] else ""
+    last = "\n".join(filter(None, [seed, report]))
+    parts = [first, rows, legend(one, width, sort), notes(result, width), last]
+    return "\n\n".join(filter(None, parts))
+
+
+def terminal_width() -> int:
+    import shutil
+
+    return max(50, min(shutil.get_terminal_size((100, 24)).columns, 120))
