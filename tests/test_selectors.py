@@ -66,6 +66,13 @@ def test_parameters_are_written_out_and_have_the_defaults_of_the_functions(cls: 
 
 
 @pytest.mark.parametrize("cls", BOTH)
+def test_parameters_are_kept(cls: type) -> None:
+    """Every parameter of the signature is the attribute of its name."""
+    values = {name: object() for name in inspect.signature(cls).parameters}
+    assert cls(**values).get_params(deep=False) == values
+
+
+@pytest.mark.parametrize("cls", BOTH)
 def test_parameters_arrive(cls: type) -> None:
     """Each parameter set to something else than its default is what the function records."""
     X, y = labelled()

@@ -154,7 +154,9 @@ def test_forms_of_a_censored_response(trial):
         assert np.allclose(form.all_pvalues, named.all_pvalues)
     selector = SelectHSIC(random_state=0).fit(features, structured)
     assert selector.get_feature_names_out().tolist() == ["risk"]
-    assert SelectHSIC(random_state=0).fit(features.to_numpy(), structured).support_.tolist() == [True, False]
+    pair = (trial.time.to_numpy(), trial.event.to_numpy(int))
+    for X, y in ((features.to_numpy(), structured), (features, pair), (features.to_numpy(), pair)):
+        assert SelectHSIC(random_state=0).fit(X, y).support_.tolist() == [True, False]
 
 
 def test_rows_without_a_time_are_left_out(trial):

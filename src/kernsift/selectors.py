@@ -196,11 +196,13 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
 
         What is not the `first` piece must have its columns; `least` rows are needed.
         """
+        # Times and events, which `relate` reads.
+        censored = isinstance(y, tuple) and [np.ndim(part) for part in y] == [1, 1]
         if _frame(X) is not None:
             validate_data(self, X, reset=first, skip_check_array=True)
             # A list of strings would be taken for column names of X.
-            return X, np.asarray(y) if isinstance(y, list | tuple) else y
-        if isinstance(y, np.ndarray) and y.dtype.names is not None:  # times and events, which `relate` reads
+            return X, np.asarray(y) if isinstance(y, list | tuple) and not censored else y
+        if censored or (isinstance(y, np.ndarray) and y.dtype.names is not None):
             return validate_data(
                 self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=first
             ), y
@@ -437,6 +439,8 @@ class SelectHSIC(_KernelSelector):
             groups=groups,
             kinds=kinds,
             missing=missing,
+            given_model=given_model,
+            distinct=distinct,
             random_state=random_state,
             n_jobs=n_jobs,
             progress=progress,
