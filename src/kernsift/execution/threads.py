@@ -50,35 +50,33 @@ class _SharedLimit:
     """Limits BLAS to one thread while at least one call is active.
 
     The limit belongs to the process. If every call saved and restored it, of two concurrent calls the later one would
-    save, and restore at the end, the limit of the earlier one. It is set and restored in separate threads, because
-    threadpoolctl does not let a second thread set it while the first one is alive.
+    save, and restore at the end, the limit of the earlier one.
     """
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
-        self._held: Any = None
+        self._before: list[int] = []
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._inside == 0 and max((int(one["num_threads"]) for one in _controller().info()), default=1) > 1:
-                self._held = _in_own_thread(lambda: _controller().limit(limits=1))
+            if self._inside == 0:
+                self._before = [library.get_num_threads() for library in _controller().lib_controllers]
+                self._set([1] * len(self._before))
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside == 0 and self._held is not None:
-                _in_own_thread(self._held.restore_original_limits)
-                self._held = None
+            if self._inside == 0:
+                self._set(self._before)
 
-
-def _in_own_thread(function: Callable[[], Answer]) -> Answer:
-    """The result of a function called in a thread that ends with it."""
-    found: list[Answer] = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join()
-    return found[0]
+    def _set(self, limits: list[int]) -> None:
+        if max(self._before, default=1) == 1:
+            return
+        for library, limit in zip(_controller().lib_controllers, limits, strict=True):
+            library.set_num_threads(limit)
+            # threadpoolctl lets no other thread set a limit while the one that set it first is alive, unless cleared.
+            getattr(library, "clear_controlling_thread", lambda: None)()
 
 
 _ONE_BLAS_THREAD = _SharedLimit()
