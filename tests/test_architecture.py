@@ -27,6 +27,7 @@ ORDER = [
     "result",
     "options",
     "arguments",
+    "questions",
     "api",
     "groups",
     "selectors",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import replace
-from functools import partial, wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,29 +16,26 @@ from kernsift.arguments import (
     selection_rule,
 )
 from kernsift.data.aligned_tables import held_in_memory
-from kernsift.data.exchangeability import Exchangeability, codes_of
+from kernsift.data.exchangeability import codes_of
 from kernsift.data.formats import open_table
 from kernsift.data.identifiers import note_identifiers
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.row_columns import decide_kinds, keep_complete, take_row_columns, take_sample_columns
 from kernsift.data.samples import as_samples
-from kernsift.data.scan import trusting_statistics
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.conditional import LearningRows, conditional_hsic, conditional_mmd, measure_conditional
-from kernsift.estimators.confounders import Confounders, NothingLeft, confounders_of, table_confounders
-from kernsift.estimators.patterns import bandwidth_of, measure_features
+from kernsift.estimators.conditional import LearningRows, conditional_hsic, conditional_mmd
+from kernsift.estimators.confounders import Confounders, confounders_of
 from kernsift.estimators.restricted import aligned, restricted_hsic, restricted_mmd
 from kernsift.estimators.scores import DenseCovariance, Scores
-from kernsift.exceptions import HiddenMissingValues, InputError
-from kernsift.inference import TESTS, Outcome, log_tail
-from kernsift.inference.advice import advise, several_two_valued
-from kernsift.inference.redundancy import keep_distinct
+from kernsift.exceptions import InputError
+from kernsift.inference import TESTS
+from kernsift.inference.advice import advise
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import TEST_OPTIONS, Options, resolve
-from kernsift.report.held_fixed import HeldFixed
+from kernsift.questions import Measures, measured_result, rereading, to_result
 from kernsift.report.summaries import picture_candidates, picture_response, picture_samples
 from kernsift.result import Result
 
@@ -53,44 +47,7 @@ class TopKPvalues(NamedTuple):
     pvalues: np.ndarray
 
 
-Question = TypeVar("Question", bound=Callable[..., Result])
-
-
-def _rereading(question: Question) -> Question:
-    """Ask again with files read in full where missing values hid from the statistics that they keep."""
-
-    @wraps(question)
-    def ask(*arguments: Any, **options: Any) -> Result:
-        rng = options.get("random_state")
-        state: Any = rng.bit_generator.state if isinstance(rng, np.random.Generator) else None
-        try:
-            with trusting_statistics(True):
-                return question(*arguments, **options)
-        except HiddenMissingValues:
-            if options.get("missing") == "error":
-                raise
-        if isinstance(rng, np.random.Generator):
-            rng.bit_generator.state = state
-        with trusting_statistics(False):
-            return question(*arguments, **options)
-
-    return cast(Question, ask)
-
-
-_files_stay: ContextVar[bool] = ContextVar("files_stay", default=False)
-
-
-@contextmanager
-def files_stay() -> Iterator[None]:
-    """Files stay as they are until the results of the calls inside have been used."""
-    token = _files_stay.set(True)
-    try:
-        yield
-    finally:
-        _files_stay.reset(token)
-
-
-@_rereading
+@rereading
 def compare(
     X: Any,
     Y: Any = None,
@@ -312,82 +269,12 @@ def compare(
         held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
         measures = Measures(measure, measure_given)
-        return _answer(
+        return measured_result(
             call, (one, two), measures, rows=rows, held=held, missing=missing, distinct=distinct, picture=picture
         )
 
 
-class Measures(NamedTuple):
-    """Functions that turn tables of features into scores, without confounders and with them."""
-
-    plain: Callable[..., Scores | None]
-    conditional: Callable[..., Scores | None]
-
-
-def _answer(
-    call: CallSettings,
-    tables: Sequence[Table],
-    measures: Measures,
-    *,
-    rows: Exchangeability | None,
-    held: Confounders | None,
-    missing: str,
-    distinct: bool,
-    picture: Callable[..., Any],
-) -> Result:
-    """Measure the features of `tables`, test the scores and describe the features."""
-    if held is None:
-        found = measure_features(tables, measures.plain, call.bandwidth, missing, call.estimator, call.rng)
-    else:
-        conditional = partial(measures.conditional, confounders=held)
-        found = measure_conditional(tables, conditional, call.bandwidth, missing, call.rng)
-    pooled = stack(tables)
-    result = call.to_result(
-        found.scores,
-        found.constant,
-        n=found.n,
-        rows=tuple(table.n for table in tables),
-        two_valued=partial(several_two_valued, pooled),
-        draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
-    )
-    if distinct:
-        result = _distinct(result, call, tables, measures.conditional, held, missing)
-    if pooled.on_disk and not _files_stay.get():
-        # The result must not need its files: what is otherwise computed on first use is computed now.
-        result.effects  # noqa: B018
-        result.intervals  # noqa: B018
-        result.clusters  # noqa: B018
-    return result
-
-
-def _distinct(
-    result: Result,
-    call: CallSettings,
-    tables: Sequence[Table],
-    measure: Callable[..., Scores | None],
-    held: Confounders | None,
-    missing: str,
-) -> Result:
-    """The result with its distinct features marked."""
-    pooled = stack(tables)
-
-    def conditional_pvalues(features: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        confounders = table_confounders(pooled, kept, held)
-        some = [table.select(features) for table in tables]
-        bandwidth = bandwidth_of(call.bandwidth, features, pooled.d)
-        conditional = partial(measure, confounders=confounders)
-        try:
-            found = measure_conditional(some, conditional, bandwidth, missing, call.rng, notes=False)
-        except NothingLeft:
-            return np.ones(len(features))
-        return Outcome(log_tail(found.scores, np.arange(len(features)))).pvalues
-
-    order = result.selected[result.rejected]
-    kept = keep_distinct(order, call.distinct_level(len(order), pooled.d), conditional_pvalues)
-    return replace(result, distinct=np.isin(result.selected, kept))
-
-
-@_rereading
+@rereading
 def relate(
     X: Any,
     y: Any,
@@ -612,7 +499,7 @@ def relate(
         held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_response, table, target, linear=survival is not None)
         measures = Measures(measure, measure_given)
-        return _answer(
+        return measured_result(
             call, (table,), measures, rows=rows, held=held, missing=missing, distinct=distinct, picture=picture
         )
 
@@ -738,7 +625,7 @@ def screen(
         scores = call.statistic(base, others, kernels, rng=call.rng, **call.estimator_options)
         draw = partial(picture_candidates, base, list(others.values()), list(others))
         sizes = [other.n for other in others.values()]
-        return call.to_result(scores, n=base.n + np.array(sizes), rows=(base.n, *sizes), draw=draw)
+        return to_result(call, scores, n=base.n + np.array(sizes), rows=(base.n, *sizes), draw=draw)
 
 
 def topk_pvalues(

@@ -22,17 +22,12 @@ from kernsift.execution import dask_workers
 from kernsift.execution.notes import add_note, collect_notes
 from kernsift.execution.progress import progress_bar
 from kernsift.execution.threads import thread_limit
-from kernsift.inference import TESTS, Outcome, log_tail
-from kernsift.inference.advice import advise
-from kernsift.inference.estimates import Coverage, Estimates
+from kernsift.inference import TESTS
 from kernsift.inference.multiple_testing import CORRECTIONS, adjust
-from kernsift.inference.redundancy import Clusters
 from kernsift.inference.scaling_law import MODELS
 from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
-from kernsift.kernels.functions import Gaussian, Linear
+from kernsift.kernels.functions import Gaussian
 from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, Options, resolve
-from kernsift.report.summaries import Summaries
-from kernsift.result import Result
 
 Seed = int | np.random.Generator | None
 
@@ -189,15 +184,6 @@ class CallSettings:
             "rng": self.rng,
         }
 
-    def distinct_level(self, discoveries: int, d: int) -> float:
-        """The largest conditional p-value of a distinct feature: what the correction asks of the last discovery."""
-        if self.correction is None:
-            return float(self.alpha)
-        if self.correction == "holm":
-            return float(self.alpha) / d
-        harmonic = float(np.sum(1.0 / np.arange(1, d + 1))) if self.correction == "by" else 1.0
-        return float(self.alpha) * discoveries / (d * harmonic)
-
     def advise_rows(self, given: RowArguments, rows: Exchangeability, d: int, symmetric: bool) -> None:
         """Put on record which rows belong together; warn where no p-value can be small enough for a discovery."""
         self.options = {**self.options, **given.settings(rows)}
@@ -247,88 +233,6 @@ class CallSettings:
         """Complain about k or the threshold before the scores of d features are computed."""
         check_selection(self.k, self.threshold, d)
 
-    def to_result(
-        self,
-        scores: Scores,
-        constant: np.ndarray | None = None,
-        *,
-        n: np.ndarray,
-        rows: tuple[int, ...] = (),
-        two_valued: Callable[[], bool] = lambda: False,
-        draw: Callable[..., Summaries] | None = None,
-    ) -> Result:
-        """Test, select where that is asked for, correct, and put it all on record.
-
-        `n` are the rows behind each score.
-        `draw` makes the pictures and descriptions of the listed features.
-        """
-        rule = selection_rule(self.k, self.threshold, scores)
-        advise(self.question, self.estimator, self.test, rule, scores, rows, two_valued)
-        selected = rule.select(scores.estimate)
-        if len(selected):
-            outcome = self.run(scores, rule, selected, rng=self.rng, **self.test_options)
-        else:
-            outcome = Outcome(np.empty(0), ())
-        every = Outcome(log_tail(scores, np.arange(len(scores)))).pvalues
-        listed = not isinstance(rule, Everything)
-        if self.correction is None or (listed and self.family == "selected"):
-            adjusted = adjust(outcome.pvalues, self.correction)
-        else:
-            adjusted = adjust(every, self.correction, selected)
-        rejected = adjusted <= self.alpha
-        controls_coverage = not listed and self.correction is not None
-        share = np.count_nonzero(rejected) / len(scores)
-        coverage = Coverage(float(self.confidence_level), rejected if controls_coverage else None, share)
-        flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
-        linear = self.kernel == "linear" or isinstance(self.kernel, Linear)
-        views = None if scores.views is None else scores.views[selected]
-        kept = draw(selected, means=linear, views=views) if draw is not None else Summaries()
-        return Result(
-            question=self.question,
-            selected=selected,
-            names=tuple(map(scores.names.__getitem__, selected.tolist())),
-            pvalues=outcome.pvalues,
-            log_pvalues=outcome.log_pvalues,
-            unconditional_pvalues=every[selected],
-            adjusted_pvalues=adjusted,
-            rejected=rejected,
-            estimates=Estimates(scores, selected, outcome, coverage),
-            scores=scores.estimate,
-            feature_names=scores.names,
-            all_pvalues=every,
-            all_adjusted_pvalues=adjust(every, self.correction),
-            listed=listed,
-            alpha=float(self.alpha),
-            correction=self.correction,
-            family=self.family,
-            confidence_level=float(self.confidence_level),
-            settings=self._settings(len(selected)),
-            seed=self.seed,
-            notes=(*self.notes, *([_constant_note(flat)] if flat else [])),
-            outcome=outcome,
-            n=n,
-            rows=rows,
-            pictures=kept.pictures,
-            descriptions=kept.descriptions,
-            labels=kept.labels,
-            kinds=kept.kinds,
-            cluster_labels=Clusters(scores.cov, selected, rejected),
-        )
-
-    def _settings(self, listed: int) -> dict[str, Any]:
-        kernel, bandwidth = self.kernel, self.bandwidth
-        if self.estimator_options.get("adaptive"):
-            bandwidth = "adaptive"
-        return {
-            "k": None if self.k is None else listed,
-            "threshold": self.threshold,
-            "estimator": self.estimator,
-            "test": self.test,
-            "kernel": kernel if isinstance(kernel, str) else getattr(kernel, "__name__", repr(kernel)),
-            "bandwidth": bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth).tolist(),
-            **self.options,
-        }
-
 
 def _check_share(argument: str, value: Any, usual: float) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
@@ -345,11 +249,6 @@ def _column_names(value: Any) -> list[str]:
     """The column names that an argument consists of; none where it is data."""
     names = list(value) if isinstance(value, list | tuple) else [value]
     return names if all(isinstance(name, str) for name in names) else []
-
-
-def _constant_note(names: list[str]) -> str:
-    listed = ", ".join(repr(name) for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"Constant, so without evidence (p = 1): {listed}."
 
 
 def check_test_options(options: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.api import compare, files_stay
+from kernsift.api import compare
 from kernsift.arguments import CallSettings, Seed
 from kernsift.data.formats import open_table
 from kernsift.data.samples import check_group_sizes, group_rows, named_group
@@ -19,6 +19,7 @@ from kernsift.inference.estimates import Coverage
 from kernsift.inference.multiple_testing import adjust
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import Options
+from kernsift.questions import files_stay
 from kernsift.report.summaries import Records
 from kernsift.report.text import clean, more, table
 from kernsift.result import Result, as_frame, check_backend

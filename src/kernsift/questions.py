@@ -1,0 +1,233 @@
+"""What the questions have in common: from scores to tests, corrections, descriptions and a `Result`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from kernsift.arguments import CallSettings, selection_rule
+from kernsift.data.exchangeability import Exchangeability
+from kernsift.data.scan import trusting_statistics
+from kernsift.data.tables import Table, stack
+from kernsift.estimators.conditional import measure_conditional
+from kernsift.estimators.confounders import Confounders, NothingLeft, table_confounders
+from kernsift.estimators.patterns import bandwidth_of, measure_features
+from kernsift.estimators.scores import Scores
+from kernsift.exceptions import HiddenMissingValues, quoted
+from kernsift.inference import Outcome, log_tail
+from kernsift.inference.advice import advise, several_two_valued
+from kernsift.inference.estimates import Coverage, Estimates
+from kernsift.inference.multiple_testing import adjust
+from kernsift.inference.redundancy import Clusters, keep_distinct
+from kernsift.inference.selection_rules import Everything
+from kernsift.kernels.functions import Linear
+from kernsift.report.held_fixed import HeldFixed
+from kernsift.report.summaries import Summaries
+from kernsift.result import Result
+
+_Question = TypeVar("_Question", bound=Callable[..., Result])
+
+
+def rereading(question: _Question) -> _Question:
+    """Ask again with files read in full where missing values hid from the statistics that they keep."""
+
+    @wraps(question)
+    def ask(*arguments: Any, **options: Any) -> Result:
+        rng = options.get("random_state")
+        state: Any = rng.bit_generator.state if isinstance(rng, np.random.Generator) else None
+        try:
+            with trusting_statistics(True):
+                return question(*arguments, **options)
+        except HiddenMissingValues:
+            if options.get("missing") == "error":
+                raise
+        if isinstance(rng, np.random.Generator):
+            rng.bit_generator.state = state
+        with trusting_statistics(False):
+            return question(*arguments, **options)
+
+    return cast(_Question, ask)
+
+
+_files_stay: ContextVar[bool] = ContextVar("files_stay", default=False)
+
+
+@contextmanager
+def files_stay() -> Iterator[None]:
+    """Files stay as they are until the results of the calls inside have been used."""
+    token = _files_stay.set(True)
+    try:
+        yield
+    finally:
+        _files_stay.reset(token)
+
+
+class Measures(NamedTuple):
+    """Functions that turn tables of features into scores, without confounders and with them."""
+
+    plain: Callable[..., Scores | None]
+    conditional: Callable[..., Scores | None]
+
+
+def measured_result(
+    call: CallSettings,
+    tables: Sequence[Table],
+    measures: Measures,
+    *,
+    rows: Exchangeability | None,
+    held: Confounders | None,
+    missing: str,
+    distinct: bool,
+    picture: Callable[..., Any],
+) -> Result:
+    """Measure the features of `tables`, test the scores and describe the features."""
+    if held is None:
+        found = measure_features(tables, measures.plain, call.bandwidth, missing, call.estimator, call.rng)
+    else:
+        conditional = partial(measures.conditional, confounders=held)
+        found = measure_conditional(tables, conditional, call.bandwidth, missing, call.rng)
+    pooled = stack(tables)
+    result = to_result(
+        call,
+        found.scores,
+        found.constant,
+        n=found.n,
+        rows=tuple(table.n for table in tables),
+        two_valued=partial(several_two_valued, pooled),
+        draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
+    )
+    if distinct:
+        result = _distinct(result, call, tables, measures.conditional, held, missing)
+    if pooled.on_disk and not _files_stay.get():
+        # The result must not need its files: what is otherwise computed on first use is computed now.
+        result.effects  # noqa: B018
+        result.intervals  # noqa: B018
+        result.clusters  # noqa: B018
+    return result
+
+
+def _distinct(
+    result: Result,
+    call: CallSettings,
+    tables: Sequence[Table],
+    measure: Callable[..., Scores | None],
+    held: Confounders | None,
+    missing: str,
+) -> Result:
+    """The result with its distinct features marked."""
+    pooled = stack(tables)
+
+    def conditional_pvalues(features: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        confounders = table_confounders(pooled, kept, held)
+        some = [table.select(features) for table in tables]
+        bandwidth = bandwidth_of(call.bandwidth, features, pooled.d)
+        conditional = partial(measure, confounders=confounders)
+        try:
+            found = measure_conditional(some, conditional, bandwidth, missing, call.rng, notes=False)
+        except NothingLeft:
+            return np.ones(len(features))
+        return Outcome(log_tail(found.scores, np.arange(len(features)))).pvalues
+
+    order = result.selected[result.rejected]
+    kept = keep_distinct(order, _distinct_level(call, len(order), pooled.d), conditional_pvalues)
+    return replace(result, distinct=np.isin(result.selected, kept))
+
+
+def _distinct_level(call: CallSettings, discoveries: int, d: int) -> float:
+    """The largest conditional p-value of a distinct feature: what the correction asks of the last discovery."""
+    if call.correction is None:
+        return float(call.alpha)
+    if call.correction == "holm":
+        return float(call.alpha) / d
+    harmonic = float(np.sum(1.0 / np.arange(1, d + 1))) if call.correction == "by" else 1.0
+    return float(call.alpha) * discoveries / (d * harmonic)
+
+
+def to_result(
+    call: CallSettings,
+    scores: Scores,
+    constant: np.ndarray | None = None,
+    *,
+    n: np.ndarray,
+    rows: tuple[int, ...] = (),
+    two_valued: Callable[[], bool] = lambda: False,
+    draw: Callable[..., Summaries] | None = None,
+) -> Result:
+    """Test, select where that is asked for, correct, and put it all on record.
+
+    `n` are the rows behind each score.
+    `draw` makes the pictures and descriptions of the listed features.
+    """
+    rule = selection_rule(call.k, call.threshold, scores)
+    advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued)
+    selected = rule.select(scores.estimate)
+    if len(selected):
+        outcome = call.run(scores, rule, selected, rng=call.rng, **call.test_options)
+    else:
+        outcome = Outcome(np.empty(0), ())
+    every = Outcome(log_tail(scores, np.arange(len(scores)))).pvalues
+    listed = not isinstance(rule, Everything)
+    if call.correction is None or (listed and call.family == "selected"):
+        adjusted = adjust(outcome.pvalues, call.correction)
+    else:
+        adjusted = adjust(every, call.correction, selected)
+    rejected = adjusted <= call.alpha
+    controls_coverage = not listed and call.correction is not None
+    share = np.count_nonzero(rejected) / len(scores)
+    coverage = Coverage(float(call.confidence_level), rejected if controls_coverage else None, share)
+    flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
+    linear = call.kernel == "linear" or isinstance(call.kernel, Linear)
+    views = None if scores.views is None else scores.views[selected]
+    kept = draw(selected, means=linear, views=views) if draw is not None else Summaries()
+    return Result(
+        question=call.question,
+        selected=selected,
+        names=tuple(map(scores.names.__getitem__, selected.tolist())),
+        pvalues=outcome.pvalues,
+        log_pvalues=outcome.log_pvalues,
+        unconditional_pvalues=every[selected],
+        adjusted_pvalues=adjusted,
+        rejected=rejected,
+        estimates=Estimates(scores, selected, outcome, coverage),
+        scores=scores.estimate,
+        feature_names=scores.names,
+        all_pvalues=every,
+        all_adjusted_pvalues=adjust(every, call.correction),
+        listed=listed,
+        alpha=float(call.alpha),
+        correction=call.correction,
+        family=call.family,
+        confidence_level=float(call.confidence_level),
+        settings=_settings(call, len(selected)),
+        seed=call.seed,
+        notes=(*call.notes, *([f"Constant, so without evidence (p = 1): {quoted(flat)}."] if flat else [])),
+        outcome=outcome,
+        n=n,
+        rows=rows,
+        pictures=kept.pictures,
+        descriptions=kept.descriptions,
+        labels=kept.labels,
+        kinds=kept.kinds,
+        cluster_labels=Clusters(scores.cov, selected, rejected),
+    )
+
+
+def _settings(call: CallSettings, listed: int) -> dict[str, Any]:
+    kernel, bandwidth = call.kernel, call.bandwidth
+    if call.estimator_options.get("adaptive"):
+        bandwidth = "adaptive"
+    return {
+        "k": None if call.k is None else listed,
+        "threshold": call.threshold,
+        "estimator": call.estimator,
+        "test": call.test,
+        "kernel": kernel if isinstance(kernel, str) else getattr(kernel, "__name__", repr(kernel)),
+        "bandwidth": bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth).tolist(),
+        **call.options,
+    }
