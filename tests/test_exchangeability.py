@@ -328,8 +328,9 @@ def test_counts_by_stratum_give_the_law_of_the_rows(monkeypatch: pytest.MonkeyPa
     rows = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
     monkeypatch.setattr(stratified_counts, "FEWEST", 100)
     counted = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
-    # What is left out is of the order 1 / n, in units of the score.
-    np.testing.assert_allclose(norm.isf(counted), norm.isf(rows), rtol=0.01, atol=0.03)
+    # What is left out is of the order 1 / n, in units of the score; p-values near 1 need no accuracy.
+    scores = [np.maximum(norm.isf(found), -2.0) for found in (counted, rows)]
+    np.testing.assert_allclose(*scores, rtol=0.01, atol=0.03)
 
 
 @pytest.mark.parametrize("gaps", [False, True])

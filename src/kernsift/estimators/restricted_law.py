@@ -162,7 +162,7 @@ class ResponseMoments(NamedTuple):
         squares = (scatter * scatter).sum(axis=1)
         basis = right[:kept].reshape(kept, len(one), len(other))
         behind = np.cumsum(values[::-1] ** 2)[::-1]
-        terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), _TERMS)
+        terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), _TERMS, kept)
         second = _second(squares, first, last, strata)
         return cls((left[:, :kept] * values[:kept]).T, basis, terms, second, squares / (sizes - 1) ** 2)
 
@@ -218,15 +218,10 @@ def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: Res
     flips = [Flips.of(part, strata, response) for part in (one, other)]
     if flips[0] is not None and flips[1] is not None:
         return flips[0].covariance(flips[1])
-    b = len(one)
-    between = np.zeros(b)
-    for coefficients in response.coefficients:
-        weighted = (one * coefficients[strata.of_row]) @ other.transpose(0, 2, 1)
-        between += (weighted * weighted).sum(axis=(1, 2))
-    squares = np.empty((b, len(strata.sizes)))
-    for run in strata.runs(b * one.shape[1] * other.shape[1]):
-        first, second = (strata.split(part, *run).transpose(0, 2, 1, 3) for part in (one, other))
-        squares[:, slice(*run)] = _gram_products(first, second)
+    step = max(1, _NUMBERS // (len(response.coefficients) * one.shape[1] * other.shape[1]))
+    parts = [slice(start, start + step) for start in range(0, len(one), step)]
+    found = [_between_and_squares(one[part], other[part], strata, response.coefficients) for part in parts]
+    between, squares = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
     diagonal, other_diagonal = ((part * part).sum(axis=1) for part in (one, other))
     second = _second(squares, diagonal, other_diagonal, strata)
     within = np.einsum("bsi,sij,sj->b", second, strata.moment_matrices(2), response.second, optimize=True)
@@ -235,14 +230,17 @@ def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: Res
     return np.where(total > _ROUNDING * scale, total, 0.0)
 
 
-def _gram_products(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """(b, s) sums of K_ij L_ij of factors (b, s, m, n) and (b, s, q, n), by the smaller of two matrices."""
-    m, n = first.shape[2:]
-    if n * n <= m * second.shape[2]:
-        grams = [part.transpose(0, 1, 3, 2) @ part for part in (first, second)]
-        return np.asarray((grams[0] * grams[1]).sum(axis=(2, 3)))
-    scatter = first @ second.transpose(0, 1, 3, 2)
-    return np.asarray((scatter * scatter).sum(axis=(2, 3)))
+def _between_and_squares(
+    one: np.ndarray, other: np.ndarray, strata: Strata, coefficients: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums (b,) of |A_k|^2, and |S_s|^2 (b, S), with A_k the sum of S_s = F_s G_s' with the coefficients (k, S)."""
+    b, squares, folded = len(one), np.empty((len(one), len(strata.sizes))), np.zeros(())
+    for run in strata.runs(b * one.shape[1] * other.shape[1]):
+        first, second = (strata.split(part, *run).transpose(0, 2, 1, 3) for part in (one, other))
+        scatter = (first @ second.transpose(0, 1, 3, 2)).reshape(b, run[1] - run[0], -1)
+        squares[:, slice(*run)] = np.einsum("bsm,bsm->bs", scatter, scatter)
+        folded = folded + coefficients[:, slice(*run)] @ scatter
+    return (folded * folded).sum(axis=(1, 2)), squares
 
 
 class ThirdMoments(NamedTuple):
@@ -272,8 +270,13 @@ class ThirdMoments(NamedTuple):
     @classmethod
     def of_features(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
         """From factors (b, m, N) centred within strata, the leading directions first."""
-        weights = response.coefficients[: response.terms, None, None, :][..., strata.of_row]
-        return cls.of(factor, (factor * weights) @ factor.transpose(0, 2, 1), strata)
+        b, m, _ = factor.shape
+        folded = np.zeros((b, response.terms, m * m))
+        for run in strata.runs(b * m * m):
+            part = strata.split(factor, *run).transpose(0, 2, 1, 3)
+            scatter = (part @ part.transpose(0, 1, 3, 2)).reshape(b, -1, m * m)
+            folded += response.coefficients[: response.terms, slice(*run)] @ scatter
+        return cls.of(factor, folded.reshape(b, -1, m, m).transpose(1, 0, 2, 3), strata)
 
     @classmethod
     def of_response(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
@@ -290,21 +293,20 @@ class ThirdMoments(NamedTuple):
         vectors, tensors = np.zeros((b, m, count)), np.zeros((b, leading, leading, leading, count))
         diagonal = (factor * factor).sum(axis=1)
         twice = np.empty_like(diagonal)  # diagonal of K^2
+        flat = folded.reshape(len(folded), b, -1).transpose(1, 2, 0)
         for run in strata.runs(b * m * m):
             part = strata.split(factor, *run).transpose(0, 2, 1, 3)
             own = strata.split(diagonal, *run)
             place, first = slice(*run), int(strata.starts[run[0]])
             scatter = part @ part.transpose(0, 1, 3, 2)
-            second = scatter @ part
-            twice[:, first : first + own[0].size] = (part * second).sum(axis=2).reshape(b, -1)
-            squares[:, place] = (scatter * scatter).sum(axis=(2, 3))
-            cubes[:, place] = ((scatter @ scatter) * scatter).sum(axis=(2, 3))
-            for k, matrix in enumerate(folded):
-                turned = matrix[:, None] @ part
-                crossed[k, :, place] = (second * turned).sum(axis=(2, 3))
-                products = (part * turned).sum(axis=2)
-                inner[k, :, place] = products.sum(axis=2)
-                outer[k, :, place] = (products * own).sum(axis=2)
+            turned = scatter @ part
+            second = turned @ part.transpose(0, 1, 3, 2)
+            twice[:, first : first + own[0].size] = np.einsum("bsmn,bsmn->bsn", part, turned).reshape(b, -1)
+            squares[:, place] = np.einsum("bsij,bsij->bs", scatter, scatter)
+            cubes[:, place] = np.einsum("bsij,bsij->bs", second, scatter)
+            weighted = (part * own[:, :, None]) @ part.transpose(0, 1, 3, 2)
+            for found, matrices in ((crossed, second), (inner, scatter), (outer, weighted)):
+                found[:, :, place] = (matrices.reshape(b, -1, m * m) @ flat).transpose(2, 0, 1)
             vectors[:, :, place] = (part @ own[..., None])[..., 0].transpose(0, 2, 1)
             if sizes[run[0]] > 2:
                 lead = part[:, :, :leading]
@@ -354,9 +356,8 @@ def third_moment(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.n
     total = np.einsum("bsi,sij,tsj->b", one.third, strata.moment_matrices(3), other.third, optimize=True)
     total += 8.0 * _cube(one, other, strata) + 16.0 * (one.cubes * other.cubes * rho**3).sum(axis=1)
     total -= 12.0 * np.einsum("bsi,sij,tsj,s->b", one.own, second, other.own, rho, optimize=True)
-    for k in range(len(one.folded)):
-        total -= 24.0 * (one.crossed[k] * other.crossed[k] * rho**2).sum(axis=1)
-        total += 12.0 * np.einsum("bsi,sij,tsj->b", one.other[k], second, other.other[k], optimize=True)
+    total -= 24.0 * (one.crossed * other.crossed * rho**2).sum(axis=(0, 2))
+    total += 12.0 * np.einsum("kbsi,sij,ktsj->b", one.other, second, other.other, optimize=True)
     if pairs.all():
         return np.asarray(total)
     for (ours, theirs), count in (((one.vectors, other.vectors), 6.0), ((one.tensors, other.tensors), 4.0)):
