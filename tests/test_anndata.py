@@ -16,8 +16,8 @@ from kernsift import InputError, compare, relate, screen
 from kernsift.cli.app import main
 from kernsift.data.formats import open_table
 from kernsift.data.formats.anndata import is_anndata
+from kernsift.data.formats.in_memory import loaded
 from kernsift.data.formats.sparse_matrices import SparseSource
-from kernsift.data.preparation import loaded
 from kernsift.data.samples import as_samples
 
 # anndata 0.13 asks pandas for an option that it is about to lose.

@@ -22,7 +22,7 @@ from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
 from kernsift.cli.messages import in_shell_words, options_for_arguments
 from kernsift.data.columns import Columns
 from kernsift.data.formats import Source, open_table
-from kernsift.data.preparation import loaded
+from kernsift.data.formats.in_memory import loaded
 
 FRAME = pd.DataFrame(
     {"height": [1.5, 2.25, -3.0, 4.0], "count": [3, 1, 2, 5], "city": ["Rome", "Oslo", "Rome", "Bern"]}

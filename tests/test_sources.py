@@ -35,12 +35,11 @@ from hypothesis import strategies as st
 from kernsift.data.columns import Columns
 from kernsift.data.formats import Source, arrow, open_source, open_table, points_outside, text
 from kernsift.data.formats import array_files as rectangles
-from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.source import Rows
 from kernsift.data.frames import read_columns
 from kernsift.data.inputs import as_pair
-from kernsift.data.preparation import loaded
 from kernsift.exceptions import InputError
 from kernsift.execution.parallel import use_workers
 

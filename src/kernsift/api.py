@@ -20,7 +20,8 @@ from kernsift.data.exchangeability import codes_of
 from kernsift.data.formats import open_table
 from kernsift.data.identifiers import note_identifiers
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
-from kernsift.data.row_columns import decide_kinds, keep_complete, take_row_columns, take_sample_columns
+from kernsift.data.named_columns import take_columns
+from kernsift.data.row_columns import decide_kinds, keep_complete, take_sample_columns
 from kernsift.data.samples import as_samples
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
@@ -440,7 +441,7 @@ def relate(
         call.check_given(given, given_model, distinct, client, y=y, strata=strata, unit=unit)
         columns = None
         if given is not None:
-            X, columns = take_row_columns(X, given, "given")
+            X, columns = take_columns(X, given, "given")
             columns, kinds = decide_kinds(columns, kinds, "given")
         whole = partial(given_rows.keep, missing=missing) if given_rows else None
         rule = keep_complete(whole, columns, "given") if columns is not None and missing == "drop" else whole

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,14 @@ def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument
             raise InputError(f"kinds: {argument} has no column '{pattern}'{hint}")
         found.update(dict.fromkeys(fits, kind))
     return found
+
+
+def split_kinds(kinds: Any, names: Collection[str]) -> tuple[dict[str, str], Any]:
+    """What `kinds` says of the columns called `names`, and what it says of others; checked where it is used."""
+    if not isinstance(kinds, Mapping):
+        return {}, kinds
+    own = {name: kind for name, kind in kinds.items() if name in names}
+    return own, {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
 
 
 def judge(

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.column_kinds import UndecidedColumns
+from kernsift.data.column_kinds import UndecidedColumns, split_kinds
 from kernsift.data.columns import require_together
 from kernsift.data.formats import Source, open_table, points_outside
-from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.layout import grouped, laid_out
 from kernsift.data.missing import MISSING
 from kernsift.data.named_columns import align, split_columns
-from kernsift.data.preparation import loaded, prepare
+from kernsift.data.preparation import prepare
 from kernsift.data.responses import response_table
 from kernsift.data.survival import Survival, hint_at_censoring, is_censored, read_survival, survival_of
 from kernsift.data.tables import Table
@@ -133,9 +133,7 @@ def read_xy(
     if not len(source.names):
         raise InputError(f"X: no column is left beside the response {quoted(answer.names)}; pass more columns.")
     check_rows(source, answer)
-    kinds = options.pop("kinds", None)
-    own = {name: kind for name, kind in kinds.items() if name in answer.names} if isinstance(kinds, Mapping) else {}
-    rest = {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
+    own, rest = split_kinds(options.pop("kinds", None), answer.names)
     # Without a response a row tells nothing.
     absent = "error" if options.get("missing", "error") == "error" else "drop"
     prepare_answer = partial(prepare, [answer], ["y"], kinds=own, missing=absent, labels=True)

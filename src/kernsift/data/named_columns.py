@@ -9,7 +9,7 @@ import numpy as np
 
 from kernsift.data.columns import Columns
 from kernsift.data.formats import Source, open_table
-from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError, nearest, quoted
 from kernsift.execution.notes import add_note
@@ -40,9 +40,9 @@ def take_columns(data: Any, wanted: Any, argument: str, *, table: str = "X") -> 
     (('size',), ('a', 'b'), [0.0, 1.0, 0.0])
     """
     rest, columns = split_columns(open_table(data, table), wanted, argument)
-    return rest, columns.columns if isinstance(columns, MemorySource) else columns.read(
-        range(len(columns.names)), 0, columns.n
-    )
+    if not len(rest.names):
+        raise InputError(f"{table}: no column is left beside {argument} {quoted(columns.names)}; pass more columns.")
+    return rest, loaded(columns).columns
 
 
 def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Source]:

@@ -22,7 +22,7 @@ from kernsift.data.sparse import SparseTable
 from kernsift.data.stored import StoredTable
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError, check_choice, quoted
-from kernsift.execution.memory import answer_of, parse_memory
+from kernsift.execution.memory import parse_memory
 from kernsift.execution.notes import add_note
 from kernsift.execution.parallel import task_memory
 
@@ -203,18 +203,3 @@ def _rows_to_keep(one: Scan, verdict: Verdict, missing: str) -> np.ndarray:
         used, what = np.count_nonzero(keep), "a response" if one.source.argument == "y" else "no missing value"
         add_note(f"{one.source.argument}: {used:,} of {len(keep):,} rows have {what} and are used.")
     return keep
-
-
-def loaded(source: Source, memory: int | None = None) -> MemorySource:
-    """All rows of a table that has to be in memory."""
-    if isinstance(source, MemorySource):
-        return source
-    size = source.n * len(source.names) * 8
-    if memory is not None and size > answer_of(memory):
-        raise InputError(
-            f"memory: the response alone takes {size / 1e6:,.0f} MB, more than half of the {memory / 1e6:,.0f} MB that "
-            "may be used; allow more."
-        )
-    found = MemorySource(source.read(range(len(source.names)), 0, source.n), source.argument)
-    found.notes = source.notes
-    return found

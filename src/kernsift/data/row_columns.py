@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kernsift.data.column_kinds import split_kinds
 from kernsift.data.columns import Columns
-from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.frames import read_columns
 from kernsift.data.inputs import KeepRows
-from kernsift.data.named_columns import split_columns
+from kernsift.data.named_columns import take_columns
 from kernsift.data.preparation import prepare
 from kernsift.data.samples import Samples
 from kernsift.exceptions import InputError, quoted
@@ -20,16 +20,8 @@ from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
 
 
-def take_row_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
-    """A table without the columns that `wanted` names, or as it is where `wanted` are values; and these columns."""
-    rest, columns = split_columns(source, wanted, argument)
-    if not len(rest.names):
-        raise InputError(f"X: no column is left beside {argument} {quoted(columns.names)}; pass more columns.")
-    return rest, _in_memory(columns)
-
-
 def take_sample_columns(samples: Samples, wanted: Any, argument: str) -> tuple[Samples, Columns]:
-    """The same for two samples: the columns of the rows of the first, then of the second.
+    """Two samples without some of their columns, and these columns: the rows of the first sample, then of the second.
 
     Values are a pair, one for each table, or one for all rows; for samples of one table, one for each of its rows.
     """
@@ -49,7 +41,7 @@ def take_sample_columns(samples: Samples, wanted: Any, argument: str) -> tuple[S
     if named or (isinstance(wanted, tuple) and len(wanted) == 2):
         parts = [wanted, wanted] if named else list(wanted)
         (first, own), (second, other) = (
-            take_row_columns(source, part, argument) for source, part in zip((one, two), parts, strict=True)
+            take_columns(source, part, argument) for source, part in zip((one, two), parts, strict=True)
         )
         return samples._replace(first=first, second=second), stack_columns([own, other], argument)
     columns = read_columns(wanted, argument, prefix=argument)
@@ -89,9 +81,8 @@ def stack_columns(parts: Sequence[Columns], argument: str) -> Columns:
 
 def decide_kinds(columns: Columns, kinds: Any, argument: str) -> tuple[Columns, Any]:
     """Columns as numbers or codes of categories, by what `kinds` says or else by what they hold; and other kinds."""
-    own = {name: kind for name, kind in kinds.items() if name in columns.names} if isinstance(kinds, Mapping) else {}
+    own, rest = split_kinds(kinds, columns.names)
     prepared = prepare([MemorySource(columns, argument)], [argument], kinds=own, missing="column", labels=True)
-    rest = {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
     return prepared.columns()[0], rest
 
 
@@ -105,9 +96,3 @@ def keep_complete(keep: KeepRows | None, columns: Columns, argument: str) -> Kee
         return rows & ~absent if keep is None else keep(rows & ~absent)
 
     return kept
-
-
-def _in_memory(source: Source) -> Columns:
-    if isinstance(source, MemorySource):
-        return source.columns
-    return source.read(range(len(source.names)), 0, source.n)

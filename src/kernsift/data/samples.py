@@ -12,8 +12,8 @@ import numpy as np
 from kernsift.data.cells import MICROSECONDS
 from kernsift.data.encoding import date_name, number_name
 from kernsift.data.formats import Source, open_table
+from kernsift.data.formats.in_memory import loaded
 from kernsift.data.named_columns import split_columns
-from kernsift.data.preparation import loaded
 from kernsift.exceptions import InputError, nearest, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note

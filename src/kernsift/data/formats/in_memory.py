@@ -1,4 +1,4 @@
-"""A table in memory, behind the same face as those that are not."""
+"""A table in memory, with the interface of those that are read in pieces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 from kernsift.data.annotations import Annotations
 from kernsift.data.columns import Columns
 from kernsift.data.formats.source import Rows, Source
+from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
+from kernsift.execution.memory import answer_of
 
 _CHUNK = 4 << 20
 
@@ -52,3 +54,18 @@ class MemorySource(Source):
     @property
     def in_memory(self) -> bool:
         return True
+
+
+def loaded(source: Source, memory: int | None = None) -> MemorySource:
+    """All rows of a table that has to be in memory."""
+    if isinstance(source, MemorySource):
+        return source
+    size = source.n * len(source.names) * 8
+    if memory is not None and size > answer_of(memory):
+        raise InputError(
+            f"memory: the response alone takes {size / 1e6:,.0f} MB, more than half of the {memory / 1e6:,.0f} MB that "
+            "may be used; allow more."
+        )
+    found = MemorySource(source.read(range(len(source.names)), 0, source.n), source.argument)
+    found.notes = source.notes
+    return found
