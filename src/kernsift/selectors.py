@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import narwhals as nw
@@ -28,51 +29,29 @@ from kernsift.result import Result
 _ANSWER = ("result_", "support_", "scores_", "pvalues_")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _KernelSelector(SelectorMixin, BaseEstimator):
     """The parameters and methods of both selectors."""
 
-    def __init__(
-        self,
-        k: int | float | None = None,
-        *,
-        keep: str = "auto",
-        threshold: float | None = None,
-        estimator: str | Options = "complete",
-        test: str | Options = "exact",
-        kernel: Any = "gaussian",
-        bandwidth: Any = "auto",
-        alpha: float = 0.05,
-        correction: str | None = "bh",
-        family: str = "all",
-        confidence_level: float = 0.95,
-        groups: Mapping[str, Any] | None = None,
-        kinds: Mapping[str, str] | None = None,
-        missing: str = "column",
-        given_model: Any = None,
-        distinct: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.k = k
-        self.keep = keep
-        self.threshold = threshold
-        self.estimator = estimator
-        self.test = test
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.alpha = alpha
-        self.correction = correction
-        self.family = family
-        self.confidence_level = confidence_level
-        self.groups = groups
-        self.kinds = kinds
-        self.missing = missing
-        self.given_model = given_model
-        self.distinct = distinct
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.progress = progress
+    k: int | float | None = field(default=None, kw_only=False)
+    keep: str = "auto"
+    threshold: float | None = None
+    estimator: str | Options = "complete"
+    test: str | Options = "exact"
+    kernel: Any = "gaussian"
+    bandwidth: Any = "auto"
+    alpha: float = 0.05
+    correction: str | None = "bh"
+    family: str = "all"
+    confidence_level: float = 0.95
+    groups: Mapping[str, Any] | None = None
+    kinds: Mapping[str, str] | None = None
+    missing: str = "column"
+    given_model: Any = None
+    distinct: bool = False
+    random_state: Any = None
+    n_jobs: int | None = None
+    progress: bool = False
 
     def fit(
         self, X: Any, y: Any, *, strata: Any = None, paired: Any = None, unit: Any = None, given: Any = None
@@ -344,6 +323,7 @@ class SelectMMD(_KernelSelector):
         return relate(_rows(X, keep), labels[keep], response="category", **given, **shared)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SelectHSIC(_KernelSelector):
     """Select the features that y depends on.
 
@@ -376,52 +356,7 @@ class SelectHSIC(_KernelSelector):
     True
     """
 
-    def __init__(
-        self,
-        k: int | float | None = None,
-        *,
-        keep: str = "auto",
-        response: str = "auto",
-        threshold: float | None = None,
-        estimator: str | Options = "complete",
-        test: str | Options = "exact",
-        kernel: Any = "gaussian",
-        bandwidth: Any = "auto",
-        alpha: float = 0.05,
-        correction: str | None = "bh",
-        family: str = "all",
-        confidence_level: float = 0.95,
-        groups: Mapping[str, Any] | None = None,
-        kinds: Mapping[str, str] | None = None,
-        missing: str = "column",
-        given_model: Any = None,
-        distinct: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            k,
-            keep=keep,
-            threshold=threshold,
-            estimator=estimator,
-            test=test,
-            kernel=kernel,
-            bandwidth=bandwidth,
-            alpha=alpha,
-            correction=correction,
-            family=family,
-            confidence_level=confidence_level,
-            groups=groups,
-            kinds=kinds,
-            missing=missing,
-            given_model=given_model,
-            distinct=distinct,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            progress=progress,
-        )
-        self.response = response
+    response: str = "auto"
 
     def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
         return relate(X, y, response=self.response, **rows, **self._shared())
