@@ -259,7 +259,7 @@ def test_data_frames_and_records() -> None:
 
 
 def test_many_features_are_described_up_to_a_limit() -> None:
-    from kernsift.report.summaries import MOST_DESCRIBED
+    from kernsift.data.tables import MOST_DESCRIBED
 
     rng = np.random.default_rng(0)
     d = MOST_DESCRIBED + 5

@@ -104,7 +104,7 @@ def measured_result(
     )
     if distinct:
         result = _distinct(result, call, tables, measures.conditional, held, missing)
-    if pooled.on_disk and not _files_stay.get():
+    if pooled.on_disk and not _files_stay.get() and (distinct or not found.scores.in_memory):
         # The result must not need its files: what is otherwise computed on first use is computed now.
         result.effects  # noqa: B018
         result.intervals  # noqa: B018

@@ -19,7 +19,7 @@ from kernsift.data.formats.source import SCRATCH, Cut, count_of
 from kernsift.data.layout import Layout
 from kernsift.data.missing import refuse_cells
 from kernsift.data.scan import scan
-from kernsift.data.tables import Table, some_of
+from kernsift.data.tables import Table, rows_to_show, some_of
 from kernsift.exceptions import HiddenMissingValues, InputError
 from kernsift.execution.memory import answer_of, scratch_of
 from kernsift.execution.threads import parallel_map
@@ -30,6 +30,38 @@ Answer = TypeVar("Answer")
 _IN_FLIGHT = 6
 # Rows that are copied in one go from columns into rows: so few that they stay in the cache.
 _TILE = 1 << 10
+
+
+class ShownRows:
+    """The rows that pictures show, which are kept when all rows are read, so that the file is not read again for them.
+
+    None are kept of a table that has too many columns for its memory limit, and on workers.
+    """
+
+    def __init__(self, n: int = 0, columns: int = 1, memory: int = 0) -> None:
+        self.rows, self._kept = rows_to_show(n, columns), dict[int, np.ndarray]()
+        if 8 * len(self.rows) * columns > memory // 8:
+            self.rows = self.rows[:0]
+
+    def collect(self, own: np.ndarray, pieces: Iterator[tables.Piece]) -> Iterator[tables.Piece]:
+        """Pass on the pieces of columns of the source, and keep their rows."""
+        kept: np.ndarray | None = None
+        for piece in pieces:
+            first, last = np.searchsorted(self.rows, [piece.rows.start, piece.rows.stop])
+            kept = np.empty((len(own), len(self.rows)), dtype=piece.values.dtype) if kept is None else kept
+            kept[piece.columns, first:last] = piece.values[self.rows[first:last] - piece.rows.start].T
+            yield piece
+        self._kept.update(zip(own.tolist(), () if kept is None else kept, strict=False))
+
+    def get(self, own: np.ndarray, rows: slice | np.ndarray) -> np.ndarray | None:
+        """(rows, columns) values, where they were kept."""
+        found = [self._kept.get(column) for column in own.tolist()]
+        if isinstance(rows, slice) or not len(self.rows) or any(one is None for one in found):
+            return None
+        return np.column_stack(found) if np.array_equal(rows, self.rows) else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShownRows, ()
 
 
 class StoredTable(Table):
@@ -43,6 +75,7 @@ class StoredTable(Table):
     low, high : the smallest and the largest value of each column of the source; whatever is read lies between them.
     memory : bytes that may be used.
     gaps : (p,) bool: the columns of the source with missing values.
+    shown : the rows that pictures show.
     """
 
     source: Source
@@ -51,6 +84,7 @@ class StoredTable(Table):
     low: np.ndarray
     high: np.ndarray
     gaps: np.ndarray
+    shown: ShownRows
     _memory: int
 
     def __init__(
@@ -62,19 +96,21 @@ class StoredTable(Table):
         high: np.ndarray,
         memory: int,
         gaps: np.ndarray,
+        shown: ShownRows | None = None,
     ) -> None:
         given = {"source": source, "layout": layout, "encoding": encoding, "low": low, "high": high, "gaps": gaps}
         parts = {name: getattr(layout, name) for name in ("names", "offsets", "categorical", "levels")}
         incomplete = some_of(gaps[layout.columns])
         # Frozen as tables are.
-        self.__dict__.update(given | parts | {"_memory": memory, "incomplete": incomplete})
+        shown = shown or ShownRows(source.n, len(low), memory)
+        self.__dict__.update(given | parts | {"_memory": memory, "incomplete": incomplete, "shown": shown})
 
     def __repr__(self) -> str:
         return f"StoredTable of {self.n} rows and {self.d} features, from {self.source.argument}"
 
     def changed(self, **given: Any) -> StoredTable:
         """The same table but for what is given."""
-        names = ("source", "layout", "encoding", "low", "high", "memory", "gaps")
+        names = ("source", "layout", "encoding", "low", "high", "memory", "gaps", "shown")
         return StoredTable(**({name: getattr(self, name) for name in names} | given))
 
     @property
@@ -144,6 +180,9 @@ class StoredTable(Table):
 
     def _read(self, own: np.ndarray, places: slice | np.ndarray, space: np.ndarray | None = None) -> np.ndarray:
         """Some columns of the source."""
+        known = self.shown.get(own, places)
+        if known is not None:
+            return known
         count = count_of(places)
         space = np.empty(count * len(own), dtype=self.dtype) if space is None else space[: count * len(own)]
         out = space.reshape(count, len(own))
@@ -167,7 +206,8 @@ class StoredTable(Table):
         if (self.layout.codes[columns] >= 0).any():
             yield from super().pieces(columns, numbers)
             return
-        yield from self._each(tables.Piece, self.layout.columns[columns], slice(0, self.n), _IN_FLIGHT)
+        own = self.layout.columns[columns]
+        yield from self.shown.collect(own, self._each(tables.Piece, own, slice(0, self.n), _IN_FLIGHT))
 
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed, as a table in memory."""
@@ -180,7 +220,7 @@ class StoredTable(Table):
 
     def between(self, rows: slice) -> StoredTable:
         """A run of rows."""
-        return self.changed(source=self.source.between(rows.start, rows.stop))
+        return self.changed(source=self.source.between(rows.start, rows.stop), shown=ShownRows())
 
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         """The features at these positions, in memory; in `space` if that is given."""

@@ -286,6 +286,15 @@ def spaced_rows(n: int, most: int) -> np.ndarray:
     return np.linspace(0, n - 1, min(n, most)).round().astype(np.intp)
 
 
+MOST_DESCRIBED, _SHOWN_ROWS = 2000, 5000
+"""Listed features with a description; those with the largest scores come first. Rows that are shown of each table."""
+
+
+def rows_to_show(n: int, features: int) -> np.ndarray:
+    """The rows of so many features that pictures and descriptions show: fewer of many features."""
+    return spaced_rows(n, min(_SHOWN_ROWS, 2**21 // max(1, min(features, MOST_DESCRIBED))))
+
+
 def some_of(flags: np.ndarray) -> np.ndarray | None:
     """The flags, or None where none is set."""
     return flags if flags.any() else None

@@ -307,6 +307,9 @@ class CountCache:
                 return grid.part(own), known.part(own)
         return None
 
+    def __len__(self) -> int:
+        return sum(len(features) for features, _, _ in self._blocks)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return CountCache, ()
 
@@ -410,7 +413,8 @@ def _complete(
     if subset is not None:
         to_align, places, count = subset.aligned
     landmarks = landmark_rows(table.n, rng)
-    shared = (response._replace(cells=None), to_align, landmarks, CountCache(table.memory))
+    cache = CountCache(table.memory)
+    shared = (response._replace(cells=None), to_align, landmarks, cache)
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
     blocks = blocks_of(table, kernels, response.cells, to_sort)
     score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
@@ -436,7 +440,7 @@ def _complete(
         factors = [factor.among(places, count) for factor in factors]
     known = ScoreLaws(score, *laws[:4])
     cov = AlignmentCovariance(tuple(factors), response, known, to_align)
-    return Scores(table.names, score, cov, effects=effects, views=views)
+    return Scores(table.names, score, cov, effects=effects, views=views, in_memory=len(cache) == table.d)
 
 
 def _statistics(
@@ -445,7 +449,7 @@ def _statistics(
     """The statistics of a block of features under every pair of views."""
     cross_table = CrossTable(known, response)
     names = dict.fromkeys(pair.feature for pair in response.pairs)
-    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks)
+    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, rows=response.rows_of_levels)
     # Several names may be those of one view, as of a group.
     found: dict[tuple[int, int], FittedStatistic] = {}
     for pair in response.pairs:

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from kernsift.data.tables import Table, spaced_rows, stack
+from kernsift.data.tables import MOST_DESCRIBED, Table, rows_to_show, stack
 from kernsift.execution.arrays import to_numpy
 from kernsift.report.descriptions import Description
 from kernsift.report.feature_descriptions import describe_against, describe_samples
@@ -27,12 +27,8 @@ from kernsift.report.pictures import (
     draw_samples,
 )
 
-MOST_PICTURES, MOST_DESCRIBED = 200, 2000
-"""Listed features with a picture, and with a description; those with the largest scores come first."""
-
-# Rows kept of each table: evenly spaced ones where there are more, and in all at most so many numbers of a table.
-_ROWS, _FEWEST_ROWS, _NUMBERS = 5_000, 1_000, 2**21
-
+MOST_PICTURES = 200
+"""Listed features with a picture; those with the largest scores come first."""
 
 Item = TypeVar("Item")
 
@@ -134,7 +130,8 @@ def picture_candidates(
 
     def kept(table: Table) -> Table:
         # Tables are owned here, so that small ones need no other copy.
-        return table if table.copied and table.n <= _ROWS else _thinned(table, spaced_rows(table.n, _ROWS))
+        rows = rows_to_show(table.n, 1)
+        return table if table.copied and len(rows) == table.n else _thinned(table, rows)
 
     base, others = kept(reference), [(names[i], kept(candidates[i])) for i in chosen]
 
@@ -205,9 +202,7 @@ def _kept(
 ) -> tuple[list[Table], list[np.ndarray]]:
     """Some rows of the features that are described, and which rows of each table these are."""
     chosen = features[:MOST_DESCRIBED]
-    count = min(described or len(chosen), MOST_DESCRIBED)
-    rows = int(np.clip(_NUMBERS // max(count, 1), _FEWEST_ROWS, _ROWS))
-    places = [spaced_rows(table.n, rows) for table in tables]
+    places = [rows_to_show(table.n, described or len(chosen)) for table in tables]
     found = []
     for table, own in zip(tables, places, strict=True):
         if table.memory is None and len(own) * table.d < len(chosen) * table.n:  # fewer values than in the columns

@@ -251,17 +251,13 @@ def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: 
             values[:, i], levels[i] = _codes(column, scattered)
         elif kind not in NUMBERS:
             values[:, i] = np.nan
-        elif scattered is None:
-            _numbers(column, values[:, i])
         else:
-            whole = np.empty(len(column), dtype=values.dtype)
-            _numbers(column, whole)
-            values[:, i] = whole[scattered]
+            _numbers(column, values[:, i], scattered)
     return Columns(tuple(names), values, levels, tuple(kinds), True, False)
 
 
-def _numbers(column: Any, out: np.ndarray) -> None:
-    """Copy a column of numbers; not by Arrow's own way to NumPy, which loads pandas."""
+def _numbers(column: Any, out: np.ndarray, rows: np.ndarray | None) -> None:
+    """Copy a column of numbers, or some rows of it; not by Arrow's own way to NumPy, which loads pandas."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):
@@ -274,11 +270,14 @@ def _numbers(column: Any, out: np.ndarray) -> None:
     if column.null_count:
         whole = not pa.types.is_floating(column.type)
         column = (column.cast(pa.float64(), safe=False) if whole else column).fill_null(np.nan)
-    start = 0
+    start = first = 0
     for chunk in column.chunks:
-        if len(chunk):
-            out[start : start + len(chunk)] = np.from_dlpack(chunk)
-        start += len(chunk)
+        stop = start + len(chunk)
+        last = stop if rows is None else int(np.searchsorted(rows, stop))
+        if last > first:
+            found = np.from_dlpack(chunk)
+            out[first:last] = found if rows is None else found[rows[first:last] - start]
+        start, first = stop, last
     if temporal:
         out /= MICROSECONDS
 
