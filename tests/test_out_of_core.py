@@ -25,6 +25,7 @@ from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate
 from kernsift.cli import main
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats import arrow, open_table, opening, parquet, text
+from kernsift.data.inputs import read_pair
 from kernsift.execution import memory as budget
 from kernsift.execution.progress import progress_callback
 from kernsift.inference.advice import CalibrationWarning
@@ -339,8 +340,7 @@ def test_single_precision_stays(tmp_path: Path) -> None:
 def test_a_map_is_an_array_unless_memory_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mapped = [np.load(write_npy(numbers(90, i), tmp_path / f"{i}.npy"), mmap_mode="r") for i in range(2)]
     used: list[Any] = []
-    whole = compare.__globals__["read_pair"]
-    monkeypatch.setitem(compare.__globals__, "read_pair", lambda *a, **b: used.append(whole(*a, **b)) or used[-1])
+    monkeypatch.setattr("kernsift.api.read_pair", lambda *a, **b: used.append(read_pair(*a, **b)) or used[-1])
     expected = compare(*mapped, random_state=0)
     assert_same(compare(*mapped, random_state=0, memory="1GB"), expected)
     assert [table.memory for pair, _ in used for table in pair] == [None, None, 10**9, 10**9]
