@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,7 +28,7 @@ from kernsift.inference.multiple_testing import CORRECTIONS, adjust
 from kernsift.inference.scaling_law import MODELS
 from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
 from kernsift.kernels.functions import Gaussian
-from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, Options, resolve
+from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, resolve
 
 Seed = int | np.random.Generator | None
 
@@ -37,66 +38,54 @@ _NEVER_MIND = 1e-6
 FROM_DRAWS = ("incomplete", "block", "linear")
 
 
+@dataclass
 class CallSettings:
     """The arguments of one call, checked."""
 
+    question: str
+    statistics: Mapping[str, Callable[..., Scores]]
+    _: KW_ONLY
+    k: int | float | None
+    threshold: float | None
+    estimator: Any
+    test: Any
     kernel: Any
     bandwidth: Any
-    rng: np.random.Generator
-    seed: int | None
+    alpha: float
+    correction: str | None
+    family: str
+    confidence_level: float
+    random_state: Seed
     n_jobs: int | None
-    estimator_options: dict[str, Any]
-    test_options: dict[str, Any]
+    progress: bool
+    notes: list[str] = field(init=False, default_factory=list)
 
-    def __init__(
-        self,
-        question: str,
-        statistics: Mapping[str, Callable[..., Scores]],
-        *,
-        k: int | float | None,
-        threshold: float | None,
-        estimator: str | Options,
-        test: str | Options,
-        kernel: Any,
-        bandwidth: Any,
-        alpha: float,
-        correction: str | None,
-        family: str,
-        confidence_level: float,
-        random_state: Seed,
-        n_jobs: int | None,
-        progress: bool,
-    ) -> None:
-        self.question = question
-        self.k, self.threshold = k, threshold
-        self.alpha, self.correction, self.family = alpha, correction, family
-        self.confidence_level = confidence_level
-        self.estimator, self.estimator_options = resolve("estimator", estimator, statistics, ESTIMATOR_OPTIONS)
-        self.test, self.test_options = resolve("test", test, TESTS, TEST_OPTIONS)
+    def __post_init__(self) -> None:
+        self.estimator, self.estimator_options = resolve(
+            "estimator", self.estimator, self.statistics, ESTIMATOR_OPTIONS
+        )
+        self.test, self.test_options = resolve("test", self.test, TESTS, TEST_OPTIONS)
         self.options = self.estimator_options | self.test_options
-        self.statistic, self.run = statistics[self.estimator], TESTS[self.test]
+        self.statistic, self.run = self.statistics[self.estimator], TESTS[self.test]
         check_test_options(self.test_options)
-        _check_share("alpha", alpha, 0.05)
-        _check_share("confidence_level", confidence_level, 0.95)
-        if correction is not None and correction not in CORRECTIONS:
-            raise InputError(f"correction: needs None, 'bh', 'by', 'bky' or 'holm', got {correction!r}.")
-        if family not in FAMILIES:
+        _check_share("alpha", self.alpha, 0.05)
+        _check_share("confidence_level", self.confidence_level, 0.95)
+        if self.correction is not None and self.correction not in CORRECTIONS:
+            raise InputError(f"correction: needs None, 'bh', 'by', 'bky' or 'holm', got {self.correction!r}.")
+        if self.family not in FAMILIES:
             raise InputError(
                 f"family: needs 'all' (correct over all features that were scored) or 'selected' (over the selected "
-                f"ones), got {family!r}."
+                f"ones), got {self.family!r}."
             )
-        self.kernel = kernel
-        self.bandwidth, adaptive = self._bandwidth(bandwidth)
+        self.bandwidth, adaptive = self._bandwidth(self.bandwidth)
         if adaptive:
             self.estimator_options = {**self.estimator_options, "adaptive": True}
-        self.seed, self.rng = generator(random_state)
-        if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
-            raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {n_jobs!r}.")
-        self.n_jobs = None if n_jobs is None else int(n_jobs)
-        if not isinstance(progress, bool):
-            raise InputError(f"progress: needs True or False, got {progress!r}.")
-        self.progress = progress
-        self.notes: list[str] = []
+        self.seed, self.rng = generator(self.random_state)
+        jobs = self.n_jobs
+        if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
+            raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {jobs!r}.")
+        if not isinstance(self.progress, bool):
+            raise InputError(f"progress: needs True or False, got {self.progress!r}.")
 
     @contextmanager
     def execution_context(self, client: Any = None, *data: Any) -> Iterator[None]:

@@ -62,14 +62,21 @@ def quoted(names: Iterable[Any], most: int = 5) -> str:
     return shown + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A parenthesis with the most similar name, or nothing where none is similar."""
+def suggestion(name: Any, names: Iterable[str], otherwise: str = ".") -> str:
+    """The end of a sentence: a question with the most similar name, or `otherwise` where none is similar."""
     lowered = {known.lower(): known for known in names}
-    close = get_close_matches(name.lower(), lowered, n=1)
-    return f" (did you mean '{lowered[close[0]]}'?)" if close else ""
+    close = get_close_matches(str(name).lower(), lowered, n=1)
+    return f"; did you mean '{lowered[close[0]]}'?" if close else otherwise
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The same in parentheses, in the middle of a sentence; nothing where no name is similar."""
+    found = suggestion(name, names, "")
+    return f" ({found.removeprefix('; ')})" if found else ""
 
 
 def check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is none of the choices."""
     if value not in choices:
         options = ", ".join(f"'{choice}'" for choice in choices)
         raise InputError(f"{argument}: one of {options} is needed, got {value!r}; choose one of them.")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, suggestion
 
 
 @dataclass
@@ -129,9 +128,7 @@ def resolve(
         return given.name, {name: value for name, value in given.get_params().items() if value is not None}
     if isinstance(given, str) and given in known:
         return given, {}
-    near = get_close_matches(str(given), known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise InputError(f"{argument}: needs one of {', '.join(map(repr, known))}, got {given!r}{hint}")
+    raise InputError(f"{argument}: needs one of {', '.join(map(repr, known))}, got {given!r}{suggestion(given, known)}")
 
 
 def with_options(estimator: str, test: str, given: Mapping[str, Any]) -> tuple[Any, Any]:

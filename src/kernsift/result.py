@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from kernsift.exceptions import INSTALL, InputError
+from kernsift.exceptions import INSTALL, InputError, suggestion
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
 from kernsift.inference.redundancy import Clusters
@@ -259,8 +258,7 @@ class Result:
         (True, 'higher in Y: median 2.05 v -0.0917')
         """
         if name not in self.feature_names:
-            near = get_close_matches(str(name), self.feature_names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "; see result.feature_names."
+            hint = suggestion(name, self.feature_names, "; see result.feature_names.")
             raise InputError(f"name: needs one of the {len(self.feature_names)} features, got {name!r}{hint}")
         if name not in self.names:
             i = self.feature_names.index(name)

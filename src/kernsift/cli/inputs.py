@@ -7,19 +7,18 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kernsift.cli.options import split_names
+from kernsift.data.column_kinds import matching_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.archives import archive_kind, array_columns, npz_arrays
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import NUMBERS
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, quoted, suggestion
 from kernsift.execution.temporary_files import named_file
 
 # Copies of standard input and pipes, which can be read only once, and what these are called.
@@ -124,7 +123,8 @@ def choose(
         )
     for name in keep:
         if name not in known and not _annotated(sources[0], name):
-            raise InputError(f"{files[0]}: has no column '{name}'{_nearest(name, everywhere)}")
+            hint = suggestion(name, everywhere, f"; it has {quoted(everywhere)}.")
+            raise InputError(f"{files[0]}: has no column '{name}'{hint}")
     wanted = set(match("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
     wanted = (wanted - set(match("--exclude", exclude, anywhere, files[0]))) | set(keep)
     nameless = {name for name in anywhere if name not in known and re.fullmatch(r"Unnamed: \d+", name)}
@@ -175,18 +175,5 @@ def kinds(source: Source, file: str, given: Mapping[str, Any], keep: Collection[
 
 def match(option: str, patterns: Iterable[str], names: Sequence[str], where: str) -> list[str]:
     """The columns an option names, exactly or with * and ?."""
-    found: dict[str, None] = {}
-    known = set(names)
-    for pattern in patterns:
-        fits = [pattern] if pattern in known else [name for name in names if fnmatchcase(name, pattern)]
-        if not fits:
-            raise InputError(f"{option}: {where} has no column '{pattern}'{_nearest(pattern, names)}")
-        found.update(dict.fromkeys(fits))
+    found = {name: None for pattern in patterns for name in matching_columns(pattern, names, f"{option}: {where}")}
     return list(found)
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    """A question with the most similar name, or what names there are."""
-    known = {other.lower(): other for other in names}
-    close = get_close_matches(name.lower(), known, n=1)
-    return f"; did you mean '{known[close[0]]}'?" if close else f"; it has {quoted(known.values())}."

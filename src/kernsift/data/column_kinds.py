@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from kernsift.data.formats.source import NUMBERS, TEXTS
 from kernsift.data.scan import Scan
 from kernsift.data.written_numbers import ISO_DATE, LOCAL_DATE, parse_dates, parse_local_dates, parse_numbers
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, quoted, suggestion
 from kernsift.execution.arrays import to_numpy
 
 KINDS = ("number", "category", "drop")
@@ -71,13 +70,16 @@ def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument
     for pattern, kind in kinds.items():
         if kind not in KINDS:
             raise InputError(f"kinds: one of 'number', 'category', 'drop' is needed for '{pattern}', got {kind!r}.")
-        exact = where.get(str(pattern))
-        fits = [exact] if exact is not None else [i for i, name in enumerate(names) if fnmatchcase(name, str(pattern))]
-        if not fits:
-            near = get_close_matches(str(pattern), names, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else f"; it has {quoted(names)}."
-            raise InputError(f"kinds: {argument} has no column '{pattern}'{hint}")
-        found.update(dict.fromkeys(fits, kind))
+        fits = [pattern] if pattern in where else matching_columns(str(pattern), names, f"kinds: {argument}")
+        found.update(dict.fromkeys((where[name] for name in fits), kind))
+    return found
+
+
+def matching_columns(pattern: str, names: Sequence[str], table: str) -> list[str]:
+    """The columns that a name or a pattern with * and ? stands for; `table` is what an error message calls them."""
+    found = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        raise InputError(f"{table} has no column '{pattern}'{suggestion(pattern, names, f'; it has {quoted(names)}.')}")
     return found
 
 

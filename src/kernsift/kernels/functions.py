@@ -5,7 +5,6 @@ A kernel is a small frozen record with one in-place function of a distance or an
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
@@ -14,7 +13,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, suggestion
 from kernsift.execution.arrays import (
     Array,
     bounded,
@@ -187,8 +186,7 @@ def as_kernel(kernel: str | Kernel | KernelFunction) -> Kernel:
     if isinstance(kernel, str):
         if kernel in KERNELS:
             return KERNELS[kernel]
-        near = difflib.get_close_matches(kernel.lower(), KERNELS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        hint = suggestion(kernel, KERNELS)
         raise InputError(f"kernel: one of {', '.join(KERNELS)}, or a function, was needed, got {kernel!r}{hint}")
     # A class such as Polynomial is callable too, but is not a function of two arrays.
     if callable(kernel) and not isinstance(kernel, type):
