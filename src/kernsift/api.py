@@ -477,8 +477,8 @@ def screen(
 ) -> Result:
     """Which whole data sets deviate from a reference (the paper, section 5.3)?
 
-    Each candidate is one feature: all its columns together are held against the reference's. Every candidate is tested,
-    and the correction runs over all of them; `k` and `threshold` list the best, as in `compare`.
+    Each candidate is one feature: all its columns together are compared with those of the reference. Every candidate is
+    tested, and the correction is over all of them; `k` and `threshold` list the best, as in `compare`.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class InputError(ValueError):
 
 
 class HiddenMissingValues(InputError):
-    """Missing values that the statistics of a file do not tell of, found while it is read."""
+    """Missing values that are not in the statistics of a file, found when it was read."""
 
 
 class CalibrationWarning(UserWarning):

@@ -220,7 +220,7 @@ class GroupResults:
         """The table as named columns, group after group."""
         parts = {name: result.columns(sort) for name, result in self.results.items()}
         columns: dict[str, list[Any]] = {"group": []}
-        # Some columns are there only where a group has what they tell.
+        # A column that a group lacks, such as `distinct`, is empty in its rows.
         columns |= {name: [] for part in parts.values() for name in part}
         for group, part in parts.items():
             count = len(part["feature"])

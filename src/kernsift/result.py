@@ -196,7 +196,7 @@ class Result:
 
     @property
     def clusters(self) -> tuple[tuple[str, ...], ...]:
-        """The discoveries, those that tell the same together: the best feature of each cluster first.
+        """The discoveries in clusters of similar features, the best feature of each cluster first.
 
         Features are alike where the null correlation of their scores is at least 0.3. P-values do not depend on it.
         """
@@ -437,7 +437,7 @@ class Result:
         return plot_best(self, count)
 
     def plot_pvalues(self, ax: Axes | None = None) -> Axes:
-        """The p-values behind the decision. Needs matplotlib.
+        """The p-values with the bounds of the correction. Needs matplotlib.
 
         All p-values in their order beside what the correction asks of them; of a short list also the selective ones.
         """

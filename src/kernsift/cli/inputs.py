@@ -66,7 +66,7 @@ def _is_npz(path: str, argument: str) -> bool:
     try:
         with open(path, "rb") as file:
             archive = file.read(2) == b"PK"
-    except OSError:  # which whoever opens the file explains
+    except OSError:  # reported where the file is opened
         return False
     return archive and archive_kind(path, f"{argument}: {path}") == "NumPy archive"
 

@@ -1,8 +1,8 @@
-"""Ctrl-C within a second, also while a library computes for long without looking up; and the end by `kill`.
+"""Ctrl-C and SIGTERM end the process within a second, also during long computations in compiled code.
 
-Python turns Ctrl-C into an exception only between two steps of its own, and at its end waits for the threads that
-still work. A thread that sees the signal itself waits a moment for the orderly way, and then ends the process. Either
-way temporary files are removed.
+Python raises KeyboardInterrupt only between bytecode instructions, and waits for running threads when it exits. A
+thread that receives the signal waits for an orderly exit, and then ends the process. Temporary files are removed
+either way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 
 from kernsift.execution.temporary_files import remove_all
 
-# Seconds for the orderly way, in which workers are ended too where the process was told to end.
+# Seconds that an orderly exit may take; on SIGTERM it ends worker processes as well.
 _PATIENCE = {signal.SIGINT: 0.6, signal.SIGTERM: 3.0}
 
 
@@ -53,5 +53,5 @@ _told = threading.Event()
 
 
 def reported() -> None:
-    """The user has been told of the interruption: what is left is to end."""
+    """Record that the interruption has been reported, so that the process may end."""
     _told.set()

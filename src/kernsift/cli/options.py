@@ -271,7 +271,7 @@ common = together(
         "--seed",
         type=click.IntRange(min=0),
         metavar="N",
-        help="The same seed gives the same answer.  [default: by chance, and told]",
+        help="The same seed gives the same answer.  [default: random, and printed]",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print everything as JSON."),
     click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV."),
@@ -296,6 +296,6 @@ common = together(
         help="Exit with code 4 where something is significant, for a test of data in a pipeline.",
     ),
     click.option("--report", type=click.Path(), metavar="FILE", help="Also write one HTML file to show around."),
-    click.option("--quiet", "-q", is_flag=True, help="Only the table; beside --report or --output, nothing."),
+    click.option("--quiet", "-q", is_flag=True, help="Print only the table; with --report or --output, nothing."),
     click.option("--debug", is_flag=True, help="Show where an error came from."),
 )

@@ -90,7 +90,7 @@ def check_report(path: str | None) -> None:
 
 @contextmanager
 def _dask_client(given: Mapping[str, Any]) -> Iterator[None]:
-    """The cluster that was asked for, and where to look at it."""
+    """Use the cluster that was asked for, and print the address of its dashboard."""
     address, count = given.get("cluster"), given.get("workers")
     if address is None and count is None:
         yield

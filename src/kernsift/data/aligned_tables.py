@@ -15,7 +15,7 @@ from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, 
 
 # Variance of a midmean over that of a mean, and the interquartile range over the standard deviation, for normal values.
 _MIDMEAN, _QUARTILES = 1.2, 1.349
-# Locations of strata are shrunk to nothing where their variance is within so many standard errors of that of noise.
+# Locations of strata are shrunk to 0 where their variance is within this many standard errors of that of noise.
 _CHANCE = 2.0
 # A numeric column with at most this many different values among some of its rows is discrete, and is not aligned.
 _DISCRETE, _LOOKED_AT = 16, 512

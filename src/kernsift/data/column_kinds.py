@@ -76,7 +76,7 @@ def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument
 
 
 def matching_columns(pattern: str, names: Sequence[str], table: str) -> list[str]:
-    """The columns that a name or a pattern with * and ? stands for; `table` is what an error message calls them."""
+    """The columns that match a name or a pattern with * and ?; `table` is what error messages call the table."""
     found = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
     if not found:
         raise InputError(f"{table} has no column '{pattern}'{suggestion(pattern, names, f'; it has {quoted(names)}.')}")
@@ -94,7 +94,7 @@ def split_kinds(kinds: Any, names: Collection[str]) -> tuple[dict[str, str], Any
 def judge(
     scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int] = (), few: int = 2, *, empty: bool = True
 ) -> Verdict:
-    """Decide on the columns of tables that have the same ones; `stay` are positions that are not left out by a guess.
+    """Decide on the columns of tables that have the same ones; columns at the positions `stay` are never left out.
 
     Columns without any value are left out where `empty`. Text with at most `few` different numbers is taken as
     categories; two differ as much as numbers as they do as text.
@@ -104,21 +104,21 @@ def judge(
     """
     source, verdict = scans[0].source, Verdict()
     problems = UndecidedColumns(source.argument)
-    told: dict[str, list[str]] = {}
+    reported: dict[str, list[str]] = {}
     unclean = [scan.kinds for scan in scans if not _CLEAN.issuperset(scan.kinds)]
     odd = {i for kinds in unclean for i, kind in enumerate(kinds) if kind not in _CLEAN}
     for i in sorted(odd | set(chosen)):
-        _decide(i, scans, chosen.get(i), few, verdict, told, problems)
+        _decide(i, scans, chosen.get(i), few, verdict, reported, problems)
     if problems.kinds:
         raise problems
     if source.named:
-        _leave_out(scans, {*stay, *chosen}, empty, verdict, told)
-    verdict.notes += [_SAID[reason].format(", ".join(names[:5]) + _more(names)) for reason, names in told.items()]
+        _leave_out(scans, {*stay, *chosen}, empty, verdict, reported)
+    verdict.notes += [_NOTES[reason].format(", ".join(names[:5]) + _more(names)) for reason, names in reported.items()]
     return verdict
 
 
 _CLEAN = frozenset(["float32", "float64", "integer", "truth", "empty", "unknown"])
-_SAID = {
+_NOTES = {
     "identifier": "Different in (nearly) every row, so left out as identifiers: {}.",
     "row number": "Row numbers, so left out: {}.",
     "empty": "Empty, so left out: {}.",
@@ -139,10 +139,10 @@ def _decide(
     choice: str | None,
     few: int,
     verdict: Verdict,
-    told: dict[str, list[str]],
+    reported: dict[str, list[str]],
     problems: UndecidedColumns,
 ) -> None:
-    """What a column is that does not hold plain numbers everywhere, or that was decided on."""
+    """Decide on a column that does not hold plain numbers everywhere, or whose kind is given."""
     name = scans[0].source.names[i]
     kinds = {scan.kinds[i] for scan in scans} - {"empty", "unknown"}
     unusable = kinds - {*NUMBERS, *TEXTS}
@@ -159,7 +159,7 @@ def _decide(
                     f"{scans[-1].source.argument}: column '{name}' must be of the same kind as in "
                     f"{scans[0].source.argument}, but it holds {' and '.join(sorted(kinds))}; convert one of them."
                 )
-            told.setdefault("date" if "date" in kinds else "duration", []).append(f"'{name}'")
+            reported.setdefault("date" if "date" in kinds else "duration", []).append(f"'{name}'")
             verdict.dates |= {i} if "date" in kinds else set()
     elif choice == "number":
         readings = (parse(texts) for parse in (parse_numbers, parse_dates, parse_local_dates))
@@ -178,9 +178,9 @@ def _decide(
         gaps = [text for text, number in verdict.parsed[i].items() if np.isnan(number)]
         lost = f", with {quoted(gaps, 3)} as missing" if gaps else ""
         example = next(text for text, number in verdict.parsed[i].items() if not np.isnan(number))
-        told.setdefault("number", []).append(f"'{name}' (such as {example!r:.40}{lost})")
+        reported.setdefault("number", []).append(f"'{name}' (such as {example!r:.40}{lost})")
     elif "category" not in kinds:
-        _guess(i, name, texts, few, "mixed" in kinds, verdict, told, problems)
+        _guess(i, name, texts, few, "mixed" in kinds, verdict, reported, problems)
 
 
 def _guess(
@@ -190,10 +190,10 @@ def _guess(
     few: int,
     mixed: bool,
     verdict: Verdict,
-    told: dict[str, list[str]],
+    reported: dict[str, list[str]],
     problems: UndecidedColumns,
 ) -> None:
-    """What a column of text is that nobody decided on."""
+    """Guess the kind of a text column for which `kinds` says nothing."""
     numbers, dates = parse_numbers(texts), parse_dates(texts)
     if _share(numbers) > 0.5 and np.count_nonzero(~np.isnan(numbers)) > few:
         written = next(
@@ -206,7 +206,7 @@ def _guess(
         verdict.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
         day = ISO_DATE.fullmatch(texts[0]) is not None
         verdict.dates |= {i} if day else set()
-        told.setdefault("date" if day else "duration", []).append(f"'{name}'")
+        reported.setdefault("date" if day else "duration", []).append(f"'{name}'")
     elif _share(dates) > 0.5:
         lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]
         problems.add(f"dates, but also text such as {lost!r:.40}", name, "number")
@@ -216,7 +216,7 @@ def _guess(
     elif mixed:
         problems.add(f"numbers and text such as {texts[-1]!r:.40}", name, "category")
     elif len(texts) > 1:
-        told.setdefault("category", []).append(f"'{name}' ({len(texts)} values)")
+        reported.setdefault("category", []).append(f"'{name}' ({len(texts)} values)")
 
 
 def _mostly_local(texts: Sequence[str]) -> bool:
@@ -236,7 +236,7 @@ def _plain(text: str) -> bool:
 
 
 class UndecidedColumns(InputError):
-    """Columns that somebody has to decide on, all in one sentence.
+    """Columns whose kind must be given, all in one sentence.
 
     Attributes
     ----------
@@ -275,15 +275,15 @@ class UndecidedColumns(InputError):
             for reason, names in more.reasons.items():
                 for name in names:
                     self.add(reason, name, more.kinds[name])
-        except InputError:  # which is told once these columns are decided on
+        except InputError:  # reported when the kinds of these columns are given
             pass
         return self
 
 
 def _leave_out(
-    scans: Sequence[Scan], stay: set[int], empty: bool, verdict: Verdict, told: dict[str, list[str]]
+    scans: Sequence[Scan], stay: set[int], empty: bool, verdict: Verdict, reported: dict[str, list[str]]
 ) -> None:
-    """Columns that cannot be features: empty ones, and those that only tell the rows apart."""
+    """Leave out columns that cannot be features: empty ones, and identifiers of rows."""
     names = scans[0].source.names
     present = np.array([scan.source.n for scan in scans])[:, None] - [scan.gaps for scan in scans]
     total = present.sum(axis=0)
@@ -298,15 +298,16 @@ def _leave_out(
         for scan in scans:
             found |= _numbered(scan)
     found = {i: reason for i, reason in sorted(found.items()) if i not in stay}
-    if len(found) == len(names):  # whoever passes nothing else means it
+    if len(found) == len(names):  # a table of identifiers alone is tested
         return
     for i, reason in found.items():
         verdict.left_out.add(i)
         if reason == "identifier":
-            told["category"] = [one for one in told.get("category", []) if not one.startswith(f"'{names[i]}' (")]
-        told.setdefault(reason, []).append(f"'{names[i]}'")
-    if not told.get("category", True):
-        del told["category"]
+            categories = reported.get("category", [])
+            reported["category"] = [one for one in categories if not one.startswith(f"'{names[i]}' (")]
+        reported.setdefault(reason, []).append(f"'{names[i]}'")
+    if not reported.get("category", True):
+        del reported["category"]
 
 
 def _numbered(scan: Scan) -> dict[int, str]:

@@ -14,7 +14,7 @@ from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import Array, namespace, take, to_numpy
 from kernsift.execution.threads import parallel_map
 
-# Beyond this, float64 does not tell neighbouring integers apart.
+# Beyond this, neighbouring integers are equal in float64.
 EXACT = 2**53
 # Values whose extremes are found at a time, and those of which blocks save nothing.
 _NUMBERS, _FEW = 2**19, 2**15
@@ -77,7 +77,7 @@ class Columns:
 
     @cached_property
     def span(self) -> tuple[np.ndarray, np.ndarray]:
-        """The smallest and the largest value of each column that are there; infinity and its negative if none is."""
+        """The smallest and the largest present value of each column; inf and -inf if none is present."""
         low, high = self.extremes
         some = np.flatnonzero(self.incomplete)
         if not some.size:
@@ -117,7 +117,7 @@ class Columns:
 
 
 def require_together(arrays: Sequence[Array], arguments: Sequence[str]) -> None:
-    """Refuse arrays of different array libraries or on different devices: nothing is moved behind the user's back."""
+    """Refuse arrays of different array libraries or on different devices: nothing is moved implicitly."""
     places = [_place(values) for values in arrays]
     for argument, place in zip(arguments, places, strict=True):
         if place != places[0]:

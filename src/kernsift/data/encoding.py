@@ -91,7 +91,7 @@ class Encoding:
     def incomplete(self, one: Scan) -> np.ndarray:
         """(p,) bool: the columns of a table in which values are missing."""
         found = one.gaps > 0
-        for i, texts in one.levels.items():  # text that is read as a number may stand for a missing value
+        for i, texts in one.levels.items():  # text that is read as a number may denote a missing value
             found[i] |= any(np.isnan(self.texts[i][text]) for text in texts)
         found[list(self.gaps)] = False
         return found

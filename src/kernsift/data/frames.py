@@ -34,7 +34,7 @@ def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
     if is_array(data):
         columns = _from_library(data, argument, prefix)
     else:
-        # Plain arrays, the usual case, need not be looked up among the data frames.
+        # Plain arrays, the usual case, are not passed to narwhals.
         frame = None if type(data) is np.ndarray else _frame(data, argument, prefix)
         columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
     if columns.named and len(set(columns.names)) < len(columns.names):

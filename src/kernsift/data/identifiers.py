@@ -19,7 +19,7 @@ from kernsift.execution.notes import add_note
 
 # The fewest values of an identifier, and the most columns of features and of `obs` that are checked for being one.
 _FEWEST_SUBJECTS, _CHECKED, _DESCRIBED = 6, 16, 64
-# Rows that are looked at first.
+# Rows that are checked first.
 _LOOKED_AT = 512
 
 
@@ -57,12 +57,12 @@ def note_identifiers(
 
 
 def _identifiers(table: Table, response: np.ndarray) -> Iterator[tuple[str, int]]:
-    """Names of the features that may be identifiers, and how many subjects they tell apart."""
+    """Names of the features that may be identifiers, and their numbers of subjects."""
     if isinstance(table, SparseTable):  # whose columns are mostly 0, which identifiers are not
         return
     single = np.flatnonzero(np.diff(table.offsets) == 1)
-    # A few rows tell most columns of numbers that are not whole. Rows of a subject often follow each other, so that the
-    # first rows may have one value.
+    # A few rows suffice to exclude most columns with fractions. Rows of a subject are often adjacent, so that the first
+    # rows may have one value.
     looks = [np.arange(_FEWEST_SUBJECTS), spaced_rows(table.n, _LOOKED_AT)]
     if table.memory is not None:
         # Of a table in files the first rows of both samples are read, of columns that may have whole numbers.
@@ -100,7 +100,7 @@ def _described(tables: Sequence[Annotations], name: str) -> np.ndarray:
 
 
 def _subjects(column: np.ndarray, response: np.ndarray) -> int:
-    """The number of subjects that a column (n,) tells apart; 0 where it does not look like an identifier."""
+    """The number of subjects that a column (n,) identifies; 0 where it does not look like an identifier."""
     known = ~np.isnan(column)
     if len(column) != len(response) or (column[known] != np.floor(column[known])).any():
         return 0

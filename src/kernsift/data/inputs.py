@@ -134,7 +134,7 @@ def read_xy(
         raise InputError(f"X: no column is left beside the response {quoted(answer.names)}; pass more columns.")
     check_rows(source, answer)
     own, rest = split_kinds(options.pop("kinds", None), answer.names)
-    # Without a response a row tells nothing.
+    # Rows without a response are never used.
     absent = "error" if options.get("missing", "error") == "error" else "drop"
     prepare_answer = partial(prepare, [answer], ["y"], kinds=own, missing=absent, labels=True)
     try:
@@ -163,7 +163,7 @@ def as_candidates(
     kinds: Mapping[str, str] | None = None,
     layer: str | None = None,
 ) -> tuple[Table, dict[str, Table]]:
-    """A reference data set and others to hold against it, each a Table with one feature that owns all its columns.
+    """A reference data set and others to compare with it, each a Table with one feature that has all its columns.
 
     A feature is tested on the rows that have it, so that "column" and "drop" are the same here.
     """

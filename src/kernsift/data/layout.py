@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(columns: Columns, groups: Mapping[str, Any] | None) -> Layout:
-    """The features of a table, of whose columns only the names and the levels are looked at."""
+    """The features of a table, from the names and the levels of its columns."""
     if groups:
         return grouped(columns, _members(columns, groups))
     d = len(columns.names)

@@ -30,7 +30,7 @@ def note_values(table: Table) -> None:
 
 
 class RowPattern(NamedTuple):
-    """Features that are there in the same rows.
+    """Features with values in the same rows.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ from kernsift.execution.parallel import task_memory
 
 
 class Prepared:
-    """Tables with the same columns, looked at and decided on; `keep` marks the rows of each that are kept.
+    """Tables with the same columns after a scan, and the decisions on their columns and rows.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ def _rows_to_keep(one: Scan, verdict: Verdict, missing: str) -> np.ndarray:
     """(n,) bool: the rows without a missing value, or all where missing values may stay; else what is wrong."""
     gaps, keep = one.gaps, one.keep
     lost = {i for i, numbers in verdict.parsed.items() if np.isnan(list(numbers.values())).any()}
-    if lost:  # text that stands for a missing value
+    if lost:  # texts that denote missing values
         gaps, keep = gaps.copy(), keep.copy()
         for i in lost & one.levels.keys():
             cells = one.source.read([i], 0, one.source.n)

@@ -15,7 +15,7 @@ from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.execution.notes import add_note
 
 FEW = 10
-"""Whole numbers with at most so many different values are classes, where they are a response."""
+"""The most distinct integers of a response that are taken as classes."""
 
 
 def response_table(target: Columns, response: str) -> Table:

@@ -1,4 +1,4 @@
-"""Rows that arrive in pieces, kept until the last of them is there.
+"""Rows that arrive in pieces, stored until all have arrived.
 
 No estimator here can forget rows: a bandwidth that changes with every piece would change every kernel value before it.
 So the rows themselves are kept. Arrays and sparse matrices of numbers go into a file without a name, after a few

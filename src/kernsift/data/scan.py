@@ -1,4 +1,4 @@
-"""One look at everything: what a table holds, column by column, found in pieces and judged as in memory."""
+"""One pass over a table: bounds, missing values and texts of each column, in memory or in pieces."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _trusting: ContextVar[bool] = ContextVar("trusting", default=False)
 
 @contextmanager
 def trusting_statistics(trust: bool) -> Iterator[None]:
-    """Whether files are believed inside that a column without nulls has no NaN either.
+    """Inside, `trust` decides whether a column without nulls in the statistics of a file is taken to have no NaN.
 
-    It saves reading the file once more. Whoever reads a NaN later on raises `HiddenMissingValues`.
+    It saves one pass over the file. A NaN that is read later raises `HiddenMissingValues`.
     """
     token = _trusting.set(trust)
     try:
@@ -39,7 +39,7 @@ def trusting_statistics(trust: bool) -> Iterator[None]:
 
 
 def trusts(missing: str) -> bool:
-    """Whether what a file says of missing values is enough."""
+    """Whether the statistics of a file suffice for this treatment of missing values."""
     return missing == "error" or (missing in CELLS_STAY and _trusting.get())
 
 
@@ -75,7 +75,7 @@ class Scan:
         return Scan(source, kinds, self.low[own], self.high[own], self.gaps[own], self.infinite[own], self.keep, levels)
 
 
-def _nothing_yet(source: Source) -> Scan:
+def _empty_scan(source: Source) -> Scan:
     p = len(source.names)
     return Scan(
         source,
@@ -90,17 +90,17 @@ def _nothing_yet(source: Source) -> Scan:
 
 
 def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
-    """Look at every column, or at what the file says of it where that is enough.
+    """Read every column, or use the statistics of the file where these suffice.
 
-    What a file says of fractions leaves NaN open. With `trust` that is enough for the time being, because whoever reads
-    them sees it; where rows with missing cells are to be left out it is not.
+    Statistics of floating-point columns do not count NaN. With `trust` they are used nevertheless: a NaN is found when
+    the values are read. Where rows with missing cells are left out, the values must be read here.
     """
     p = len(source.names)
     if source.n < 2:
         raise InputError(f"{source.argument}: at least 2 rows are needed, got {source.n}; pass more data.")
-    found = _nothing_yet(source)
+    found = _empty_scan(source)
     if isinstance(source, MemorySource):
-        _note(found, source.columns, np.arange(p), slice(0, source.n), _Texts(source, memory))
+        _add_cells(found, source.columns, np.arange(p), slice(0, source.n), _Texts(source, memory))
         return found
     unread = np.ones(p, dtype=bool)
     bounds = source.bounds()
@@ -112,20 +112,20 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
         unread = ~known
     columns = np.flatnonzero(unread)
     if source.in_memory or not len(columns) or not worker_threads():
-        _look(found, columns, memory)
+        _scan_columns(found, columns, memory)
     else:
-        _look_on_workers(found, columns, memory, 2 * worker_threads())
+        _scan_on_workers(found, columns, memory, 2 * worker_threads())
     return found
 
 
-def _look_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int) -> None:
-    """Let the workers in use look, at a chunk of rows each."""
+def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int) -> None:
+    """Let the workers in use scan_rows, at a chunk of rows each."""
     source = found.source
     texts = _Texts(source, memory)
     edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, chunks + 1).astype(int)])
     spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
-    look = partial(_scan_rows, source.pick(columns.tolist()), task_memory(memory))
-    for span, part in zip(spans, parallel_map(look, spans), strict=True):
+    scan_rows = partial(_scan_rows, source.pick(columns.tolist()), task_memory(memory))
+    for span, part in zip(spans, parallel_map(scan_rows, spans), strict=True):
         some = part.high >= part.low
         texts.check(part.levels, columns, some)
         for i, levels in part.levels.items():
@@ -141,20 +141,20 @@ def _look_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int)
 
 
 def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
-    found = _nothing_yet(source.between(rows.start, rows.stop))
-    _look(found, np.arange(len(source.names)), memory)
+    found = _empty_scan(source.between(rows.start, rows.stop))
+    _scan_columns(found, np.arange(len(source.names)), memory)
     unread: Any = None
     return replace(found, source=unread)
 
 
-def _look(found: Scan, columns: np.ndarray, memory: int) -> None:
+def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:
     source = found.source
     texts = _Texts(source, memory)
     done, total = 0, source.n * len(columns)
     for piece in source.pieces(columns.tolist(), slice(0, source.n), scratch_of(memory)):
         done += piece.cells.values.size
         if len(piece.cells.values):
-            _note(found, piece.cells, columns[piece.columns], piece.rows, texts)
+            _add_cells(found, piece.cells, columns[piece.columns], piece.rows, texts)
         report_progress(f"cells of {source.argument}", done, total)
 
 
@@ -164,10 +164,10 @@ def _resolve(found: Scan, column: int, kind: str) -> None:
         found.kinds[column] = "mixed" if "mixed" in (kind, found.kinds[column]) else kind
 
 
-def _note(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _Texts) -> None:
+def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _Texts) -> None:
     """Add one piece to what was found."""
     low, high = (end.astype(np.float64) for end in cells.extremes)
-    # The extremes of a column tell whether it is finite without a mask of the whole piece.
+    # The extremes of a column show whether it is finite, without a mask of the whole piece.
     odd = np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))
     if odd.size:
         values = to_numpy(take(cells.values, odd, 1))

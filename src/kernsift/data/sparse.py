@@ -21,9 +21,9 @@ from kernsift.exceptions import InputError
 
 # Bytes of rearranged columns that are held at a time, twice.
 _CHUNK = 2**27
-# Columns that are worked on in one go.
+# Columns that are read at a time.
 _BLOCK = 256
-# Stored values that are looked at in one go.
+# Stored values that are summarised at a time.
 _PIECE = 2**20
 # Numbers up to this and down to its reciprocal can be squared in any type.
 _ORDINARY = 1e15
@@ -95,7 +95,7 @@ class Store(ABC):
         """What `summary` keeps."""
 
     def limit(self, memory: int) -> None:
-        """Use at most so many bytes; what is in memory stays there."""
+        """Use at most `memory` bytes; a matrix in memory stays there."""
         return
 
 
@@ -156,7 +156,7 @@ class InChunks(Store):
         self._cut(_CHUNK)
 
     def _cut(self, chunk: int) -> None:
-        """Chunks of columns that take about so many bytes."""
+        """Set chunks of columns of about `chunk` bytes."""
         count = max(1, min(-(-self._size // chunk), self.shape[1]))
         self._edges = np.linspace(0, self.shape[1], count + 1).astype(np.int64)
 
@@ -302,7 +302,7 @@ class SparseTable(Table):
 
     def stored(self, columns: np.ndarray) -> StoredColumns:
         """The values other than 0 of some value columns."""
-        # Whoever asks for a block of columns asks for it several times.
+        # The same block of columns is requested several times in a row.
         known = getattr(self._last, "block", None)
         if known is None or not np.array_equal(known[0], columns):
             known = self._last.block = np.array(columns), self._stored(columns)

@@ -26,7 +26,7 @@ from kernsift.execution.threads import parallel_map
 
 Answer = TypeVar("Answer")
 
-# Pieces of a table that are there at the same time when its rows are counted: one is read, others are worked on.
+# Pieces in memory at the same time while rows are counted: one is read, the others are processed.
 _IN_FLIGHT = 6
 # Rows that are copied in one go from columns into rows: so few that they stay in the cache.
 _TILE = 1 << 10
@@ -163,7 +163,7 @@ class StoredTable(Table):
         hot = np.flatnonzero(codes >= 0)
         if not hot.size:
             return self._read(own, places, space)
-        # Columns of categories in a group are there once for each level, but read once.
+        # A categorical column of a group has one value column per level, but is read once.
         read, inverse = np.unique(own, return_inverse=True)
         out = np.ascontiguousarray(self._read(read, places)[:, inverse])
         out[:, hot] = out[:, hot] == codes[hot]
@@ -229,7 +229,7 @@ class StoredTable(Table):
         return Table(some.names, values, some.offsets, some.categorical, dict(some.levels), some.incomplete)
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
-        """Runs of rows of which these value columns hold at most so many numbers; they end where the file's chunks do.
+        """Runs of rows, each of at most `numbers` values of these value columns; they end where chunks of the file end.
 
         A run is never empty, so one row may hold more.
         """
@@ -246,7 +246,7 @@ class StoredTable(Table):
         return runs
 
     def _sizes(self, pieces: int) -> tuple[int, int]:
-        """Bytes for one piece where so many are there at a time, and what a single column of a chunk may take."""
+        """Bytes of one piece, where at most `pieces` are in memory, and of a single column of a chunk."""
         # Larger pieces are not read any faster.
         return min(scratch_of(self.memory) // pieces, SCRATCH), scratch_of(self.memory)
 
@@ -260,7 +260,7 @@ class StoredTable(Table):
     ) -> Iterator[Answer]:
         """`use(rows, columns, values)` of each piece of a run of rows, or of sorted ones: where it belongs among those.
 
-        So many pieces are there at a time, and so many of these are read and used at once, in threads.
+        At most `pieces` are in memory, and `at_once` of these are read and used in parallel threads.
         """
         if not count_of(rows):
             return
@@ -274,7 +274,7 @@ class StoredTable(Table):
             yield from parallel_map(one, self.source.cuts(columns, rows, *self._sizes(pieces)), most=at_once)
 
     def _encoded(self, piece: Piece, wanted: np.ndarray) -> np.ndarray:
-        """The numbers of a piece, after a look whether they are what was promised."""
+        """The numbers of a piece, checked against the bounds of the scan."""
         own = wanted[piece.columns]
         values = self.encoding.values(piece.cells, own)
         low, high = values.min(axis=0), values.max(axis=0)
@@ -289,7 +289,7 @@ class StoredTable(Table):
         return values
 
     def _complain(self) -> None:
-        """Look at everything to tell what is wrong; what is right now has changed since it was looked at first."""
+        """Read everything to report what is wrong; if nothing is, the data changed after the first pass."""
         found = scan(self.source, self.memory, trust=False)
         hidden = np.where(self.gaps, 0, found.gaps)
         try:

@@ -17,7 +17,7 @@ import numpy as np
 from kernsift.execution.arrays import Array, batch_numbers, namespace, take, to_numpy
 
 MISSING_LEVEL = "(missing)"
-"""The level of a categorical column that stands for missing cells."""
+"""The level that represents missing cells of a categorical column."""
 # Bytes of a table that is copied, so that what is computed late does not depend on later changes of the input.
 _COPIED = 2**26
 
@@ -77,12 +77,12 @@ class Table:
         return None
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
-        """Runs of rows of which these value columns hold at most so many numbers."""
+        """Runs of rows, each of at most `numbers` values of these value columns."""
         step = max(1, numbers // max(len(columns), 1))
         return [(start, min(start + step, self.n)) for start in range(0, self.n, step)]
 
     def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[Piece]:
-        """All rows of some value columns, each cell once, about so many numbers at a time."""
+        """All rows of some value columns in pieces of about `numbers` values."""
         for start, stop in self.row_chunks(columns, numbers):
             rows = slice(start, stop)
             yield Piece(rows, slice(0, len(columns)), self.part(columns, rows))
@@ -101,7 +101,7 @@ class Table:
         return type(self) is Table and isinstance(self.values, np.ndarray) and self.values.nbytes <= _COPIED
 
     def reading(self) -> AbstractContextManager[Any]:
-        """Inside, files may stay open from one look at the values to the next."""
+        """Inside, files may stay open between reads."""
         return nullcontext()
 
     def above(self, others: Sequence[Table]) -> Table:
@@ -179,7 +179,7 @@ class Table:
 
 
 class _Stacked(Table):
-    """Tables one below the other. Their rows are put together only where somebody asks for all values at once."""
+    """Tables one below the other. Their values are concatenated only when all are requested at once."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         first = tables[0]
@@ -276,7 +276,7 @@ def stack(tables: Sequence[Table]) -> Table:
 
 
 def spaced_rows(n: int, most: int) -> np.ndarray:
-    """At most so many of n rows, evenly spaced; nothing is drawn, so that no random number depends on it.
+    """At most `most` of n rows, evenly spaced; nothing is drawn, so that no random number depends on it.
 
     Examples
     --------

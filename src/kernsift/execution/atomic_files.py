@@ -1,4 +1,4 @@
-"""Files that are complete or absent, whoever reads them and whenever the process is killed."""
+"""Files that are written in one step: complete or absent, even if the process is killed."""
 
 from __future__ import annotations
 

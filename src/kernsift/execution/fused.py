@@ -99,7 +99,7 @@ def host_deviations(values: Array, centre: Array, numbers: int) -> tuple[np.ndar
 
 
 def is_large(n: int, columns: int) -> bool:
-    """Whether a table has so many values or columns that loops over them are compiled."""
+    """Whether a table is large enough for compiled loops."""
     return n * columns >= _VALUES or columns >= _FEATURES
 
 

@@ -12,7 +12,7 @@ _notes: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 def add_note(sentence: str) -> None:
     """Add a sentence to the notes of the call in progress, once.
 
-    Outside of a call it is dropped: whoever reads a table by itself sees what it holds.
+    Outside of a call it is dropped.
     """
     notes = _notes.get()
     if notes is not None and sentence not in notes:

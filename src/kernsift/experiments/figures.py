@@ -26,7 +26,7 @@ _LEVEL: Any = {"color": _INK, "linewidth": 0.9, "linestyle": ":"}
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn: colour tells the scores, line and marker the test."""
+    """How a method is drawn: the colour stands for its scores, line and marker for its test."""
 
     colour: str
     line: str

@@ -1,4 +1,4 @@
-"""Discoveries that tell the same: clusters of alike features, and the features that add something to those before them.
+"""Redundant discoveries: clusters of similar features, and the features that add to those before them.
 
 **Clusters.** Two features are alike where the null correlation of their scores is at least 0.3: what makes one of them
 significant tends to make the other significant, too. For features with a joint normal law and a smooth kernel it is

@@ -30,7 +30,7 @@ _WIDE = 3.8
 _CLEARLY = 1.3
 # The share of a common value.
 _TIED = 0.01
-# Digits are enough if they tell this share of the ends of intervals apart.
+# The share of the ends of intervals that must differ after rounding.
 _APART = 0.75
 
 

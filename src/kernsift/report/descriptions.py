@@ -88,7 +88,7 @@ class Description:
 
 
 def more_missing(first: np.ndarray, second: np.ndarray, found: Description, where: str) -> Description:
-    """The share of missing values, if that changed more than a shift of the values that are there; else `found`.
+    """The share of missing values, if it changed more than the location of the others; else `found`.
 
     `first` and `second` are one column each, with NaN where a value is missing.
     """
@@ -185,7 +185,7 @@ def describe_columns(first: np.ndarray, second: np.ndarray, where: str = "", *, 
     distance = np.sqrt((standard**2).mean(axis=1))
     wider = standardised(polynomial_contrasts(distance)[0], label)
     columns = len(shifts)
-    # Squares of so many shifts have this mean under equality, and the largest correlation is one of many.
+    # Under equality the sum of the squared shifts has mean `columns`, and the largest correlation is one of many.
     moved = float((shifts**2).sum()) - columns + 1.0
     together, one, two = _correlations(standard, label)
     if not means and together > max(moved, wider**2) + 2.0 * math.log(max(columns * (columns - 1) / 2, 1.0)):

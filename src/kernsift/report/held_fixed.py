@@ -23,8 +23,8 @@ from kernsift.estimators.confounders import ConfounderRegression, Confounders, f
 _REPEATS = 4.0
 # Shares of classes given confounders are estimates, which may lie outside [0, 1].
 _LEAST_SHARE = 0.02
-# Columns with at most so many different values, or one of so large a share, keep these: weights do without alignment,
-# and a residual of a code, or of a zero, is none.
+# Columns with at most this many distinct values, or a value with a larger share than this, are not aligned: weights
+# suffice, and the residual of a code or of a zero is neither.
 _DISCRETE, _COMMON = 12, 0.05
 _LONGEST = 40
 

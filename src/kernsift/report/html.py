@@ -26,7 +26,7 @@ from kernsift.report.svg import draw_effect, draw_picture, draw_pvalues, draw_sc
 if TYPE_CHECKING:
     from kernsift.result import Result
 
-# Rows that are there when the page opens, each with its interval; the others are data that the page's script shows.
+# Rows in the table when the page opens, each with its interval; the script of the page adds the others.
 _FIRST_ROWS = MOST_PICTURES
 _CALLS = {"compare": "compare(X, Y", "relate": "relate(X, y", "screen": "screen(reference, candidates"}
 
@@ -170,7 +170,7 @@ def _other_rows(result: Result) -> list[list[Any]]:
 
 
 def _data(result: Result) -> list[tuple[str, str]]:
-    """The rows and columns behind the result."""
+    """The numbers of rows and features, and the kinds of features."""
     names = list(result.labels) if result.question == "compare" and len(result.labels) == len(result.rows) else []
     if result.question == "screen":
         least, most = min(result.rows[1:]), max(result.rows[1:])
@@ -267,13 +267,12 @@ def line_of_code(result: Result) -> str:
     arguments |= {"alpha": result.alpha, "correction": result.correction, "family": result.family}
     arguments |= {"confidence_level": result.confidence_level, "random_state": result.seed}
     listed = ", ".join(f"{name}={_literal(value)}" for name, value in arguments.items())
-    call = _CALLS.get(result.question, f"{result.question}(")
-    line = f"kernsift.{call}, {listed})"
+    line = f"kernsift.{_CALLS[result.question]}, {listed})"
     return line if result.seed is not None else line + "  # random_state: the generator that was passed in"
 
 
 def _row_argument(argument: str, setting: str) -> Any:
-    """What was passed, from the setting that tells where strata, pairs or units come from and how many there are."""
+    """What was passed, from the setting that names the source and the number of strata, pairs or units."""
     source = setting.rpartition(": ")[0]
     if source == "rows in their order":
         return True
@@ -309,10 +308,10 @@ _PROCEDURES = {
 
 
 def _glossary(result: Result) -> Mapping[str, str]:
-    """What the words mean, for somebody who is no statistician."""
+    """The terms of the page, explained for readers who are not statisticians."""
     noun = wording.things(result.question, 1)
     words = {
-        "Score": f"How strongly a {noun} stands out in this data.",
+        "Score": f"The evidence of a {noun} in this data, in standard deviations.",
         "p-value": "If nothing were going on, how often would chance alone give evidence as strong as this? A small "
         "value makes chance a poor explanation. It is not the probability that the finding is wrong.",
     }

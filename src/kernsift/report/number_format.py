@@ -10,7 +10,7 @@ from kernsift.report.text import shortened
 
 _LONGEST_LEVEL = 100
 DIGITS = (3, 4, 5, 6, 8)
-"""Significant digits that are tried in turn, until numbers can be told apart."""
+"""Numbers of significant digits, tried in this order until numbers differ."""
 
 
 Measures = Sequence[tuple[str, Callable[[np.ndarray], float]]]
@@ -31,7 +31,7 @@ SPREADS: Measures = (("IQR", interquartile_range), ("SD", np.std))
 
 
 def rounded(values: np.ndarray, apart: float) -> tuple[np.ndarray, int]:
-    """Different numbers in as many digits as tell this share of them apart, and how many digits these are."""
+    """The numbers rounded to the fewest digits at which this share of them differ, and the number of digits."""
     for digits in DIGITS:
         found = np.unique([float(f"{value:.{digits}g}") for value in values])
         if len(found) >= apart * len(np.unique(values)):
@@ -40,7 +40,7 @@ def rounded(values: np.ndarray, apart: float) -> tuple[np.ndarray, int]:
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number in so many significant digits; large ones are whole."""
+    """A number with this many significant digits; large ones are rounded to integers."""
     value = float(value)
     size = abs(value)
     if value == 0:
@@ -57,7 +57,7 @@ def versus(one: float, two: float) -> str:
 def format_pair(
     one: float, two: float, write: Callable[[float, int], str] = format_number, tried: Sequence[int] = DIGITS
 ) -> tuple[str, str]:
-    """Two numbers in as many digits as it takes to tell them apart."""
+    """Two numbers with the fewest digits at which they differ."""
     for digits in tried:
         a, b = write(one, digits), write(two, digits)
         if a != b or one == two:

@@ -94,7 +94,7 @@ def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) 
 
 
 def _one_number(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
-    """A group's standardised columns as one number, of two the one that tells the samples further apart."""
+    """The standardised columns of a group as one number: of two projections the one with the larger difference."""
     pooled = np.concatenate(parts)
     centre, spread = pooled.mean(axis=0), pooled.std(axis=0)
     spread[spread == 0] = 1.0

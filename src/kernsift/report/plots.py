@@ -363,6 +363,6 @@ def _cloud(picture: Cloud, ax: Axes) -> None:
 
 
 def _wrapped(text: str, width: int = 24) -> str:
-    """A long name in lines of so many characters, at most three."""
+    """A long name in at most three lines of `width` characters."""
     lines = textwrap.wrap(clean(text), width, max_lines=3, placeholder="…") or [""]
     return "\n".join(lines).replace("$", r"\$")

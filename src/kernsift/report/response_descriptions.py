@@ -199,7 +199,7 @@ def _along_curve(
 
 
 def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:
-    """The simplest shape that explains most of how these means of so many rows vary, and where it turns.
+    """The simplest shape that explains most of the variation of means of `sizes` rows, and where it turns.
 
     Monotone shapes come first, which turn nowhere (0), then those with one turn, then others.
     """

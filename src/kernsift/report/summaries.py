@@ -125,7 +125,7 @@ def picture_candidates(
     means: bool = False,
     views: np.ndarray | None = None,
 ) -> Summaries:
-    """Each chosen candidate data set beside the reference; the views of data sets with many columns tell nothing."""
+    """Each chosen candidate data set beside the reference; views are not used, because a data set has many columns."""
     chosen = features[:MOST_PICTURES].tolist()
 
     def kept(table: Table) -> Table:

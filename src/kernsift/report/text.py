@@ -79,7 +79,7 @@ def verdict(result: Result) -> str:
     if total == 0:
         return f"No {things(result.question, 1)} reached the threshold, so none is listed{_outside(result)}."
     noun = things(result.question, total)
-    one, many = _FOUND.get(result.question, ("stands out", "stand out"))
+    one, many = _FOUND[result.question]
     if result.listed:
         noun = f"selected {noun}, out of {len(result.scores):,},"
     of_them = f"of the {total:,} {noun}"
@@ -109,7 +109,7 @@ def title(result: Result) -> str:
     if result.question == "relate":
         response = result.labels[0] if result.labels and result.labels[0] != "y" else "the response"
         return f"Which features depend on {response}"
-    return "Which data sets deviate from the reference" if result.question == "screen" else "Result"
+    return "Which data sets deviate from the reference"
 
 
 def _outside(result: Result) -> str:
@@ -269,7 +269,7 @@ def cells_of(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
 
 
 def _alike(result: Result, rows: np.ndarray) -> list[str]:
-    """How many discoveries tell the same as the best of their cluster, and which that is for the others."""
+    """The number of other members for the best discovery of each cluster, and the name of the best for the others."""
     said = {}
     for members in result.clusters:
         if len(members) > 1:
@@ -316,7 +316,7 @@ def clean(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters."""
+    """The text, cut to at most `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

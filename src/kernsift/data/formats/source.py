@@ -31,7 +31,7 @@ TEXTS = ("text", "category", "mixed")
 _BLOCK = 1 << 16
 
 SCRATCH = 64 << 20
-"""Bytes that reading may take beside the answer, where nobody says how many."""
+"""Bytes of temporary arrays while reading, by default."""
 
 
 @dataclass(frozen=True)
@@ -373,7 +373,7 @@ def count_of(rows: Rows) -> int:
 
 
 def shifted(rows: Rows, by: int) -> Rows:
-    """The rows so many further down."""
+    """The rows shifted by `by`."""
     return slice(rows.start + by, rows.stop + by) if isinstance(rows, slice) else rows + by
 
 
