@@ -18,7 +18,7 @@ from kernsift.estimators.paths import SAME, ScoreLaws, ScorePaths, related
 from kernsift.estimators.permutation_law import moment_matrix
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
-from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, gathered
+from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, gathered, joined, norms_of, places_of
 from kernsift.execution.arrays import Array, asarray_like, dtype_of, most_at_once, namespace, on_host, to_numpy
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
@@ -72,20 +72,20 @@ class AlignmentCovariance:
         """
         out = np.zeros((len(self.varies), len(features)))
         if self._small and len({factor.target for factor in self.factors}) == 1:
-            named = np.sort(np.concatenate([factor.features for factor in self.factors]))
-            together = gathered(self.factors, named).without_zeros()
-            out[named] = self._correlation(together, together.take(np.searchsorted(named, features)))
+            together = joined([factor.rows(slice(None), packed=True) for factor in self.factors])
+            chosen = together.take(places_of(self.factors, features))
+            out[np.concatenate([factor.features for factor in self.factors])] = self._correlation(together, chosen)
             return self._on_varying(out, features)
-        chosen = gathered(self.factors, features).without_zeros()
+        chosen = gathered(self.factors, features)
         every = np.ones(len(out), dtype=bool)
-        double = isinstance(chosen.factor, np.ndarray) and chosen.factor.dtype == np.float64
-        if not double or len(out) * chosen.factor.size < _MANY:
+        own = chosen.directions
+        if not isinstance(own, np.ndarray) or own.dtype != np.float64 or len(out) * own.size < _MANY:
             self._fill(out, chosen, every)
         else:
             scores = self.laws.score[features]
             near = self.laws.score >= scores.min() - _BAND - _SLOPE * np.ptp(scores)
-            self._fill(out, chosen._replace(factor=chosen.factor.astype(np.float32)).without_zeros(), ~near)
-            bound = related(chosen.factor.shape[2])
+            self._fill(out, chosen._replace(directions=own.astype(np.float32)), ~near)
+            bound = related(chosen.count)
             doubtful = (out > SAME - _DIGITS).any(axis=1) | (np.abs(out - bound) < _DIGITS).any(axis=1)
             self._fill(out, chosen, near | doubtful)
         return self._on_varying(out, features)
@@ -107,12 +107,12 @@ class AlignmentCovariance:
 
         def correlate(piece: tuple[SelectedFactor, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
             factor, places = piece
-            rows = factor.rows(run_of(places), chosen.factor.dtype)
+            rows = factor.rows(run_of(places), chosen.directions.dtype)
             return factor.features[places], self._correlation(rows, chosen)
 
         # A few products are made before threads have started.
-        few, done = len(out) * math.prod(chosen.factor.shape) < _FEW, 0
-        for named, correlations in parallel_map(correlate, pieces, 1 if few else most_at_once(chosen.factor)):
+        few, done = len(out) * math.prod(chosen.directions.shape) < _FEW, 0
+        for named, correlations in parallel_map(correlate, pieces, 1 if few else most_at_once(chosen.directions)):
             out[named] = correlations
             done += len(named)
             report_progress("correlating features", done, int(wanted.sum()))
@@ -148,22 +148,20 @@ class AlignmentCovariance:
 
     def _step(self, factor: SelectedFactor, chosen: FactorRows) -> int:
         """Features whose correlations are computed together."""
-        k, q, rows = chosen.factor.shape
-        numbers = _NUMBERS if on_host(chosen.factor) else 128 * _NUMBERS
-        return max(1, numbers // (factor.cross.shape[1] * max(rows, k * q)))
+        numbers = _NUMBERS if on_host(chosen.directions) else 128 * _NUMBERS
+        return max(1, numbers // (factor.cross.shape[1] * max(chosen.directions.shape)))
 
     def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
-        xp = namespace(one.factor)
-        rows = one.factor.shape[2]
+        xp = namespace(one.directions)
         products = _squared_products(one, other)
         # Features of one block share a view of the response.
         weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
-        main, share = (asarray_like(part, one.factor) for part in np.array(weights).T)
+        main, share = (asarray_like(part, one.directions) for part in np.array(weights).T)
         # Of two features that miss different rows the trace is taken out of the rows that have both.
         shared = (one.shared_rows(other) - 1.0) / ((_column(one.counts) - 1.0) * (other.counts - 1.0))
         covariance = (products - one.trace[:, None] * other.trace[None, :] * shared) * main
         own = [self._variances(part) for part in (one, other)]
-        if rows <= _FEW_ROWS:
+        if one.count <= _FEW_ROWS:
             covariance += share * (one.rest() @ xp.matrix_transpose(other.rest()))
         scale = own[0][:, None] * own[1][None, :]
         positive = scale > 0
@@ -172,13 +170,12 @@ class AlignmentCovariance:
 
     def _variances(self, part: FactorRows) -> Array:
         """(b,) variances of T, on the scale of the covariances."""
-        xp, rows = namespace(part.factor), part.factor.shape[2]
         weights = [self._weights[name, name] for name in part.targets.tolist()]
-        main, share = (asarray_like(weight, part.factor) for weight in np.array(weights).T)
+        main, share = (asarray_like(weight, part.directions) for weight in np.array(weights).T)
         variances = (part.square - part.trace**2 / (part.counts - 1)) * main
-        if rows <= _FEW_ROWS:
+        if part.count <= _FEW_ROWS:
             rest = part.rest()
-            variances = variances + share * xp.sum(rest * rest, axis=1)
+            variances = variances + share * namespace(rest).sum(rest * rest, axis=1)
         return variances
 
     @cached_property
@@ -208,16 +205,16 @@ class AlignmentCovariance:
         if d <= _SKETCH:
             return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
         sketch = np.empty((_SKETCH, d))
-        beginning = self.factors[0].rows(slice(0, 1)).factor
-        rows = beginning.shape[2]
+        beginning = self.factors[0].rows(slice(0, 1)).directions
+        rows = beginning.shape[1]
         noise = rng.standard_normal((2, rows, _SKETCH)).astype(dtype_of(beginning))
         first, second = (asarray_like(part, beginning) for part in noise)
         for factor in self.factors:
             step = max(1, _NUMBERS // (factor.cross.shape[1] * max(_SKETCH, rows)))
             for start in range(0, len(factor.features), step):
                 part = slice(start, start + step)
-                rows_of = factor.rows(part).factor
-                products = namespace(rows_of).sum((rows_of @ first) * (rows_of @ second), axis=1)
+                own = factor.rows(part)
+                products = own.sums((own.directions @ first) * (own.directions @ second), 0)
                 sketch[:, factor.features[part]] = to_numpy(products).T
         norm = np.sqrt((sketch**2).sum(axis=0))
         sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
@@ -226,17 +223,9 @@ class AlignmentCovariance:
 
 def _squared_products(one: FactorRows, other: FactorRows) -> Array:
     """(b, k): tr(K_i K_j) of features i and j."""
-    xp, (b, q, rows), (k, p, _) = namespace(one.factor), one.factor.shape, other.factor.shape
-    if other.packed is None:
-        flat = xp.matrix_transpose(xp.reshape(other.factor, (k * p, rows)))
-        inner = xp.reshape(one.factor, (b * q, rows)) @ flat
-        inner *= inner
-        return xp.sum(xp.sum(xp.reshape(inner, (b, q, k, p)), axis=3), axis=1)
-    own = xp.reshape(one.factor, (b * q, rows)) if one.packed is None else one.packed.directions
-    inner = own @ xp.matrix_transpose(other.packed.directions)
+    inner = one.directions @ namespace(one.directions).matrix_transpose(other.directions)
     inner *= inner
-    inner = xp.sum(xp.reshape(inner, (b, q, -1)), axis=1) if one.packed is None else one.packed.sums(inner, 0)
-    return other.packed.sums(inner, 1)
+    return other.sums(one.sums(inner, 0), 1)
 
 
 def _column(counts: Array | int) -> Array | int:
@@ -246,14 +235,10 @@ def _column(counts: Array | int) -> Array | int:
 
 def _thinned(part: FactorRows) -> FactorRows:
     """The same features at evenly spaced rows, where there are many."""
-    rows = part.factor.shape[2]
-    if rows <= _THINNED:
+    step = -(-part.count // _THINNED)
+    if step == 1:
         return part
-    xp = namespace(part.factor)
-    step = -(-rows // _THINNED)
-    factor, present = part.factor[:, :, ::step], None if part.present is None else part.present[:, ::step]
+    directions, present = part.directions[:, ::step], None if part.present is None else part.present[:, ::step]
     if present is None:
-        factor = factor - xp.mean(factor, axis=2, keepdims=True)
-    gram = factor @ xp.matrix_transpose(factor)
-    trace, square = xp.linalg.trace(gram), xp.sum(gram * gram, axis=(1, 2))
-    return FactorRows(factor, trace, square, part.targets, present)
+        directions = directions - namespace(directions).mean(directions, axis=1, keepdims=True)
+    return FactorRows(directions, part.ranks, *norms_of(directions, part.ranks), part.targets, present)

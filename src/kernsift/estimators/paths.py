@@ -138,9 +138,9 @@ class ScorePaths:
         return np.sort(found[highest])
 
     def _moves(self, features: np.ndarray) -> _Moves:
-        chosen, targets = (found := gathered(self.factors, features)).factor, found.targets.tolist()
+        found, cross = gathered(self.factors, features), self._crosses(features)
+        chosen, targets = found.padded(cross.shape[1]), found.targets.tolist()
         xp, (k, q, rows) = namespace(chosen), chosen.shape
-        cross = self._crosses(features, q)
         sizes = to_numpy(xp.sum(chosen * chosen, axis=2)).astype(float) * (self.response.n / rows)
         weights = np.zeros_like(cross)
         for place, name in enumerate(targets):
@@ -201,15 +201,13 @@ class ScorePaths:
         inner = to_numpy(one.inner(two, self.response.counts))[:p, :q]
         return np.asarray(inner / one.sizes[:p, None])
 
-    def _crosses(self, features: np.ndarray, directions: int) -> np.ndarray:
+    def _crosses(self, features: np.ndarray) -> np.ndarray:
         """(k, q, p) cross-covariances of the named features, in their order, padded with zeros."""
-        most = max(factor.cross.shape[2] for factor in self.factors)
-        out = np.zeros((len(features), directions, most))
-        for factor in self.factors:
-            _, here, places = np.intersect1d(factor.features, features, return_indices=True)
-            if len(here):
-                found = _host(factor.cross, here)
-                out[places, : found.shape[1], : found.shape[2]] = found
+        places = [np.intersect1d(factor.features, features, return_indices=True)[1:] for factor in self.factors]
+        found = [(own, _host(f.cross, here)) for f, (here, own) in zip(self.factors, places, strict=True) if len(own)]
+        out = np.zeros((len(features), *(max(cross.shape[axis] for _, cross in found) for axis in (1, 2))))
+        for own, cross in found:
+            out[own, : cross.shape[1], : cross.shape[2]] = cross
         return out
 
     def _scatters(self, features: np.ndarray, moves: _Moves) -> Iterator[tuple[SelectedFactor, np.ndarray, np.ndarray]]:
@@ -221,7 +219,7 @@ class ScorePaths:
             step = max(1, numbers // (factor.cross.shape[1] * max(moves.scatter.shape)))
             for start in range(0, len(found), step):
                 here = found[start : start + step]
-                products = _product(factor.rows(here).factor, moves.scatter)
+                products = _product(factor.rows(here).padded(factor.cross.shape[1]), moves.scatter)
                 within = products[:, :, :width] - products[:, :, width:] @ moves.explained
                 yield factor, here, within.reshape(len(here), -1, k, width // k)
 

@@ -139,7 +139,8 @@ class _Merged:
         rows = _rows_of(self._response, self.rows)
         target = target if rows is None else xp.take(target, asarray_like(rows, target), axis=1)
         share = 1.0 if self.rows is None else self._response.n / len(self.rows)
-        found = [factor.rows(slice(j, j + 1)).factor @ xp.matrix_transpose(target) for j in range(len(factor.features))]
+        turned, q = xp.matrix_transpose(target), factor.cross.shape[1]
+        found = [factor.rows(slice(j, j + 1)).padded(q) @ turned for j in range(len(factor.features))]
         return xp.concat(found, axis=0) * share
 
     def scores(self, names: tuple[str, ...]) -> Scores:

@@ -10,8 +10,9 @@ import numpy as np
 
 from kernsift.data.table_parts import run_of
 from kernsift.estimators.responses import Response, ResponseView
-from kernsift.execution.arrays import Array, asarray_like, lookup, namespace, take, to_numpy
+from kernsift.execution.arrays import INDEX_MODE, Array, asarray_like, lookup, namespace, on_host, take, to_numpy
 from kernsift.kernels.contingency import Tabulation
+from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
 from kernsift.kernels.sparse_columns import SparseCodes
@@ -53,6 +54,8 @@ class SelectedFactor(NamedTuple):
         Cross-covariances of the directions with the leading ones of the response, over all rows.
     target : str
         The name of the view of the response.
+    ranks : ndarray of shape (b,) or None
+        Numbers of directions, after which factors are 0; None for q.
     present : ndarray of bool of shape (rows,) or None
         The rows in which these features are not missing, the factors of the others being 0; None for all.
     """
@@ -63,6 +66,7 @@ class SelectedFactor(NamedTuple):
     sizes: Array | None
     cross: Array
     target: str
+    ranks: np.ndarray | None = None
     present: np.ndarray | None = None
 
     @classmethod
@@ -88,7 +92,7 @@ class SelectedFactor(NamedTuple):
         # The sum of squares from each direction on, the largest first.
         behind = squares[:, ::-1].cumsum(axis=1)[:, ::-1] > _NEGLIGIBLE * squares.sum(axis=1, keepdims=True)
         count = max(int(behind.sum(axis=1).max(initial=1)), 1)
-        which = asarray_like(chosen, view.sizes)
+        ranks, which = np.maximum(behind.sum(axis=1), 1), asarray_like(chosen, view.sizes)
         # Truncate each feature by itself: the result must not depend on the other features of the block.
         own = xp.astype(asarray_like(behind[:, :count], view.sizes), dtype)
         factor: Any
@@ -103,17 +107,17 @@ class SelectedFactor(NamedTuple):
         cross = cross[:, :count, : response_directions(response.views[target])]
         cross = xp.astype(xp.take(cross, which, axis=0), dtype) * own[:, :, None]
         if isinstance(view, GroupView):
-            return GroupFactor(features[chosen], factor, None, sizes, cross, target)
+            return GroupFactor(features[chosen], factor, None, sizes, cross, target, ranks)
         if known.codes is None:
             if rows is not None:
                 factor = xp.take(factor, asarray_like(rows, factor), axis=2)
-            return cls(features[chosen], factor, None, sizes, cross, target)
+            return cls(features[chosen], factor, None, sizes, cross, target, ranks)
         if isinstance(known.codes, SparseCodes):
-            return cls(features[chosen], factor, known.codes[chosen], sizes, cross, target)
+            return cls(features[chosen], factor, known.codes[chosen], sizes, cross, target, ranks)
         codes = xp.take(known.codes, which, axis=0)
         if rows is not None and codes.shape[1] != len(rows):
             codes = xp.take(codes, asarray_like(rows, codes), axis=1)
-        return cls(features[chosen], factor, codes, sizes, cross, target)
+        return cls(features[chosen], factor, codes, sizes, cross, target, ranks)
 
     def among(self, places: np.ndarray, rows: int) -> SelectedFactor:
         """The same features among more rows, in which they are missing except at `places`."""
@@ -146,38 +150,47 @@ class SelectedFactor(NamedTuple):
             codes=codes,
             sizes=None if self.sizes is None else xp.take(self.sizes, which, axis=0),
             cross=xp.take(self.cross, which, axis=0),
+            ranks=None if self.ranks is None else self.ranks[places],
         )
 
-    def rows(self, chosen: slice | np.ndarray, dtype: Any = None) -> FactorRows:
-        """Some of the features, row by row, in another precision where one is given."""
+    def rows(self, chosen: slice | np.ndarray, dtype: Any = None, *, packed: bool = False) -> FactorRows:
+        """Some of the features, row by row, in another precision where one is given.
+
+        Directions that are 0 are left out where that saves work: on the host, and with `packed` on a device.
+        """
         whole = self.factor
         xp, targets = namespace(whole), np.full(len(self.features[chosen]), self.target)
+        q = int(whole.shape[1])
+        ranks = np.full(len(targets), q)
+        if self.ranks is not None and (packed or on_host(whole)):
+            ranks = self.ranks[chosen]
         # Of features with the same factor one is enough.
         same = self.codes is not None and isinstance(whole, np.ndarray) and whole.strides[0] == 0
         factor = whole[:1] if same else take(whole, chosen, axis=0)
         if dtype is not None:
             factor = xp.astype(factor, dtype, copy=False)
-        if self.codes is not None:
-            some = self.codes[chosen] if isinstance(self.codes, SparseCodes) else take(self.codes, chosen, axis=0)
-            factor = lookup(factor, np.asarray(some) if isinstance(some, SparseCodes) else some)
+        codes = self.codes
+        if codes is not None:
+            codes = np.asarray(codes[chosen]) if isinstance(codes, SparseCodes) else take(codes, chosen, axis=0)
+        directions = _directions(factor, codes, ranks)
         if self.sizes is not None:
             sizes = take(self.sizes, chosen, axis=0)
             trace, square = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)
-            return FactorRows(factor, trace, square, targets, self._present(factor))
+            return FactorRows(directions, ranks, trace, square, targets, self._present(directions, len(ranks)))
         if self.present is None:
-            factor = factor - xp.mean(factor, axis=2, keepdims=True)
+            directions = directions - xp.mean(directions, axis=1, keepdims=True)
         else:
-            mean = xp.sum(factor, axis=2, keepdims=True) / max(int(self.present.sum()), 1)
-            factor = xp.where(asarray_like(self.present, factor), factor - mean, 0.0)
-        gram = factor @ xp.matrix_transpose(factor)
-        square = xp.sum(gram * gram, axis=(1, 2))
-        return FactorRows(factor, xp.linalg.trace(gram), square, targets, self._present(factor))
+            mean = xp.sum(directions, axis=1, keepdims=True) / max(int(self.present.sum()), 1)
+            directions = xp.where(asarray_like(self.present, directions), directions - mean, 0.0)
+        norms = norms_of(directions, ranks)
+        return FactorRows(directions, ranks, *norms, targets, self._present(directions, len(ranks)))
 
-    def _present(self, factor: Array) -> Array | None:
+    def _present(self, directions: Array, b: int) -> Array | None:
         if self.present is None:
             return None
-        xp, (b, _, rows) = namespace(factor), factor.shape
-        return xp.broadcast_to(xp.astype(asarray_like(self.present, factor), factor.dtype), (b, rows))
+        xp = namespace(directions)
+        present = xp.astype(asarray_like(self.present, directions), directions.dtype)
+        return xp.broadcast_to(present, (b, directions.shape[1]))
 
 
 class GroupFactor(SelectedFactor):
@@ -189,20 +202,33 @@ class GroupFactor(SelectedFactor):
         return stored().astype(self.cross.dtype, copy=False) if callable(stored) else stored
 
 
-class Directions(NamedTuple):
-    """The nonzero directions (directions, rows) of several features, and the first one (b,) of each feature."""
+def _directions(factor: Array, codes: Array | None, ranks: np.ndarray) -> Array:
+    """(directions, rows): the first `ranks` (b,) directions of factors (b, q, points) or of one, at codes (b, rows)."""
+    b, q = len(ranks), int(factor.shape[1])
+    if codes is not None and (ranks < q).any() and isinstance(factor, np.ndarray) and len(factor) > 1:
+        found, stop = np.empty((int(ranks.sum()), codes.shape[1]), dtype=factor.dtype), 0
+        for own, code, rank in zip(factor, codes, ranks.tolist(), strict=True):
+            start, stop = stop, stop + rank
+            own[:rank].take(code, axis=1, out=found[start:stop], mode=INDEX_MODE)
+        return found
+    if codes is not None:
+        factor = lookup(factor, codes)
+    flat = namespace(factor).reshape(factor, (b * q, factor.shape[2]))
+    return take(flat, np.flatnonzero(np.arange(q) < ranks[:, None]), 0) if (ranks < q).any() else flat
 
-    directions: Array
-    firsts: np.ndarray
 
-    def sums(self, values: Array, axis: int) -> Array:
-        """Sums of an array (n, directions) or, with axis 0, (directions, n) over the directions of each feature."""
-        if isinstance(values, np.ndarray):
-            return np.add.reduceat(values, self.firsts, axis=axis)
-        owner = np.searchsorted(self.firsts, np.arange(values.shape[axis]), side="right") - 1
-        indicator = asarray_like(np.eye(len(self.firsts))[owner], values)
-        indicator = namespace(values).astype(indicator, values.dtype)
-        return values @ indicator if axis else namespace(values).matrix_transpose(indicator) @ values
+def norms_of(directions: Array, ranks: np.ndarray) -> tuple[Array, Array]:
+    """(b,) traces of the Gram matrices and of their squares."""
+    xp, b = namespace(directions), len(ranks)
+    if (ranks == ranks[0]).all() or not isinstance(directions, np.ndarray):
+        factor = FactorRows(directions, ranks, None, None, np.empty(0)).factor
+        gram = factor @ xp.matrix_transpose(factor)
+        return xp.linalg.trace(gram), xp.sum(gram * gram, axis=(1, 2))
+    trace, square = np.empty((2, b), dtype=directions.dtype)
+    for feature, own in enumerate(np.split(directions, np.cumsum(ranks)[:-1])):
+        gram = own @ own.T
+        trace[feature], square[feature] = gram.trace(), (gram * gram).sum()
+    return trace, square
 
 
 class FactorRows(NamedTuple):
@@ -210,96 +236,124 @@ class FactorRows(NamedTuple):
 
     Attributes
     ----------
-    factor : array of shape (b, q, rows)
-        The factors.
+    directions : array of shape (directions, rows)
+        Those of the first feature, of the second, and so on.
+    ranks : ndarray of shape (b,)
+        Numbers of directions of the features.
     trace, square : array of shape (b,)
         Traces of the Gram matrices K and of their squares.
     targets : ndarray of shape (b,)
         Names of the views of the response.
     present : array of shape (b, rows) or None
         0 for the rows in which a feature is missing and 1 for the others; None for all 1.
-    packed : Directions or None
-        The factors without the zeros that features with few directions are padded with.
     """
 
-    factor: Array
+    directions: Array
+    ranks: np.ndarray
     trace: Array
     square: Array
     targets: np.ndarray
     present: Array | None = None
-    packed: Directions | None = None
 
-    def without_zeros(self) -> FactorRows:
-        """The same with `packed`."""
-        xp, (b, q, rows) = namespace(self.factor), self.factor.shape
-        flat = xp.reshape(self.factor, (b * q, rows))
-        used = to_numpy(xp.any(flat != 0, axis=1)).reshape(b, q).copy()
-        used[:, 0] = True
-        counts = used.sum(axis=1)
-        return self._replace(packed=Directions(take(flat, np.flatnonzero(used), 0), np.cumsum(counts) - counts))
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self.directions.shape[1])
+
+    @property
+    def factor(self) -> Array:
+        """(b, q, rows) the factors, padded with zeros."""
+        return self.padded(int(self.ranks.max()))
+
+    def padded(self, q: int) -> Array:
+        """(b, q, rows) the factors, padded with zeros to q directions."""
+        xp, b, flat = namespace(self.directions), len(self.ranks), self.directions
+        if (self.ranks < q).any():
+            index = np.full(b * q, flat.shape[0])
+            index[np.flatnonzero(np.arange(q) < self.ranks[:, None])] = np.arange(flat.shape[0])
+            flat = take(xp.concat([flat, xp.zeros_like(flat[:1, :])], axis=0), index, 0)
+        return xp.reshape(flat, (b, q, self.count))
+
+    def sums(self, values: Array, axis: int) -> Array:
+        """Sums of an array (n, directions) or, with axis 0, (directions, n) over the directions of each feature."""
+        xp, b = namespace(values), len(self.ranks)
+        if axis == 0 and (self.ranks == self.ranks[0]).all():
+            return xp.sum(xp.reshape(values, (b, int(self.ranks[0]), -1)), axis=1)
+        if isinstance(values, np.ndarray):
+            return np.add.reduceat(values, np.cumsum(self.ranks) - self.ranks, axis=axis)
+        indicator = asarray_like(np.eye(b)[np.repeat(np.arange(b), self.ranks)], values)
+        indicator = xp.astype(indicator, values.dtype)
+        return values @ indicator if axis else xp.matrix_transpose(indicator) @ values
 
     @property
     def counts(self) -> Array | int:
         """(b,) numbers of rows in which each feature is not missing, or one number for all."""
-        return self.factor.shape[2] if self.present is None else namespace(self.factor).sum(self.present, axis=1)
+        return self.count if self.present is None else namespace(self.directions).sum(self.present, axis=1)
 
     def take(self, places: np.ndarray) -> FactorRows:
         """The features at these places."""
-        xp, which = namespace(self.factor), asarray_like(places, self.factor)
-        factor, trace, square = (xp.take(part, which, axis=0) for part in (self.factor, self.trace, self.square))
-        present = None if self.present is None else xp.take(self.present, which, axis=0)
-        found = FactorRows(factor, trace, square, self.targets[places], present)
-        return found if self.packed is None else found.without_zeros()
+        index = columns_of(np.concatenate([[0], np.cumsum(self.ranks)]), places)
+        return FactorRows(
+            take(self.directions, index, 0),
+            self.ranks[places],
+            take(self.trace, places, 0),
+            take(self.square, places, 0),
+            self.targets[places],
+            None if self.present is None else take(self.present, places, 0),
+        )
 
     def rest(self) -> Array:
         """(b, rows) diagonals of the Gram matrices, after their trace is removed."""
-        xp = namespace(self.factor)
         mean = self.trace / self.counts
-        return xp.sum(self.factor * self.factor, axis=1) - self.all_present() * mean[:, None]
+        return self.sums(self.directions * self.directions, 0) - self.all_present() * mean[:, None]
 
     def all_present(self) -> Array:
         """(b, rows) `present`, or ones where that is None."""
         if self.present is not None:
             return self.present
-        xp, (b, _, rows) = namespace(self.factor), self.factor.shape
-        return xp.ones((b, rows), dtype=self.factor.dtype, device=self.factor.device)
+        own = self.directions
+        return namespace(own).ones((len(self.ranks), self.count), dtype=own.dtype, device=own.device)
 
     def shared_rows(self, other: FactorRows) -> Array:
         """(b, k) numbers of rows in which neither feature of a pair is missing."""
         if self.present is None and other.present is None:
-            return self.factor.shape[2]
-        return self.all_present() @ namespace(self.factor).matrix_transpose(other.all_present())
+            return self.count
+        return self.all_present() @ namespace(self.directions).matrix_transpose(other.all_present())
 
 
-def _filled(factor: Array, directions: int) -> Array:
-    xp, (b, q, rows) = namespace(factor), factor.shape
-    if q == directions:
-        return factor
-    return xp.concat([factor, xp.zeros((b, directions - q, rows), dtype=factor.dtype, device=factor.device)], axis=1)
+def joined(parts: Sequence[FactorRows]) -> FactorRows:
+    """The features of several parts, one after the other."""
+    xp, first = namespace(parts[0].directions), parts[0]
+    if len(parts) == 1:
+        return first
+    present = None
+    if any(part.present is not None for part in parts):
+        present = xp.concat([part.all_present() for part in parts], axis=0)
+    return FactorRows(
+        xp.concat([part.directions for part in parts], axis=0),
+        np.concatenate([part.ranks for part in parts]),
+        xp.concat([part.trace for part in parts]),
+        xp.concat([part.square for part in parts]),
+        np.concatenate([part.targets for part in parts]),
+        present,
+    )
+
+
+def places_of(factors: Sequence[SelectedFactor], features: np.ndarray) -> np.ndarray:
+    """The places of the named features among those of all factors."""
+    known = np.concatenate([factor.features for factor in factors])
+    order = np.argsort(known)
+    return order[np.searchsorted(known, features, sorter=order)]
 
 
 def gathered(factors: Sequence[SelectedFactor], features: np.ndarray) -> FactorRows:
-    """The named features, in their order, with directions padded with zeros."""
-    known = np.concatenate([factor.features for factor in factors])
-    order = np.argsort(known)
-    where = order[np.searchsorted(known, features, sorter=order)]
+    """The named features, in their order."""
+    where = places_of(factors, features)
     chosen, ends = np.sort(where), np.cumsum([len(factor.features) for factor in factors])
     cuts = np.searchsorted(chosen, ends).tolist()
     parts = [
-        factor.rows(run_of(chosen[low:high] - (end - len(factor.features))))
+        factor.rows(run_of(chosen[low:high] - (end - len(factor.features))), packed=True)
         for factor, end, low, high in zip(factors, ends, [0, *cuts], cuts, strict=False)
         if high > low
     ]
-    xp, most = namespace(parts[0].factor), max(part.factor.shape[1] for part in parts)
-    places_of = np.searchsorted(chosen, where)
-    order = asarray_like(places_of, parts[0].factor)
-    present = None
-    if any(part.present is not None for part in parts):
-        present = xp.take(xp.concat([part.all_present() for part in parts], axis=0), order, axis=0)
-    return FactorRows(
-        xp.take(xp.concat([_filled(part.factor, most) for part in parts], axis=0), order, axis=0),
-        xp.take(xp.concat([part.trace for part in parts]), order),
-        xp.take(xp.concat([part.square for part in parts]), order),
-        np.concatenate([part.targets for part in parts])[places_of],
-        present,
-    )
+    return joined(parts).take(np.searchsorted(chosen, where))
