@@ -80,7 +80,7 @@ would see a square of u only through the product of E[x | z] and u. An effect th
 distribution of u as it is, so one kernel of five is of x itself. With f and g the directions of the kernels of the
 feature and of the response, the test takes the residuals r = f - E[f | z] and s = g - E[g | z], and T = |sum r s'|^2,
 whose null law is a sum of chi-squares weighted by the eigenvalues of sum (r r') (x) (s s'), with the first three
-moments over random signs. Like all tests of conditional independence it is as good as its regressions: the product of
+moments over random signs; where rows are few, it is conservative. Like all tests of conditional independence it is as good as its regressions: the product of
 their errors must be small beside 1 / n. These are ridge regressions on linear terms, splines, products, kernels, on
 splines of the directions of z along which the response changes most, on kernels of the pairs of confounders that
 explain most beyond a sum of curves, and on splines of predictions of the response; the model and the penalty are chosen
@@ -94,8 +94,8 @@ What cannot be promised: a confounder that was not measured, or measured with no
 missing it is not held fixed either, which a note says, and `missing="drop"` leaves such rows out. A dependence on z
 that no model here can follow leaves false positives: chessboards of more than two confounders, steps along curves, fast
 waves along a combination of three and more. The note finds such cases where rows have near neighbours, which among many
-confounders they have not. With fewer than about 40 rows up to 10% of true null hypotheses have p <= 0.05. With few
-values of z, `strata=` is the exact alternative: cut the confounders into bins and permute within them.
+confounders they have not. With few values of z, `strata=` is the exact alternative: cut the confounders into bins and
+permute within them.
 
 `distinct=True` tests each discovery given the distinct ones before it, at the level that the correction asks of the
 last discovery. Order and tests use the same data, so the guarantee is approximate; the table above has what it comes

@@ -61,9 +61,17 @@ def test_rows_of_a_unit_count_as_one():
     found = pair_statistic(feature, response, units)
     products = (feature.values[:, :, None] * response.values[:, None, :]).reshape(20, -1)
     sums = products.reshape(10, 2, -1).sum(axis=1)
-    sums = (sums - sums.mean(axis=0)) * np.sqrt(10 / 9)
     assert np.isclose(found.mean, _over_signs(sums).mean())
     assert np.isclose(found.sd, _over_signs(sums).std())
+
+
+def test_level_with_few_rows():
+    """Products of eight normal residuals: as a squared t statistic, T would exceed its 5% point in 12% of samples."""
+    rng, scores = np.random.default_rng(11), []
+    for _ in range(3000):
+        parts = (ResidualView(values - values.mean(axis=0), np.ones(1)) for values in rng.normal(size=(2, 8, 1)))
+        scores.append(normal_scores([pair_statistic(*parts)])[0])
+    assert np.mean(np.array(scores) > norm.isf(0.05)) < 0.05 + 3.5 * np.sqrt(0.05 * 0.95 / 3000)
 
 
 def test_degrees_of_freedom_are_counted():

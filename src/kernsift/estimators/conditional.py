@@ -12,7 +12,8 @@ distribution of u as it is, so one more view is of x itself.
 **Null law.** If the feature and the response are independent given z, the v_i have mean 0 and are independent, and T is
 nearly a sum of chi-squares weighted by the eigenvalues of W = sum_i v_i v_i'. Its first three moments are those over
 random signs of the v_i: with M_ij = v_i'v_j and M0 the same without its diagonal, mean tr M, variance 2 |M0|^2, third
-central moment 8 tr(M0^3). All follow from W and from the diagonal of M in time linear in the rows. Residuals are
+central moment 8 tr(M0^3). The v_i are not centred: that would make T a squared t statistic, whose tails are too long
+for this law where rows are few. All follow from W and from the diagonal of M in time linear in the rows. Residuals are
 smaller than errors: with p and q degrees of freedom used by two regressions, v v' is scaled by n / (n - min(p, q)),
 which is exact for projections on nested spaces. Rows that belong to one unit count as one: their v_i are added.
 
@@ -92,8 +93,8 @@ NUMBERS_GIVEN = (
 """Pairs of views for classes and for a response of numbers, given confounders."""
 # Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
 _FAINT, _DIRECTIONS = 1e-2, 12
-# Rows from which null laws are learned, rows that show whether numbers have many ties, and rows that are too few.
-_LAW_ROWS, _TIE_ROWS, _FEW_ROWS = 2**13, 1000, 40
+# Rows from which null laws are learned, and rows that show whether numbers have many ties.
+_LAW_ROWS, _TIE_ROWS = 2**13, 1000
 # Numbers that correlations between features are learned from, and rows at least and at most.
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
@@ -270,7 +271,7 @@ def conditional_hsic(
     response, spent = table_response(y, response_kernels, rng, adaptive), np.zeros(1)
     regression = fit_regression(confounders, next(iter(_rows_of(response).values())), rng, **design)
     if response.pairs == NUMBERS:
-        y, _, spent = located(y, np.array([0]), regression)
+        y, _, spent = residual_values(y, np.array([0]), regression)
         response = table_response(y, response_kernels, rng, adaptive)
         views = {pair.response: response.views[pair.response] for pair in NUMBERS_GIVEN}
         response = response._replace(pairs=NUMBERS_GIVEN, views=views)
@@ -333,7 +334,7 @@ def _rows_of(response: Response) -> dict[str, np.ndarray]:
     return {name: _leading(to_numpy(view.factor)[:, cells].T.astype(float)) for name, view in response.views.items()}
 
 
-def located(
+def residual_values(
     table: Table, features: np.ndarray, regression: ConfounderRegression
 ) -> tuple[Table, np.ndarray, np.ndarray]:
     """A table in memory with some features, numbers with few ties less what the confounders explain of them.
@@ -406,15 +407,15 @@ class _Residualising:
     def _features(self, block: Block) -> Iterator[tuple[int, dict[str, ResidualView]]]:
         response, regression = self.given.response, self.given.regression
         names = list(dict.fromkeys(pair.feature for pair in response.pairs))
-        spent, located_block = np.zeros(len(block.own)), block
+        spent, residual_block = np.zeros(len(block.own)), block
         if response.pairs != PLAIN:
-            table, own, spent = located(block.table, block.own, regression)
+            table, own, spent = residual_values(block.table, block.own, regression)
             if own.any():
                 kernels = block.kernels.select(block.own)
-                located_block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
-        directions = self._directions(located_block, [name for name in names if name != VALUES])
+                residual_block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
+        directions = self._directions(residual_block, [name for name in names if name != VALUES])
         if VALUES in names:
-            values = directions if located_block is block else self._directions(block, ["moments"])
+            values = directions if residual_block is block else self._directions(block, ["moments"])
             directions[VALUES] = values["moments"]
         # One product with the basis for several features: it takes as long to read as to multiply.
         step = max(1, _AT_ONCE // (response.n * _DIRECTIONS * len(names)))
@@ -627,10 +628,6 @@ def measure_conditional(
     """
     pooled = stack(tables)
     rows = LearningRows.of(pooled.n, pooled.d)
-    if notes and pooled.n < _FEW_ROWS:
-        add_note(
-            f"given: with {pooled.n} rows p-values are approximate: of true null hypotheses up to 10% have p <= 0.05."
-        )
     if missing == "value" and notes:
         note_values(pooled)
     if missing != "column" or pooled.incomplete is None:

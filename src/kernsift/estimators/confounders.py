@@ -45,8 +45,9 @@ from kernsift.execution.notes import add_note
 # Ridge penalties by rows, and how many steps below the best one is used.
 _PENALTIES = np.geomspace(1e-6, 10.0, 29)
 _STEPS_BELOW = 2
-# A model must leave this share of the rows as degrees of freedom.
-_LEAST_FREEDOM = 0.3
+# A model must leave this share of the rows as degrees of freedom; with few rows each counts 1 + _FEW / n times, as
+# cross-validation then often chooses a model that fits by chance.
+_LEAST_FREEDOM, _FEW = 0.3, 4.0
 # Columns of the terms: splines of one confounder, all splines, all products, kernel features; categories of one column.
 _KNOTS, _SPLINES, _PRODUCTS, _KERNEL_FEATURES, _LEVELS = 40, 160, 120, 80, 100
 _LEADING = 10
@@ -598,7 +599,7 @@ class ConfounderRegression:
         error, model, step = np.full(len(columns), np.inf), np.zeros(len(columns), int), np.zeros(len(columns), int)
         for place, (directions, kept, _) in enumerate(self.models):
             turned = directions.T @ inner
-            freedom = self.n - self._means - kept.sum(axis=1)[:, None] * effect
+            freedom = self.n - self._means - (1.0 + _FEW / self.n) * kept.sum(axis=1)[:, None] * effect
             left = total - (2.0 * kept - kept**2) @ turned**2
             validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0) ** 2
             validation[freedom < _LEAST_FREEDOM * self.n] = np.inf

@@ -46,7 +46,7 @@ class PairStatistic(NamedTuple):
 
     Attributes
     ----------
-    products : (u, D) centred products of residuals of rows or units, scaled for degrees of freedom.
+    products : (u, D) products of residuals of rows or units, scaled for degrees of freedom.
     total : (D,) sum of the products over all rows, as they are.
     diagonal : (u,) squared lengths of `products`.
     gram : (D, D) `products.T @ products`.
@@ -79,9 +79,6 @@ def pair_statistic(
     if units is not None:
         size = int(units.max()) + 1
         products = np.column_stack([np.bincount(units, column, size) for column in products.T])
-    products -= products.mean(axis=0)
-    if units is not None:
-        products *= np.sqrt(len(products) / max(len(products) - 1, 1))
     scale = 1.0 if law_rows is None else n / len(law_rows)
     diagonal = (products**2).sum(axis=1)
     gram = products.T @ products
