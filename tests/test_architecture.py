@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "kernsift"
 # The order of data flow: a package imports only from those before it. Imports for type checkers alone do not count.
 ORDER = [
     "exceptions",
+    "options",
     "execution",
     "distributions",
     "data",
@@ -25,7 +26,6 @@ ORDER = [
     "inference",
     "report",
     "result",
-    "options",
     "arguments",
     "questions",
     "api",
@@ -191,6 +191,20 @@ def test_a_cluster_or_a_file_format_in_the_statistics_is_seen(source: str) -> No
     assert len(reaches(source, Path("estimators/linear.py"))) == 1
     allowed = "from kernsift.execution import threads\nfrom kernsift.execution.parallel import parallel_map"
     assert reaches(allowed + "\nfrom kernsift.data.tables import Table", Path("estimators/linear.py")) == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_map_names_modules_that_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    files = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py|[a-z_]+\.py)`", text))
+    homes = (PACKAGE, ROOT, PACKAGE / "experiments", PACKAGE / "estimators")
+    assert len(files) > 10 and [name for name in files if not any((home / name).is_file() for home in homes)] == []
+    modules = set(re.findall(r"`([a-z]+(?:\.[a-z_]+)+)(?:\.[A-Z]\w+)?`", text))
+    packages = {name.removesuffix(".py") for name in ORDER}
+    for module in (module.split(".") for module in modules if module.split(".")[0] in packages):
+        # The last part may be a function of the module.
+        found = [PACKAGE.joinpath(*module[:stop]) for stop in (len(module), len(module) - 1)]
+        assert any(path.with_suffix(".py").is_file() or path.is_dir() for path in found), ".".join(module)
 
 
 def test_every_folder_of_modules_is_a_package() -> None:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import platform
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernsift.exceptions import INSTALL
+from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS
 from kernsift.report import text as wording
 from kernsift.report.pictures import Bars, Boxes, Histogram, Picture
 from kernsift.report.summaries import MOST_PICTURES
@@ -253,11 +255,12 @@ def _versions() -> list[tuple[str, str]]:
 def line_of_code(result: Result) -> str:
     """The line of Python that gives the result again."""
     arguments: dict[str, Any] = dict(result.settings)
-    for argument, names in _OPTIONS.items():
-        given = {name: arguments.pop(name) for name in names if name in arguments}
-        if given and str(arguments[argument]) in _RECORDS:
-            fields = ", ".join(f"{name}={_literal(value)}" for name, value in given.items())
-            arguments[argument] = _Code(f"kernsift.{_RECORDS[arguments[argument]]}({fields})")
+    for argument, records in (("estimator", ESTIMATOR_OPTIONS), ("test", TEST_OPTIONS)):
+        record = records.get(str(arguments[argument]))
+        names = [] if record is None else [field.name for field in fields(record) if field.name in arguments]
+        if record is not None and names:
+            given = ", ".join(f"{name}={_literal(arguments.pop(name))}" for name in names)
+            arguments[argument] = _Code(f"kernsift.{record.__name__}({given})")
     arguments.pop("k" if arguments.get("threshold") is not None else "threshold", None)
     for argument in ("strata", "paired", "unit"):
         if argument in arguments:
@@ -287,11 +290,6 @@ class _Code(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-# The options of estimators and tests, and the records that they are fields of.
-_OPTIONS = {"estimator": ("r", "design", "block_size"), "test": ("replicates", "scales", "model", "resampling")}
-_RECORDS = {"incomplete": "Incomplete", "block": "Block", "multiscale": "Multiscale"}
 
 
 def _literal(value: Any) -> str:
