@@ -80,12 +80,12 @@ would see a square of u only through the product of E[x | z] and u. An effect th
 distribution of u as it is, so one kernel of five is of x itself. With f and g the directions of the kernels of the
 feature and of the response, the test takes the residuals r = f - E[f | z] and s = g - E[g | z], and T = |sum r s'|^2,
 whose null law is a sum of chi-squares weighted by the eigenvalues of sum (r r') (x) (s s'), with the first three
-moments over random signs; where rows are few, it is conservative. Like all tests of conditional independence it is as good as its regressions: the product of
-their errors must be small beside 1 / n. These are ridge regressions on linear terms, splines, products, kernels, on
-splines of the directions of z along which the response changes most, on kernels of the pairs of confounders that
-explain most beyond a sum of curves, and on splines of predictions of the response; the model and the penalty are chosen
-by generalised cross-validation for each direction. A regressor of scikit-learn as `given_model=` is tried beside them,
-cross-fitted.
+moments over random signs; where rows are few, it is conservative. Like all tests of conditional independence it is as
+good as its regressions: the product of their errors must be small beside 1 / n. These are ridge regressions on linear
+terms, splines, products, kernels, on splines of the directions of z along which the response changes most, on kernels
+of the pairs of confounders that explain most beyond a sum of curves, and on splines of predictions of the response; the
+model and the penalty are chosen by generalised cross-validation for each direction. A regressor of scikit-learn as
+`given_model=` is tried beside them, cross-fitted.
 
 What is left is measured: if r still follows z in the way in which s does, r goes together with the mean of s over rows
 that are near in z. That is tested with 1 to 64 neighbours, and a note names the features where it is so.
