@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial, wraps
@@ -20,6 +20,7 @@ from kernsift.estimators.confounders import Confounders, NothingLeft, table_conf
 from kernsift.estimators.patterns import bandwidth_of, measure_features
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import HiddenMissingValues, quoted
+from kernsift.execution.context import setting
 from kernsift.inference import Outcome, log_tail
 from kernsift.inference.advice import advise, several_two_valued
 from kernsift.inference.estimates import Coverage, Estimates
@@ -58,14 +59,9 @@ def rereading(question: _Question) -> _Question:
 _files_stay: ContextVar[bool] = ContextVar("files_stay", default=False)
 
 
-@contextmanager
-def files_stay() -> Iterator[None]:
-    """Files stay as they are until the results of the calls inside have been used."""
-    token = _files_stay.set(True)
-    try:
-        yield
-    finally:
-        _files_stay.reset(token)
+def files_stay() -> AbstractContextManager[bool]:
+    """Inside, results may read their files later: these stay unchanged until the results have been used."""
+    return setting(_files_stay, True)
 
 
 class Measures(NamedTuple):

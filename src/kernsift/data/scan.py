@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +18,7 @@ from kernsift.data.formats.source import TEXTS, Source
 from kernsift.data.missing import CELLS_STAY
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import take, to_numpy
+from kernsift.execution.context import setting
 from kernsift.execution.memory import scratch_of
 from kernsift.execution.parallel import parallel_map, task_memory, worker_threads
 from kernsift.execution.progress import report_progress
@@ -25,17 +26,12 @@ from kernsift.execution.progress import report_progress
 _trusting: ContextVar[bool] = ContextVar("trusting", default=False)
 
 
-@contextmanager
-def trusting_statistics(trust: bool) -> Iterator[None]:
+def trusting_statistics(trust: bool) -> AbstractContextManager[bool]:
     """Inside, `trust` decides whether a column without nulls in the statistics of a file is taken to have no NaN.
 
     It saves one pass over the file. A NaN that is read later raises `HiddenMissingValues`.
     """
-    token = _trusting.set(trust)
-    try:
-        yield
-    finally:
-        _trusting.reset(token)
+    return setting(_trusting, trust)
 
 
 def trusts(missing: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from typing import Any
+
+from kernsift.execution.context import setting
 
 _notes: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 
@@ -19,8 +21,7 @@ def add_note(sentence: str) -> None:
         notes.append(sentence)
 
 
-@contextmanager
-def collect_notes() -> Iterator[list[str]]:
+def collect_notes() -> AbstractContextManager[Any]:
     """The notes that are added inside, in order.
 
     >>> with collect_notes() as notes:
@@ -28,9 +29,4 @@ def collect_notes() -> Iterator[list[str]]:
     >>> notes
     ['Two rows were left out.']
     """
-    found: list[str] = []
-    token = _notes.set(found)
-    try:
-        yield found
-    finally:
-        _notes.reset(token)
+    return setting(_notes, [])

@@ -7,11 +7,12 @@ neither the number of threads nor the workers change a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from kernsift.execution import threads
+from kernsift.execution.context import setting
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -33,14 +34,9 @@ class Workers(Protocol):
 _workers: ContextVar[Workers | None] = ContextVar("workers", default=None)
 
 
-@contextmanager
-def use_workers(workers: Workers) -> Iterator[None]:
+def use_workers(workers: Workers) -> AbstractContextManager[Any]:
     """Let `parallel_map` use these workers inside."""
-    token = _workers.set(workers)
-    try:
-        yield
-    finally:
-        _workers.reset(token)
+    return setting(_workers, workers)
 
 
 def worker_threads() -> int:

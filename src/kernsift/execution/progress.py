@@ -6,9 +6,11 @@ Without a callback, reporting costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
+
+from kernsift.execution.context import setting
 
 Callback = Callable[[str, int, int], None]
 
@@ -18,8 +20,7 @@ _callback: ContextVar[Callback | None] = ContextVar("callback", default=None)
 _DELAY = 2.0
 
 
-@contextmanager
-def progress_callback(callback: Callback) -> Iterator[None]:
+def progress_callback(callback: Callback) -> AbstractContextManager[Any]:
     """Call `callback(stage, done, total)` whenever the work inside reports progress.
 
     >>> from kernsift.execution.progress import progress_callback, report_progress
@@ -27,11 +28,7 @@ def progress_callback(callback: Callback) -> Iterator[None]:
     ...     report_progress("features", 3, 10)
     features 3 10
     """
-    token = _callback.set(callback)
-    try:
-        yield
-    finally:
-        _callback.reset(token)
+    return setting(_callback, callback)
 
 
 def report_progress(stage: str, done: int, total: int) -> None:

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from kernsift.execution.context import setting
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -85,12 +87,8 @@ _ONE_BLAS_THREAD = _SharedLimit()
 @contextmanager
 def thread_limit(n_jobs: int | None) -> Iterator[None]:
     """Let `parallel_map` use this many threads in the block, with one BLAS thread each."""
-    token = _jobs.set(jobs_of(n_jobs))
-    try:
-        with _ONE_BLAS_THREAD:
-            yield
-    finally:
-        _jobs.reset(token)
+    with setting(_jobs, jobs_of(n_jobs)), _ONE_BLAS_THREAD:
+        yield
 
 
 def n_threads() -> int:
