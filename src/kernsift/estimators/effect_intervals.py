@@ -575,7 +575,8 @@ class _Alternatives:
         mean = kept * found.dependence + growth * self.null.mean / n**2
         # A statistic that is constant over permutations gets a law that is nearly a point mass.
         sd = np.maximum(self.null.sd, 1e-3 * self.null.mean) / n**2 * growth
-        linear = 4.0 * found.linear / n
+        # The spread of n rows around their own mean is too small by a factor of 1 - 1/n.
+        linear = 4.0 * found.linear / (n - 1)
         variance = sd**2 + linear
         third = np.where(self.null.sd > 1e-6 * self.null.mean, self.null.skewness, 0.0) * sd**3
         # C' S^2 C as if the rows varied along C alone.
