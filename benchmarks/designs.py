@@ -128,6 +128,30 @@ def units_trial(setting: str, shape: str, rng: np.random.Generator) -> Methods:
     }
 
 
+def strata_of_units_trial(setting: str, shape: str, rng: np.random.Generator) -> Methods:
+    """Units within strata, which have means and label shares of their own."""
+    count, units, rows, kind, common = setting.split(" / ")
+    half = int(count) * int(units) // 2
+    stratum = np.repeat(np.arange(int(count)), int(units))
+    share = rng.beta(1.0, 1.0, size=int(count))
+    own = (rng.random(2 * half) < share[stratum]).astype(int)
+    own[:2] = [0, 1]
+    # Sizes of the units of both labels: with ten times more rows in one sample, these are those of the label.
+    few, many = unit_sizes(rng, kind, 2 * half, int(rows))
+    unit = np.repeat(np.arange(2 * half), np.where(own == 1, many, few))
+    X, site = values(rng, shape, unit, float(common)), stratum[unit]
+    if shape in ("normal", "heavy tails"):
+        X = X + rng.normal(size=(int(count), FEATURES))[site]
+    answer = (rng.normal(size=2 * half) + 2.0 * rng.normal(size=int(count))[stratum])[unit]
+    design: dict[str, Any] = {"unit": unit, "strata": site}
+    return {
+        PLAIN: partial(pvalues, X, own[unit]),
+        "unit= and strata=": partial(pvalues, X, own[unit], **design),
+        "unit= and strata=, k=d/3": partial(selective, X, own[unit], FEATURES // 3, **design),
+        "relate, unit= and strata=": partial(pvalues, X, answer, response="numeric", **design),
+    }
+
+
 def cross_trial(setting: str, shape: str, rng: np.random.Generator) -> Methods:
     """Units, of which the cross estimator takes one half to test what it learnt from the other."""
     units, rows, kind, common = setting.split(" / ")
@@ -207,10 +231,21 @@ def paired_power(setting: str, shape: str, rng: np.random.Generator) -> Methods:
     else:
         second = rng.exponential(size=(n, FEATURES)) - 1.0
     X, Y = level + first, level + second
-    return {
+    methods: Methods = {
         "paired=": lambda: compare(X, Y, paired=True, random_state=0, n_jobs=1).all_pvalues <= ALPHA,
         "paired t-test": lambda: stats.ttest_rel(X, Y).pvalue <= ALPHA,
-    } | ({"most powerful test": partial(most_powerful, X, Y, common)} if shape == "shape" else {})
+    }
+    if shape == "shape":
+        methods["asymmetry of differences"] = partial(asymmetry, X, Y)
+        methods["most powerful test"] = partial(most_powerful, X, Y, common)
+    return methods
+
+
+def asymmetry(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """A test of nothing but the asymmetry of the differences: the sum of their third Hermite polynomials over flips."""
+    difference = (X - Y) / np.sqrt(((X - Y) ** 2).mean(axis=0))
+    cubic = difference**3 - 3.0 * difference
+    return np.abs(cubic.sum(axis=0)) / np.sqrt((cubic**2).sum(axis=0)) > stats.norm.isf(ALPHA / 2.0)
 
 
 def most_powerful(X: np.ndarray, Y: np.ndarray, common: float) -> np.ndarray:
@@ -330,6 +365,7 @@ def real_trial(setting: str, shape: str, rng: np.random.Generator) -> Methods:
 
 TRIALS: dict[str, Callable[[str, str, np.random.Generator], Methods]] = {
     "units": units_trial,
+    "units in strata": strata_of_units_trial,
     "cross": cross_trial,
     "strata": strata_trial,
     "pairs": pairs_trial,
@@ -350,6 +386,10 @@ def tasks(part: str, trials: int) -> Iterator[Task]:
                     for shape in SHAPES if rows < 100 else SHAPES[:1]:
                         if m * rows <= 1000 or kind != "ten times":
                             yield Task(part, "units", f"{m} / {rows} / {kind} / {common}", shape, trials)
+        for count, size, rows in ((3, 6, 20), (4, 10, 5), (10, 4, 10), (40, 2, 5)):
+            for kind in ("equal", "unequal", "ten times"):
+                for shape in SHAPES if (kind, count) == ("equal", 4) else SHAPES[:1]:
+                    yield Task(part, "units in strata", f"{count} / {size} / {rows} / {kind} / 0.3", shape, trials)
         for m, rows in ((8, 10), (10, 20), (20, 20), (50, 5)):
             for kind in ("equal", "unequal", "ten times"):
                 for common in (0.0, 0.3, 0.9):
@@ -362,7 +402,7 @@ def tasks(part: str, trials: int) -> Iterator[Task]:
             for shape in SHAPES:
                 yield Task(part, "pairs", str(count), shape, trials)
     elif part == "power":
-        for setting in ("25 / 0", "25 / 1", "25 / 3", "100 / 1"):
+        for setting in ("25 / 0", "25 / 1", "25 / 3", "100 / 1", "100 / 3"):
             for shape in ("shift", "spread", "shape"):
                 yield Task(part, "paired power", setting, shape, trials)
         for setting in ("4 / 50", "20 / 20", "10 / 10"):

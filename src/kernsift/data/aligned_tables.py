@@ -100,8 +100,11 @@ class AlignedTable(Table):
         """Rows that locations are computed from, by stratum and these by size; and the numbers (S,) of them."""
         stratum = self._rows.stratum
         assert stratum is not None
-        sizes = np.bincount(stratum)
         order = np.argsort(stratum, kind="stable")
+        if self._rows.unit is not None and self._rows.left_out:
+            # Units with many rows must not be nearer to the location than others.
+            order = order[self._rows.unit[order] < self._rows.units]
+        sizes = np.bincount(stratum[order])
         if sizes.max() > _ENOUGH:
             # Rows that are evenly spaced in large strata are enough for their locations.
             rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

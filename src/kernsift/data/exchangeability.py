@@ -71,6 +71,11 @@ class Exchangeability:
         return self.stratum[self.first_rows]
 
     @property
+    def by_unit(self) -> Exchangeability:
+        """The same with one row for each unit."""
+        return Exchangeability(self.responses, None if self.stratum is None else self.strata_of_units, None)
+
+    @property
     def small_strata(self) -> bool:
         """Whether strata have few rows, as pairs do."""
         return self.stratum is not None and self.n < _SMALL * len(np.unique(self.stratum))

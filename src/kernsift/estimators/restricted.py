@@ -75,18 +75,17 @@ _ALIGNED = "aligned "
 # of shape. Changes of spread and shape show in the values as they are, unless pairs vary much: a change of spread goes
 # with the sum of a pair (Pitman 1939).
 _SMALL_STRATA = (
-    Pair("aligned location", "plain", 0.65),
-    Pair("aligned shape", "plain", 0.1),
-    Pair("spread", "plain", 0.15),
+    Pair("aligned location", "plain", 0.55),
+    Pair("aligned shape", "plain", 0.18),
+    Pair("spread", "plain", 0.17),
     Pair("shape", "plain", 0.1),
 )
 # Views of units. In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors
 # whose levels differ much may have spreads that differ little.
 _UNITS = (
-    Pair("moments", "plain", 0.3),
-    Pair("smooth", "plain", 0.3),
-    Pair("unit moments", "plain", 0.25),
-    Pair("narrow", "plain", 0.15),
+    Pair("smooth", "plain", 0.5),
+    Pair("unit moments", "plain", 0.3),
+    Pair("narrow", "plain", 0.2),
 )
 
 
@@ -108,27 +107,36 @@ _DERIVED: dict[str, tuple[str, int, Callable[[Array], Array]]] = {
 }
 
 
+class Among(NamedTuple):
+    """All rows that a table has a subset of."""
+
+    rows: Exchangeability
+    subset: RowSubset
+
+
+def rows_in_use(rows: Exchangeability, subset: RowSubset | None, rng: np.random.Generator) -> Exchangeability:
+    """The rows of a table, a subset of `rows`, less those that would make units of one class less noisy."""
+    return (rows if subset is None else rows.take(subset.rows)).evened(rng)
+
+
 def restricted_mmd(
     table: Table,
     kernels: FeatureKernels,
-    *,
     rows: Exchangeability,
+    among: Among | None = None,
+    *,
     adaptive: bool = False,
-    subset: RowSubset | None = None,
     rng: np.random.Generator,
 ) -> Scores | None:
     """Normal scores of the MMD between two samples, whose label, `rows.response`, is permuted as `rows` allow.
 
-    The table has both samples; `subset` are its rows among all those that `rows` describe. None where nothing can be
-    exchanged.
+    The table has both samples. None where nothing can be exchanged.
     """
-    own = rows if subset is None else rows.take(subset.rows)
-    if not len(own.informative):
+    if not len(rows.informative):
         return None
-    own = own.evened(rng)
     pairs = CLASSES if adaptive else PLAIN
-    target = _UnitResponse.of({"plain": np.arange(2.0)[None]}, own.responses, pairs, own, symmetric=True)
-    return _restricted(table, target, kernels, own, _places(rows, own, subset), rng)
+    target = _UnitResponse.of({"plain": np.arange(2.0)[None]}, rows.responses, pairs, rows, symmetric=True)
+    return _restricted(table, target, kernels, rows, _places(rows, among), rng)
 
 
 def restricted_hsic(
@@ -136,32 +144,28 @@ def restricted_hsic(
     y: Table,
     kernels: FeatureKernels,
     response_kernels: FeatureKernels,
-    *,
     rows: Exchangeability,
+    among: Among | None = None,
+    *,
     adaptive: bool = False,
-    subset: RowSubset | None = None,
     rng: np.random.Generator,
 ) -> Scores | None:
-    """Normal scores of the HSIC with the response, which is permuted as `rows` allow; `subset` as above."""
-    own = rows if subset is None else rows.take(subset.rows)
-    if not len(own.informative):
+    """Normal scores of the HSIC with the response of the units, which is permuted as `rows` allow."""
+    if not len(rows.informative):
         return None
-    own = own.evened(rng)
-    answers = y if own.unit is None else y.take(own.first_rows)
-    known = table_response(answers, response_kernels, rng, adaptive)
-    cells = np.arange(own.units) if known.cells is None else to_numpy(known.cells)
+    known = table_response(y, response_kernels, rng, adaptive)
+    cells = np.arange(rows.units) if known.cells is None else to_numpy(known.cells)
     factors = {name: to_numpy(view.factor) for name, view in known.views.items()}
-    symmetric = bool(y.categorical.all()) or len(np.unique(own.responses)) == 2
-    target = _UnitResponse.of(factors, cells, known.pairs, own, symmetric)
-    return _restricted(table, target, kernels, own, _places(rows, own, subset), rng)
+    symmetric = bool(y.categorical.all()) or len(np.unique(rows.responses)) == 2
+    target = _UnitResponse.of(factors, cells, known.pairs, rows, symmetric)
+    return _restricted(table, target, kernels, rows, _places(rows, among), rng)
 
 
-def aligned(table: Table, rows: Exchangeability, subset: RowSubset | None = None) -> Table:
+def aligned(table: Table, rows: Exchangeability) -> Table:
     """The table less the locations of strata, where these are large enough to know them."""
-    own = rows if subset is None else rows.take(subset.rows)
-    if not own.large_strata:
+    if not rows.large_strata:
         return table
-    found = AlignedTable(table, own)
+    found = AlignedTable(table, rows)
     if table.n * int(table.offsets[-1]) > _KEPT:
         return found
     # Values that are subtracted once are read several times.
@@ -182,13 +186,14 @@ class _Places(NamedTuple):
     to_align: np.ndarray | None
 
 
-def _places(rows: Exchangeability, own: Exchangeability, subset: RowSubset | None) -> _Places | None:
-    if subset is None:
+def _places(rows: Exchangeability, among: Among | None) -> _Places | None:
+    if among is None:
         return None
-    order = informative_strata(rows).order
-    place = np.empty(rows.units, dtype=int)
+    order = informative_strata(among.rows).order
+    place = np.empty(among.rows.units, dtype=int)
     place[order] = np.arange(len(order))
-    return _Places(place[rows.units_of(subset.rows)[informative_strata(own).order]], len(order), subset.to_align)
+    units = among.rows.units_of(among.subset.rows)
+    return _Places(place[units[informative_strata(rows).order]], len(order), among.subset.to_align)
 
 
 def informative_strata(rows: Exchangeability) -> Strata:
