@@ -81,9 +81,9 @@ CLASSES = (
 )
 """Pairs for two samples, classes, and responses with two values."""
 NUMBERS = (
-    Pair("wide", "wide", 0.5),
-    Pair("narrow", "wide", 0.2),
-    Pair("wide", "smooth", 0.15),
+    Pair("wide", "wide", 0.6),
+    Pair("narrow", "wide", 0.15),
+    Pair("wide", "smooth", 0.1),
     Pair("local", "local", 0.15),
 )
 """Pairs for a response of numbers."""
