@@ -76,12 +76,10 @@ from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 VALUES = "values"
 """The view "moments" of the values as they are; all other views are of what confounders leave of them."""
+_VALUES_SHARE = 0.2
 CLASSES_GIVEN = (
-    Pair("moments", "plain", 0.3),
-    Pair("smooth", "plain", 0.25),
-    Pair("fine", "plain", 0.2),
-    Pair("narrow", "plain", 0.1),
-    Pair(VALUES, "plain", 0.15),
+    *(pair._replace(weight=(1.0 - _VALUES_SHARE) * pair.weight) for pair in CLASSES),
+    Pair(VALUES, "plain", _VALUES_SHARE),
 )
 NUMBERS_GIVEN = (
     Pair("wide", "wide", 0.55),
@@ -404,6 +402,11 @@ class _Residualising:
     given: ConditionalResponse
     landmarks: np.ndarray
 
+    @property
+    def weights(self) -> np.ndarray:
+        """(pairs,) shares of the level."""
+        return np.array([pair.weight for pair in self.given.response.pairs])
+
     def _features(self, block: Block) -> Iterator[tuple[int, dict[str, ResidualView]]]:
         response, regression = self.given.response, self.given.regression
         names = list(dict.fromkeys(pair.feature for pair in response.pairs))
@@ -415,8 +418,7 @@ class _Residualising:
                 residual_block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
         directions = self._directions(residual_block, [name for name in names if name != VALUES])
         if VALUES in names:
-            values = directions if residual_block is block else self._directions(block, ["moments"])
-            directions[VALUES] = values["moments"]
+            directions[VALUES] = self._directions(block, ["moments"])["moments"]
         # One product with the basis for several features: it takes as long to read as to multiply.
         step = max(1, _AT_ONCE // (response.n * _DIRECTIONS * len(names)))
         for start in range(0, len(block.own), step):
@@ -427,8 +429,8 @@ class _Residualising:
             split = iter([ResidualView(*(part[..., a:b] for part in whole)) for a, b in pairwise(ends)])
             for place in places:
                 views = {name: next(split).after(0.0 if name == VALUES else spent[place]) for name in names}
-                if VALUES in views and not views["moments"].values.any():
-                    views[VALUES] = views["moments"]  # the confounders determine the feature
+                if VALUES in views and not views[names[0]].values.any():
+                    views[VALUES] = views[names[0]]  # the confounders determine the feature
                 yield int(block.features[place]), views
 
     def _directions(self, block: Block, names: Sequence[str]) -> dict[str, Callable[[int], np.ndarray]]:
@@ -452,10 +454,9 @@ class _Residualising:
         ]
 
     def _combined(self, statistics: Sequence[PairStatistic], scores: np.ndarray) -> float:
-        weights = np.array([pair.weight for pair in self.given.response.pairs])
         if len(scores) == 1:
             return float(scores[0])
-        return float(union_score(scores[:, None], weights, correlations(statistics)[:, :, None])[0])
+        return float(union_score(scores[:, None], self.weights, correlations(statistics)[:, :, None])[0])
 
 
 @dataclass(frozen=True)
@@ -471,7 +472,7 @@ class _Measuring(_Residualising):
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)
-        smallest = log_ndtr(-scores) - np.log([pair.weight for pair in pairs])
+        smallest = log_ndtr(-scores) - np.log(self.weights)
         best = int(np.where([one.sd > 0 for one in statistics], smallest, np.inf).argmin())
         effect = max(
             point_effect(one, own[pair.feature], given.views[pair.response])
@@ -509,8 +510,7 @@ class _EffectMeasuring(_Residualising):
         scores = normal_scores(statistics)[:, None]
         taken = np.zeros_like(scores)
         if len(pairs) > 1:
-            weights = np.array([pair.weight for pair in pairs])
-            taken = penalties(scores, weights, np.array([self._combined(statistics, scores[:, 0])]))
+            taken = penalties(scores, self.weights, np.array([self._combined(statistics, scores[:, 0])]))
         return tuple(
             effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
