@@ -337,7 +337,8 @@ class Measuring(ABC, Generic[Found]):
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         # Without cells every row's code is needed, to look up the response's own row.
         kept = self.to_align if block.cells is not None else None
-        known = tabulate(block.table, block.own, grid, block.cells, int(self.response.counts.shape[0]), kept)
+        count, large = int(self.response.counts.shape[0]), block.kernels.large
+        known = tabulate(block.table, block.own, grid, block.cells, count, kept, large)
         self.cache.put(block.features, grid, known)
         return grid, known
 

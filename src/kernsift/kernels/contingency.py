@@ -6,7 +6,7 @@ Counts are additive, so that the result is the same to the last bit in memory, f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -62,11 +62,18 @@ class Tabulation(NamedTuple):
 
 
 def tabulate(
-    table: Table, features: np.ndarray, grid: Grid, cells: Array | None, count: int, rows: np.ndarray | None
+    table: Table,
+    features: np.ndarray,
+    grid: Grid,
+    cells: Array | None,
+    count: int,
+    rows: np.ndarray | None,
+    large: bool | None = None,
 ) -> Tabulation:
     """Count the rows of a block of features, by the `cells` (n,) of a response with `count` of them.
 
-    `rows` are those whose codes are kept, in increasing order; None for all.
+    `rows` are those whose codes are kept, in increasing order; None for all. `large`: whether the table that these
+    features are part of is large.
     """
     xp, n = namespace(grid.points), table.n
     if grid.edges is None:
@@ -74,7 +81,8 @@ def tabulate(
     columns = columns_of(table.offsets, features)
     if isinstance(table, SparseTable):
         return _of_sparse(table.stored(columns), grid, cells, 1 if cells is None else count, rows)
-    counting = _Counting(grid, cells, 1 if cells is None else count, rows, is_large(n, int(table.offsets[-1])))
+    large = is_large(n, int(table.offsets[-1])) if large is None else large
+    counting = _Counting(grid, cells, 1 if cells is None else count, rows, large)
     here = on_host(grid.points)
     numbers = _NUMBERS if here else min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES)
     if grid.known is not None:
@@ -169,7 +177,8 @@ def _on_workers(counting: _Counting, table: Table, columns: np.ndarray) -> Itera
         if cells is not None:
             cells = cells.astype(np.min_scalar_type(counting.count))
         items.append(_Chunk(chunk.place, chunk.rows, int(first), cells, rows))
-    return parallel_map(partial(_count_chunk, tables_of(table), columns, counting.grid, counting.count), items)
+    counts = partial(_count_chunk, tables_of(table), columns, replace(counting, cells=None, rows=None))
+    return parallel_map(counts, items)
 
 
 class _Chunk(NamedTuple):
@@ -182,9 +191,8 @@ class _Chunk(NamedTuple):
     kept: np.ndarray | None
 
 
-def _count_chunk(tables: Sequence[Any], columns: np.ndarray, grid: Grid, count: int, chunk: _Chunk) -> _Counted:
+def _count_chunk(tables: Sequence[Any], columns: np.ndarray, counting: _Counting, chunk: _Chunk) -> _Counted:
     table = tables[chunk.place].between(chunk.rows)
     kept = table.n if chunk.kept is None else len(chunk.kept)
-    counting = _Counting(grid, chunk.cells, count, chunk.kept, is_large(table.n, len(columns)))
-    joint, codes = _from_file(counting, table, columns, kept)
+    joint, codes = _from_file(replace(counting, cells=chunk.cells, rows=chunk.kept), table, columns, kept)
     return _Counted(slice(0, len(columns)), joint.astype(np.min_scalar_type(table.n)), chunk.first, codes)
