@@ -200,23 +200,26 @@ _INTERVALS, _TOGETHER, _ROWS = 4096, 8, 512
 def intervals(edges: Any, starts: Any) -> tuple[Any, Any, int]:
     """Set the number of edges before each of `_INTERVALS` intervals; where they begin, their scale, and the most edges.
 
-    They lie between the outer edges but a few, which leaves room for long tails. Rounding is monotone, so that an edge
-    in an earlier interval than a value is below it.
+    They lie between the outer edges or, where that puts several into one interval, between the outer ones but a few,
+    which leaves room for long tails. Rounding is monotone, so that an edge in an earlier interval than a value is below
+    it.
     """
     finite = 0
     while finite < len(edges) and edges[finite] < np.inf:
         finite += 1
-    low, high = edges[finite // 64], edges[max(finite - 1 - finite // 64, 0)]
-    scale = edges.dtype.type(_INTERVALS - 1) / (high - low)
-    if not 0 < scale < np.inf:
-        low, scale = edges.dtype.type(0), edges.dtype.type(0)
-    for place in range(_INTERVALS + 1):
-        starts[place] = 0
-    most = 0
-    for edge in range(finite):
-        place = interval_of(edges[edge], low, scale) + 1
-        starts[place] += 1
-        most = max(most, starts[place])
+    low, scale, most = edges[0], edges[0], 0
+    for outer in (0, finite // 64):
+        if outer and most <= 1:
+            break
+        low, high, most = edges[outer], edges[max(finite - 1 - outer, 0)], 0
+        scale = edges.dtype.type(_INTERVALS - 1) / (high - low)
+        if not 0 < scale < np.inf:
+            low, scale = edges.dtype.type(0), edges.dtype.type(0)
+        starts[:] = 0
+        for edge in range(finite):
+            place = interval_of(edges[edge], low, scale) + 1
+            starts[place] += 1
+            most = max(most, starts[place])
     for place in range(_INTERVALS):
         starts[place + 1] += starts[place]
     return low, scale, most
