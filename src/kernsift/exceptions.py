@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 INSTALL = "pip install '.[all]' in a checkout of kernsift installs it"
 """What an error about a missing optional package says."""
 _LONGEST_MESSAGE = 1000
+
+
+def required(module: str, purpose: str) -> Any:
+    """Import a module of an optional package; `purpose` says what needs it, such as "Plots need matplotlib"."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{purpose}: {INSTALL}.") from error
 
 
 class InputError(ValueError):

@@ -87,12 +87,12 @@ class Store(ABC):
 
     @cached_property
     def summary(self) -> Summary:
-        """What is stored, column by column."""
-        return self._summary()
+        """Bounds of the stored values of each column."""
+        return Summary.of(self.shape[1], self._pieces)
 
     @abstractmethod
-    def _summary(self) -> Summary:
-        """What `summary` keeps."""
+    def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The columns and the values of what is stored, some at a time."""
 
     def limit(self, memory: int) -> None:
         """Use at most `memory` bytes; a matrix in memory stays there."""
@@ -133,9 +133,6 @@ class ByColumn(Store):
 
     def columns(self, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return _slices(self._matrix, columns)
-
-    def _summary(self) -> Summary:
-        return Summary.of(self.shape[1], self._pieces)
 
     def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         matrix = self._matrix
@@ -198,9 +195,6 @@ class ByRow(InChunks):
 
     def rearranged(self, start: int, stop: int) -> Any:
         return self._matrix[:, start:stop].tocsc()
-
-    def _summary(self) -> Summary:
-        return Summary.of(self.shape[1], self._pieces)
 
     def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         matrix = self._matrix

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.exceptions import INSTALL, InputError
+from kernsift.exceptions import InputError, required
 from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
 from kernsift.execution.parallel import use_workers
@@ -213,18 +213,14 @@ def client_in_use(client: Any, *data: Any) -> Iterator[None]:
 
 @contextmanager
 def connected(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
-    """A client of the cluster at an address, or of so many worker processes here, which end with it.
+    """A client of the cluster at an address, or of `workers` processes on this machine, which end with it.
 
     None where neither is given.
     """
     if address is None and workers is None:
         yield None
         return
-    try:
-        import distributed
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"Working on a cluster needs Dask: {INSTALL}.") from error
-    dask: Any = distributed  # without types
+    dask = required("distributed", "Working on a cluster needs Dask")
     # An error is reported in one sentence, and not by every part of Dask that hears of it.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if address is None:

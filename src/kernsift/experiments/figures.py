@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import stats
 
-from kernsift.exceptions import INSTALL
+from kernsift.exceptions import required
 from kernsift.execution.atomic_files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.datasets import divorce_statements, load
@@ -51,11 +51,8 @@ def style_of(method: str) -> Style:
 
 def draw(artefact: Artefact, result: Reproduction, folder: Path) -> None:
     """Write `NAME.png` and `NAME.svg`."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"the figures need matplotlib: {INSTALL}.") from error
+    matplotlib = required("matplotlib", "The figures need matplotlib")
+    Figure = required("matplotlib.figure", "The figures need matplotlib").Figure
     drawing = {"rates": _rates, "screen": _screen, "law": _laws, "pvalues": _pvalues}[artefact.kind]
     # Fixed names inside the SVG and no date: equal results give equal files. Letters stay letters, a third of the size.
     quiet: Any = {

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from kernsift.exceptions import INSTALL
+from kernsift.exceptions import required
 from kernsift.execution.atomic_files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.figures import statements_of
@@ -20,10 +20,7 @@ _TEMPLATE = "page.html.j2"
 
 def write_page(result: Reproduction, folder: Path) -> Path:
     """Write `index.html` into the folder."""
-    try:
-        import jinja2
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"the page needs Jinja2: {INSTALL}.") from error
+    jinja2 = required("jinja2", "The page needs Jinja2")
     template = resources.files("kernsift.experiments").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined

@@ -17,9 +17,8 @@ from contextlib import closing
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from kernsift.exceptions import INSTALL
+from kernsift.exceptions import required
 from kernsift.experiments.configurations import ARTEFACTS, Artefact, smaller
 from kernsift.experiments.datasets import DataError, feature_folder, find_file
 from kernsift.experiments.studies import Progress, run_tasks, single_threaded, write_rows
@@ -128,11 +127,7 @@ def _report_damage(damaged: list[int]) -> None:
 
 
 def _on_cluster(tasks: Sequence[Task], address: str) -> Generator[tuple[Task, Values]]:
-    try:
-        import distributed
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"--cluster needs Dask: {INSTALL}.") from error
-    dask: Any = distributed  # without types
+    dask = required("distributed", "--cluster needs Dask")
     with dask.Client(address, set_as_default=False) as client:
         # Not pure: Dask would hash every task to find equal ones, and there are none.
         futures = client.map(partial(single_threaded, run_trial), tasks, pure=False)

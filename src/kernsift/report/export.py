@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernsift.exceptions import INSTALL, InputError
+from kernsift.exceptions import InputError, required
 from kernsift.execution.atomic_files import atomic_path
 
 if TYPE_CHECKING:
@@ -139,21 +139,13 @@ def _cell(text: str) -> str:
 
 
 def _as_parquet(result: Result, sort: str) -> bytes:
-    try:
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"Writing Parquet files needs pyarrow: {INSTALL}.") from error
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(result.to_frame("pyarrow", sort=sort), out)
+    out, parquet = io.BytesIO(), required("pyarrow.parquet", "Writing Parquet files needs pyarrow")
+    parquet.write_table(result.to_frame("pyarrow", sort=sort), out)
     return out.getvalue()
 
 
 def _as_excel(result: Result, sort: str) -> bytes:
-    try:
-        import openpyxl
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"Writing Excel files needs openpyxl: {INSTALL}.") from error
-    book = openpyxl.Workbook()
+    book = required("openpyxl", "Writing Excel files needs openpyxl").Workbook()
     sheet = book.active
     for row in _rows(result, sort):
         sheet.append([_inert(_printable(cell)) if isinstance(cell, str) else _finite(cell) for cell in row])

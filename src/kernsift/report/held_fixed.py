@@ -17,7 +17,8 @@ import numpy as np
 from kernsift.data.aligned_tables import AlignedTable
 from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.tables import Table
-from kernsift.estimators.confounders import ConfounderRegression, Confounders, fit_regression
+from kernsift.estimators.confounder_regression import ConfounderRegression, fit_regression
+from kernsift.estimators.confounders import Confounders
 
 # A row is taken at most this often: a value that is repeated more often would pass for one that is common.
 _REPEATS = 4.0

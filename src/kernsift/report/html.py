@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernsift.exceptions import INSTALL
+from kernsift.exceptions import required
 from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS
 from kernsift.report import text as wording
 from kernsift.report.pictures import Bars, Boxes, Histogram, Picture
@@ -35,11 +35,8 @@ _CALLS = {"compare": "compare(X, Y", "relate": "relate(X, y", "screen": "screen(
 
 def report(result: Result, *, title: str | None = None, command: str | None = None) -> str:
     """The whole page."""
-    try:
-        import jinja2
-        from markupsafe import Markup
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"The report needs Jinja2: {INSTALL}.") from error
+    jinja2 = required("jinja2", "The report needs Jinja2")
+    Markup = required("markupsafe", "The report needs Jinja2").Markup
     style, script = _asset("report.css"), _asset("report.js")
     rows = _rows(result)
     others = _other_rows(result)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from kernsift.exceptions import INSTALL, InputError
+from kernsift.exceptions import InputError, required
 from kernsift.inference.multiple_testing import adjust
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
 from kernsift.report.text import clean, interval_name, level, shortened, things
@@ -37,11 +37,7 @@ _MOST_INTERVALS, _MULTIPLES = 40, 9
 
 
 def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"plots need matplotlib: {INSTALL}.") from error
-    return plt
+    return required("matplotlib.pyplot", "Plots need matplotlib")
 
 
 def _axes(ax: Axes | None, width: float, height: float) -> Axes:

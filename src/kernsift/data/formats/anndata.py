@@ -18,14 +18,14 @@ from scipy import sparse
 from kernsift.data.annotations import Annotations
 from kernsift.data.columns import Columns
 from kernsift.data.formats.dask_collections import DaskArray
-from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
+from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.hdf5 import Hdf5Dataset
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import Source
 from kernsift.data.formats.sparse_matrices import SparseSource, is_sparse_table, sparse_source
 from kernsift.data.frames import read_columns
-from kernsift.data.sparse import InChunks, SparseRows, Summary
-from kernsift.exceptions import InputError, quoted
+from kernsift.data.sparse import InChunks, SparseRows
+from kernsift.exceptions import InputError, quoted, required
 from kernsift.execution.memory import machine_memory
 
 # Matrices above this share of the machine's memory stay in their files.
@@ -188,9 +188,6 @@ class SparseFile(InChunks):
         del values, columns
         return sparse.csr_matrix(parts, shape=(self.shape[0], stop - start)).tocsc()
 
-    def _summary(self) -> Summary:
-        return Summary.of(self.shape[1], self._pieces)
-
     def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         with self._opened() as node:
             for start in range(0, int(self._starts[-1]), _CHUNK):
@@ -261,8 +258,4 @@ def _is_csc(node: Any) -> bool:
 
 
 def _h5py() -> Any:
-    try:
-        import h5py
-    except ModuleNotFoundError:
-        raise needed("h5py", "HDF5 files", "scale") from None
-    return h5py
+    return required("h5py", "Reading HDF5 files needs h5py")

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns import Columns
-from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
+from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.formats.text_dialects import header_names
 from kernsift.data.frames import read_columns, side_by_side
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, required
 
 LARGEST_UNPACKED = 2 << 30
 """Compressed files are unpacked up to this many bytes."""
@@ -62,10 +62,7 @@ def archive_kind(path: str, name: str) -> str:
 
 def read_excel(path: str, argument: str) -> tuple[Columns, tuple[str, ...]]:
     """The first sheet of a workbook, and what was guessed."""
-    try:
-        import openpyxl
-    except ModuleNotFoundError:
-        raise needed("openpyxl", "Excel files", "files") from None
+    openpyxl = required("openpyxl", "Reading Excel files needs openpyxl")
     name = f"{argument}: {path}"
     with open(path, "rb") as file:  # which openpyxl leaves open where the workbook is broken
         book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)

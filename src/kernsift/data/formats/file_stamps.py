@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kernsift.exceptions import INSTALL, InputError
+from kernsift.exceptions import InputError
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class FileStamp:
 
 
 @contextmanager
-def guarded(argument: str, name: str, what: str, *marks: FileStamp) -> Iterator[None]:
+def guarded(argument: str, name: str, what: str, *stamps: FileStamp) -> Iterator[None]:
     """Read inside; afterwards the files must be as they were, so what was read is what was opened."""
     try:
         yield
@@ -53,21 +53,16 @@ def guarded(argument: str, name: str, what: str, *marks: FileStamp) -> Iterator[
     except MemoryError:
         raise InputError(f"{argument}: {name} does not fit into memory, or is broken; make it again.") from None
     except Exception as error:  # what the readers raise on a broken file is not listed anywhere
-        for mark in marks:
-            mark.check(argument)
+        for stamp in stamps:
+            stamp.check(argument)
         raise InputError(
             f"{argument}: {name} could not be read as {what} ({first_line(error)}); save or copy it again."
         ) from error
-    for mark in marks:
-        mark.check(argument)
+    for stamp in stamps:
+        stamp.check(argument)
 
 
 def first_line(error: BaseException) -> str:
     """What an error says, in one line without a full stop."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return (text.strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
-
-
-def needed(package: str, what: str, extra: str) -> ModuleNotFoundError:
-    """The error for a package that is not installed."""
-    return ModuleNotFoundError(f"Reading {what} needs {package}: {INSTALL}.")

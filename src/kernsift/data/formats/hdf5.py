@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.formats.array_files import ArraySource, runs
-from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
-from kernsift.exceptions import InputError, quoted
+from kernsift.data.formats.file_stamps import FileStamp, guarded
+from kernsift.exceptions import InputError, quoted, required
 
 
 class Hdf5Dataset(ArraySource):
@@ -54,10 +54,7 @@ class Hdf5Dataset(ArraySource):
 
 def hdf5_source(path: str, argument: str) -> Hdf5Dataset:
     """The only dataset of a file, or the one that "file.h5::/name" names."""
-    try:
-        import h5py
-    except ModuleNotFoundError:
-        raise needed("h5py", "HDF5 files", "scale") from None
+    h5py = required("h5py", "Reading HDF5 files needs h5py")
     file_name, _, name = path.partition("::")
     with guarded(argument, path, "an HDF5 file"), h5py.File(file_name, "r") as file:
         if name and name not in file:

@@ -17,7 +17,7 @@ from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
 from kernsift.data.formats.arrow import ArrowSource, Part
 from kernsift.data.formats.dask_collections import computed, dask_source
 from kernsift.data.formats.feather import FeatherPart
-from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
+from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.numpy_files import MappedArray, NumpyFile
@@ -28,7 +28,7 @@ from kernsift.data.formats.sparse_matrices import is_sparse_table, sparse_source
 from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
 from kernsift.data.frames import read_columns
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, required
 from kernsift.execution.memory import answer_of, parse_memory
 from kernsift.execution.parallel import worker_threads
 
@@ -253,10 +253,7 @@ def _partitioned(folder: str, argument: str) -> Source:
 
 
 def _need_arrow() -> None:
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ModuleNotFoundError:
-        raise needed("pyarrow", "Parquet and Arrow files", "files") from None
+    required("pyarrow.parquet", "Reading Parquet and Arrow files needs pyarrow")
 
 
 def _start(path: str, argument: str) -> bytes:

@@ -27,7 +27,7 @@ from kernsift.data.cells import number_kind
 from kernsift.data.columns import Columns
 from kernsift.data.formats.archives import refuse_bomb
 from kernsift.data.formats.array_files import runs
-from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded, needed
+from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source
 from kernsift.data.formats.text_dialects import (
@@ -41,7 +41,7 @@ from kernsift.data.formats.text_dialects import (
     unreadable,
 )
 from kernsift.data.frames import read_columns
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, required
 from kernsift.execution.memory import parse_memory
 from kernsift.execution.parallel import worker_threads
 from kernsift.execution.progress import report_progress
@@ -227,10 +227,7 @@ def _chunks(text: _Text, size: int, texts: set[str], plain: bool) -> Iterator[Co
 
 
 def _frames(lines: Any, text: _Text, rows: int, texts: set[str]) -> Iterator[Any]:
-    try:
-        import pandas
-    except ModuleNotFoundError:
-        raise needed("pandas", "text files", "files") from None
+    pandas = required("pandas", "Reading text files needs pandas")
     strings = dict.fromkeys(texts, str) or None
     yield from pandas.read_csv(lines, **text.dialect.for_pandas(), dtype=strings, chunksize=rows)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.formats.array_files import ArraySource, runs
-from kernsift.data.formats.file_stamps import FileStamp, guarded, needed
-from kernsift.exceptions import InputError, quoted
+from kernsift.data.formats.file_stamps import FileStamp, guarded
+from kernsift.exceptions import InputError, quoted, required
 
 
 class ZarrArray(ArraySource):
@@ -54,10 +54,7 @@ class ZarrArray(ArraySource):
 
 def zarr_source(path: str, argument: str) -> ZarrArray:
     """The array in a folder, or the only one in a group; "folder::name" names one of several."""
-    try:
-        import zarr
-    except ModuleNotFoundError:
-        raise needed("zarr", "Zarr arrays", "scale") from None
+    zarr = required("zarr", "Reading Zarr arrays needs zarr")
     folder, _, name = path.partition("::")
     with guarded(argument, folder, "a Zarr array"):
         array: Any = zarr.open(folder, mode="r")
