@@ -25,7 +25,7 @@ class FeatherPart:
     def __init__(self, path: str, argument: str) -> None:
         self.name = path
         self._argument = argument
-        self._mark = FileStamp.of(path, argument)
+        self._stamp = FileStamp.of(path, argument)
         with self._opened() as reader:
             self.schema = reader.schema
             batches = reader.num_record_batches
@@ -49,7 +49,7 @@ class FeatherPart:
         return None
 
     def check(self) -> None:
-        self._mark.check(self._argument)
+        self._stamp.check(self._argument)
 
     def _narrowest(self) -> int:
         def width(i: int) -> int:
@@ -64,8 +64,8 @@ class FeatherPart:
     def _opened(self, fields: Sequence[int] = ()) -> Iterator[Any]:
         import pyarrow as pa
 
-        with guarded(self._argument, self.name, "a Feather file", self._mark):
-            self._mark.check(self._argument)
+        with guarded(self._argument, self.name, "a Feather file", self._stamp):
+            self._stamp.check(self._argument)
             options = pa.ipc.IpcReadOptions(included_fields=list(fields))
             yield pa.ipc.open_file(pa.memory_map(self.name), options=options)
 

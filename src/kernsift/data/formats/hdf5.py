@@ -25,7 +25,7 @@ class Hdf5Dataset(ArraySource):
         self._where = dataset.name
         self._path = path
         self._dataset = None if path else dataset
-        self._marks = [FileStamp.of(path, argument)] if path else []
+        self._stamps = [FileStamp.of(path, argument)] if path else []
         name = f"{path or dataset.file.filename}::{dataset.name}"
         self._strings = h5py.check_string_dtype(dataset.dtype) is not None
         rows = dataset.chunks[0] if dataset.chunks else None
@@ -34,7 +34,7 @@ class Hdf5Dataset(ArraySource):
         self.by_column = dataset.ndim == 2 and width < dataset.shape[1]
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
-        with guarded(self.argument, self.name, "an HDF5 dataset", *self._marks), self._opened() as dataset:
+        with guarded(self.argument, self.name, "an HDF5 dataset", *self._stamps), self._opened() as dataset:
             if dataset.ndim == 1:
                 return np.asarray(_texts(dataset[start:stop]) if self._strings else dataset[start:stop])
             parts = [dataset[start:stop, there] for _, there in runs(columns)]

@@ -25,7 +25,7 @@ class NumpyFile(ArraySource):
     """A .npy file with numbers, truth values or texts of fixed width, in either order, or with records of those."""
 
     def __init__(self, path: str, argument: str) -> None:
-        self._mark = FileStamp.of(path, argument)
+        self._stamp = FileStamp.of(path, argument)
         try:
             array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OSError, SyntaxError) as error:
@@ -62,7 +62,7 @@ class NumpyFile(ArraySource):
             return block[:, 0] if self._fields else block[:, columns]
 
     def _reading(self) -> Any:
-        return guarded(self.argument, self.name, "a NumPy file", self._mark)
+        return guarded(self.argument, self.name, "a NumPy file", self._stamp)
 
     def _numbers(self, file: Any, first: int, count: int) -> np.ndarray:
         file.seek(self._offset + first * self._dtype.itemsize)
@@ -78,22 +78,22 @@ class MappedArray(ArraySource):
     def __init__(self, array: Any, argument: str) -> None:
         self._array = array
         name = str(array.filename or "a memory map")
-        self._marks = [FileStamp.of(name, argument)] if array.filename and array.mode in ("r", "c") else []
+        self._stamps = [FileStamp.of(name, argument)] if array.filename and array.mode in ("r", "c") else []
         by_column = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
         super().__init__(argument, name, array.shape, array.dtype, _COLUMN_ROWS if by_column else None)
         self.by_column = bool(by_column)
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
-        for mark in self._marks:
-            mark.check(self.argument)  # beforehand: a map of a file that was cut short must not be touched
+        for stamp in self._stamps:
+            stamp.check(self.argument)  # beforehand: a map of a file that was cut short must not be touched
         rows = self._array[start:stop]
         block = np.array(rows if self._array.ndim == 1 else rows[:, columns])
         pages = getattr(self._array, "_mmap", None)
         # Not for "c": its pages are the only place where the user's changes are.
         if self._array.mode != "c" and hasattr(mmap, "MADV_DONTNEED") and isinstance(pages, mmap.mmap):
             pages.madvise(mmap.MADV_DONTNEED)
-        for mark in self._marks:
-            mark.check(self.argument)
+        for stamp in self._stamps:
+            stamp.check(self.argument)
         return block
 
 

@@ -34,7 +34,7 @@ class ParquetPart:
         self.name = path
         self._argument = argument
         self._keys = keys or {}
-        self._mark = FileStamp.of(path, argument)
+        self._stamp = FileStamp.of(path, argument)
         import pyarrow as pa
 
         with self._reading():
@@ -99,7 +99,7 @@ class ParquetPart:
         return Bounds(known, low, high, gaps)
 
     def check(self) -> None:
-        self._mark.check(self._argument)
+        self._stamp.check(self._argument)
 
     @cached_property
     def _metadata(self) -> Any:
@@ -123,7 +123,7 @@ class ParquetPart:
         return pyarrow.parquet.ParquetFile(self.name, metadata=self._metadata, read_dictionary=texts)
 
     def _reading(self) -> Any:
-        return guarded(self._argument, self.name, "a Parquet file", self._mark)
+        return guarded(self._argument, self.name, "a Parquet file", self._stamp)
 
     def __getstate__(self) -> dict[str, Any]:
         # The footer of a wide file is large, and quickly read again.

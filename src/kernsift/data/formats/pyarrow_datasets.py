@@ -32,7 +32,7 @@ class Fragment:
         self._fragment = fragment
         self._argument = argument
         local = isinstance(getattr(fragment, "filesystem", None), fs.LocalFileSystem)
-        self._marks = [FileStamp.of(self.name, argument)] if local else []
+        self._stamps = [FileStamp.of(self.name, argument)] if local else []
         with self._reading():
             keys = set(dataset.get_partition_keys(fragment.partition_expression))
             lacking = [name for name in schema.names if name not in {*fragment.physical_schema.names, *keys}]
@@ -60,11 +60,11 @@ class Fragment:
         return None
 
     def check(self) -> None:
-        for mark in self._marks:
-            mark.check(self._argument)
+        for stamp in self._stamps:
+            stamp.check(self._argument)
 
     def _reading(self) -> Any:
-        return guarded(self._argument, self.name, "a part of a data set", *self._marks)
+        return guarded(self._argument, self.name, "a part of a data set", *self._stamps)
 
 
 def dataset_source(data: Any, argument: str) -> ArrowSource:

@@ -63,8 +63,8 @@ def text_source(
     path: str, argument: str, encoding: str | None = None, *, whole: bool = True, memory: int | str | None = None
 ) -> Source:
     """A text file: in memory where it is small and may be read as a whole, else read in pieces."""
-    mark = FileStamp.of(path, argument)
-    with guarded(argument, path, "separated values", mark):
+    stamp = FileStamp.of(path, argument)
+    with guarded(argument, path, "separated values", stamp):
         text = _Text.of(path, argument, encoding)
         chunk = int(np.clip(_PER_COLUMN * len(text.dialect.names), _CHUNK, max(_CHUNK, parse_memory(memory) // _SHARE)))
         found: Source

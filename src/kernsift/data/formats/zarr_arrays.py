@@ -23,18 +23,18 @@ class ZarrArray(ArraySource):
     def __init__(self, array: Any, argument: str, folder: str | None = None) -> None:
         self._array = array
         self._folder = folder
-        self._marks: dict[str, FileStamp] = {}
+        self._stamps: dict[str, FileStamp] = {}
         rows = int((getattr(array, "shards", None) or array.chunks)[0])
         self._file_rows = rows
         text = array.dtype.kind not in "biufSU"
         super().__init__(argument, folder or _label(array), array.shape, array.dtype, rows, text=text)
         self.by_column = array.ndim == 2 and array.chunks[1] < array.shape[1]
         for path in self._watched(0, self.n):
-            self._marks[path] = FileStamp.of(path, argument)
+            self._stamps[path] = FileStamp.of(path, argument)
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
-        marks = [self._marks[path] for path in self._watched(start, stop) if path in self._marks]
-        with guarded(self.argument, self.name, "a Zarr array", *marks):
+        stamps = [self._stamps[path] for path in self._watched(start, stop) if path in self._stamps]
+        with guarded(self.argument, self.name, "a Zarr array", *stamps):
             if self._array.ndim == 1:
                 return np.asarray(self._array[start:stop])
             parts = [np.asarray(self._array[start:stop, there]) for _, there in runs(columns)]
