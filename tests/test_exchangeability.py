@@ -624,6 +624,13 @@ def test_refusals_of_relate(message: str, given: dict[str, Any]) -> None:
         relate(table, y, response="numeric", **given)
 
 
+def test_a_column_has_one_purpose() -> None:
+    with pytest.raises(InputError, match="strata: 'treated' is named by by= as well; name it once"):
+        compare(frame(), by="treated", strata="treated")
+    with pytest.raises(InputError, match="unit: 'donor' is named by strata= as well; name it once"):
+        relate(frame(), "treated", unit="donor", strata="donor")
+
+
 def test_screen_takes_no_design() -> None:
     with pytest.raises(TypeError, match="strata"):
         screen(X20, {"a": X20}, strata=np.zeros(20))  # type: ignore[call-arg]

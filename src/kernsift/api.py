@@ -26,8 +26,9 @@ from kernsift.data.samples import as_samples
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.conditional import LearningRows, conditional_hsic, conditional_mmd
+from kernsift.estimators.conditional import conditional_hsic, conditional_mmd
 from kernsift.estimators.confounders import Confounders, confounders_of
+from kernsift.estimators.residual_alignment import LearningRows
 from kernsift.estimators.restricted import Among, aligned, restricted_hsic, restricted_mmd, rows_in_use
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
@@ -220,7 +221,7 @@ def compare(
         progress=progress,
     )
     with call.execution_context(client, X, Y):
-        given_rows = call.row_arguments(strata, paired, unit)
+        given_rows = call.row_arguments(strata, paired, unit, by=by)
         if given_rows:
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
@@ -434,7 +435,7 @@ def relate(
         progress=progress,
     )
     with call.execution_context(client, X, y):
-        given_rows = call.row_arguments(strata, paired, unit)
+        given_rows = call.row_arguments(strata, paired, unit, y=y)
         X = (
             given_rows.split(X, layer=layer, memory=memory)
             if given_rows

@@ -14,8 +14,8 @@ import numpy as np
 from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.row_arguments import RowArguments
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.conditional import LearningRows
 from kernsift.estimators.confounders import Confounders
+from kernsift.estimators.residual_alignment import LearningRows
 from kernsift.estimators.restricted import smallest_pvalue
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import CalibrationWarning, InputError
@@ -108,9 +108,12 @@ class CallSettings:
         """Whether features are tested with several kernels."""
         return bool(self.estimator_options.get("adaptive"))
 
-    def row_arguments(self, strata: Any, paired: Any, unit: Any) -> RowArguments:
-        """Which rows belong together, for the estimator that can use it."""
-        given = RowArguments(self.question, strata, paired, unit)
+    def row_arguments(self, strata: Any, paired: Any, unit: Any, **label: Any) -> RowArguments:
+        """Which rows belong together, for the estimator that can use it; `label` may name a column, too."""
+        given, purpose = RowArguments(self.question, strata, paired, unit), dict[str, str]()
+        for argument, name in {**label, "strata": strata, "paired": paired, "unit": unit}.items():
+            if isinstance(name, str) and purpose.setdefault(name, argument) != argument:
+                raise InputError(f"{argument}: '{name}' is named by {purpose[name]}= as well; name it once.")
         if given and self.estimator != "complete" and not (self.estimator == "cross" and given.only_units):
             able = "'complete' or 'cross'" if given.only_units else "'complete'"
             raise InputError(
