@@ -1,8 +1,9 @@
 """The conditional test: does a feature depend on the response beyond what confounders z explain?
 
 With f and g the directions of the kernels of the feature and of the response, r = f(x) - E[f(x) | z] and
-s = g(y) - E[g(y) | z] (`kernsift.estimators.confounders`), the statistic is T = |sum_i v_i|^2 with v_i = vec(r_i s_i'),
-the squared norm of the residual kernel cross-covariance. Without a confounder it is that of the complete estimator.
+s = g(y) - E[g(y) | z] (`kernsift.estimators.confounder_regression`), the statistic is T = |sum_i v_i|^2 with
+v_i = vec(r_i s_i'), the squared norm of the residual kernel cross-covariance. Without a confounder it is that of the
+complete estimator.
 
 **Location first.** With adaptive kernels f and g are directions of kernels of u = x - E[x | z] and of the same for y,
 for numbers with few ties. A function of x and z is as valid as one of x; u depends less on z than x does, and for a
@@ -22,16 +23,6 @@ which is exact for projections on nested spaces. Rows that belong to one unit co
 **Effect.** The partial kernel correlation, sqrt(|C|^2 / sqrt(D_x D_y)) with C = sum_i v_i / n and D = tr(S^2) of the
 residuals' covariances S. Its interval inverts the law of T along C, with the noise of the denominator counted through
 the influence function, as in `kernsift.estimators.effect_intervals`.
-
-**What is left of z.** If residuals of the feature and of the response still depend on z, and in the same way, the mean
-of v_i is not 0 and the p-value is too small. Then r_i goes together with the mean of s_j over rows j that have nearly
-the same z, which it cannot do for another reason: rows are independent. U = |sum_i r_i (W s)_i'|^2, with W the means
-over 1 to 64 neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted
-by the products of their eigenvalues. With k neighbours the noise in W s is sqrt(k) times less than in s, so that U
-shows smaller errors than those that change T. Where feature and response are related, regression leaves E[r_i s_j'] =
--(2 S - S^2)_ij C with C the covariance of their errors, which is taken off first; as this is an approximation, what
-explains less than 0.15 of the covariance of r and s does not count. Where more features have a p-value of U below 0.01
-than chance explains, the result carries a note with their names.
 """
 
 from __future__ import annotations
@@ -39,21 +30,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr
 
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, spaced_rows, stack
-from kernsift.estimators.confounders import ConfounderRegression, Confounders, Neighbours, NothingLeft, fit_regression
+from kernsift.estimators.confounder_regression import ConfounderRegression, fit_regression
+from kernsift.estimators.confounders import Confounders, NothingLeft
 from kernsift.estimators.effect_intervals import CombinedEffects, EffectLaws, concatenated, penalties
 from kernsift.estimators.effect_views import MeasuredEffects
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.patterns import FeatureScores, bandwidth_of, pattern_effects
-from kernsift.estimators.permutation_law import gamma_score, union_score
+from kernsift.estimators.permutation_law import union_score
+from kernsift.estimators.remaining_dependence import Smoothed, note_doubts
+from kernsift.estimators.residual_alignment import DIRECTIONS, LearningRows, ResidualAlignment, Winner
 from kernsift.estimators.residual_statistics import (
     PairStatistic,
     ResidualView,
@@ -64,11 +58,10 @@ from kernsift.estimators.residual_statistics import (
     point_effect,
 )
 from kernsift.estimators.responses import Response, label_response, table_response
-from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Scores
+from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, Pair, fitted_views
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import asarray_like, to_numpy
-from kernsift.execution.notes import add_note
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import landmark_rows
@@ -89,47 +82,12 @@ NUMBERS_GIVEN = (
     Pair(VALUES, "wide", 0.1),
 )
 """Pairs of views for classes and for a response of numbers, given confounders."""
-# Directions with less than this share of tr(K^2) are left out, and so are those beyond the first few.
-_FAINT, _DIRECTIONS = 1e-2, 12
+# Directions with less than this share of tr(K^2) are left out.
+_FAINT = 1e-2
 # Rows from which null laws are learned, and rows that show whether numbers have many ties.
 _LAW_ROWS, _TIE_ROWS = 2**13, 1000
-# Numbers that correlations between features are learned from, and rows at least and at most.
-_KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
-# Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
-_SKETCH = 2000
 # Numbers of residuals that are computed in one product.
 _AT_ONCE = 2**24
-# The level at which dependence on z is reported, and the least share of the observed covariance that it explains.
-_CHECK_LEVEL, _LEAST_LEFT = 0.01, 0.15
-
-
-class LearningRows(NamedTuple):
-    """The rows from which correlations between features are learned.
-
-    Attributes
-    ----------
-    kept : (a,) these rows, of all.
-    present : (n,) the rows, of all, that some features have; None for all.
-    """
-
-    kept: np.ndarray
-    present: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, n: int, d: int) -> LearningRows:
-        """Evenly spaced rows of n, for d features."""
-        most = int(np.clip(_KEPT // (max(d, 1) * _DIRECTIONS), _LEAST_KEPT, _MOST_KEPT))
-        return cls(spaced_rows(n, most))
-
-    def take(self, residuals: np.ndarray) -> np.ndarray:
-        """(a, m) residuals at the kept rows, centred; 0 in rows that are not present."""
-        places, own = np.arange(len(self.kept)), self.kept
-        if self.present is not None:
-            _, places, own = np.intersect1d(self.kept, self.present, assume_unique=True, return_indices=True)
-        out = np.zeros((len(self.kept), residuals.shape[1]))
-        if len(own):
-            out[places] = residuals[own] - residuals[own].mean(axis=0)
-        return out
 
 
 @dataclass(frozen=True)
@@ -150,66 +108,6 @@ class ConditionalResponse:
     regression: ConfounderRegression
     law_rows: np.ndarray | None
     smoothed: dict[str, Smoothed]
-
-
-class _Spectrum(NamedTuple):
-    """tr(A), tr(A^2), tr(A^3)."""
-
-    first: float
-    second: float
-    third: float
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> _Spectrum:
-        """Of the scatter of values (m, p)."""
-        scatter = values.T @ values
-        square = scatter @ scatter
-        return cls(float(np.trace(scatter)), float(np.trace(square)), float((square * scatter).sum()))
-
-
-class Smoothed(NamedTuple):
-    """Means of the residuals of a response over rows with similar confounders.
-
-    Attributes
-    ----------
-    response : its residuals.
-    rows : (m,) the rows at which the means are.
-    means : (m, p) for each number of neighbours, centred.
-    spectra : of the scatter of each.
-    rows_in_unit : how many rows belong together, on average.
-    """
-
-    response: ResidualView
-    rows: np.ndarray
-    means: tuple[np.ndarray, ...]
-    spectra: tuple[_Spectrum, ...]
-    rows_in_unit: float
-
-    @classmethod
-    def of(cls, response: ResidualView, neighbours: Neighbours, rows_in_unit: float) -> Smoothed:
-        values = response.values[neighbours.rows]
-        found = [mean @ values for mean in neighbours.means]
-        means = tuple(part - part.mean(axis=0) for part in found)
-        return cls(response, neighbours.rows, means, tuple(_Spectrum.of(part) for part in means), rows_in_unit)
-
-    def left(self, feature: ResidualView, one: PairStatistic) -> float:
-        """P-value of what is left of the confounders in the residuals of both; the smallest of all means, corrected."""
-        own = feature.values[self.rows]
-        spectrum = _Spectrum.of(own)
-        if not self.means or spectrum.second == 0:
-            return 1.0
-        freedom = np.maximum(len(feature.values) - np.maximum(feature.spent[:, None], self.response.spent), 1.0)
-        errors = self.rows_in_unit * one.total.reshape(freedom.shape) / freedom
-        best, m = -np.inf, len(own)
-        for place, (mean, other) in enumerate(zip(self.means, self.spectra, strict=True)):
-            expected = -np.maximum(feature.near[place][:, None], self.response.near[place]) * errors
-            statistic = float(((own.T @ mean - expected) ** 2).sum())
-            sd = np.sqrt(2.0 * spectrum.second * other.second) / m
-            if sd > 0 and statistic > _LEAST_LEFT**2 * one.statistic * (m / len(feature.values)) ** 2:
-                skewness = 8.0 * spectrum.third * other.third / m**3 / sd**3
-                standardised = (statistic - spectrum.first * other.first / m) / sd
-                best = max(best, float(gamma_score(np.array(standardised), np.array(skewness))))
-        return min(1.0, float(ndtr(-best)) * len(self.means))
 
 
 def conditional_mmd(
@@ -294,7 +192,7 @@ def _conditional(
     measured = map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d)
     winners = sorted(chain.from_iterable(measured), key=lambda winner: winner.feature)
     effect = np.array([winner.effect for winner in winners])
-    cov = ResidualAlignment(tuple(winners), given, np.array([winner.square > 0 for winner in winners]))
+    cov = ResidualAlignment(tuple(winners), given.views, np.array([winner.square > 0 for winner in winners]))
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
@@ -360,39 +258,7 @@ def _leading(rows: np.ndarray) -> np.ndarray:
     """The directions of a factor (n, m) that count."""
     squares = (rows**2).sum(axis=0) ** 2
     behind = squares[::-1].cumsum()[::-1] > _FAINT * squares.sum()
-    return rows[:, : min(max(int(behind.sum()), 1), _DIRECTIONS)]
-
-
-def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
-    """Note the features whose residuals depend on the confounders, from p-values (d,), if more do than by chance."""
-    doubtful, d = np.flatnonzero(left <= _CHECK_LEVEL), len(left)
-    from scipy.stats import binom  # takes half a second to import
-
-    if left.min(initial=1.0) > _CHECK_LEVEL / d and len(doubtful) <= binom.isf(_CHECK_LEVEL, d, _CHECK_LEVEL):
-        return
-    listed = ", ".join(repr(names[j]) for j in doubtful[:5])
-    listed += f" and {len(doubtful) - 5} more" if len(doubtful) > 5 else ""
-    add_note(
-        f"The regression on given= leaves dependence on the confounders in the response and in {listed}: their "
-        "p-values may be too small. A regressor of scikit-learn as given_model= may fit better."
-    )
-
-
-class _Winner(NamedTuple):
-    """The residuals of a feature under the pair of views with its smallest p-value, on some rows.
-
-    `score` is that of all pairs together. `trace` and `square` are those of their Gram matrix there and of its square,
-    `left` is the p-value of what is left of the confounders in the residuals of both.
-    """
-
-    feature: int
-    score: float
-    effect: float
-    values: np.ndarray
-    trace: float
-    square: float
-    pair: Pair
-    left: float
+    return rows[:, : min(max(int(behind.sum()), 1), DIRECTIONS)]
 
 
 @dataclass(frozen=True)
@@ -420,7 +286,7 @@ class _Residualising:
         if VALUES in names:
             directions[VALUES] = self._directions(block, ["moments"])["moments"]
         # One product with the basis for several features: it takes as long to read as to multiply.
-        step = max(1, _AT_ONCE // (response.n * _DIRECTIONS * len(names)))
+        step = max(1, _AT_ONCE // (response.n * DIRECTIONS * len(names)))
         for start in range(0, len(block.own), step):
             places = range(start, min(start + step, len(block.own)))
             parts = [directions[name](place) for place in places for name in names]
@@ -465,10 +331,10 @@ class _Measuring(_Residualising):
 
     rows: LearningRows
 
-    def __call__(self, block: Block) -> list[_Winner]:
+    def __call__(self, block: Block) -> list[Winner]:
         return [self._measured(feature, own) for feature, own in self._features(block)]
 
-    def _measured(self, feature: int, own: dict[str, ResidualView]) -> _Winner:
+    def _measured(self, feature: int, own: dict[str, ResidualView]) -> Winner:
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)
@@ -485,7 +351,7 @@ class _Measuring(_Residualising):
             given.smoothed[pair.response].left(own[pair.feature], one)
             for one, pair in zip(statistics, pairs, strict=True)
         ]
-        return _Winner(
+        return Winner(
             feature,
             self._combined(statistics, scores),
             effect,
@@ -515,99 +381,6 @@ class _EffectMeasuring(_Residualising):
             effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
         )
-
-
-@dataclass(frozen=True)
-class ResidualAlignment:
-    """Correlation of the scores: the alignment of the Gram matrices of residuals, times that of the response's views.
-
-    `varies` (d,) tells which features have scores at all; the others need no winner.
-    """
-
-    winners: tuple[_Winner, ...]
-    given: ConditionalResponse
-    varies: np.ndarray
-
-    def of_winners(self, name: str, absent: Any) -> np.ndarray:
-        """(d,) an attribute of the winners, `absent` for features without one."""
-        out = np.full(len(self.varies), absent, dtype=type(absent) if absent is not None else object)
-        for winner in self.winners:
-            out[winner.feature] = getattr(winner, name)
-        return out
-
-    @property
-    def scores(self) -> np.ndarray:
-        """(d,) normal scores, 0 for features that do not vary."""
-        return np.where(self.varies, self.of_winners("score", 0.0), 0.0)
-
-    def diagonal(self) -> np.ndarray:
-        return self.varies.astype(float)
-
-    def columns(self, features: np.ndarray) -> np.ndarray:
-        out = np.zeros((len(self.varies), len(features)))
-        known = {winner.feature: winner for winner in self.winners}
-        places = [place for place, feature in enumerate(features.tolist()) if self.varies[feature]]
-        chosen = [known[int(features[place])] for place in places]
-        if not chosen:
-            return out
-        ends = np.cumsum([0, *(len(winner.values) for winner in chosen)])[:-1]
-        stacked = np.concatenate([winner.values for winner in chosen])
-        trace, square = (np.array([getattr(winner, name) for winner in chosen]) for name in ("trace", "square"))
-        for winner in self.winners:
-            rows = winner.values.shape[1]
-            inner = np.add.reduceat(((winner.values @ stacked.T) ** 2).sum(axis=0), ends)
-            covariance = inner - winner.trace * trace / (rows - 1)
-            scale = np.sqrt(winner.square * square)
-            shared = np.array([self._between[winner.pair.response, other.pair.response] for other in chosen])
-            found = shared * np.divide(covariance, scale, out=np.zeros(len(scale)), where=scale > 0)
-            out[winner.feature, places] = found
-        out = np.clip(out, -1.0, 1.0) * np.outer(self.varies, self.varies[features])
-        out[features, np.arange(len(features))] = self.varies[features]
-        return out
-
-    def only(self, features: np.ndarray) -> ResidualAlignment:
-        """The same with what the correlations among the named features need, and no more in memory."""
-        named = set(features.tolist())
-        return replace(self, winners=tuple(winner for winner in self.winners if winner.feature in named))
-
-    def among(self, features: np.ndarray) -> np.ndarray:
-        """(k, k) correlations of the named features with each other."""
-        known = {winner.feature: winner for winner in self.winners}
-        chosen = tuple(
-            known[feature]._replace(feature=place)
-            for place, feature in enumerate(features.tolist())
-            if feature in known
-        )
-        part = ResidualAlignment(chosen, self.given, self.varies[features])
-        return part.columns(np.arange(len(features)))
-
-    @cached_property
-    def _between(self) -> dict[tuple[str, str], float]:
-        """Alignments of the views of the response."""
-        views = self.given.views
-        n = self.given.response.n
-
-        def inner(one: ResidualView, other: ResidualView) -> float:
-            product = float(((one.values.T @ other.values) ** 2).sum())
-            return product - float(np.trace(one.scatter) * np.trace(other.scatter)) / (n - 1)
-
-        own = {name: np.sqrt(max(inner(view, view), 1e-300)) for name, view in views.items()}
-        found = {(a, b): inner(views[a], views[b]) / (own[a] * own[b]) for a in views for b in views}
-        return {(a, b): 1.0 if a == b else float(np.clip(share, 0.0, 1.0)) for (a, b), share in found.items()}
-
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Normal draws from the correlation matrix, or for many features from a random sketch of it."""
-        d = len(self.varies)
-        if d <= _SKETCH:
-            return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
-        rows = self.winners[0].values.shape[1]
-        first, second = rng.standard_normal((2, rows, _SKETCH)).astype(np.float32)
-        sketch = np.zeros((_SKETCH, d))
-        for one in self.winners:
-            sketch[:, one.feature] = ((one.values @ first) * (one.values @ second)).sum(axis=0)
-        norm = np.sqrt((sketch**2).sum(axis=0))
-        sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
-        return FactorCovariance(sketch).sample(size, rng)
 
 
 Measure = Callable[[Sequence[Table], Any, LearningRows], Scores | None]
