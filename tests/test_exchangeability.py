@@ -27,6 +27,7 @@ from kernsift.data.inputs import as_table
 from kernsift.estimators import restricted, stratified_counts
 from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments
+from kernsift.estimators.unit_responses import UnitResponse
 from kernsift.kernels.fitted import fit_kernels
 
 # 1 - 1e-5 quantiles of how many of 100 independent null features are significant at level 0.05.
@@ -766,9 +767,7 @@ def test_workers_get_the_same_design() -> None:
     rng = np.random.default_rng(12)
     group = np.repeat(np.arange(12), 4)
     rows = Exchangeability(group % 2, None, group)
-    target = restricted._UnitResponse.of(
-        {"plain": np.arange(2.0)[None]}, rows.responses, restricted.CLASSES, rows, True
-    )
+    target = UnitResponse.of({"plain": np.arange(2.0)[None]}, rows.responses, restricted.CLASSES, rows, True)
     table = as_table(rng.normal(size=(48, 3)))
     kernels = fit_kernels(table, rng=rng)
     work = restricted._Measuring(target, rows, np.arange(48), np.dtype(float), 0, None)

@@ -10,7 +10,7 @@ Few different relabellings are enumerated (`kernsift.estimators.relabellings`).
 
 Strata that differ in location would hide what happens within them, as a kernel that is wide enough for all strata does
 not see it. So numeric columns are aligned first (Hodges and Lehmann 1962): each stratum's location is subtracted
-(`kernsift.data.exchangeability.AlignedTable`). Permutations within strata do not change it, so the test stays valid. In
+(`kernsift.data.aligned_tables.AlignedTable`). Permutations within strata do not change it, so the test stays valid. In
 pairs and triples alignment takes away most of what a change of spread would show; there some views are of aligned
 ranks, and the others are of the values as they are.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -28,9 +28,7 @@ from scipy.special import log_ndtr
 
 from kernsift.data.aligned_tables import AlignedTable
 from kernsift.data.exchangeability import Exchangeability
-from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table
-from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.complete import (
     FittedStatistic,
     NullMoments,
@@ -44,24 +42,25 @@ from kernsift.estimators.effect_intervals import CombinedEffects
 from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
 from kernsift.estimators.paths import ScoreLaws
-from kernsift.estimators.permutation_law import Invariants, union_score
-from kernsift.estimators.relabellings import Relabellings, few_values
+from kernsift.estimators.permutation_law import union_score
+from kernsift.estimators.relabellings import few_values
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, table_response
+from kernsift.estimators.restricted_covariance import RestrictedCovariance
 from kernsift.estimators.restricted_law import (
     Flips,
-    ResponseMoments,
     Strata,
     ThirdMoments,
     covariance,
     third_moment,
 )
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.selected_factor import FactorRows, SelectedFactor, rows_to_align
+from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
 from kernsift.estimators.unit_means import by_point, unit_means
-from kernsift.estimators.views import CLASSES, PLAIN, FittedView, Pair, chosen_pairs, fitted, fitted_views, without_law
+from kernsift.estimators.unit_responses import UnitResponse, informative_strata, stratified_invariants
+from kernsift.estimators.views import CLASSES, PLAIN, FittedView, chosen_pairs, fitted, fitted_views, without_law
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import View, centred, landmark_rows
@@ -71,22 +70,6 @@ from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 _KEPT = 2**25
 # Views of values less the locations of their strata have this prefix.
 _ALIGNED = "aligned "
-# Views of pairs and other small strata. Differences within pairs show a change of location, and by their asymmetry one
-# of shape. Changes of spread and shape show in the values as they are, unless pairs vary much: a change of spread goes
-# with the sum of a pair (Pitman 1939).
-_SMALL_STRATA = (
-    Pair("aligned location", "plain", 0.55),
-    Pair("aligned shape", "plain", 0.18),
-    Pair("spread", "plain", 0.17),
-    Pair("shape", "plain", 0.1),
-)
-# Views of units. In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors
-# whose levels differ much may have spreads that differ little.
-_UNITS = (
-    Pair("smooth", "plain", 0.5),
-    Pair("unit moments", "plain", 0.3),
-    Pair("narrow", "plain", 0.2),
-)
 
 
 def _whitened(factor: Array) -> Array:
@@ -101,7 +84,6 @@ def _whitened(factor: Array) -> Array:
 # Views made of others: of which, how many directions that must have, and how.
 _DERIVED: dict[str, tuple[str, int, Callable[[Array], Array]]] = {
     "unit moments": ("moments", 2, _whitened),
-    "spread": ("moments", 2, lambda factor: factor[:, 1:, :]),
     "shape": ("smooth", 3, lambda factor: factor[:, 2:, :]),
     "aligned shape": ("aligned smooth", 3, lambda factor: factor[:, 2:, :]),
 }
@@ -135,7 +117,7 @@ def restricted_mmd(
     if not len(rows.informative):
         return None
     pairs = CLASSES if adaptive else PLAIN
-    target = _UnitResponse.of({"plain": np.arange(2.0)[None]}, rows.responses, pairs, rows, symmetric=True)
+    target = UnitResponse.of({"plain": np.arange(2.0)[None]}, rows.responses, pairs, rows, symmetric=True)
     return _restricted(table, target, kernels, rows, _places(rows, among), rng)
 
 
@@ -157,7 +139,7 @@ def restricted_hsic(
     cells = np.arange(rows.units) if known.cells is None else to_numpy(known.cells)
     factors = {name: to_numpy(view.factor) for name, view in known.views.items()}
     symmetric = bool(y.categorical.all()) or len(np.unique(rows.responses)) == 2
-    target = _UnitResponse.of(factors, cells, known.pairs, rows, symmetric)
+    target = UnitResponse.of(factors, cells, known.pairs, rows, symmetric)
     return _restricted(table, target, kernels, rows, _places(rows, among), rng)
 
 
@@ -170,12 +152,6 @@ def aligned(table: Table, rows: Exchangeability) -> Table:
         return found
     # Values that are subtracted once are read several times.
     return Table(table.names, found.values, table.offsets, table.categorical, table.levels, table.incomplete)
-
-
-def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
-    """One over the number of different relabellings."""
-    strata = informative_strata(rows)
-    return float(np.exp(-Relabellings(rows.responses[strata.order], strata, symmetric).log_count))
 
 
 class _Places(NamedTuple):
@@ -194,103 +170,6 @@ def _places(rows: Exchangeability, among: Among | None) -> _Places | None:
     place[order] = np.arange(len(order))
     units = among.rows.units_of(among.subset.rows)
     return _Places(place[units[informative_strata(rows).order]], len(order), among.subset.to_align)
-
-
-def informative_strata(rows: Exchangeability) -> Strata:
-    """The strata in which the response varies; their order has the units."""
-    used = rows.informative
-    strata = Strata.of(rows.strata_of_units[used])
-    return strata._replace(order=used[strata.order])
-
-
-@dataclass(frozen=True)
-class _UnitResponse:
-    """The response of the units that can be relabelled, sorted by stratum.
-
-    Attributes
-    ----------
-    strata : of the units; `strata.order` are the units in the order of everything here.
-    response : the response with a point for each unit.
-    relabellings : all of them, where they are few.
-    values, cells : the factors (p, C) of the response before they are centred, and which of these each unit has.
-    """
-
-    strata: Strata
-    response: Response
-    relabellings: Relabellings
-    values: dict[str, np.ndarray]
-    cells: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        factors: dict[str, np.ndarray],
-        cells: np.ndarray,
-        pairs: tuple[Pair, ...],
-        rows: Exchangeability,
-        symmetric: bool,
-    ) -> _UnitResponse:
-        """From factors (p, C) and the cell of each unit."""
-        strata = informative_strata(rows)
-        if rows.small_strata and pairs == CLASSES:
-            pairs = _SMALL_STRATA
-        elif rows.unit is not None and pairs == CLASSES:
-            pairs = _UNITS
-        relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
-        cells, views, values = cells[strata.order], {}, {}
-        for name, factor in factors.items():
-            centred = strata.centred(factor[:, cells])
-            turn = _rotation(centred @ centred.T)
-            views[name], values[name] = _response_view(turn @ centred, strata), turn @ factor
-        n = len(strata.order)
-        response = Response(n, None, np.ones(n), views, pairs, relabellings.ceiling)
-        return cls(strata, response, relabellings, values, cells)
-
-    @cached_property
-    def moments(self) -> dict[tuple[str, str], ResponseMoments]:
-        """Of pairs of views."""
-        views = self.response.views
-        return {
-            (one, two): ResponseMoments.of(views[one].factor, views[two].factor, self.strata)
-            for one in views
-            for two in views
-        }
-
-    @cached_property
-    def thirds(self) -> dict[str, ThirdMoments]:
-        """Third moments of the views."""
-        views = self.response.views.items()
-        return {
-            name: ThirdMoments.of_response(view.factor, self.strata, self.moments[name, name]) for name, view in views
-        }
-
-    @cached_property
-    def scale(self) -> np.ndarray:
-        """(N,) how much a unit counts in the covariance of the cross-covariances, on average 1."""
-        free, first = self.strata.sizes - 1, self.response.first.factor
-        share = self.strata.sums((first * first).sum(axis=0)) / free
-        return np.asarray((share / ((share * free).sum() / free.sum()))[self.strata.of_row])
-
-
-def _rotation(scatter: np.ndarray) -> np.ndarray:
-    """(q, p) the directions of a scatter matrix (p, p), the leading ones first; those that do not vary are left out."""
-    values, vectors = np.linalg.eigh(scatter)
-    kept = values > 1e-9 * max(values[-1], 1e-300)
-    return np.asarray(vectors[:, kept][:, ::-1].T) if kept.any() else np.zeros((1, len(scatter)))
-
-
-def _response_view(factor: np.ndarray, strata: Strata) -> ResponseView:
-    sizes = (factor * factor).sum(axis=1)
-    n = factor.shape[1]
-    plain = fitted(View(factor[None], sizes[None]), np.ones((1, n)), n)
-    own = _invariants(strata.sums((factor * factor).sum(axis=0))[None], ((factor @ factor.T) ** 2).sum()[None], strata)
-    return ResponseView(plain, sizes, Invariants(*(part[0] for part in own)))
-
-
-def _invariants(traces: np.ndarray, size: np.ndarray, strata: Strata) -> Invariants:
-    """From traces (b, S) and tr K^2 (b,) less what chance adds to T if the response is the feature."""
-    second = np.column_stack([size - (traces**2 / (strata.sizes - 1)).sum(axis=1), np.zeros(len(size))])
-    return Invariants(traces.sum(axis=1), second, np.zeros((len(size), 5)))
 
 
 class _Fitted(NamedTuple):
@@ -316,7 +195,7 @@ class _Fitted(NamedTuple):
 class _Measuring:
     """Measures blocks of features; the cells of a block are units where these are counted point by point."""
 
-    target: _UnitResponse
+    target: UnitResponse
     rows: Exchangeability
     landmarks: np.ndarray
     dtype: Any
@@ -546,7 +425,7 @@ def _with_law(
     moments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
 ) -> FittedStatistic:
     """A statistic from tr K^2, the traces by stratum, and T with its mean, standard deviation and third moment."""
-    own, (statistic, mean, sd, third) = _invariants(traces, size, strata), moments
+    own, (statistic, mean, sd, third) = stratified_invariants(traces, size, strata), moments
     skewness = third / np.where(sd > 0, sd, 1.0) ** 3
     laws = NullMoments(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
     return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
@@ -568,7 +447,7 @@ def _ratio(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def _restricted(
     table: Table,
-    target: _UnitResponse,
+    target: UnitResponse,
     kernels: FeatureKernels,
     rows: Exchangeability,
     places: _Places | None,
@@ -624,40 +503,3 @@ def _among(factor: SelectedFactor, places: _Places, rows: np.ndarray | None) -> 
     if places.to_align is None:
         return factor._replace(factor=asarray_like(values, factor.factor))
     return factor._replace(factor=asarray_like(values[:, :, places.to_align], factor.factor), sizes=None)
-
-
-@dataclass(frozen=True)
-class RestrictedCovariance(AlignmentCovariance):
-    """Correlation of the scores over permutations within strata: chance adds to tr(K_i K_j) within strata only."""
-
-    strata: Strata
-
-    def _correlation(self, one: FactorRows, other: FactorRows) -> np.ndarray:
-        if len(self.strata.sizes) == 1:
-            return super()._correlation(one, other)
-        # The strata of the rows in use: of all, of a sample, or of every second or third of these.
-        stratum = self.strata.of_row if self.rows is None else self.strata.of_row[self.rows]
-        stratum = stratum[:: -(-len(stratum) // one.factor.shape[2])]
-        strata = Strata.of(stratum)
-        used = strata.order[np.repeat(strata.sizes > 1, strata.sizes)]
-        strata = strata._replace(order=used, sizes=strata.sizes[strata.sizes > 1])
-        own, theirs = (take(part.factor, run_of(used), 2) for part in (one, other))
-        xp, turned = namespace(own), namespace(own).matrix_transpose
-        (b, q, _), (k, p, _) = own.shape, theirs.shape
-        sizes, free = (xp.astype(asarray_like(part, own), own.dtype) for part in (strata.sizes, strata.sizes - 1))
-        sums = [strata.sums(part) for part in (own, theirs)]
-        inner = xp.reshape(own, (b * q, -1)) @ turned(xp.reshape(theirs, (k * p, -1)))
-        inner -= xp.reshape(sums[0] / sizes, (b * q, -1)) @ turned(xp.reshape(sums[1], (k * p, -1)))
-        products = xp.sum(xp.reshape(inner * inner, (b, q, k, p)), axis=(1, 3))
-        traces, variances = [], []
-        for part, total in zip((own, theirs), sums, strict=True):
-            gram = part @ turned(part) - (total / sizes) @ turned(total)
-            traces.append(strata.sums(xp.sum(part * part, axis=1)) - xp.sum(total * total, axis=1) / sizes)
-            variances.append(to_numpy(xp.sum(gram * gram, axis=(1, 2)) - xp.sum(traces[-1] ** 2 / free, axis=1)))
-        found = to_numpy(products - (traces[0] / free) @ turned(traces[1]))
-        first, names = str(one.targets[0]), other.targets.tolist()
-        main = np.array([self._weights[first, name][0] for name in names])
-        scale = np.array([self._weights[name, name][0] for name in names]) * self._weights[first, first][0]
-        scale = np.outer(*variances) * scale
-        some = scale > 0
-        return np.where(some, np.clip(found * main / np.sqrt(np.where(some, scale, 1.0)), -1.0, 1.0), 0.0)
