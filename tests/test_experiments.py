@@ -17,7 +17,7 @@ from kernsift.experiments.problems import PROBLEMS, DataSets, TwoSamples
 from kernsift.experiments.published_rows import published_quadruples
 from kernsift.experiments.studies import read_rows, run_tasks, table, write_rows
 from kernsift.experiments.summary import COLUMNS, Row, summarise
-from kernsift.experiments.trials import MEASURES, Records, Task, fingerprint, generator, key_of, run_trial
+from kernsift.experiments.trials import MEASURES, Task, TrialStore, fingerprint, generator, key_of, run_trial
 
 TINY = smaller(FIG1, most_rows=60, replicates=50, samples=5)
 
@@ -166,8 +166,8 @@ def test_statistics_are_scaled_by_the_root_of_their_draws() -> None:
 VALUES = {"m": {"TPR": 0.1 + 0.2, "statistics": [1 / 3, 5e-324], "seconds": 0.1}}
 
 
-def stored(folder: Path, *trials: int) -> Records:
-    records = Records(folder)
+def stored(folder: Path, *trials: int) -> TrialStore:
+    records = TrialStore(folder)
     for trial in trials:
         records.add(key_of(task(trial=trial)), VALUES)
     return records
@@ -175,7 +175,7 @@ def stored(folder: Path, *trials: int) -> Records:
 
 def test_records_read_back_bit_for_bit(tmp_path: Path) -> None:
     stored(tmp_path, 0)
-    again = Records(tmp_path)
+    again = TrialStore(tmp_path)
     assert again.values == {key_of(task()): VALUES}
     assert again.log.damaged == []
 
@@ -185,12 +185,12 @@ def test_a_half_written_record_is_noticed_and_the_next_one_is_whole(tmp_path: Pa
     stored(tmp_path, 0, 1)
     path = tmp_path / "trials.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
-    records, lost = Records(tmp_path), key_of(task(trial=1))
+    records, lost = TrialStore(tmp_path), key_of(task(trial=1))
     # Without its newline alone the record is still whole.
     assert (lost in records.values) == (cut == 1)
     assert records.log.damaged == ([] if cut == 1 else [2])
     records.add(lost, VALUES)
-    assert set(Records(tmp_path).values) == {key_of(task(trial=0)), lost}
+    assert set(TrialStore(tmp_path).values) == {key_of(task(trial=0)), lost}
 
 
 def test_a_damaged_record_is_noticed(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_damaged_record_is_noticed(tmp_path: Path) -> None:
     lines = path.read_bytes().split(b"\n")
     lines[1] = lines[1].replace(b'"seconds":0.1', b'"seconds":0.2')
     path.write_bytes(b"\n".join(lines))
-    records = Records(tmp_path)
+    records = TrialStore(tmp_path)
     assert records.log.damaged == [2]
     assert {key.trial for key in records.values} == {0, 2}
 

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from kernsift import Multiscale, compare, relate, screen
 from kernsift.execution.atomic_files import atomic_path
 from kernsift.execution.threads import thread_limit
-from kernsift.experiments.trials import FILE, Records
+from kernsift.experiments.trials import FILE, TrialStore
 
 pytest.importorskip("matplotlib", reason="the figures need matplotlib")
 pytest.importorskip("jinja2", reason="the page needs Jinja2")
@@ -285,7 +285,7 @@ def test_an_interrupted_reproduction_stops_at_once_and_leaves_no_worker(
     assert running.returncode == 130
     assert said == "\nStopped; the same command goes on from here.\n"
     assert gone(running.pid)
-    assert Records(out).log.damaged == []
+    assert TrialStore(out).log.damaged == []
 
 
 @linux
@@ -349,7 +349,7 @@ def test_a_full_disk_stops_a_reproduction_with_one_line_and_it_goes_on_later(
         f"kernsift reproduce: {out / FILE}: File too large; finished trials are kept, and the same command goes on "
     )
     assert said.read_text() == expected + "from here.\n"
-    assert len(Records(out).values) == 3
+    assert len(TrialStore(out).values) == 3
     assert fork_server.run(*line) == 0
     assert numbers(out) == numbers(undisturbed)
 
@@ -427,9 +427,9 @@ def test_two_runs_in_one_folder_do_not_spoil_it(fork_server: ForkServer, undistu
     assert numbers(tmp_path) == numbers(undisturbed)
     assert half_files(tmp_path) == []
     assert not list(tmp_path.glob(".*.part"))
-    records = Records(tmp_path)
+    records = TrialStore(tmp_path)
     assert records.log.damaged == []
-    assert set(records.values) == set(Records(undisturbed).values)
+    assert set(records.values) == set(TrialStore(undisturbed).values)
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from kernsift.inference.multiple_testing import adjust
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import Options
 from kernsift.questions import files_stay
-from kernsift.report.summaries import Records
+from kernsift.report.summaries import LazyRecords
 from kernsift.report.text import clean, more, table
 from kernsift.result import Result, as_frame, check_backend
 
@@ -189,7 +189,7 @@ class GroupResults:
                 all_adjusted_pvalues=own,
                 rejected=own_rejected,
                 estimates=result.estimates.covering(coverage, count if intervals else 0),
-                descriptions=Records(result.descriptions.__getitem__, described),
+                descriptions=LazyRecords(result.descriptions.__getitem__, described),
                 cluster_labels=result.cluster_labels and result.cluster_labels.within(own_rejected),
             )
         return cls(found, alpha, correction)

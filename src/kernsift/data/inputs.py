@@ -55,7 +55,7 @@ def as_pair(
     return read_pair(X, Y, layer=layer, memory=memory, **options).tables
 
 
-class KeptPair(NamedTuple):
+class SamplePair(NamedTuple):
     """Two samples, and which of their rows (n + m,) are kept."""
 
     tables: tuple[Table, Table]
@@ -63,7 +63,7 @@ class KeptPair(NamedTuple):
 
 
 KeepRows = Callable[[np.ndarray], np.ndarray]
-"""Those of the rows (n,) that are kept which belong to the question; of two tables, one after the other."""
+"""From a mask of rows (n,), for two tables one after the other, to the mask of those that are used."""
 
 
 def read_pair(
@@ -74,14 +74,14 @@ def read_pair(
     memory: int | str | None = None,
     keep: KeepRows | None = None,
     **options: Any,
-) -> KeptPair:
+) -> SamplePair:
     """Like `as_pair`, with the rows that are kept."""
     one, other = (open_table(data, name, memory=memory, layer=layer) for data, name in ((X, "X"), (Y, "Y")))
     prepared = prepare(align(one, other), ["X", "Y"], memory=memory, **options)
     if keep is not None:
         prepared.keep = np.split(keep(np.concatenate(prepared.keep)), [len(prepared.keep[0])])
     first, second = prepared.tables()
-    return KeptPair((first, second), np.concatenate(prepared.keep))
+    return SamplePair((first, second), np.concatenate(prepared.keep))
 
 
 def as_xy(
@@ -96,7 +96,7 @@ def as_xy(
     return found.table, found.response
 
 
-class KeptRows(NamedTuple):
+class FeaturesAndResponse(NamedTuple):
     """Features and a response, which rows (n,) are kept, and the times and events of these if the response is censored.
 
     A censored response is the column of its log-rank scores.
@@ -117,7 +117,7 @@ def read_xy(
     memory: int | str | None = None,
     keep: KeepRows | None = None,
     **options: Any,
-) -> KeptRows:
+) -> FeaturesAndResponse:
     """Like `as_xy`, with the rows that are kept."""
     check_choice("response", response, ("auto", "numeric", "category", "censored"))
     X = open_table(X, "X", memory=memory, layer=layer)
@@ -149,10 +149,10 @@ def read_xy(
     (table,) = prepared.tables()
     if censored:
         survival = survival_of(target.columns()[0])
-        return KeptRows(table, survival.table(), kept, survival)
+        return FeaturesAndResponse(table, survival.table(), kept, survival)
     answered = response_table(target.columns()[0], response)
     require_together([table.prototype, answered.prototype], ["X", "y"])
-    return KeptRows(table, answered, kept, None)
+    return FeaturesAndResponse(table, answered, kept, None)
 
 
 def as_candidates(

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernsift.data import tables
 from kernsift.data.encoding import Encoding
-from kernsift.data.formats import Piece, Source
+from kernsift.data.formats import CellPiece, Source
 from kernsift.data.formats.source import SCRATCH, Cut, count_of
 from kernsift.data.layout import Layout
 from kernsift.data.missing import refuse_cells
@@ -273,7 +273,7 @@ class StoredTable(Table):
         with self.source.reading():
             yield from parallel_map(one, self.source.cuts(columns, rows, *self._sizes(pieces)), most=at_once)
 
-    def _encoded(self, piece: Piece, wanted: np.ndarray) -> np.ndarray:
+    def _encoded(self, piece: CellPiece, wanted: np.ndarray) -> np.ndarray:
         """The numbers of a piece, checked against the bounds of the scan."""
         own = wanted[piece.columns]
         values = self.encoding.values(piece.cells, own)

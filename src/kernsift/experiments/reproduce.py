@@ -23,7 +23,7 @@ from kernsift.experiments.configurations import ARTEFACTS, Artefact, smaller
 from kernsift.experiments.datasets import DataError, feature_folder, find_file
 from kernsift.experiments.studies import Progress, run_tasks, single_threaded, write_rows
 from kernsift.experiments.summary import COLUMNS, Reproduction, Row, summarise
-from kernsift.experiments.trials import FILE, Records, Task, Values, key_of, run_trial
+from kernsift.experiments.trials import FILE, Task, TrialStore, Values, key_of, run_trial
 
 _QUICK_TRIALS = 3
 
@@ -72,7 +72,7 @@ def reproduce(
         wanted = [smaller(artefact, most_rows=2000, replicates=1000, samples=50) for artefact in wanted]
     if tiny:
         wanted = [smaller(artefact, most_rows=60, replicates=50, samples=5) for artefact in wanted]
-    records = Records(folder)
+    records = TrialStore(folder)
     _report_damage(records.log.damaged)
     tasks = [
         Task(artefact, setting, trial, seed, data_dir)

@@ -145,7 +145,7 @@ def fingerprint(artefact: Artefact, setting: Setting, seed: int) -> str:
     return studies.digest(f"{installed} {(*limits, setting.problem, size, setting.methods, seed)!r}".encode())
 
 
-class Records:
+class TrialStore:
     """The finished trials of one output folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -33,8 +33,8 @@ MOST_PICTURES = 200
 Item = TypeVar("Item")
 
 
-class Records(Sequence[Item], Generic[Item]):
-    """Records that are made when first used, as most results are read as numbers.
+class LazyRecords(Sequence[Item], Generic[Item]):
+    """LazyRecords that are made when first used, as most results are read as numbers.
 
     Until all are made it holds some rows of the features in question; when it is pickled, only the records.
     """
@@ -63,7 +63,7 @@ class Records(Sequence[Item], Generic[Item]):
         return self._known[place]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Records | tuple) and tuple(self) == tuple(other)
+        return isinstance(other, LazyRecords | tuple) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -189,7 +189,7 @@ def _summaries(
     labels: Sequence[str],
     kinds: tuple[int, int, int],
 ) -> Summaries:
-    return Summaries(Records(draw, min(count, MOST_PICTURES)), Records(describe, count), tuple(labels), kinds)
+    return Summaries(LazyRecords(draw, min(count, MOST_PICTURES)), LazyRecords(describe, count), tuple(labels), kinds)
 
 
 def _kinds(table: Table) -> tuple[int, int, int]:
@@ -221,8 +221,8 @@ def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
     def describe(place: int) -> Description:
         return summaries.descriptions[place].renamed(labels[-1])
 
-    pictures = Records(draw, len(summaries.pictures))
-    return Summaries(pictures, Records(describe, len(summaries.descriptions)), labels, summaries.kinds)
+    pictures = LazyRecords(draw, len(summaries.pictures))
+    return Summaries(pictures, LazyRecords(describe, len(summaries.descriptions)), labels, summaries.kinds)
 
 
 def _thinned(table: Table, places: np.ndarray) -> Table:

@@ -51,7 +51,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Piece:
+class CellPiece:
     """Some cells of a table: where they belong in what was asked for, and what they hold.
 
     Attributes
@@ -180,7 +180,7 @@ class Source(ABC):
 
     def pieces(
         self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
-    ) -> Iterator[Piece]:
+    ) -> Iterator[CellPiece]:
         """All the cells asked for, chunk after chunk, each piece within `scratch` bytes.
 
         A single column of a chunk may take up to `most` bytes, which is the same unless given.
@@ -198,9 +198,9 @@ class Source(ABC):
             for block in self._blocks(columns, length, scratch, scratch if most is None else most):
                 yield Cut(chunk, inside, place, block)
 
-    def piece(self, columns: Sequence[int], cut: Cut) -> Piece:
+    def piece(self, columns: Sequence[int], cut: Cut) -> CellPiece:
         """The cells of a cut, which was made for these columns."""
-        return Piece(cut.rows, cut.columns, self.fetch(cut.chunk, columns[cut.columns], cut.inside))
+        return CellPiece(cut.rows, cut.columns, self.fetch(cut.chunk, columns[cut.columns], cut.inside))
 
     def reading(self) -> AbstractContextManager[None]:
         """Inside, files may stay open from one piece to the next."""
