@@ -95,6 +95,13 @@ class Among(NamedTuple):
     rows: Exchangeability
     subset: RowSubset
 
+    def places(self, units: np.ndarray) -> tuple[np.ndarray, int]:
+        """Where units of the subset are among all units that can be relabelled, and how many these are."""
+        order = informative_strata(self.rows).order
+        place = np.empty(self.rows.units, dtype=int)
+        place[order] = np.arange(len(order))
+        return place[self.rows.units_of(self.subset.rows)[units]], len(order)
+
 
 def rows_in_use(rows: Exchangeability, subset: RowSubset | None, rng: np.random.Generator) -> Exchangeability:
     """The rows of a table, a subset of `rows`, less those that would make units of one class less noisy."""
@@ -118,7 +125,7 @@ def restricted_mmd(
         return None
     pairs = CLASSES if adaptive else PLAIN
     target = UnitResponse.of({"plain": np.arange(2.0)[None]}, rows.responses, pairs, rows, symmetric=True)
-    return _restricted(table, target, kernels, rows, _places(rows, among), rng)
+    return _restricted(table, target, kernels, rows, among, rng)
 
 
 def restricted_hsic(
@@ -140,7 +147,7 @@ def restricted_hsic(
     factors = {name: to_numpy(view.factor) for name, view in known.views.items()}
     symmetric = bool(y.categorical.all()) or len(np.unique(rows.responses)) == 2
     target = UnitResponse.of(factors, cells, known.pairs, rows, symmetric)
-    return _restricted(table, target, kernels, rows, _places(rows, among), rng)
+    return _restricted(table, target, kernels, rows, among, rng)
 
 
 def aligned(table: Table, rows: Exchangeability) -> Table:
@@ -152,24 +159,6 @@ def aligned(table: Table, rows: Exchangeability) -> Table:
         return found
     # Values that are subtracted once are read several times.
     return Table(table.names, found.values, table.offsets, table.categorical, table.levels, table.incomplete)
-
-
-class _Places(NamedTuple):
-    """Where the units of some rows are among all units that can be relabelled, and which correlations come from."""
-
-    units: np.ndarray
-    among: int
-    to_align: np.ndarray | None
-
-
-def _places(rows: Exchangeability, among: Among | None) -> _Places | None:
-    if among is None:
-        return None
-    order = informative_strata(among.rows).order
-    place = np.empty(among.rows.units, dtype=int)
-    place[order] = np.arange(len(order))
-    units = among.rows.units_of(among.subset.rows)
-    return _Places(place[units[informative_strata(rows).order]], len(order), among.subset.to_align)
 
 
 class _Fitted(NamedTuple):
@@ -450,11 +439,11 @@ def _restricted(
     target: UnitResponse,
     kernels: FeatureKernels,
     rows: Exchangeability,
-    places: _Places | None,
+    among: Among | None,
     rng: np.random.Generator,
 ) -> Scores:
     to_sort, to_align = rows_to_sort(table.n), None
-    if places is None:
+    if among is None:
         to_align = rows_to_align(target.response.n, rng)
     landmarks = landmark_rows(table.n, rng)
     counted = CountedCells.of(rows, target.strata, target.cells)
@@ -483,23 +472,26 @@ def _restricted(
 
         return MeasuredEffects(effect[features], measure)
 
-    if places is not None:
-        factors = [_among(factor, places, to_align) for factor in factors]
+    if among is not None:
+        places = among.places(target.strata.order)
+        factors = [_among(factor, *places, to_align, among.subset.to_align) for factor in factors]
     response = _moved(target.response, factors[0].cross) if factors else target.response
     cov = RestrictedCovariance(tuple(factors), response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
     return Scores(table.names, score, cov, effects=effects, views=views)
 
 
-def _among(factor: SelectedFactor, places: _Places, rows: np.ndarray | None) -> SelectedFactor:
-    """A factor of some units among all units, nothing at the others; `rows` are those that have codes."""
+def _among(
+    factor: SelectedFactor, units: np.ndarray, count: int, rows: np.ndarray | None, to_align: np.ndarray | None
+) -> SelectedFactor:
+    """A factor of these of `count` units, 0 at the others: known at the units `rows`, and then at `to_align`."""
     if factor.codes is not None:
-        found = factor.among(places.units[rows], places.among)
+        found = factor.among(units[rows], count)
         assert found.codes is not None and found.present is not None
-        codes = namespace(found.codes).take(found.codes, asarray_like(places.to_align, found.codes), axis=1)
-        return found._replace(codes=codes, present=found.present[places.to_align], sizes=None)
+        codes = namespace(found.codes).take(found.codes, asarray_like(to_align, found.codes), axis=1)
+        return found._replace(codes=codes, present=found.present[to_align], sizes=None)
     known = to_numpy(factor.factor)
-    values = np.zeros((*known.shape[:2], places.among), dtype=known.dtype)
-    values[:, :, places.units] = known
-    if places.to_align is None:
+    values = np.zeros((*known.shape[:2], count), dtype=known.dtype)
+    values[:, :, units] = known
+    if to_align is None:
         return factor._replace(factor=asarray_like(values, factor.factor))
-    return factor._replace(factor=asarray_like(values[:, :, places.to_align], factor.factor), sizes=None)
+    return factor._replace(factor=asarray_like(values[:, :, to_align], factor.factor), sizes=None)
