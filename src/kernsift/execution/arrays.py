@@ -208,10 +208,11 @@ def sorted_columns(array: Array) -> Array:
 
 
 def sorted_with_order(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`sorted_columns`, and the row (p, n) of each value."""
+    """`sorted_columns`, and the place (p, n) of each value in the flattened transpose."""
     rows = transposed(array)
     order = np.argsort(rows, axis=1)
-    return np.take_along_axis(rows, order, axis=1), order
+    order += np.arange(0, rows.size, rows.shape[1])[:, None]
+    return rows.reshape(-1)[order], order
 
 
 def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -228,7 +229,7 @@ def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, en
     counts = np.diff(found, axis=1, prepend=0, append=n)
     points = np.tile(np.arange(size, dtype=code_dtype(np, size)), b)
     codes = np.empty((b, n), dtype=points.dtype)
-    np.put_along_axis(codes, order, np.repeat(points, counts.ravel()).reshape(b, n), axis=1)
+    codes.reshape(-1)[order] = np.repeat(points, counts.ravel()).reshape(b, n)
     return codes
 
 
@@ -406,6 +407,7 @@ def lookup(table: Array, codes: Array) -> Array:
     if xp is np:
         out = np.empty((codes.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
         if len(table) == 1:
+            codes = codes.astype(np.intp, copy=False)
             for direction, own in enumerate(table[0]):
                 out[:, direction] = own.take(codes, mode=INDEX_MODE)
             return out

@@ -122,6 +122,8 @@ def _of_columns(
 def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarray]:
     """Median distance and median of sorted columns (b, n) of a table; NaN within a constant column."""
     b, step = ordered.shape[0], max(1, 2 * (_CHUNK if on_host(ordered) else _DEVICE_CHUNK) // _QUANTILES**2)
+    if b <= step or (large and on_host(ordered)):
+        return _medians_of(ordered, large)
     found = [_medians_of(ordered[start : min(start + step, b), :], large) for start in range(0, b, step)]
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
@@ -168,14 +170,7 @@ def _middle_gaps(ordered: Array) -> tuple[Array, Array]:
 
 def _gaps(ordered: Array) -> Array:
     """Row by row, the differences of all pairs of ordered values."""
-    b, count = ordered.shape
-    if isinstance(ordered, np.ndarray):
-        gaps, stop = np.empty((b, count * (count - 1) // 2), dtype=ordered.dtype), 0
-        for low in range(count - 1):
-            start, stop = stop, stop + count - 1 - low
-            np.subtract(ordered[:, low + 1 :], ordered[:, low, None], out=gaps[:, start:stop])
-        return gaps
-    ones, others = _pairs(count)
+    ones, others = _pairs(int(ordered.shape[1]))
     return take(ordered, others, 1) - take(ordered, ones, 1)
 
 
