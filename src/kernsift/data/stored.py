@@ -55,10 +55,10 @@ class ShownRows:
 
     def get(self, own: np.ndarray, rows: slice | np.ndarray) -> np.ndarray | None:
         """(rows, columns) values, where they were kept."""
-        found = [self._kept.get(column) for column in own.tolist()]
-        if isinstance(rows, slice) or not len(self.rows) or any(one is None for one in found):
+        columns = own.tolist()
+        if isinstance(rows, slice) or not len(self.rows) or not self._kept.keys() >= set(columns):
             return None
-        return np.column_stack(found) if np.array_equal(rows, self.rows) else None
+        return np.column_stack([self._kept[i] for i in columns]) if np.array_equal(rows, self.rows) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ShownRows, ()
