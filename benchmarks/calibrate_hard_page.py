@@ -198,9 +198,6 @@ def coverage_section(lines: Sequence[Line]) -> str:
     high = [line for line in known if line.rate > _MOST_COVERAGE]
     true = sum(line.cell.endswith("true") for line in high)
     calls = sorted({line.calls for line in lines if line.calls})
-    older = """
-Settings of `relate` with lognormal values at n=200, binary values, counts and rare values, and those of other
-estimators, were measured with wider intervals."""
     rest = "" if not others else f"\nOther estimators, whose intervals are for the same effect:\n\n{shown(others)}\n"
     return f"""## Coverage of 95% intervals
 
@@ -209,13 +206,13 @@ values 0.2 v 0.5, Poisson counts with means 2 v 4, and columns with 5% v 15% non
 half of that times the response. The right value is the effect that the same call gives at {POPULATION:,} rows in the
 same proportion, and 0 for the other five columns. Shares of the intervals of selected columns,
 {" or ".join(map(str, calls))} calls a setting ({_date(lines)}). A dash: no such column was selected, or the
-estimator gives no interval. Cells with a standard error above {_LARGEST_ERROR} are not judged.{older}
+estimator gives no interval. Cells with a standard error above {_LARGEST_ERROR} are not judged.
 
 {said}
 
 {len(high)} of {len(known)} cells are above {_MOST_COVERAGE}, {true} of them of columns with an effect. Three causes
-remain. The effect is the largest that four kernels see: its lower end pays for their number at every effect, and the
-upper end is the largest of four. With few rows no upper end is below the effect that an unseen value could have, so
+remain. The effect is the largest that several kernels see: its lower end pays for their number at every effect, and the
+upper end is the largest of theirs. With few rows no upper end is below the effect that an unseen value could have, so
 that nearly all errors are those of the lower end, where the spread of the statistic is estimated too large, by up to a
 fifth with 16 rows. Rare values cannot be covered less: an interval leaves out 0 only where the exact test rejects, and
 with 8 v 8 rows of which 5% v 15% are nonzero a p-value of 0.05 needs at least five nonzero rows in one sample and none
