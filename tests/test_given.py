@@ -259,6 +259,8 @@ def test_what_the_confounders_determine(frame):
     tested, and a copy of the response leaves no other feature distinct."""
     result = relate(frame, "y", given=frame[["direct", "site"]], random_state=0)
     assert result.all_pvalues[[1, 4]].tolist() == [1.0, 1.0]
+    gone = ", ".join(f"'{result.feature_names[place]}'" for place in (1, 4))
+    assert f"given= leaves nothing of these features, so without evidence (p = 1): {gone}." in result.notes
     with pytest.raises(InputError, match="given: the confounders determine the response"):
         relate(frame, "y", given=3 * frame.y)
     copied = relate(frame.assign(copy=frame.y), "y", distinct=True, random_state=0)

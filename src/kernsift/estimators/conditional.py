@@ -60,8 +60,9 @@ from kernsift.estimators.residual_statistics import (
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, Pair, fitted_views
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import asarray_like, to_numpy
+from kernsift.execution.notes import add_note
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import landmark_rows
@@ -214,7 +215,10 @@ def _without(
     """The response with the confounders taken out; `spent` are degrees of freedom that its values have lost before."""
     views = {name: regression.residuals(part).after(spent) for name, part in _rows_of(response).items()}
     if not any(view.values.any() for view in views.values()):
-        raise NothingLeft("given: the confounders determine the response: nothing is left to test; leave some out.")
+        raise NothingLeft(
+            "given: the confounders determine the response, or the sample of each row: nothing is left to test; leave "
+            "some out."
+        )
     units, law_rows = regression.units, None
     if units is None and response.n > _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
@@ -304,7 +308,8 @@ class _Residualising:
         n = self.given.response.n
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
         known = tabulate(block.table, block.own, grid, None, 1, None)
-        views = fitted_views(names, grid, known.counts, n, block.kernels, block.own, self.landmarks)
+        excess = self.given.response.excess_kurtosis
+        views = fitted_views(names, grid, known.counts, n, block.kernels, block.own, self.landmarks, excess=excess)
         codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
 
         def rows(factor: np.ndarray, place: int) -> np.ndarray:
@@ -416,6 +421,8 @@ def measure_conditional(
     assert isinstance(scores.cov, ResidualAlignment)
     if notes:
         note_doubts(pooled.names, scores.cov.of_winners("left", 1.0))
+        if gone := [name for name, flat in zip(pooled.names, scores.cov.varies | constant, strict=True) if not flat]:
+            add_note(f"given= leaves nothing of these features, so without evidence (p = 1): {quoted(gone)}.")
     return FeatureScores(scores, constant, n)
 
 

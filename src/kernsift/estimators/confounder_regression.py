@@ -128,8 +128,8 @@ class ConfounderRegression:
     def n(self) -> int:
         return len(self.basis)
 
-    def residuals(self, outputs: np.ndarray) -> ResidualView:
-        """What is left of outputs (n, m)."""
+    def residuals(self, outputs: np.ndarray, steps_below: int = _STEPS_BELOW) -> ResidualView:
+        """What is left of outputs (n, m), with penalties some steps below those with the smallest errors."""
         outputs = centred_within(outputs, self.strata)
         inner = self._inner(outputs)
         error, model, step = self._choose(outputs, inner)
@@ -137,7 +137,7 @@ class ConfounderRegression:
         near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
         for place in np.unique(model):
             own, (directions, kept, between) = model == place, self.models[place]
-            share = kept[np.maximum(step[own] - _STEPS_BELOW, 0)].T
+            share = kept[np.maximum(step[own] - steps_below, 0)].T
             fitted[:, own] = directions @ (share * (directions.T @ inner[:, own]))
             taken = 2.0 * share - share**2
             spent[own] += taken.sum(axis=0)
@@ -156,14 +156,7 @@ class ConfounderRegression:
         Each row's own output counts in its prediction: predictions from the other rows alone would, beside the basis,
         tell the row's error.
         """
-        outputs = centred_within(outputs, self.strata)
-        inner = self._inner(outputs)
-        _, model, step = self._choose(outputs, inner)
-        found = np.zeros_like(inner)
-        for j, (place, penalty) in enumerate(zip(model, step, strict=True)):
-            directions, kept, _ = self.models[place]
-            found[:, j] = directions @ (kept[penalty] * (directions.T @ inner[:, j]))
-        return np.asarray(self.basis @ found)
+        return centred_within(outputs, self.strata) - self.residuals(outputs, steps_below=0).values
 
     def _inner(self, outputs: np.ndarray) -> np.ndarray:
         """(Q, m) outputs in the basis."""

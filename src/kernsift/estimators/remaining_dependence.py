@@ -22,25 +22,18 @@ from scipy.special import ndtr
 from kernsift.estimators.confounder_regression import Neighbours
 from kernsift.estimators.permutation_law import gamma_score
 from kernsift.estimators.residual_statistics import PairStatistic, ResidualView
+from kernsift.exceptions import quoted
 from kernsift.execution.notes import add_note
 
 # The level at which dependence on z is reported, and the least share of the observed covariance that it explains.
 _CHECK_LEVEL, _LEAST_LEFT = 0.01, 0.15
 
 
-class _Spectrum(NamedTuple):
-    """tr(A), tr(A^2), tr(A^3)."""
-
-    first: float
-    second: float
-    third: float
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> _Spectrum:
-        """Of the scatter of values (m, p)."""
-        scatter = values.T @ values
-        square = scatter @ scatter
-        return cls(float(np.trace(scatter)), float(np.trace(square)), float((square * scatter).sum()))
+def _power_traces(values: np.ndarray) -> tuple[float, float, float]:
+    """tr(A), tr(A^2) and tr(A^3) of the scatter A of values (m, p)."""
+    scatter = values.T @ values
+    square = scatter @ scatter
+    return float(np.trace(scatter)), float(np.trace(square)), float((square * scatter).sum())
 
 
 class Smoothed(NamedTuple):
@@ -51,14 +44,14 @@ class Smoothed(NamedTuple):
     response : its residuals.
     rows : (m,) the rows at which the means are.
     means : (m, p) for each number of neighbours, centred.
-    spectra : of the scatter of each.
+    traces : tr(A), tr(A^2) and tr(A^3) of the scatter A of each.
     rows_in_unit : how many rows belong together, on average.
     """
 
     response: ResidualView
     rows: np.ndarray
     means: tuple[np.ndarray, ...]
-    spectra: tuple[_Spectrum, ...]
+    traces: tuple[tuple[float, float, float], ...]
     rows_in_unit: float
 
     @classmethod
@@ -66,24 +59,24 @@ class Smoothed(NamedTuple):
         values = response.values[neighbours.rows]
         found = [mean @ values for mean in neighbours.means]
         means = tuple(part - part.mean(axis=0) for part in found)
-        return cls(response, neighbours.rows, means, tuple(_Spectrum.of(part) for part in means), rows_in_unit)
+        return cls(response, neighbours.rows, means, tuple(map(_power_traces, means)), rows_in_unit)
 
     def left(self, feature: ResidualView, one: PairStatistic) -> float:
         """P-value of what is left of the confounders in the residuals of both; the smallest of all means, corrected."""
         own = feature.values[self.rows]
-        spectrum = _Spectrum.of(own)
-        if not self.means or spectrum.second == 0:
+        first, second, third = _power_traces(own)
+        if not self.means or second == 0:
             return 1.0
         freedom = np.maximum(len(feature.values) - np.maximum(feature.spent[:, None], self.response.spent), 1.0)
         errors = self.rows_in_unit * one.total.reshape(freedom.shape) / freedom
         best, m = -np.inf, len(own)
-        for place, (mean, other) in enumerate(zip(self.means, self.spectra, strict=True)):
+        for place, (mean, other) in enumerate(zip(self.means, self.traces, strict=True)):
             expected = -np.maximum(feature.near[place][:, None], self.response.near[place]) * errors
             statistic = float(((own.T @ mean - expected) ** 2).sum())
-            sd = np.sqrt(2.0 * spectrum.second * other.second) / m
+            sd = np.sqrt(2.0 * second * other[1]) / m
             if sd > 0 and statistic > _LEAST_LEFT**2 * one.statistic * (m / len(feature.values)) ** 2:
-                skewness = 8.0 * spectrum.third * other.third / m**3 / sd**3
-                standardised = (statistic - spectrum.first * other.first / m) / sd
+                skewness = 8.0 * third * other[2] / m**3 / sd**3
+                standardised = (statistic - first * other[0] / m) / sd
                 best = max(best, float(gamma_score(np.array(standardised), np.array(skewness))))
         return min(1.0, float(ndtr(-best)) * len(self.means))
 
@@ -95,9 +88,8 @@ def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
 
     if left.min(initial=1.0) > _CHECK_LEVEL / d and len(doubtful) <= binom.isf(_CHECK_LEVEL, d, _CHECK_LEVEL):
         return
-    listed = ", ".join(repr(names[j]) for j in doubtful[:5])
-    listed += f" and {len(doubtful) - 5} more" if len(doubtful) > 5 else ""
     add_note(
-        f"The regression on given= leaves dependence on the confounders in the response and in {listed}: their "
-        "p-values may be too small. A regressor of scikit-learn as given_model= may fit better."
+        "The regression on given= leaves dependence on the confounders in the response and in "
+        f"{quoted([names[j] for j in doubtful])}: their p-values may be too small. A regressor of scikit-learn as "
+        "given_model= may fit better."
     )
