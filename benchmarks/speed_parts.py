@@ -241,14 +241,19 @@ def jobs(plan: Plan) -> Figures:
 
     triples = [(case, with_jobs(case, -1), with_jobs(case, 1)) for case in cases]
     yield from _side_by_side(plan, title, "n_jobs=1", triples)
+    few = Case("compare", plan.size(500_000), 20, None)
+    title = f"n_jobs=-1, few columns: n={2 * few.rows:,} d={few.features}"
+    yield from _side_by_side(plan, title, "n_jobs=1", [(few, with_jobs(few, -1), with_jobs(few, 1))], most=0.59)
 
 
-def _side_by_side(plan: Plan, title: str, against: str, triples: Sequence[tuple[Case, Case, Case]]) -> Figures:
-    """One way of making a call against another; no goal but that it is no slower."""
+def _side_by_side(
+    plan: Plan, title: str, against: str, triples: Sequence[tuple[Case, Case, Case]], most: float = 1.0
+) -> Figures:
+    """One way of making a call against another; no goal but that it is no slower, or takes at most that share."""
     for case, first, second in triples:
         name = _name(case.question, case.options)
         times = take_turns({name: first.prepare(), against: second.prepare()}, budget=plan.budget)
-        yield _row(title, name, times, against, most_ratio=1.0, peak_mb=plan.peak(first))
+        yield _row(title, name, times, against, most_ratio=most, peak_mb=plan.peak(first))
 
 
 # --- starting up ------------------------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ def test_float32_and_threads(script, plan):
     rows, _ = figures(script, plan, "precision")
     assert len(rows) == 4 and {row.against for row in rows} == {"float64"}
     rows, _ = figures(script, plan, "jobs")
-    assert len(rows) == 4 and {row.against for row in rows} == {"n_jobs=1"}
+    assert len(rows) == 5 and {row.against for row in rows} == {"n_jobs=1"}
 
 
 def test_float32_data_is_float32(script):
