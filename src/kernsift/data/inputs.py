@@ -202,7 +202,7 @@ def as_candidates(
     columns = prepared.columns()
     everything = list(range(len(columns[0].names)))
     tables = [
-        laid_out(part, grouped(part, {name: everything}))
+        laid_out(part, grouped(part, part.levels, {name: everything}))
         for part, name in zip(columns, ["reference", *labels], strict=True)
     ]
     return tables[0], dict(zip(labels, tables[1:], strict=True))

@@ -38,15 +38,19 @@ class Layout(NamedTuple):
         return Layout(names, offsets, self.categorical[features], levels, self.columns[places], self.codes[places])
 
 
-def layout_of(columns: Columns, groups: Mapping[str, Any] | None) -> Layout:
+Levels = Mapping[int, tuple[str, ...]]
+"""The level names of categorical columns, by position."""
+
+
+def layout_of(columns: Named, levels: Levels, groups: Mapping[str, Any] | None = None) -> Layout:
     """The features of a table, from the names and the levels of its columns."""
     if groups:
-        return grouped(columns, _members(columns, groups))
+        return grouped(columns, levels, _members(columns, groups))
     d = len(columns.names)
     categorical = np.zeros(d, dtype=bool)
-    categorical[list(columns.levels)] = True
-    levels = {columns.names[i]: found for i, found in columns.levels.items()}
-    return Layout(columns.names, np.arange(d + 1), categorical, levels, np.arange(d), np.full(d, -1))
+    categorical[list(levels)] = True
+    named = {columns.names[i]: found for i, found in levels.items()}
+    return Layout(tuple(columns.names), np.arange(d + 1), categorical, named, np.arange(d), np.full(d, -1))
 
 
 def members_of(columns: Named, groups: Mapping[str, Any] | None) -> dict[str, list[str]]:
@@ -104,26 +108,19 @@ def _members(columns: Named, groups: Mapping[str, Any]) -> dict[str, list[int]]:
     return members
 
 
-def grouped(columns: Columns, members: Mapping[str, Sequence[int]]) -> Layout:
+def grouped(columns: Named, levels: Levels, members: Mapping[str, Sequence[int]]) -> Layout:
     """Features in order of first appearance; categories inside a group become one indicator column per level."""
-    owner: dict[int, str] = {}
-    pieces: dict[str, list[tuple[int, int]]] = {label: [] for label in members}
-    for label, positions in members.items():
-        for i in positions:
-            owner[i] = label
-            codes = range(len(columns.levels[i])) if i in columns.levels else [-1]
-            pieces[label].extend((i, code) for code in codes)
+    owner = {i: label for label, positions in members.items() for i in positions}
+    codes = {i: range(len(levels[i])) if i in levels else [-1] for i in owner}
+    inside = {label: [(i, code) for i in positions for code in codes[i]] for label, positions in members.items()}
     features: dict[str, list[tuple[int, int]]] = {}
     for i, name in enumerate(columns.names):
-        label = owner.get(i, name)
-        features[label] = pieces[label] if i in owner else [(i, -1)]
-    names = tuple(features)
-    own = {name: i for i, name in enumerate(columns.names) if i not in owner}
-    levels = {name: columns.levels[own[name]] for name in names if name in own and own[name] in columns.levels}
+        features[owner.get(i, name)] = inside[owner[i]] if i in owner else [(i, -1)]
+    own = {name: levels[i] for i, name in enumerate(columns.names) if i not in owner and i in levels}
     places = np.array([place for piece in features.values() for place in piece], dtype=np.intp)
     offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in features.values()])])
-    categorical = np.array([name in levels for name in names])
-    return Layout(names, offsets, categorical, levels, places[:, 0], places[:, 1])
+    categorical = np.array([name in own for name in features])
+    return Layout(tuple(features), offsets, categorical, own, places[:, 0], places[:, 1])
 
 
 def laid_out(columns: Columns, layout: Layout) -> Table:

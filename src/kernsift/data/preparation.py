@@ -58,7 +58,7 @@ class Prepared:
         """The tables, with the same codes and the same float type; outside of memory where one of them is."""
         if self._in_memory:
             columns = self.columns()
-            layout = layout_of(columns[0], self._groups)
+            layout = layout_of(columns[0], columns[0].levels, self._groups)
             tables = [laid_out(part, layout) for part in columns]
         elif all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories:
             tables = self._sparse()
@@ -86,9 +86,8 @@ class Prepared:
             _check_stored(one, self._arguments[place])
             scans.append(one if keep.all() else scan(self._kept(place), self._memory, trust=False))
         encoding, spans = make_encoding(scans, self.verdict, self._arguments, self.missing)
-        nothing = np.empty((0, len(scans[0].source.names)))
-        named = Columns(scans[0].source.names, nothing, dict(encoding.levels), (), scans[0].source.named, False)
-        layout, memory = layout_of(named, self._groups), task_memory(self._memory)
+        layout = layout_of(scans[0].source, encoding.levels, self._groups)
+        memory = task_memory(self._memory)
         return [
             StoredTable(one.source, layout, encoding, low, high, memory, encoding.incomplete(one))
             for one, (low, high) in zip(scans, spans, strict=True)
@@ -97,9 +96,7 @@ class Prepared:
     def _sparse(self) -> list[Table]:
         """Sparse matrices, worked on as they are."""
         encoding, _ = make_encoding(self.scans, self.verdict, self._arguments, self.missing)
-        first = self.scans[0].source
-        nothing = np.empty((0, len(first.names)))
-        layout = layout_of(Columns(first.names, nothing, {}, (), first.named, False), self._groups)
+        layout = layout_of(self.scans[0].source, {}, self._groups)
         tables: list[Table] = []
         columns = self._kept(0).positions
         for place in range(len(self.scans)):

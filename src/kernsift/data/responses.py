@@ -24,9 +24,9 @@ def response_table(target: Columns, response: str) -> Table:
     name = target.names[0] if target.named and len(target.names) == 1 else "y"
     if len(target.names) == 1:
         target = replace(target, names=(name,))
-        answer = laid_out(target, layout_of(target, None))
+        answer = laid_out(target, layout_of(target, target.levels))
     else:
-        answer = laid_out(target, grouped(target, {name: list(range(len(target.names)))}))
+        answer = laid_out(target, grouped(target, target.levels, {name: range(len(target.names))}))
     if answer.constant[0]:
         raise InputError(f"y: the response must vary, but all {answer.n} rows are equal; choose another response.")
     return answer

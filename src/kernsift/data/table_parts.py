@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.stored import StoredTable
-from kernsift.data.tables import Table
+from kernsift.data.tables import Table, ranges
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array
-from kernsift.execution.parallel import parallel_map, worker_threads
+from kernsift.execution.parallel import parallel_map, shared, worker_threads
 
 
 def tables_of(table: Table) -> tuple[Table, ...]:
@@ -25,13 +26,19 @@ def is_readable(table: Table) -> bool:
     return all(isinstance(one, StoredTable) and not one.source.in_memory for one in tables_of(table))
 
 
-def to_send(table: Table, features: np.ndarray) -> Table:
-    """These features of a table in memory, and nothing else."""
+def to_send(table: Table, features: np.ndarray, whole_rows: bool) -> Table:
+    """These features of a table in memory, and nothing else; `whole_rows` without space between them."""
     if not isinstance(table.prototype, np.ndarray):
         raise InputError(
             "client: NumPy arrays, data frames and files can be sent to workers, got an array of "
             f"{type(table.prototype).__module__.partition('.')[0]}; convert it, or leave out the client."
         )
+    columns = run_of(ranges(table.offsets[features], table.offsets[features + 1])[1])
+    if type(table) is Table and isinstance(columns, slice) and not whole_rows:
+        values: Any = shared(table.values)
+        if values is not None:
+            some = replace(table, values=table.prototype).select(features)
+            return replace(some, values=replace(values, columns=columns))
     return table.loaded(features)
 
 
