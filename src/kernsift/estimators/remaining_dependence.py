@@ -83,7 +83,7 @@ class Smoothed(NamedTuple):
 
 def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
     """Note the features whose residuals depend on the confounders, from p-values (d,), if more do than by chance."""
-    doubtful, d = np.flatnonzero(left <= _CHECK_LEVEL), len(left)
+    doubtful, d = np.flatnonzero(left <= _CHECK_LEVEL).tolist(), len(left)
     from scipy.stats import binom  # takes half a second to import
 
     if left.min(initial=1.0) > _CHECK_LEVEL / d and len(doubtful) <= binom.isf(_CHECK_LEVEL, d, _CHECK_LEVEL):
