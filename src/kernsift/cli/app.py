@@ -245,12 +245,7 @@ def demo(seed: int, report: str | None, debug: bool) -> None:
 @click.pass_context
 def reproduce(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Run the paper's experiments again; `kernsift reproduce --help` lists them."""
-    try:
-        from kernsift.experiments.reproduce import main as reproduction
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("kernsift"):
-            raise click.ClickException("The experiments are not part of this installation.") from None
-        raise
+    from kernsift.experiments.reproduce import main as reproduction
 
     context.exit(int(reproduction(list(arguments)) or 0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from kernsift.execution.notes import add_note
 from kernsift.execution.parallel import task_memory
 
 
+@dataclass
 class Prepared:
     """Tables with the same columns after a scan, and the decisions on their columns and rows.
 
@@ -34,60 +35,51 @@ class Prepared:
     ----------
     scans : what each table holds, without the columns that are left out.
     verdict : what is done with the columns.
+    arguments, groups, missing, memory : as in `prepare`.
     keep : (n,) bool for each table.
     """
 
-    def __init__(
-        self,
-        scans: list[Scan],
-        verdict: Verdict,
-        arguments: Sequence[str],
-        groups: Mapping[str, Any] | None,
-        missing: str,
-        memory: int,
-    ) -> None:
-        self.scans, self.verdict = scans, verdict
-        self._arguments, self._groups, self.missing, self._memory = arguments, groups, missing, memory
-        self.keep = [_rows_to_keep(scan, verdict, missing) for scan in scans]
+    scans: list[Scan]
+    verdict: Verdict
+    arguments: Sequence[str]
+    groups: Mapping[str, Any] | None
+    missing: str
+    memory: int
 
-    @property
-    def _in_memory(self) -> bool:
-        return all(isinstance(scan.source, MemorySource) for scan in self.scans)
+    def __post_init__(self) -> None:
+        self.keep = [_rows_to_keep(scan, self.verdict, self.missing) for scan in self.scans]
 
     def tables(self) -> list[Table]:
         """The tables, with the same codes and the same float type; outside of memory where one of them is."""
-        if self._in_memory:
+        if all(isinstance(scan.source, MemorySource) for scan in self.scans):
             columns = self.columns()
-            layout = layout_of(columns[0], columns[0].levels, self._groups)
-            tables = [laid_out(part, layout) for part in columns]
-        elif all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories:
-            tables = self._sparse()
-        else:
-            tables = self._stored()
-        return tables
+            layout = layout_of(columns[0], columns[0].levels, self.groups)
+            return [laid_out(part, layout) for part in columns]
+        sparse = all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories
+        return self._sparse() if sparse else self._stored()
 
     def columns(self) -> list[Columns]:
         """The rows that are kept of tables in memory, with the same codes and the same float type."""
         parts = [self._kept(place).columns for place in range(len(self.scans))]
-        require_together([part.values for part in parts], self._arguments)
-        moved = from_origin(parts, self._arguments)
+        require_together([part.values for part in parts], self.arguments)
+        moved = from_origin(parts, self.arguments)
         scans = [
             one
             if part is getattr(one.source, "columns", None)
-            else scan(MemorySource(part, one.source.argument), self._memory)
+            else scan(MemorySource(part, one.source.argument), self.memory)
             for one, part in zip(self.scans, moved, strict=True)
         ]
-        encoding, _ = make_encoding(scans, self.verdict, self._arguments, self.missing)
+        encoding, _ = make_encoding(scans, self.verdict, self.arguments, self.missing)
         return [encoding.columns(part) for part in moved]
 
     def _stored(self) -> list[Table]:
         scans = []
         for place, (one, keep) in enumerate(zip(self.scans, self.keep, strict=True)):
-            _check_stored(one, self._arguments[place])
-            scans.append(one if keep.all() else scan(self._kept(place), self._memory, trust=False))
-        encoding, spans = make_encoding(scans, self.verdict, self._arguments, self.missing)
-        layout = layout_of(scans[0].source, encoding.levels, self._groups)
-        memory = task_memory(self._memory)
+            _check_stored(one, self.arguments[place])
+            scans.append(one if keep.all() else scan(self._kept(place), self.memory, trust=False))
+        encoding, spans = make_encoding(scans, self.verdict, self.arguments, self.missing)
+        layout = layout_of(scans[0].source, encoding.levels, self.groups)
+        memory = task_memory(self.memory)
         return [
             StoredTable(one.source, layout, encoding, low, high, memory, encoding.incomplete(one))
             for one, (low, high) in zip(scans, spans, strict=True)
@@ -95,13 +87,13 @@ class Prepared:
 
     def _sparse(self) -> list[Table]:
         """Sparse matrices, worked on as they are."""
-        encoding, _ = make_encoding(self.scans, self.verdict, self._arguments, self.missing)
-        layout = layout_of(self.scans[0].source, {}, self._groups)
+        encoding, _ = make_encoding(self.scans, self.verdict, self.arguments, self.missing)
+        layout = layout_of(self.scans[0].source, {}, self.groups)
         tables: list[Table] = []
         columns = self._kept(0).positions
         for place in range(len(self.scans)):
             source: SparseSource = self._kept(place)
-            source.rows.store.limit(self._memory)
+            source.rows.store.limit(self.memory)
             own = columns if np.array_equal(columns, source.positions) else source.positions
             tables.append(SparseTable(layout, [replace(source.rows, columns=own)], encoding.dtype))
         return tables
@@ -109,7 +101,7 @@ class Prepared:
     def _kept(self, place: int) -> Any:
         keep = self.keep[place]
         if not keep.all():
-            require_two(keep, self._arguments[place])
+            require_two(keep, self.arguments[place])
         return self.scans[place].source.where(keep)
 
 
