@@ -49,13 +49,13 @@ from kernsift.estimators.permutation_law import (
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
-from kernsift.estimators.views import FittedView, chosen_pairs, fitted_views
+from kernsift.estimators.views import PLAIN, FittedView, chosen_pairs, fitted_views
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import View, landmark_rows
+from kernsift.kernels.low_rank import Levels, View, landmark_rows
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 
@@ -349,6 +349,9 @@ class Measuring(ABC, Generic[Found]):
         part: tuple[np.ndarray, np.ndarray, Grid, Tabulation],
     ) -> Found:
         features, own, grid, known = part
+        if kernels.categorical[own].any() and kernels.rounds and response.pairs != PLAIN:
+            # Rare levels have the same factor, and the outcomes of few levels may be enumerated.
+            known = Levels.of(known.counts).merged(known)
         statistics = _statistics(grid, known, own, kernels, response, self.landmarks)
         return self.measured(features, statistics, known, response)
 
@@ -450,7 +453,8 @@ def _statistics(
     """The statistics of a block of features under every pair of views."""
     cross_table = CrossTable(known, response)
     names = dict.fromkeys(pair.feature for pair in response.pairs)
-    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, rows=response.rows_of_levels)
+    excess = response.excess_kurtosis
+    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, excess=excess)
     # Several names may be those of one view, as of a group.
     found: dict[tuple[int, int], FittedStatistic] = {}
     for pair in response.pairs:

@@ -155,13 +155,15 @@ def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
 
     It is the one invariant whose cost is cubic in the rank, and the one whose weight decreases fastest with n.
     """
-    xp = namespace(leading)
-    weighted = leading * counts[:, None, :]
+    xp, (_, directions, points) = namespace(leading), leading.shape
     turned = xp.matrix_transpose(leading)
-    cubes = 0.0
-    for i in range(leading.shape[1]):
-        third = (weighted[:, i : i + 1, :] * leading[:, i:, :]) @ turned
-        cubes = cubes + 2.0 * xp.sum(third * third, axis=(1, 2)) - xp.sum(third[:, 0, :] ** 2, axis=1)
+    if points <= 2 * directions:
+        cubes = xp.sum(counts * ((turned @ leading) ** 3 @ counts[:, :, None])[:, :, 0], axis=1)
+    else:
+        cubes, weighted = 0.0, leading * counts[:, None, :]
+        for i in range(directions):
+            third = (weighted[:, i : i + 1, :] * leading[:, i:, :]) @ turned
+            cubes = cubes + 2.0 * xp.sum(third * third, axis=(1, 2)) - xp.sum(third[:, 0, :] ** 2, axis=1)
     # The diagonal includes all directions.
     partial = xp.sum(leading * leading, axis=1)
     return cubes + xp.sum(counts * (diagonal**3 - partial**3), axis=1)

@@ -16,7 +16,7 @@ from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Linear
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import CATEGORIES, View, centred, landmark_rows
+from kernsift.kernels.low_rank import CATEGORIES, Levels, View, landmark_rows
 from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 # Points of a response: its factor has at most about 25 directions, so that more points would not matter.
@@ -98,6 +98,15 @@ class Response(NamedTuple):
         return next(iter(self.views.values()))
 
     @property
+    def excess_kurtosis(self) -> float:
+        """The largest E|g|^4 / (E|g|^2)^2 - 3 of a view with the factor g, or 0 if all are negative.
+
+        Where it is large, as with a rare class, the mean of g over few rows is far from normal.
+        """
+        known = [view.fitted.own for view in self.views.values()]
+        return max(0.0, *(float(self.n * own.second[0, 1] / max(own.trace[0] ** 2, 1e-300)) - 2.0 for own in known))
+
+    @property
     def factor(self) -> Array:
         return self.first.factor
 
@@ -153,28 +162,13 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     alike = _multiplicities(y) if cells is None else to_numpy(counts)
     symmetric = bool(kernels.categorical[0])
     if symmetric and cells is not None and used.sum() > CATEGORIES:
-        cells, counts, one = _most_frequent(cells, counts, y.n)
-        views = dict.fromkeys(names, one)
+        # A table of counts of every feature by every category would be large.
+        levels = Levels.of(known.counts)
+        cells, counts = xp.take(levels.places[0, :], cells), levels.counts[0, :]
+        views = dict.fromkeys(names, fitted(levels.equality(pooled=False), levels.counts, y.n))
     else:
         views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
     return _response(y.n, cells, counts, views, pairs, _log_matchings(alike, symmetric))
-
-
-def _most_frequent(cells: Array, counts: Array, n: int) -> tuple[Array, Array, FittedView]:
-    """Cells, counts and the view of a response of many categories.
-
-    The view has a direction for each of the most frequent categories. The others have the same factor, so that they
-    share a cell: a table of counts of every feature by every category would be large.
-    """
-    xp, known = namespace(counts), to_numpy(counts)
-    frequent = np.argsort(-known, kind="stable")[:CATEGORIES]
-    frequent = frequent[known[frequent] > 1]
-    place = np.full(len(known), len(frequent))
-    place[frequent] = np.arange(len(frequent))
-    merged = asarray_like(np.bincount(place, known, len(frequent) + 1), counts)
-    factor = asarray_like(np.eye(len(frequent), len(frequent) + 1)[None, ...], counts)
-    cells = xp.take(asarray_like(place, counts), cells)
-    return cells, merged, fitted(centred(factor, merged[None, :]), merged[None, :], n)
 
 
 def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:

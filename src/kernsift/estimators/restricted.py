@@ -234,8 +234,9 @@ class _Measuring:
         for prefix, (grid, known) in zip(("", _ALIGNED), tables, strict=False):
             features = [pair.feature for pair in pairs if pair.feature.startswith(_ALIGNED) == bool(prefix)]
             names = dict.fromkeys(_DERIVED.get(name, (name,))[0].removeprefix(prefix) for name in features)
+            counts, excess = self._counts(known), self.target.response.excess_kurtosis
             found = fitted_views(
-                names, grid, self._counts(known), self.rows.units, kernels, own, self.landmarks, without_law
+                names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, excess
             )
             for name, one in found.items():
                 factor = one.view.factor

@@ -35,7 +35,7 @@ has two: wide, and a narrow one with flattened eigenvalues. The choice is based 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,17 @@ from kernsift.execution.arrays import Array, asarray_like, namespace, normal_qua
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import TOLERANCE, WIDE, KernelView, View, centred, group_views, kernel_views, pivoted
+from kernsift.kernels.low_rank import (
+    TOLERANCE,
+    WIDE,
+    KernelView,
+    Levels,
+    View,
+    centred,
+    group_views,
+    kernel_views,
+    pivoted,
+)
 from kernsift.kernels.quantisation import Grid
 
 # Median distance between two standard normal variables, sqrt(2) times the upper quartile, and two uniform ones.
@@ -61,6 +71,8 @@ _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
 _WIDE_TOLERANCE = 1e-6
 _SMOOTH_DIRECTIONS = 5
+# Views whose counterpart for categories has the kernel of the chi-square statistic; the others have that of equality.
+_SHARES = ("wide", "smooth", "location", "local")
 # Directions of the wide view in views of location and spread.
 _MOMENTS = {"moments": slice(0, 2), "scale": slice(1, 2)}
 
@@ -130,6 +142,12 @@ class FittedView(NamedTuple):
         rest = namespace(self.rest).take(self.rest, asarray_like(features, self.rest), axis=0)
         return FittedView(self.view.take(features), own, rest)
 
+    def at_points(self, levels: Levels) -> FittedView:
+        """A view of the levels of categories, at their points."""
+        assert isinstance(self.view, View)
+        rest = levels.at_points(self.rest[:, None, :])[:, 0, :] if self.rest.shape[1] else self.rest
+        return self._replace(view=View(levels.at_points(self.view.factor), self.view.sizes), rest=rest)
+
     @property
     def first(self) -> FittedView:
         """The view of the first feature."""
@@ -175,6 +193,7 @@ def fitted_views(
     features: np.ndarray,
     landmarks: np.ndarray,
     fit: Callable[[View | GroupView, Array, int], FittedView] = fitted,
+    excess: float = 0.0,
 ) -> dict[str, FittedView]:
     """The named views of a block of features, from their points and the number of rows (b, G) at each.
 
@@ -183,8 +202,12 @@ def fitted_views(
     """
     found: dict[str, FittedView] = {}
     if kernels.categorical[features].any():
-        one = fit(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
-        return dict.fromkeys(names, one)
+        levels = Levels.of(counts)
+        sorts = {name: "plain" if name == "plain" or not kernels.rounds else name in _SHARES for name in names}
+        made = {True: partial(levels.shares, excess), False: levels.equality}
+        made["plain"] = partial(levels.equality, pooled=False)
+        of_levels = {sort: fit(made[sort](), levels.counts, n).at_points(levels) for sort in set(sorts.values())}
+        return {name: of_levels[sort] for name, sort in sorts.items()}
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels)} | dict.fromkeys(("wide", "moments", "smooth", "location"), wide)

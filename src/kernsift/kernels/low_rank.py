@@ -17,6 +17,7 @@ from kernsift.execution.arrays import (
     Array,
     accumulator_dtype,
     asarray_like,
+    at_least,
     in_place,
     namespace,
     on_host,
@@ -24,6 +25,7 @@ from kernsift.execution.arrays import (
     transposed,
 )
 from kernsift.execution.fused import host_pivoted
+from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import NEGLIGIBLE, GroupView, Landmarks, views_of_rows
 from kernsift.kernels.quantisation import Grid
@@ -105,7 +107,9 @@ class KernelView(NamedTuple):
         if grid.edges is None:
             factor = _group_factor(grid.points, own, landmark_rows)
         elif own.categorical.all() or not own.rounds:
-            factor = _indicators(counts)
+            levels = Levels.of(counts)
+            view = levels.equality(0.5 if self.flat else 1.0, pooled=False)
+            return View(levels.at_points(view.factor), view.sizes)
         else:
             factor, _ = pivoted(grid.points, own, counts, _RANK)
         return centred(factor, counts, 0.5 if self.flat else 1.0)
@@ -188,20 +192,73 @@ def pivoted(
     return rows[:, : max(count, 1), :], found
 
 
-def _indicators(counts: Array) -> Array:
-    """(b, m, G): the factor of the equality kernel, with a direction for each of the commonest values.
+class Levels(NamedTuple):
+    """The levels of b categorical variables: the most frequent ones, and all others as one.
 
-    A value that occurs once has no direction. A column whose values are all different has none, and a constant
-    statistic.
+    Levels of one row are pooled, as equality with one of them tells nothing about other rows; so are those beyond
+    `CATEGORIES`. A variable whose values are all different has one level, and a constant statistic.
+
+    Attributes
+    ----------
+    counts : array of shape (b, g)
+        Rows of each level, the pooled one last.
+    places : array of int of shape (b, G)
+        The level of each point.
     """
-    known = to_numpy(counts)
-    order = np.argsort(-known, axis=1, kind="stable")
-    repeated = np.take_along_axis(known, order, axis=1) > 1
-    size = min(max(int(repeated.sum(axis=1).max()), 1), CATEGORIES)
-    factor = np.zeros((known.shape[0], size, known.shape[1]))
-    feature, place = np.nonzero(repeated[:, :size])
-    factor[feature, place, order[feature, place]] = 1.0
-    return asarray_like(factor, counts)
+
+    counts: Array
+    places: Array
+
+    @classmethod
+    def of(cls, counts: Array) -> Levels:
+        """From the rows (b, G) of each point."""
+        known = to_numpy(counts)
+        order = np.argsort(-known, axis=1, kind="stable")
+        ranked = np.take_along_axis(known, order, axis=1)
+        limit = CATEGORIES if known.shape[1] > CATEGORIES + 1 else known.shape[1]
+        size = min(max(int((ranked > 1).sum(axis=1).max()), 1), limit)
+        kept = np.where(ranked[:, :size] > 1, ranked[:, :size], 0.0)
+        rest = ranked.sum(axis=1) - kept.sum(axis=1)
+        places = np.full(known.shape, size)
+        np.put_along_axis(places, order[:, :size], np.where(kept > 0, np.arange(size), size), axis=1)
+        return cls(asarray_like(np.column_stack([kept, rest]), counts), asarray_like(places, counts))
+
+    def merged(self, known: Tabulation) -> Tabulation:
+        """The counts of the levels, from those of the points."""
+        xp = namespace(self.counts)
+        if not bool(xp.any(self.counts[:, -1] > 0)):
+            return known
+        b, size = self.counts.shape
+        joint, codes = known.joint, known.codes
+        if joint is not None:
+            same = self.places[:, None, :] == xp.arange(size, device=self.places.device)[None, :, None]
+            joint = xp.astype(same, joint.dtype) @ joint
+        if codes is not None:
+            start = xp.arange(b, device=codes.device)[:, None] * self.places.shape[1]
+            index = xp.reshape(xp.astype(codes, xp.int64) + start, (-1,))
+            codes = xp.astype(xp.reshape(xp.take(xp.reshape(self.places, (-1,)), index), codes.shape), codes.dtype)
+        return Tabulation(self.counts, joint, codes)
+
+    def equality(self, power: float = 1.0, pooled: bool = True) -> View:
+        """The kernel 1[a = b]; if not `pooled`, pooled values differ from one another."""
+        size = self.counts.shape[1]
+        identity = asarray_like(np.eye(size if pooled else size - 1, size), self.counts)
+        ones = namespace(self.counts).ones_like(self.counts)[:, None, :]
+        return centred(identity * ones, self.counts, power)
+
+    def shares(self, rows: float) -> View:
+        """The kernel 1[a = b] / (n_a + rows), with n_a the rows of a level: that of chi-square if `rows` is 0."""
+        # All eigenvalues of chi-square's are equal; with a little more, directions of frequent levels are first.
+        scale = 1.0 / namespace(self.counts).sqrt(at_least(self.counts, 1.0) + max(rows, 1e-6))
+        identity = asarray_like(np.eye(self.counts.shape[1]), self.counts)
+        return centred(identity * scale[:, None, :], self.counts)
+
+    def at_points(self, values: Array) -> Array:
+        """(b, m, G) values (b, m, g) of the levels at the points."""
+        xp, (b, m, size) = namespace(values), values.shape
+        index = self.places + xp.arange(b, device=values.device)[:, None] * size
+        rows = xp.take(xp.reshape(xp.matrix_transpose(values), (b * size, m)), xp.reshape(index, (-1,)), axis=0)
+        return xp.matrix_transpose(xp.reshape(rows, (b, -1, m)))
 
 
 def group_views(
