@@ -71,7 +71,9 @@ class Encoding:
             xp = namespace(part.values)
             kind = accumulator_dtype(part.values) if self.dtype == np.float64 else xp.float32
             values = xp.astype(part.values, kind, copy=False)
-        return replace(part, values=values, levels=dict(self.levels))
+        # Unchanged columns keep their extremes.
+        same = values is part.values and self.levels == part.levels
+        return part if same else replace(part, values=values, levels=dict(self.levels))
 
     def span(self, one: Scan) -> Span:
         """The smallest and the largest number of each column of a table."""
