@@ -447,6 +447,21 @@ def test_every_kind_of_table_has_the_same_pvalues(frame, kind, tmp_path):
     assert np.allclose(relate(table, "y", given=["age", "site"], random_state=0).all_pvalues, expected, atol=1e-6)
 
 
+def test_arrays_of_another_library_have_the_same_pvalues(frame):
+    """Confounders may be arrays of that library, or of NumPy beside it."""
+    xp = pytest.importorskip("array_api_strict")
+    X, y, z = (frame[names].to_numpy(float) for names in (["follows", "direct"], "y", ["age"]))
+    expected = relate(X, y, given=z, distinct=True, random_state=0)
+    for confounder in (z, xp.asarray(z)):
+        found = relate(xp.asarray(X), xp.asarray(y), given=confounder, distinct=True, random_state=0)
+        assert np.allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+        assert found.distinct.tolist() == expected.distinct.tolist()
+    samples = [(part[:100], part[100:]) for part in (X, z)]
+    two = compare(*samples[0], given=samples[1], random_state=0)
+    there = compare(*map(xp.asarray, samples[0]), given=tuple(map(xp.asarray, samples[1])), random_state=0)
+    assert np.allclose(there.all_pvalues, two.all_pvalues, rtol=1e-9)
+
+
 def test_sparse_tables_groups_and_missing_values(frame):
     values = np.where(frame[["follows", "direct"]] > 0, frame[["follows", "direct"]], 0.0)
     confounders = frame[["age", "site"]]
