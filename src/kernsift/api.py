@@ -1,4 +1,4 @@
-"""The questions: compare, relate, screen, and p-values for scores brought from elsewhere."""
+"""The public functions: compare, relate, screen, and p-values for scores of the user."""
 
 from __future__ import annotations
 

@@ -196,8 +196,8 @@ def relate(file: str, target: tuple[str, ...], response: str, event: str | None,
 def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
     """Which of the CANDIDATES, whole data sets, deviate from REFERENCE?
 
-    All columns of a candidate are held together against those of the reference, so that also a change in how columns
-    hang together counts. Candidates are called by their file names; an .npz file brings one candidate for each array.
+    All columns of a candidate together are compared with those of the reference, so that a change of the dependence
+    between columns counts as well. Candidates have the names of their files; an .npz file has one for each array.
 
     \b
     Examples:

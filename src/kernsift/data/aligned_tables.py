@@ -164,7 +164,7 @@ def _shrunk(locations: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def held_in_memory(table: Table, argument: str) -> Table:
-    """A table in memory: what `argument` asks for is worked out from all rows of a column at once."""
+    """The table in memory, because `argument` needs all rows of a column at once."""
     if table.memory is None:
         return table
     needed = 8 * table.n * int(table.offsets[-1])

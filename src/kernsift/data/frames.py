@@ -91,7 +91,7 @@ def side_by_side(parts: Sequence[Columns], names: Sequence[str], argument: str) 
 
 
 def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
-    """Plain numbers are copied in one go, however many columns they fill; the other columns are read one by one."""
+    """Columns of plain numbers are copied together, the others one by one."""
     names = tuple(str(name) for name in frame.columns)
     types = list(frame.schema.values())
     plain = [i for i, kind in enumerate(types) if isinstance(kind, _PLAIN_NUMBERS)]

@@ -35,7 +35,7 @@ def note_identifiers(
     Parameters
     ----------
     table, response : the features, and the response (n,) as codes.
-    described : columns that describe the rows, as `obs` of AnnData objects, of tables one below the other.
+    described : columns that describe the rows of each table, such as `obs` of AnnData objects.
     keep : which of their rows are in the table.
     used : the name of one of these that the response comes from.
     """

@@ -43,7 +43,7 @@ class RowPattern(NamedTuple):
 
 
 class Patterns:
-    """The patterns of features in tables that lie one below the other.
+    """The patterns of features in tables whose rows are concatenated.
 
     Attributes
     ----------

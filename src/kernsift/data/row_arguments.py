@@ -109,7 +109,7 @@ class RowArguments:
 
         Parameters
         ----------
-        keep : which rows of the tables, one below the other, are kept.
+        keep : which rows of the concatenated tables are kept.
         samples : which rows of one table are in each of two samples.
         """
         found = keep.copy()

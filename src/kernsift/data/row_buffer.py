@@ -56,7 +56,7 @@ class RowBuffer:
         self.rows += int(X.shape[0])
 
     def _keep(self, data: Any) -> Callable[[], Any]:
-        """Put a piece away; what is returned brings it back."""
+        """Store a piece; the returned function reads it again."""
         if sparse.issparse(data):
             rows = data.tocsr()
             rows_shape = rows.shape
@@ -94,7 +94,7 @@ def _kind(data: Any) -> str:
 
 
 def _join(pieces: list[Any], argument: str) -> Any:
-    """Pieces of one kind, one below the other."""
+    """Concatenate pieces of one kind."""
     first = pieces[0]
     if len(pieces) == 1:
         return first

@@ -54,7 +54,7 @@ def take_sample_columns(samples: Samples, wanted: Any, argument: str) -> tuple[S
 
 
 def stack_columns(parts: Sequence[Columns], argument: str) -> Columns:
-    """Tables with the same columns one below the other, with the same codes of categories."""
+    """The concatenated rows of tables with the same columns, with common codes of categories."""
     first = parts[0]
     if any(part.names != first.names and (part.named or len(part.names) != len(first.names)) for part in parts):
         raise InputError(

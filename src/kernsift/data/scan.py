@@ -192,7 +192,7 @@ class _Texts:
         self._kinds: dict[int, bool] = {}
 
     def check(self, levels: Mapping[int, Any], own: np.ndarray, present: np.ndarray) -> None:
-        """Refuse a column whose pieces are texts and numbers by turns; a piece without any value is either."""
+        """Refuse a column with texts in some pieces and numbers in others."""
         if "unknown" not in self._source.kinds:
             return
         for i, column in enumerate(own.tolist()):

@@ -240,7 +240,7 @@ class SparseTable(Table):
     Attributes
     ----------
     layout : which columns make up which features.
-    parts : rows of sparse matrices, one below the other.
+    parts : rows of sparse matrices, concatenated.
     """
 
     layout: Layout
@@ -337,7 +337,7 @@ class SparseTable(Table):
 
     @cached_property
     def _places(self) -> np.ndarray | None:
-        """The row of this table of each row of the matrices, one below the other; None where they are the same."""
+        """The row of this table of each row of the concatenated matrices; None where they are the same."""
         matrices = self._matrices
         ends = np.cumsum([one.n for one in matrices])
         starts = {one.key: int(end) - one.n for one, end in zip(matrices, ends, strict=True)}

@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 # Pieces in memory at the same time while rows are counted: one is read, the others are processed.
 _IN_FLIGHT = 6
-# Rows that are copied in one go from columns into rows: so few that they stay in the cache.
+# Rows that are transposed at a time: few enough to stay in the cache.
 _TILE = 1 << 10
 
 

@@ -40,7 +40,7 @@ class Table:
     ----------
     names : the d feature names.
     values : (n, p) float64, or float32 where all the input was; a categorical column holds codes 0..L-1. An array of
-        the library the user brought, on its device.
+        the library of the input, on its device.
     offsets : (d+1,); feature j owns the columns `offsets[j]:offsets[j+1]`.
     categorical : (d,) bool; a categorical feature has exactly one column.
     levels : the level names of each categorical feature, in the order of its codes.
@@ -179,7 +179,7 @@ class Table:
 
 
 class _Stacked(Table):
-    """Tables one below the other. Their values are concatenated only when all are requested at once."""
+    """Tables whose rows are concatenated. Their values are concatenated only when all are requested at once."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         first = tables[0]
@@ -271,7 +271,7 @@ class _Stacked(Table):
 
 
 def stack(tables: Sequence[Table]) -> Table:
-    """The rows of several tables with the same features and codes, one below the other."""
+    """The concatenated rows of several tables with the same features and codes."""
     return tables[0] if len(tables) == 1 else tables[0].above(tables[1:])
 
 

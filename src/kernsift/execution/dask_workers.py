@@ -7,12 +7,13 @@ need it. The scheduler can therefore repeat any task whose worker died, and resu
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +22,8 @@ import numpy as np
 from kernsift.exceptions import InputError, required
 from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
-from kernsift.execution.parallel import use_workers
+from kernsift.execution.parallel import SharedArray, use_workers
+from kernsift.execution.temporary_files import named_file, remove
 
 # How often Dask repeats a task that raised an error, which may be due to another worker that died.
 _RETRIES = 2
@@ -29,6 +31,8 @@ _RETRIES = 2
 _WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL, _TO_CONNECT = 5.0, 60.0, 2.0, 10.0
 # Bytes that reading files takes at least, and that a worker process takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
+# Bytes of an array from which on it is shared in a file, and rows or columns that are written at a time.
+_SHARED, _ROWS = 1 << 24, 1 << 12
 
 
 class DaskWorkers:
@@ -38,6 +42,7 @@ class DaskWorkers:
         self._client = client
         self._distributed: Any = sys.modules["distributed"]
         self._waiting_since: float | None = None
+        self._files: dict[int, tuple[np.ndarray, SharedArray]] = {}
 
     def n_threads(self) -> int:
         """How many tasks run at the same time."""
@@ -64,6 +69,46 @@ class DaskWorkers:
             share = min(share, worker["memory_limit"] // (2 * worker["nthreads"]) or share)
         return min(memory, max(share, _LEAST_MEMORY))
 
+    def shared(self, array: np.ndarray) -> SharedArray | None:
+        """An array in a file of this machine, if all workers see it: mapping takes a fraction of the time of sending.
+
+        What is mapped counts as memory of a worker, so that large arrays are sent in parts.
+        """
+        used = array.nbytes + sum(known.nbytes for known, _ in self._files.values())
+        if id(array) in self._files or array.nbytes < _SHARED or used > self._room:
+            return self._files[id(array)][1] if id(array) in self._files else None
+        order = "F" if array.flags.f_contiguous else "C"
+        rows = array.T if order == "F" else array
+        try:
+            path = named_file(self)
+            with open(path, "wb") as file:
+                for start in range(0, len(rows), _ROWS):
+                    file.write(np.ascontiguousarray(rows[start : start + _ROWS]).data)
+        except OSError:  # no space
+            return None
+        found = SharedArray(path, array.dtype, array.shape, order, slice(None))
+        self._files[id(array)] = array, found  # with the array, so that its number stays its own
+        return found
+
+    def close(self) -> None:
+        """Remove the files of shared arrays."""
+        for _, found in self._files.values():
+            remove(found.path)
+
+    @cached_property
+    def _room(self) -> int:
+        """Bytes that every worker can map: none where one does not see a file of this machine."""
+        path = named_file(self)
+        try:
+            seen = self._client.run(os.path.exists, path)
+            workers = self._client.scheduler_info()["workers"].values()
+        except Exception:  # of a worker that is lost, which shows up elsewhere
+            return 0
+        finally:
+            remove(path)
+        room = min((one["memory_limit"] // 4 or sys.maxsize for one in workers), default=0)
+        return int(room) if all(seen.values()) else 0
+
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function` of each item, in order; twice as many items as the workers have threads are submitted ahead."""
         self.__dict__.pop("_threads", None)  # workers come and go between two calls
@@ -80,7 +125,7 @@ class DaskWorkers:
                 yield self._result(futures[0])
                 futures.popleft().release()
         finally:
-            # Released by hand, because the traceback of an error or a timeout keeps futures alive.
+            # Released explicitly, because the traceback of an error or a timeout keeps futures alive.
             for future in (shared, *futures):
                 with suppress(Exception):
                     future.release()
@@ -207,7 +252,7 @@ def client_in_use(client: Any, *data: Any) -> Iterator[None]:
         )
     if client.asynchronous:
         raise InputError("client: an asynchronous Dask client cannot be waited for; pass one without asynchronous.")
-    with use_workers(DaskWorkers(client)):
+    with closing(DaskWorkers(client)) as workers, use_workers(workers):
         yield
 
 

@@ -9,13 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
+from kernsift.exceptions import InputError
 from kernsift.execution import threads
 from kernsift.execution.context import setting
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """Columns of an array in a file, which is that array of the worker where it is unpickled."""
+
+    path: str
+    dtype: Any
+    shape: tuple[int, int]
+    order: Any
+    columns: slice
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _mapped, (self.path, self.dtype, self.shape, self.order, self.columns)
+
+
+def _mapped(path: str, dtype: Any, shape: tuple[int, int], order: Any, columns: slice) -> np.ndarray:
+    try:
+        return np.memmap(path, dtype, "c", shape=shape, order=order).view(np.ndarray)[:, columns]
+    except FileNotFoundError:
+        raise InputError(
+            "client: a worker on another machine joined the Dask cluster while it was in use; repeat the call."
+        ) from None
 
 
 class Workers(Protocol):
@@ -26,6 +53,9 @@ class Workers(Protocol):
 
     def task_memory(self, memory: int) -> int:
         """Bytes for each task, where the workers of one machine together may use `memory` bytes."""
+
+    def shared(self, array: np.ndarray) -> SharedArray | None:
+        """An array (n, p) where all workers can map it; None where they cannot."""
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function` of each item, in order."""
@@ -49,6 +79,12 @@ def task_memory(memory: int) -> int:
     """Bytes for each task, where all of them together may use `memory` bytes on a machine."""
     workers = _workers.get()
     return memory if workers is None else workers.task_memory(memory)
+
+
+def shared(array: np.ndarray) -> SharedArray | None:
+    """An array (n, p) where the workers in use can map it; None where it has to be sent."""
+    workers = _workers.get()
+    return None if workers is None else workers.shared(array)
 
 
 def parallel_map(

@@ -31,7 +31,7 @@ _jobs: ContextVar[int] = ContextVar("jobs", default=1)
 
 @lru_cache(maxsize=1)
 def _controller() -> ThreadpoolController:
-    # Cached: finding the libraries takes a millisecond. NumPy, which brings BLAS, is loaded by then.
+    # Cached: finding the libraries takes a millisecond. NumPy, which loads BLAS, is imported by then.
     return ThreadpoolController().select(user_api="blas")
 
 

@@ -1,4 +1,4 @@
-"""Incomplete HSIC on the rows the authors' code drew: kept to show what its slips do, and for nothing else.
+"""Incomplete HSIC on the rows the authors' code drew: kept only to show the effect of its errors.
 
 A quadruple is drawn as one number below n! / (4! (n - 4)!), read as four digits: the number divided by
 (n-1)(n-2)(n-3)/24, the rest by (n-2)(n-3)/24, the rest by (n-3)/24, the rest by 1/24. A digit that equals an earlier
@@ -28,7 +28,7 @@ _PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
 @lru_cache(maxsize=256)
 def published_quadruples(n: int, size: int, feature: int) -> np.ndarray:
     """Rows (size, 4) of one feature as the authors' code finds them; a few have a row twice."""
-    # The generator of old, on purpose: its numbers are those of the authors.
+    # The legacy generator, whose numbers are those of the authors.
     rest = np.random.RandomState(_FIRST_SEED + feature).randint(0, comb(n, 4), size=size).astype(float)
     digits: list[np.ndarray] = []
     for weight in ((n - 1) * (n - 2) * (n - 3) / 24, (n - 2) * (n - 3) / 24, (n - 3) / 24, 1 / 24):

@@ -156,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         result = reproduce(**arguments)
     except BrokenPipeError:
-        # Python would complain once more when it closes standard output, so redirect that to nowhere.
+        # Python would report the error again when it closes standard output, so that is redirected.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print("Stopped, as nobody reads the output any more; the same command goes on from here.", file=sys.stderr)
         return 1

@@ -25,7 +25,7 @@ ALIKE = 0.3
 """The least null correlation of scores with which features are alike."""
 # Discoveries that are put into clusters.
 _MOST = 500
-# Features that are tested in one go for the next distinct one.
+# Features that are tested together for the next distinct one.
 _STEP = 32
 
 

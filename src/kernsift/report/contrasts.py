@@ -59,7 +59,7 @@ def search_allowance(view: str) -> float:
 
 
 def pooled_samples(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both samples one below the other, and which rows are of the second."""
+    """Both samples concatenated, and which rows are of the second."""
     return np.concatenate([first, second]), np.repeat([False, True], [len(first), len(second)])
 
 

@@ -157,7 +157,7 @@ def _other_rows(result: Result) -> list[list[Any]]:
     found, missing = [], result.missing
     for row in range(_FIRST_ROWS, len(result.names)):
         effect = None if result.effects is None else round(float(result.effects[row]), 4)
-        # Only what is significant is worth the time that a description takes.
+        # A description takes a millisecond, so that only significant features have one.
         change = result.describe(row) if result.rejected[row] else ""
         values = result.rejected[row], effect, result.pvalues[row], result.adjusted_pvalues[row]
         found.append(record(result.selected[row], *values, round(float(missing[row]), 4), change))

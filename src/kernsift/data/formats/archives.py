@@ -1,7 +1,7 @@
 """Archives and compressed files: read as a whole, after a check that they are no bombs.
 
-Nothing that is read here can run code: pickles are refused in every disguise. What would unpack to an absurd size is
-refused before it is unpacked.
+Nothing that is read here can run code: pickles are refused in every container. Decompression bombs are refused before
+they are unpacked.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LARGEST_SHEET = 50_000_000
 
 _LARGEST_RATIO, _RATIO_MATTERS = 200, 100 << 20
 
-# Text that stands for nothing: what pandas takes so in text files, and the errors of spreadsheets.
+# Texts of missing cells: those of pandas, and the errors of spreadsheets.
 _ERRORS = ["#N/A", "#DIV/0!", "#REF!", "#NAME?", "#NUM!", "#NULL!", "#VALUE!"]
 _GAPS = {"", "?", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "-nan", "-NaN", "#NA", *_ERRORS}
 
 
 def refuse_bomb(name: str, packed: int, unpacked: int, most: float = LARGEST_UNPACKED) -> None:
-    """Complain about a small file that would fill the memory, which is no table."""
+    """Refuse a small file that would fill the memory when unpacked."""
     if unpacked > most or (unpacked > _RATIO_MATTERS and unpacked > _LARGEST_RATIO * packed):
         raise InputError(
             f"{name} would unpack from {packed / 1e6:.3g} to {unpacked / 1e6:,.0f} MB or more, which no honest table "

@@ -16,7 +16,7 @@ from kernsift.data.formats.open_files import Readers
 from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source
 from kernsift.exceptions import InputError, quoted
 
-# Small groups of rows are read together up to this many bytes, so that each look at the file brings something.
+# Small groups of rows are read together up to this many bytes, to limit the number of reads.
 _TOGETHER = 8 << 20
 # Bytes that are read before Arrow is asked to give back what it keeps.
 _KEPT = 64 << 20
@@ -32,13 +32,13 @@ class Part(Protocol):
     name : what messages call it.
     schema : its Arrow schema.
     sizes : rows of each group that can be read by itself.
-    roomy : whether reading some columns takes room for all of them.
+    reads_all_columns : whether reading some columns takes room for all of them.
     """
 
     name: str
     schema: Any
     sizes: np.ndarray
-    roomy: bool
+    reads_all_columns: bool
 
     def opened(self) -> Any:
         """What `load` reads with; it may serve several times."""
@@ -54,7 +54,7 @@ class Part(Protocol):
 
 
 class ArrowSource(Source):
-    """Parts one below the other, with columns matched by name; each chunk is one or several groups of one part."""
+    """Concatenated parts with columns matched by name; each chunk is one or several groups of one part."""
 
     at_once = 2
 
@@ -112,7 +112,7 @@ class ArrowSource(Source):
         part.check()  # a file that is mapped was read only now
         # Arrow keeps the room that it used for the next time. Where that is room for all columns it adds up; to give it
         # back every time would cost as much as reading.
-        self._spent += table.nbytes if part.roomy else 0
+        self._spent += table.nbytes if part.reads_all_columns else 0
         del table
         if self._spent > _KEPT:
             self._spent = 0

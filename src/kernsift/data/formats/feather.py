@@ -20,7 +20,7 @@ from kernsift.data.formats.source import Bounds
 class FeatherPart:
     """One file, opened for every piece."""
 
-    roomy = True
+    reads_all_columns = True
 
     def __init__(self, path: str, argument: str) -> None:
         self.name = path

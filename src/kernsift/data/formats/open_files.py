@@ -1,4 +1,4 @@
-"""Files that stay open for as long as somebody reads them, because opening one anew costs as much as a few columns."""
+"""Readers that stay open between pieces, because opening a file again costs as much as reading a few columns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _FILES = 64
 class Readers:
     """Readers of numbered files, each used by one thread at a time and then left for the next.
 
-    Outside of `reading` nothing stays open. A pass over all files comes by each of them once: where there are more
-    than may stay open, those that came first stay, and one more for whoever reads the same file again at once.
+    Outside of `reading` nothing stays open. A pass over all files reads each of them once: where there are more than
+    may stay open, the first ones stay, and the last one, which may be read again at once.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Readers:
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody reads."""
+        """Whether a block of `reading` is active."""
         return self._users > 0
 
     @contextmanager
     def of(self, number: int, opened: Callable[[], Any], columns: int) -> Iterator[Any]:
-        """A reader of one of the files, all of which have so many columns."""
+        """A reader of one of the files, each of which has `columns` columns."""
         with self._lock:
             there = [place for place, (file, _) in enumerate(self._idle) if file == number]
             reader = self._idle.pop(there[0])[1] if there else None

@@ -28,7 +28,7 @@ class ParquetPart:
     `keys` are columns with one value, an Arrow array of length 1 each: those in the names of its folders.
     """
 
-    roomy = False
+    reads_all_columns = False
 
     def __init__(self, path: str, argument: str, keys: Mapping[str, Any] | None = None) -> None:
         self.name = path

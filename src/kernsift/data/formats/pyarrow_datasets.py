@@ -22,7 +22,7 @@ from kernsift.exceptions import InputError, quoted
 class Fragment:
     """One fragment, usually a file; the keys in the names of its folders are columns."""
 
-    roomy = False
+    reads_all_columns = False
 
     def __init__(self, fragment: Any, schema: Any, argument: str) -> None:
         from pyarrow import dataset, fs
