@@ -1,0 +1,163 @@
+"""Categorical columns: the kernels of equality and of chi-square, together."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import chi2_contingency, fisher_exact, hypergeom
+
+from kernsift import compare, relate
+from kernsift.data.tables import Table
+from kernsift.estimators.complete import complete_mmd
+from kernsift.estimators.views import CLASSES
+from kernsift.kernels.fitted import fit_kernels
+from kernsift.kernels.low_rank import Levels
+
+pd = pytest.importorskip("pandas")
+
+
+def column(*counts: int) -> np.ndarray:
+    """A column with so many rows of each level."""
+    return np.repeat([f"level {place}" for place in range(len(counts))], counts)
+
+
+def pvalue_of(first: np.ndarray, second: np.ndarray, **settings) -> float:
+    frames = [pd.DataFrame({"x": pd.Categorical(part)}) for part in (first, second)]
+    return float(compare(*frames, k=None, correction=None, **settings).pvalues[0])
+
+
+def test_the_statistic_is_chi_square():
+    table = np.array([[30, 12], [25, 20], [9, 21], [2, 6], [1, 0], [0, 1], [0, 1]])
+    levels = Levels.of(table.sum(axis=1)[None, :].astype(float))
+    view = levels.shares(0.0)
+    n, first = table.sum(), table[:, 0].sum()
+    share = first / n
+    # The rows of the first sample have the label 1 - share, the others -share.
+    sums = table @ np.array([1.0 - share, -share])
+    cross = levels.at_points(view.factor)[0] @ sums
+    # Levels of one row are pooled.
+    pooled = np.vstack([table[:4], table[4:].sum(axis=0)])
+    expected = chi2_contingency(pooled, correction=False).statistic
+    assert (cross**2).sum() / (share * (1.0 - share)) == pytest.approx(expected, rel=1e-5)
+    assert view.sizes[0] == pytest.approx(np.ones(5)[: view.sizes.shape[1]], abs=1e-5)
+
+
+def test_few_rows_have_the_pvalue_of_all_labellings():
+    """Every labelling of ten rows, with the statistics written out."""
+    rows = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 3])
+    counts = np.bincount(rows)
+    statistics = []
+    labellings = list(combinations(range(10), 5))
+    for chosen in labellings:
+        away = np.bincount(rows[list(chosen)], minlength=4) - counts / 2
+        # The level of one row is the only one that is pooled, and so remains a level of its own.
+        statistics.append([(away**2 / counts).sum(), (away**2).sum(), (away**2).sum()])
+    values = np.round(np.array(statistics), 9)
+    tails = np.array([[(other >= one).mean() for one in other] for other in values.T])
+    smallest = (tails / np.array([pair.weight for pair in CLASSES])[:, None]).min(axis=0)
+    expected = np.array([(smallest <= one * (1 + 1e-9)).mean() for one in smallest])
+    for place in (0, 17, 60, 251):
+        chosen = np.array(labellings[place])
+        names = np.array(list("abcd"))[rows]
+        found = pvalue_of(names[chosen], np.delete(names, chosen))
+        assert found == pytest.approx(expected[place], rel=1e-9)
+
+
+def test_a_new_rare_level_is_found_like_by_chi_square():
+    rng = np.random.default_rng(5)
+    usual = np.array([0.45, 0.3, 0.2, 0.05])
+    first = np.array(list("abcd"))[rng.choice(4, 1000, p=usual)]
+    second = np.array(list("abcde"))[rng.choice(5, 1000, p=[*(0.97 * usual), 0.03])]
+    assert "e" in second
+    chi_square = chi2_contingency(
+        pd.crosstab(np.concatenate([first, second]), np.repeat([0, 1], 1000)), correction=False
+    ).pvalue
+    found = pvalue_of(first, second)
+    # The union of the views costs at most their share of the level.
+    assert chi_square < 1e-3
+    assert np.log(found) == pytest.approx(np.log(chi_square), abs=-np.log(CLASSES[0].weight) + 0.1)
+    assert pvalue_of(first, second, kernel="delta") > 100 * found
+    strata = np.tile(["one", "two"], 1000)
+    frame = pd.DataFrame({"x": np.concatenate([first, second])})
+    label = np.repeat(["before", "after"], 1000)
+    assert relate(frame, label, strata=strata, k=None).pvalues[0] < 1e-3
+    numbers = rng.normal(size=2000)
+    assert relate(frame, label, given=numbers, k=None, random_state=0).pvalues[0] < 0.01
+
+
+def test_common_levels_are_found_among_many_rare_ones():
+    """Chi-square alone has 99 degrees of freedom for a change of two levels."""
+    rng = np.random.default_rng(3)
+    shares = 1.0 / np.arange(1, 101)
+    shares /= shares.sum()
+    moved = shares.copy()
+    moved[:2] += [-0.1, 0.1]
+    names = np.array([f"level {place}" for place in range(100)])
+    found, chi_square = [], []
+    for _ in range(20):
+        first, second = (names[rng.choice(100, 200, p=part)] for part in (shares, moved))
+        found.append(pvalue_of(first, second) <= 0.05)
+        counts = pd.crosstab(np.concatenate([first, second]), np.repeat([0, 1], 200))
+        chi_square.append(chi2_contingency(counts, correction=False).pvalue <= 0.05)
+    # Powers of about 0.75 and 0.25: their difference has a standard error of 0.1.
+    assert np.mean(found) >= np.mean(chi_square) + 0.2
+
+
+def test_a_given_equality_kernel_is_the_only_view():
+    rng = np.random.default_rng(1)
+    first, second = (np.array(list("abcdef"))[rng.choice(6, 80)] for _ in range(2))
+    assert pvalue_of(first, second, kernel="delta") == pvalue_of(first, second, bandwidth="median")
+
+
+def test_values_that_are_all_different_have_pvalue_one():
+    names = np.array([f"row {place}" for place in range(120)])
+    frames = [pd.DataFrame({"x": pd.Categorical(part)}) for part in (names[:50], names[50:])]
+    result = compare(*frames, k=None, kinds={"x": "category"})
+    assert result.pvalues.tolist() == [1.0]
+
+
+def test_few_repeated_values_have_their_exact_law():
+    """Three names occur twice, all others once: the pairs alone can differ between the samples."""
+    names = np.append(np.repeat(["a", "b", "c"], 2), [f"row {place}" for place in range(34)])
+    own = np.append(np.arange(6), np.arange(6, 20))
+    frames = [pd.DataFrame({"x": pd.Categorical(part)}) for part in (names[own], np.delete(names, own))]
+    found = compare(*frames, k=None, kinds={"x": "category"}).pvalues[0]
+    # All six rows in one of two samples of 20 rows is the most extreme outcome.
+    assert found == pytest.approx(2 * hypergeom.pmf(6, 40, 6, 20), rel=1e-9)
+
+
+def test_two_levels_have_fishers_pvalue_in_both_questions():
+    first, second = column(18, 2), column(11, 9)
+    expected = fisher_exact([[18, 2], [11, 9]]).pvalue
+    assert pvalue_of(first, second) == pytest.approx(expected, rel=1e-9)
+    frame = pd.DataFrame({"x": np.concatenate([first, second])})
+    related = relate(frame, np.repeat(["one", "two"], 20), k=None)
+    assert related.pvalues[0] == pvalue_of(first, second)
+
+
+@pytest.mark.parametrize(
+    ("counts", "first"),
+    [
+        ([196, 80, 60, 40, 20, 4], 340),  # a rare level, uneven samples
+        ([188, 80, 60, 40, 20, 12], 200),
+        ([60, 30, 20, 15, 12, 10, 8, 7, 6, 5, 4, 4, 3, 3, 2, 2, *[1] * 9], 100),
+        ([996, 400, 300, 200, 100, 4], 1900),
+    ],
+)
+def test_the_level_holds_with_rare_levels(counts, first):
+    """Permuted copies of one column: the true null. Tolerance: three standard errors of 3,000 permutations, and 10%."""
+    rng = np.random.default_rng(len(counts))
+    rows = np.repeat(np.arange(len(counts)), counts).astype(float)
+    values = rng.permuted(np.broadcast_to(rows[:, None], (len(rows), 3000)), axis=0)
+    names = tuple(str(place) for place in range(3000))
+    levels = dict.fromkeys(names, tuple(str(place) for place in range(len(counts))))
+    layout = (np.arange(3001), np.ones(3000, dtype=bool), levels)
+    samples = [Table(names, part, *layout) for part in (values[:first], values[first:])]
+    kernels = fit_kernels(Table(names, values, *layout), rng=rng)
+    pvalues = ndtr(-complete_mmd(*samples, kernels, adaptive=True, rng=rng).estimate)
+    for level in (0.05, 0.01):
+        error = np.sqrt(level * (1 - level) / 3000)
+        assert (pvalues <= level).mean() <= 1.1 * level + 3 * error
+    assert (pvalues <= 0.05).mean() >= 0.03
+    assert (pvalues <= 1e-4).sum() <= 4  # 0.3 expected
