@@ -15,7 +15,7 @@ those over permutations; the covariance of the scores uses the pair with the sma
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -206,9 +206,16 @@ def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
 
 
 def best_of(
-    statistics: Sequence[FittedStatistic], scores: np.ndarray, counts: Array, response: Response
+    statistics: Sequence[FittedStatistic],
+    scores: np.ndarray,
+    counts: Array,
+    response: Response,
+    correlations: Callable[[], np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One score from the scores (pairs, b) of each feature, and the pair of views with the smallest p-value."""
+    """One score from the scores (pairs, b) of each feature, and the pair of views with the smallest p-value.
+
+    `correlations` gives those of T under different pairs of views where not all permutations are allowed.
+    """
     weights = np.array([pair.weight for pair in response.pairs])
     smallest = log_ndtr(-scores) - np.log(weights)[:, None]
     # A feature that is constant under a view has no score there.
@@ -216,7 +223,8 @@ def best_of(
     winner = np.where(varies, smallest, np.inf).argmin(axis=0)
     if len(statistics) == 1:
         return scores[0], winner
-    return union_score(scores, weights, correlations_of(statistics, counts, response), counts), winner
+    correlation = correlations_of(statistics, counts, response) if correlations is None else correlations()
+    return union_score(scores, weights, correlation, counts), winner
 
 
 def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:
@@ -420,31 +428,52 @@ def _complete(
     cache = CountCache(table.memory)
     shared = (response._replace(cells=None), to_align, landmarks, cache)
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
-    blocks = blocks_of(table, kernels, response.cells, to_sort)
-    score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
+    blocks = partial(blocks_of, table, kernels, response.cells, to_sort)
+    found = measured_table(table.d, blocks, measuring, lambda score: EffectMeasuring(*shared, score), response.ceiling)
+    if subset is not None:
+        found = found._replace(factors=[factor.among(places, count) for factor in found.factors])
+    cov = AlignmentCovariance(tuple(found.factors), response, found.laws, to_align)
+    return found.scores(table.names, cov, in_memory=len(cache) == table.d)
+
+
+class MeasuredTable(NamedTuple):
+    """The scores of all features with their laws, factors and views, and a function that gives effects."""
+
+    laws: ScoreLaws
+    factors: list[SelectedFactor]
+    views: np.ndarray
+    effects: Callable[[np.ndarray], MeasuredEffects]
+
+    def scores(self, names: tuple[str, ...], cov: AlignmentCovariance, **more: Any) -> Scores:
+        return Scores(names, self.laws.score, cov, effects=self.effects, views=self.views, **more)
+
+
+def measured_table(
+    d: int,
+    blocks: Callable[..., Iterable[Block]],
+    measuring: Callable[[Block], Iterable[_Measured]],
+    measuring_effects: Callable[[np.ndarray], Callable[[Block], Iterable[tuple[np.ndarray, CombinedEffects]]]],
+    ceiling: float,
+) -> MeasuredTable:
+    """Measure the blocks of d features; effects, which final scores are needed for, are measured on demand."""
+    score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(NullMoments._fields), d))
     factors: list[SelectedFactor] = []
-    views = np.empty(table.d, dtype=object)
-    for measured in map_blocks(measuring, blocks, table.d):
+    views = np.empty(d, dtype=object)
+    for measured in map_blocks(measuring, blocks(), d):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
             effect[part.features], views[part.features] = part.effect, part.views
             factors += part.factors
-    sd = NullMoments(*laws).sd
-    score = np.where(sd > 0, np.minimum(score, response.ceiling), 0.0)
+    score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, ceiling), 0.0)
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
-            blocks = blocks_of(table, kernels, response.cells, to_sort, among=features)
-            found = map_blocks(EffectMeasuring(*shared, score), blocks, len(features))
+            found = map_blocks(measuring_effects(score), blocks(among=features), len(features))
             return combined([part for parts in found for part in parts], features)
 
         return MeasuredEffects(effect[features], measure)
 
-    if subset is not None:
-        factors = [factor.among(places, count) for factor in factors]
-    known = ScoreLaws(score, *laws[:4])
-    cov = AlignmentCovariance(tuple(factors), response, known, to_align)
-    return Scores(table.names, score, cov, effects=effects, views=views, in_memory=len(cache) == table.d)
+    return MeasuredTable(ScoreLaws(score, *laws[:4]), factors, views, effects)
 
 
 def _statistics(

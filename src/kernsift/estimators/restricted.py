@@ -24,7 +24,6 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from kernsift.data.aligned_tables import AlignedTable
 from kernsift.data.exchangeability import Exchangeability
@@ -34,15 +33,15 @@ from kernsift.estimators.complete import (
     NullMoments,
     RowSubset,
     _Measured,
+    best_of,
     correlations_of,
     fit_statistics,
+    measured_table,
     scores_of,
 )
 from kernsift.estimators.effect_intervals import CombinedEffects
-from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
-from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
-from kernsift.estimators.paths import ScoreLaws
-from kernsift.estimators.permutation_law import union_score
+from kernsift.estimators.effect_views import point_effects, view_effects
+from kernsift.estimators.feature_blocks import Block, blocks_of
 from kernsift.estimators.relabellings import few_values
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, table_response
 from kernsift.estimators.restricted_covariance import RestrictedCovariance
@@ -338,15 +337,14 @@ class _Measuring:
 
     def _best(self, fitted: _Fitted, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One score from the scores (pairs, b) of each feature, and the pair of views that it comes from."""
-        weights = np.array([pair.weight for pair in self.target.response.pairs])
-        varies = np.array([statistic.laws.sd > 0 for statistic in fitted.statistics])
-        winner = np.where(varies, log_ndtr(-scores) - np.log(weights)[:, None], np.inf).argmin(axis=0)
-        if len(weights) == 1:
-            return scores[0], winner
-        correlation = np.ones((len(weights), len(weights), scores.shape[1]))
-        for i, j in combinations(range(len(weights)), 2):
-            correlation[i, j] = correlation[j, i] = fitted.correlation(i, j)
-        return union_score(scores, weights, correlation, fitted.points.counts), winner
+
+        def correlations() -> np.ndarray:
+            found = np.ones((len(scores), *scores.shape))
+            for i, j in combinations(range(len(scores)), 2):
+                found[i, j] = found[j, i] = fitted.correlation(i, j)
+            return found
+
+        return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)
 
     def _scores(self, features: np.ndarray, fitted: _Fitted, known: Tabulation) -> _Measured:
         target, statistics, counted = self.target, fitted.statistics, fitted.counted
@@ -455,30 +453,18 @@ def _restricted(
         to_align = np.argsort(order) if to_align is None else to_align[np.argsort(order[to_align])]
     seed = int(rng.integers(2**32))
     measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, counted)
-    score, effect, laws = np.zeros(table.d), np.zeros(table.d), np.zeros((len(NullMoments._fields), table.d))
-    factors: list[SelectedFactor] = []
-    views = np.empty(table.d, dtype=object)
-    for measured in map_blocks(measuring, blocks_of(table, kernels, cells, to_sort), table.d):
-        for part in measured:
-            score[part.features], laws[:, part.features] = part.score, part.laws
-            effect[part.features], views[part.features] = part.effect, part.views
-            factors += part.factors
-    score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, target.response.ceiling), 0.0)
-
-    def effects(features: np.ndarray) -> MeasuredEffects:
-        def measure() -> CombinedEffects:
-            blocks = blocks_of(table, kernels, cells, to_sort, among=features)
-            found = map_blocks(replace(measuring, final=score), blocks, len(features))
-            return combined([part for parts in found for part in parts], features)
-
-        return MeasuredEffects(effect[features], measure)
-
+    blocks = partial(blocks_of, table, kernels, cells, to_sort)
+    found = measured_table(
+        table.d, blocks, measuring, lambda score: replace(measuring, final=score), target.response.ceiling
+    )
+    factors = found.factors
     if among is not None:
         places = among.places(target.strata.order)
         factors = [_among(factor, *places, to_align, among.subset.to_align) for factor in factors]
     response = _moved(target.response, factors[0].cross) if factors else target.response
-    cov = RestrictedCovariance(tuple(factors), response, ScoreLaws(score, *laws[:4]), to_align, target.strata)
-    return Scores(table.names, score, cov, effects=effects, views=views)
+    return found.scores(
+        table.names, RestrictedCovariance(tuple(factors), response, found.laws, to_align, target.strata)
+    )
 
 
 def _among(
