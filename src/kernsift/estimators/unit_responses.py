@@ -19,9 +19,9 @@ from kernsift.kernels.low_rank import View
 # of shape. Changes of spread and shape show in the values as they are, unless pairs vary much: a change of spread goes
 # with the sum of a pair (Pitman 1939).
 _SMALL_STRATA = (
-    Pair("aligned location", "plain", 0.55),
-    Pair("aligned shape", "plain", 0.18),
-    Pair("scale", "plain", 0.17),
+    Pair("aligned location", "plain", 0.62),
+    Pair("aligned shape", "plain", 0.13),
+    Pair("scale", "plain", 0.15),
     Pair("shape", "plain", 0.1),
 )
 # Views of units. In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors
