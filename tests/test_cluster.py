@@ -35,6 +35,7 @@ from kernsift.estimators.feature_blocks import blocks_of
 from kernsift.execution import dask_workers as cluster
 from kernsift.execution import parallel
 from kernsift.execution.progress import progress_callback
+from kernsift.execution.temporary_files import named_file
 from kernsift.kernels.fitted import fit_kernels
 
 # Windows has no such signal, and ends the process for any.
@@ -135,6 +136,19 @@ def test_any_number_of_workers_gives_the_answer_of_one_process(
     X, Y = samples()
     given = {"k": 6, "estimator": estimator, "random_state": 3}
     same(compare(X, Y, **given), compare(X, Y, client=clients(workers), **given))
+
+
+def test_workers_on_this_machine_map_arrays(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(cluster, "_SHARED", 0)
+    monkeypatch.setattr(cluster, "named_file", lambda owner: written.append(named_file(owner)) or written[-1])
+    X, Y = samples()
+    X, Y = np.asfortranarray(X), np.repeat(Y, 2, axis=0)[::2]
+    for estimator in ("complete", "cross", "incomplete"):
+        given = {"k": 6, "estimator": estimator, "random_state": 3}
+        same(compare(X, Y, **given), compare(X, Y, client=client, **given))
+    assert len(written) == 2 * 3, "one to try, and one of each table"
+    assert not any(map(os.path.exists, written))
 
 
 @pytest.mark.parametrize("estimator", list(MMD))
@@ -313,8 +327,10 @@ def test_the_current_client_is_taken_for_dask_collections_alone(client: Client, 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "cross"])
 def test_a_killed_worker_does_not_change_the_answer(
-    clients: Callable[[int], Client], workers: int, estimator: str
+    clients: Callable[[int], Client], workers: int, estimator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if workers > 1:
+        monkeypatch.setattr(cluster, "_SHARED", 0)
     X, Y = samples(300, 64 * 10)
     given = {"k": 5, "estimator": estimator, "random_state": 9}
     used, killed = clients(workers), []

@@ -100,7 +100,8 @@ class Block:
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = [
-            table.select(self.own) if is_readable(table) else to_send(table, self.own)
+            # Draws are gathered from rows, which have to be contiguous.
+            table.select(self.own) if is_readable(table) else to_send(table, self.own, bool(self.all_columns))
             for table in tables_of(self.table)
         ]
         table, cells = stack(tables), self.cells
