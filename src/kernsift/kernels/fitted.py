@@ -253,6 +253,8 @@ def _function_values(part: _Part, A: Array, B: Array) -> Array:
 
 def columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
     """The value columns of those features, concatenated."""
+    if offsets[-1] == len(offsets) - 1:  # one for each
+        return np.asarray(features, dtype=np.intp)
     widths = np.diff(offsets)[features]
     inside = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
     return np.repeat(offsets[:-1][features], widths) + inside
