@@ -76,11 +76,11 @@ CLASSES_GIVEN = (
     Pair(VALUES, "plain", _VALUES_SHARE),
 )
 NUMBERS_GIVEN = (
-    Pair("wide", "wide", 0.55),
-    Pair("moments", "wide", 0.15),
-    Pair("narrow", "wide", 0.1),
-    Pair("wide", "smooth", 0.1),
-    Pair(VALUES, "wide", 0.1),
+    Pair("wide", "wide", 0.65),
+    Pair("moments", "wide", 0.12),
+    Pair("narrow", "wide", 0.08),
+    Pair("wide", "smooth", 0.08),
+    Pair(VALUES, "wide", 0.07),
 )
 """Pairs of views for classes and for a response of numbers, given confounders."""
 # Directions with less than this share of tr(K^2) are left out.
