@@ -28,8 +28,10 @@ location
 plain
     The fitted kernel: the only view for a given bandwidth.
 
-Rows at one point are ties and have their midrank. Categories have one view, and a group of columns, which has no ranks,
-has two: wide, and a narrow one with flattened eigenvalues. The choice is based on the study in docs/power.md.
+Rows at one point are ties and have their midrank. Categories have two views: the kernel 1[a = b] / p_a of chi-square,
+p_a being the share of a level, in place of the wide, smooth, location and local views, and the kernel of equality in
+place of the others. The first sees rare levels, the second is not diluted by them. A group of columns, which has no
+ranks, has two: wide, and a narrow one with flattened eigenvalues. The choice is based on the study in docs/power.md.
 """
 
 from __future__ import annotations
@@ -198,7 +200,9 @@ def fitted_views(
     """The named views of a block of features, from their points and the number of rows (b, G) at each.
 
     The features are numeric columns, or categorical columns, or one group of columns. The landmarks of a group are
-    chosen among the rows `landmarks`. `fit` adds to a view what its law needs.
+    chosen among the rows `landmarks`. `fit` adds to a view what its law needs. `excess` is the excess kurtosis of the
+    response, and added to the rows of a level in its weight: with heavy tails the part of a level with few rows in T
+    would have a longer tail than its law.
     """
     found: dict[str, FittedView] = {}
     if kernels.categorical[features].any():
