@@ -191,7 +191,7 @@ def compare(
     --------
     >>> import numpy as np
     >>> from kernsift import compare
-    >>> rng = np.random.default_rng(0)
+    >>> rng = np.random.default_rng(1)
     >>> X, Y = rng.normal(size=(300, 8)), rng.normal(size=(200, 8))
     >>> Y[:, 3] += 1.0
     >>> result = compare(X, Y, random_state=0)
