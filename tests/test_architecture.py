@@ -207,6 +207,10 @@ def test_the_map_names_modules_that_exist(page: str) -> None:
         assert any(path.with_suffix(".py").is_file() or path.is_dir() for path in found), ".".join(module)
 
 
+def test_the_top_level_has_at_most_ten_modules() -> None:
+    assert len(list(PACKAGE.glob("*.py"))) <= 10
+
+
 def test_every_folder_of_modules_is_a_package() -> None:
     folders = {file.parent for file in FILES}
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []

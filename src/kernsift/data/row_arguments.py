@@ -154,25 +154,16 @@ class RowArguments:
 
 def labels_of(columns: Columns) -> np.ndarray:
     """(n,) one label for each row, None where it is missing; several columns make one label together."""
-    values = to_numpy(columns.values)
     parts = []
-    for place in range(values.shape[1]):
-        own, levels = values[:, place], columns.levels.get(place)
-        start = columns.origin.get(place, 0)
-        names = np.empty(len(own), dtype=object)
-        known, inverse = np.unique(own, return_inverse=True)
-        texts = [
-            None
-            if np.isnan(value)
-            else levels[int(value)]
-            if levels
-            else f"{int(value) + start}"
-            if float(value).is_integer()
-            else repr(float(value))
-            for value in known
-        ]
-        names[:] = np.array(texts, dtype=object)[inverse.ravel()]
-        parts.append(names)
+    for place, own in enumerate(to_numpy(columns.values).T):
+        levels, start = columns.levels.get(place), columns.origin.get(place, 0)
+        known, inverse = np.unique(own, return_inverse=True)  # NaN comes last
+        present = known[~np.isnan(known)].tolist()
+        if levels:
+            names = [levels[int(value)] for value in present]
+        else:
+            names = [str(int(value) + start) if value.is_integer() else repr(value) for value in present]
+        parts.append(np.array([*names, None], dtype=object)[inverse.ravel()])
     if len(parts) == 1:
         return parts[0]
     rows = zip(*parts, strict=True)
