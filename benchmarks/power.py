@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import category_shapes
 import numpy as np
 import peers
 import problems
@@ -36,7 +37,7 @@ from kernsift.result import Result
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
 ALPHA = 0.05
-_TRIALS = {"regret": 400, "levels": 500, "real": 150, "paper": 200, "bh": 200, "peers": 200}
+_TRIALS = {"regret": 400, "levels": 500, "categories": 400, "real": 150, "paper": 200, "bh": 200, "peers": 200}
 PARTS = tuple(_TRIALS)
 # Methods shown for comparison get by with fewer trials.
 _FEWER = 100
@@ -184,6 +185,9 @@ def cells_of(part: str, trials: int | None) -> list[Cell]:
     most = _TRIALS[part] if trials is None else trials
     if part in ("regret", "levels"):
         return _shape_cells(part, most)
+    if part == "categories":
+        rows = {shape_row(name, n): category_shapes.methods_of(name) for name in category_shapes.SHAPES for n in ROWS}
+        return [Cell(part, row, method, most) for row, methods in rows.items() for method in methods]
     if part == "real":
         sets = {name: one for name, one in real_columns.DATA_SETS.items() if one.absent() is None}
         return [Cell(part, name, how, most) for name, one in sets.items() for how in real_columns.METHODS[one.numeric]]
@@ -205,7 +209,10 @@ def one_trial(cell: Cell, trial: int) -> dict[str, Figure]:
 
 
 def run_cell(cell: Cell) -> tuple[Cell, list[dict[str, Figure]]]:
-    """All trials of a cell; most methods of the regret study take them in one call."""
+    """All trials of a cell; most methods of the studies of single features take them in one call."""
+    if cell.part == "categories":
+        found = category_shapes.rejections(cell.row, cell.method, cell.trials)
+        return cell, [{"power": Figure(float(value))} for value in found]
     if cell.part not in ("regret", "levels"):
         return cell, [one_trial(cell, trial) for trial in range(cell.trials)]
     key, _, n = cell.row.rpartition(", n=")

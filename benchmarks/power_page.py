@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from power_figures import Figures, power_plot
-from regret_page import real_section, regret_section
+from regret_page import categories_section, real_section, regret_section
 
 from kernsift.experiments.studies import table
 
@@ -130,11 +130,13 @@ data and the other tests were not. Error rates under the null and the coverage o
 
 def write_page(folder: Path) -> None:
     """docs/power.md beside the folder of figures; sections without figures are left out."""
-    parts = ("regret", "levels", "real", "bh", "peers", "paper")
+    parts = ("regret", "levels", "categories", "real", "bh", "peers", "paper")
     figures = {part: Figures(folder / f"{part}.csv") for part in parts}
     sections = [_INTRODUCTION]
     if figures["regret"].lines:
         sections.append(regret_section(figures["regret"], figures["levels"], folder))
+    if figures["categories"].lines:
+        sections.append(categories_section(figures["categories"]))
     if figures["real"].lines:
         sections.append(real_section(figures["real"]))
     if figures["bh"].lines:

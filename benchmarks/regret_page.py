@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from category_shapes import PERMUTATIONS, methods_of
+from category_shapes import SHAPES as SHAPES_OF_CATEGORIES
 from power_figures import Figures, axes_of
 from real_columns import DATA_SETS, EACH, METHODS, SHUFFLED
 from regret import OWN
@@ -219,6 +221,49 @@ def _regret_plot(path: Path, rows: Sequence[Row]) -> None:
     axes.set_xlabel("power at level 0.05")
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     canvas.savefig(path, dpi=130)
+
+
+# --- categories -------------------------------------------------------------------------------------------------------
+
+
+def categories_section(figures: Figures) -> str:
+    """The power on every change of categories, and the largest regrets."""
+    parts: list[list[list[str]]] = [[], []]
+    regrets = []
+    for row in figures.names("row"):
+        name, _, n = row.rpartition(", n=")
+        shape, methods = SHAPES_OF_CATEGORIES[name], methods_of(name)
+        powers = {method: figures.mean(row, method, "power") for method in methods}
+        theirs = {method: power for method, power in powers.items() if method != OWN and power == power}
+        if powers[OWN] != powers[OWN] or not theirs:
+            continue
+        best = max(theirs, key=lambda method: theirs[method])
+        regret = theirs[best] - powers[OWN]
+        regrets.append((regret, f"{regret:.2f} ({row}: {best} {theirs[best]:.2f}, {powers[OWN]:.2f})", best))
+        shown = [f"**{power:.2f}**" if method == best else f"{power:.2f}" for method, power in powers.items()]
+        parts[shape.numeric].append([name, f"{shape.amplitudes[int(n)]:g}", n, *shown, f"{regret:+.2f}"])
+    first, second = (
+        table(["change", "a", "n", *methods_of(rows[0][0]), "regret"], rows) if rows else "" for rows in parts
+    )
+    if not regrets:
+        return ""
+    others = [found for found in regrets if found[2] != "G test"] or regrets
+    return f"""## Categories
+
+One categorical column, level 0.05, {figures.trials()} trials ({figures.date()}); two samples of n rows each, or n rows
+with a numeric response. Chi-square, the G test and Dcorr of indicators of the levels, which is the kernel of equality
+alone, have {PERMUTATIONS} permutations: many expected counts are small. Amplitudes were chosen by the power of the
+other tests.
+
+**Largest regret:** {max(regrets)[1]}. **Where the best other test is not the G test:** {max(others)[1]}. A likelihood
+ratio grows fastest where a level is in one sample only; it is no quadratic form, and has no view here.
+
+{first}
+
+With a numeric response:
+
+{second}
+"""
 
 
 # --- real data sets ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ pytest.importorskip("threadpoolctl")
 
 _MODULES = (
     "power", "power_figures", "power_page", "regret", "regret_page", "real_columns", "shapes", "peer_pvalues", "peers",
-    "problems",
+    "problems", "category_shapes",
 )  # fmt: skip
 
 
@@ -40,6 +40,8 @@ def power(monkeypatch):
         ("regret", "line: a x + normal, n=60"),
         ("regret", "modes: normal around -a and a, n=60"),
         ("levels", "Cauchy"),
+        ("categories", "new level, 5 others, n=60"),
+        ("categories", "numbers: mean of a rare level of 5, n=60"),
         ("real", "iris"),
         ("real", "diabetes"),
         ("paper", "mean shift 0.5, n=100"),
@@ -73,6 +75,7 @@ def test_the_whole_page_from_two_lines_a_part(power, tmp_path):
             "paper": ("tpr", "fpr", "seconds"),
             "regret": ("power",),
             "levels": ("power",),
+            "categories": ("power",),
             "real": ("found", "fdr"),
         }.get(part, ("tpr", "fdr", "seconds"))
         record = power.Record(part, folder)
@@ -80,7 +83,7 @@ def test_the_whole_page_from_two_lines_a_part(power, tmp_path):
             record.put(cell, dict.fromkeys(names, (0.5, 0.1, 2)))
     power.main(["page", "--folder", str(folder)])
     page = (tmp_path / "power.md").read_text(encoding="utf-8")
-    assert page.count("\n## ") == 4
+    assert page.count("\n## ") == 5
     for name in ("regret", "bh", "paper"):
         assert f"power/{name}.png" in page
         assert (folder / f"{name}.png").stat().st_size > 10_000
