@@ -85,7 +85,7 @@ class AlignmentCovariance:
             scores = self.laws.score[features]
             near = self.laws.score >= scores.min() - _BAND - _SLOPE * np.ptp(scores)
             self._fill(out, chosen._replace(directions=own.astype(np.float32)), ~near)
-            bound = related(chosen.count)
+            bound = related(chosen.n)
             doubtful = (out > SAME - _DIGITS).any(axis=1) | (np.abs(out - bound) < _DIGITS).any(axis=1)
             self._fill(out, chosen, near | doubtful)
         return self._on_varying(out, features)
@@ -161,7 +161,7 @@ class AlignmentCovariance:
         shared = (one.shared_rows(other) - 1.0) / ((_column(one.counts) - 1.0) * (other.counts - 1.0))
         covariance = (products - one.trace[:, None] * other.trace[None, :] * shared) * main
         own = [self._variances(part) for part in (one, other)]
-        if one.count <= _FEW_ROWS:
+        if one.n <= _FEW_ROWS:
             covariance += share * (one.rest() @ xp.matrix_transpose(other.rest()))
         scale = own[0][:, None] * own[1][None, :]
         positive = scale > 0
@@ -173,7 +173,7 @@ class AlignmentCovariance:
         weights = [self._weights[name, name] for name in part.targets.tolist()]
         main, share = (asarray_like(weight, part.directions) for weight in np.array(weights).T)
         variances = (part.square - part.trace**2 / (part.counts - 1)) * main
-        if part.count <= _FEW_ROWS:
+        if part.n <= _FEW_ROWS:
             rest = part.rest()
             variances = variances + share * namespace(rest).sum(rest * rest, axis=1)
         return variances
@@ -235,7 +235,7 @@ def _column(counts: Array | int) -> Array | int:
 
 def _thinned(part: FactorRows) -> FactorRows:
     """The same features at evenly spaced rows, where there are many."""
-    step = -(-part.count // _THINNED)
+    step = -(-part.n // _THINNED)
     if step == 1:
         return part
     directions, present = part.directions[:, ::step], None if part.present is None else part.present[:, ::step]

@@ -256,7 +256,7 @@ class FactorRows(NamedTuple):
     present: Array | None = None
 
     @property
-    def count(self) -> int:
+    def n(self) -> int:
         """The number of rows."""
         return int(self.directions.shape[1])
 
@@ -272,7 +272,7 @@ class FactorRows(NamedTuple):
             index = np.full(b * q, flat.shape[0])
             index[np.flatnonzero(np.arange(q) < self.ranks[:, None])] = np.arange(flat.shape[0])
             flat = take(xp.concat([flat, xp.zeros_like(flat[:1, :])], axis=0), index, 0)
-        return xp.reshape(flat, (b, q, self.count))
+        return xp.reshape(flat, (b, q, self.n))
 
     def sums(self, values: Array, axis: int) -> Array:
         """Sums of an array (n, directions) or, with axis 0, (directions, n) over the directions of each feature."""
@@ -288,7 +288,7 @@ class FactorRows(NamedTuple):
     @property
     def counts(self) -> Array | int:
         """(b,) numbers of rows in which each feature is not missing, or one number for all."""
-        return self.count if self.present is None else namespace(self.directions).sum(self.present, axis=1)
+        return self.n if self.present is None else namespace(self.directions).sum(self.present, axis=1)
 
     def take(self, places: np.ndarray) -> FactorRows:
         """The features at these places."""
@@ -312,12 +312,12 @@ class FactorRows(NamedTuple):
         if self.present is not None:
             return self.present
         own = self.directions
-        return namespace(own).ones((len(self.ranks), self.count), dtype=own.dtype, device=own.device)
+        return namespace(own).ones((len(self.ranks), self.n), dtype=own.dtype, device=own.device)
 
     def shared_rows(self, other: FactorRows) -> Array:
         """(b, k) numbers of rows in which neither feature of a pair is missing."""
         if self.present is None and other.present is None:
-            return self.count
+            return self.n
         return self.all_present() @ namespace(self.directions).matrix_transpose(other.all_present())
 
 
