@@ -131,7 +131,7 @@ def picture_candidates(
     def kept(table: Table) -> Table:
         # Tables are owned here, so that small ones need no other copy.
         rows = rows_to_show(table.n, 1)
-        return table if table.copied and len(rows) == table.n else _thinned(table, rows)
+        return table if table.copied and len(rows) == table.n else _thinned(table.take(rows), rows)
 
     base, others = kept(reference), [(names[i], kept(candidates[i])) for i in chosen]
 
@@ -229,5 +229,5 @@ def _thinned(table: Table, places: np.ndarray) -> Table:
     """Some rows in memory."""
     if len(places) < table.n:
         table = table.take(places)
-    values = np.array(to_numpy(table.part(slice(None))))
+    values = to_numpy(table.part(slice(None)))
     return Table(table.names, values, table.offsets, table.categorical, table.levels)
