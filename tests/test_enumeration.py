@@ -4,8 +4,10 @@ import math
 from itertools import combinations, permutations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from scipy.special import comb
 
 from kernsift import compare, relate
 from kernsift.estimators.enumeration import (
@@ -205,3 +207,25 @@ def test_values_that_are_all_different_say_nothing_under_equality(sizes):
     assert compare(one, two, kernel="delta").all_pvalues.tolist() == [1.0, 1.0]
     names = [[f"id{i}"] for i in range(sum(sizes))]
     assert compare(np.array(names[: sizes[0]]), np.array(names[sizes[0] :])).all_pvalues.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(("pairs", "split"), [(10, (10, 10)), (15, (15, 15)), (30, (30, 30)), (15, (10, 20))])
+def test_levels_of_two_rows_count_ties_in_full(pairs, split):
+    """T grows with the number of levels whose rows are all in one sample, which has a closed form."""
+    n, first = 2 * pairs, split[0]
+    together = np.arange(first // 2 + 1)  # levels with both rows in the first sample
+    single = first - 2 * together
+    possible = single <= pairs - together
+    together, single = together[possible], single[possible]
+    ways = comb(pairs, together) * comb(pairs - together, single) * 2.0**single
+    tails = np.cumsum((ways / comb(n, first))[::-1])[::-1]
+    for both, one, tail in zip(together, single, tails, strict=True):
+        if not 0.005 < tail < 0.5:
+            continue
+        # The first sample has both rows of `both` levels and one row of `one` levels.
+        rows = [*range(2 * both), *range(2 * both, 2 * (both + one), 2)]
+        label = np.isin(np.arange(n), rows)
+        values = pd.DataFrame({"level": [f"level {row // 2}" for row in range(n)]})
+        result = compare(values[label], values[~label], kinds={"level": "category"})
+        # A continuous law is off where few values of T are in a tail, but not below the tail.
+        assert 0.95 * tail < result.pvalues[0] < 1.7 * tail

@@ -31,8 +31,10 @@ from kernsift.estimators.enumeration import (
     OUTLIER_ROWS,
     ViewedFeature,
     enumerated_log_pvalues,
+    equal_counts,
     few_outcomes,
     fisher_scores,
+    lattice_step,
     outliers_match,
     two_valued,
 )
@@ -49,7 +51,7 @@ from kernsift.estimators.permutation_law import (
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
-from kernsift.estimators.views import PLAIN, FittedView, chosen_pairs, fitted_views
+from kernsift.estimators.views import PLAIN, SHARES, FittedView, Pair, chosen_pairs, fitted_views
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
@@ -148,23 +150,25 @@ class NullMoments(NamedTuple):
     size: np.ndarray
     target: np.ndarray
 
-    @property
-    def standardised(self) -> np.ndarray:
-        varies = self.sd > 0
-        return np.where(varies, (self.statistic - self.mean) / np.where(varies, self.sd, 1.0), 0.0)
-
 
 class FittedStatistic(NamedTuple):
     """The statistic of some features under one pair of views.
 
     `target` is the view of the response; `cross` (b, m, p) has the cross-covariances of the feature's directions with
-    those of the response.
+    those of the response. `step` is the distance between neighbouring values of T, 0 where these are close.
     """
 
     fitted: FittedView
     target: ResponseView
     laws: NullMoments
     cross: Array
+    step: np.ndarray | float = 0.0
+
+    @property
+    def standardised(self) -> np.ndarray:
+        """(b,) T less half a step, less its mean, over its standard deviation: the continuity correction."""
+        laws, varies = self.laws, self.laws.sd > 0
+        return np.where(varies, (laws.statistic - self.step / 2 - laws.mean) / np.where(varies, laws.sd, 1.0), 0.0)
 
     @property
     def view(self) -> View | GroupView:
@@ -198,7 +202,7 @@ def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
         weights.append(weight)
         counts.append(count)
     weight, count = (xp.concat(parts, axis=0) for parts in (weights, counts))
-    standardised = asarray_like(np.concatenate([one.laws.standardised for one in statistics]), weight)
+    standardised = asarray_like(np.concatenate([one.standardised for one in statistics]), weight)
     skewness = asarray_like(np.concatenate([one.laws.skewness for one in statistics]), weight)
     score = to_numpy(spectral_score(standardised, skewness, weight, count))
     varies = np.array([one.laws.sd > 0 for one in statistics])
@@ -488,8 +492,25 @@ def _statistics(
     found: dict[tuple[int, int], FittedStatistic] = {}
     for pair in response.pairs:
         key = (id(views[pair.feature]), id(response.views[pair.response].fitted))
-        found[key] = found.get(key) or fit_statistics(views[pair.feature], cross_table, pair.response)
+        if key not in found:
+            found[key] = fit_statistics(views[pair.feature], cross_table, pair.response)
+            if kernels.categorical[own].any() and known.joint is not None:
+                found[key] = _on_lattice(found[key], known.counts, response, pair)
     return [found[id(views[pair.feature]), id(response.views[pair.response].fitted)] for pair in response.pairs]
+
+
+def _on_lattice(one: FittedStatistic, counts: Array, response: Response, pair: Pair) -> FittedStatistic:
+    """The statistic of levels, with the distance between its neighbouring values where the response has two cells."""
+    cells = to_numpy(response.counts)
+    cells = cells[cells > 0]
+    if len(cells) != 2:
+        return one
+    # Weights of levels that differ, and levels of one row without a direction, leave no such distance.
+    if response.pairs == PLAIN:
+        known = ~(to_numpy(counts) == 1).any(axis=1)
+    else:
+        known = equal_counts(counts) | (pair.feature not in SHARES)
+    return one._replace(step=np.where(known, lattice_step(counts, cells) * one.laws.mean, 0.0))
 
 
 def enumerated_scores(

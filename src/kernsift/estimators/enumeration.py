@@ -80,6 +80,26 @@ def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     return (few | _is_sparse(counts)) & ~(two_valued(counts) & (len(cells) == 2))
 
 
+def lattice_step(counts: Array, cells: np.ndarray) -> np.ndarray:
+    """(b,) distance between neighbouring values of T over its mean, for levels with these counts (b, G) in two cells.
+
+    With the kernel of equality T is in proportion to sum (n a - n_1 c)^2, for a rows of the first n_1 in a level of c
+    rows. The sum of a^2 changes by an even number, and the sum of a c not at all if all levels have equally many rows.
+    With equally many rows in both cells T is in proportion to the sum of a (a - c), which is even for odd c.
+    """
+    rows, n, first = to_numpy(counts), int(cells.sum()), int(cells[0])
+    mean = (rows * (n - rows)).sum(axis=1) * first * (n - first) / (n - 1)
+    odd = ((rows == 0) | (rows % 2 == 1)).all(axis=1) & (n == 2 * first)
+    step = 2.0 * n * np.where(equal_counts(counts) | odd, n, math.gcd(n, first))
+    return np.divide(step, mean, out=np.zeros(len(rows)), where=mean > 0)
+
+
+def equal_counts(counts: Array) -> np.ndarray:
+    """(b,) whether all values of features with these counts (b, G) have the same number of rows."""
+    rows = to_numpy(counts)
+    return np.asarray(((rows == 0) | (rows == rows.max(axis=1, keepdims=True))).all(axis=1))
+
+
 def _log_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     """Log of the number of outcomes that are enumerated: arrangements of the rows, or tables with two cells."""
     arrangements = np.full(counts.shape[0], _log_arrangements(cells))

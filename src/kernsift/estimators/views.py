@@ -74,7 +74,7 @@ _WIDE_RANK, _NARROW_RANK = 40, 32
 _WIDE_TOLERANCE = 1e-6
 _SMOOTH_DIRECTIONS = 5
 # Views whose counterpart for categories has the kernel of the chi-square statistic; the others have that of equality.
-_SHARES = ("wide", "smooth", "location", "local")
+SHARES = ("wide", "smooth", "location", "local")
 # Directions of the wide view in views of location and spread.
 _MOMENTS = {"moments": slice(0, 2), "scale": slice(1, 2)}
 
@@ -207,10 +207,15 @@ def fitted_views(
     found: dict[str, FittedView] = {}
     if kernels.categorical[features].any():
         levels = Levels.of(counts)
-        sorts = {name: "plain" if name == "plain" or not kernels.rounds else name in _SHARES for name in names}
-        made = {True: partial(levels.shares, excess), False: levels.equality}
-        made["plain"] = partial(levels.equality, pooled=False)
-        of_levels = {sort: fit(made[sort](), levels.counts, n).at_points(levels) for sort in set(sorts.values())}
+        kernels_of: dict[str, Callable[[], View]] = {
+            "plain": partial(levels.equality, pooled=False),
+            "equality": levels.equality,
+            "shares": partial(levels.shares, excess),
+        }
+        sorts = dict.fromkeys(names, "plain")
+        if kernels.rounds:
+            sorts |= {name: "shares" if name in SHARES else "equality" for name in names if name != "plain"}
+        of_levels = {sort: fit(kernels_of[sort](), levels.counts, n).at_points(levels) for sort in set(sorts.values())}
         return {name: of_levels[sort] for name, sort in sorts.items()}
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
