@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from scipy.stats import binom
 
 from kernsift.experiments.studies import table
 
@@ -33,8 +34,9 @@ _POWER = """## Power given confounders
 
 One feature whose noise enters the response as a line, a square or a wave, with the strength that follows, beside a
 common influence of the confounders of the kind that is named. With a strength of 0 it is the level. The last column
-compares with the tests whose level is at most 0.07, within two standard errors: the power of the others does not count.
-GCM looks for a line and nothing else.
+compares with the tests whose level is not significantly above 0.07 (binomial test at 0.05): the power of the others
+does not count. GCM looks for a line and nothing else; its level beside one confounder is too high where forests fit its
+curve poorly. With the true curves known, a test of a line has a power of 0.73 at 300 rows and a strength of 0.15.
 
 {rows}
 
@@ -142,7 +144,8 @@ def _power(records: pd.DataFrame) -> str:
         known, levels = own.set_index("method"), null.get((case.split(", ")[1], n, p))
         behind = ""
         if levels is not None and not case.endswith(", 0"):
-            holds = levels.value <= 0.07 + 2 * levels.sd / levels.trials**0.5
+            found = (levels.value * levels.trials).round()
+            holds = dict(zip(levels.index, binom.sf(found - 1, levels.trials, 0.07) > 0.05, strict=True))
             valid = [name for name in methods[1:] if holds.get(name, False) and name in known.index]
             behind = f"{known.value[valid].max() - known.value['kernsift']:+.3f} ({', '.join(valid)})" if valid else "-"
         lines.append([str(case), f"{n:,}", str(p), *(_cell(known, name) for name in methods), behind])
