@@ -259,6 +259,8 @@ def fit_regression(
 def _extended(basis: np.ndarray, triangle: np.ndarray, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """An orthonormal basis (n, Q) of what it was one of and of more terms (n, q), and all terms (Q, P) in it."""
     rest = np.hstack(parts, dtype=basis.dtype, casting="same_kind")
+    if not rest.shape[1]:  # predictions without variation have no terms
+        return basis, triangle
     largest = max(float((rest[:, j] ** 2).sum()) for j in range(rest.shape[1]))
     inner = basis.T @ rest
     if basis.shape[1]:
