@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import eval_legendre
 
 from kernsift import compare, relate
 from kernsift.data.inputs import as_table
@@ -50,13 +49,16 @@ def midranks(column):
     return (stats.rankdata(column) - 0.5) / len(column)
 
 
-def test_the_fine_view_is_a_sum_over_legendre_polynomials_of_midranks():
-    X = columns(np.random.default_rng(1), 60)
-    known, _, found = views_of(X, ["fine"])
+def test_the_scale_view_is_a_bounded_square_without_its_regression_on_the_distance():
+    X = columns(np.random.default_rng(1), 61)
+    known, kernels, found = views_of(X, ["scale"])
     for feature, column in enumerate(X.T):
-        place = 2 * midranks(column) - 1
-        basis = np.array([eval_legendre(j, place) * np.sqrt((2 * j + 1) / np.sqrt(j * (j + 1))) for j in range(1, 16)])
-        assert row_gram(known, found["fine"].view, feature) == pytest.approx(centred_gram(basis.T @ basis), abs=1e-9)
+        distance = np.clip((column - np.median(column)) / (4.0 * kernels.bandwidth[feature]), -1.0, 1.0)
+        basis = np.column_stack([np.ones(len(column)), distance])
+        square = (distance - distance.mean()) ** 2
+        rest = square - basis @ np.linalg.lstsq(basis, square, rcond=None)[0]
+        expected = np.outer(rest, rest) / (rest @ rest) if rest @ rest > 1e-9 else np.zeros((len(rest), len(rest)))
+        assert row_gram(known, found["scale"].view, feature) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_ranks_make_pvalues_of_a_response_free_of_monotone_changes():
     """Views of ranks do not change under an increasing function of the column, the others do."""
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 3))
-    for name in ("smooth", "fine", "narrow", "local"):
+    for name in ("smooth", "narrow", "local"):
         known, _, one = views_of(X, [name])
         again, _, two = views_of(np.exp(2 * X), [name])
         for feature in range(3):

@@ -9,13 +9,11 @@ wide
 moments
     The first two directions of the wide view with equal weight: location and spread.
 scale
-    The second direction of the wide view: nearly the square of the distance from the centre.
+    The square of the distance from the median, in bandwidths of the wide view and at most 1, less its regression on the
+    signed distance.
 smooth
     The first five directions of the Gaussian kernel on normal scores of the ranks, equally wide, with eigenvalues
     raised to the power 1/4: nearly polynomials of increasing degree, with slowly decreasing weights.
-fine
-    sum_j w_j P_j(u) P_j(v), with Legendre polynomials P_j of the ranks in [-1, 1] and w_j = (j (j + 1))^(-1/2). With
-    the power -1 this is the kernel of Anderson and Darling's statistic; here finer shapes have more weight.
 narrow
     The Gaussian kernel on normal scores of the ranks, 0.7 median distances wide, its eigenvalues raised to the power
     1/2: several modes, and other shapes with many sign changes.
@@ -67,7 +65,6 @@ _UNIFORM_MEDIAN = 1.0 - float(np.sqrt(0.5))
 _NARROW, _NARROW_POWER = 0.7, 0.5
 _LOCAL, _LOCAL_POWER = 0.65, 0.5
 _SMOOTH_POWER = 0.25
-_DEGREES = 15
 # The wide kernel is nearly a polynomial of low degree.
 _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
@@ -75,8 +72,6 @@ _WIDE_TOLERANCE = 1e-6
 _SMOOTH_DIRECTIONS = 5
 # Views whose counterpart for categories has the kernel of the chi-square statistic; the others have that of equality.
 SHARES = ("wide", "smooth", "location", "local")
-# Directions of the wide view in views of location and spread.
-_MOMENTS = {"moments": slice(0, 2), "scale": slice(1, 2)}
 
 
 class Pair(NamedTuple):
@@ -220,7 +215,7 @@ def fitted_views(
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels)} | dict.fromkeys(("wide", "moments", "smooth", "location"), wide)
-        kinds |= dict.fromkeys(("scale", "narrow", "local", "fine"), narrow)
+        kinds |= dict.fromkeys(("scale", "narrow", "local"), narrow)
         different = {id(kinds[name]): kinds[name] for name in names}
         views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
         fits = {kind: fit(view, counts, n) for kind, view in zip(different, views, strict=True)}
@@ -230,15 +225,17 @@ def fitted_views(
     for name in names:
         if name == "plain":
             found[name] = fit(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
-        elif name in ("wide", *_MOMENTS):
+        elif name in ("wide", "moments", "scale"):
             own = kernels.select(features).rescaled(WIDE)
-            if name in _MOMENTS and grid.missing:
-                found[name] = fit(_moments_and_share(grid.points, own, counts, _MOMENTS[name]), counts, n)
-                continue
-            if wide_view is None:
-                factor, _ = pivoted(grid.points, own, counts, _WIDE_RANK, _WIDE_TOLERANCE)
-                wide_view = centred(factor, counts, most=None if "wide" in names else 2)
-            found[name] = fit(_moments(wide_view, _MOMENTS[name]) if name in _MOMENTS else wide_view, counts, n)
+            if name != "wide" and grid.missing:
+                found[name] = fit(
+                    _present(_scale if name == "scale" else _moments, grid.points, own, counts), counts, n
+                )
+            elif name == "scale":
+                found[name] = fit(_scale(grid.points, own, counts), counts, n)
+            else:
+                wide_view = wide_view or _wide(grid.points, own, counts, None if "wide" in names else 2)
+                found[name] = fit(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
         else:
             if ranks is None:
                 ranks = _distinct(counts)
@@ -275,25 +272,50 @@ def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView
     return fitted(_RANK_VIEWS[name](one, missing, False), one, n)
 
 
-def _moments(wide: View, directions: slice) -> View:
-    """Location, spread or both: the first two directions of a wide view, with equal weight."""
-    xp, first = namespace(wide.factor), wide.leading(2)
-    factor, sizes = first.factor[:, directions, :], first.sizes[:, directions]
-    if factor.shape[1]:
-        return View(factor, sizes)
-    # Columns with two values have a location alone.
-    return View(xp.zeros_like(first.factor[:, :1, :]), xp.zeros_like(first.sizes[:, :1]))
+def _row_sums(values: Array) -> Array:
+    return namespace(values).sum(values, axis=1, keepdims=True)
 
 
-def _moments_and_share(points: Array, kernels: FeatureKernels, counts: Array, directions: slice) -> View:
-    """Moments of the present values, and the share of missing values, with equal weight."""
+def _wide(points: Array, kernels: FeatureKernels, counts: Array, most: int | None) -> View:
+    factor, _ = pivoted(points, kernels, counts, _WIDE_RANK, _WIDE_TOLERANCE)
+    return centred(factor, counts, most=most)
+
+
+def _moments(points: Array, kernels: FeatureKernels, counts: Array) -> View:
+    return _wide(points, kernels, counts, 2).leading(2)
+
+
+def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
+    # The second direction of the wide view, nearly the same for normal values, can change places with the first one for
+    # values with heavy tails.
+    xp, n = namespace(counts), _row_sums(counts)
+    values = xp.astype(transposed(points), counts.dtype)
+    below = xp.astype(xp.cumulative_sum(counts, axis=1) < n / 2, xp.int64)
+    median = xp.arange(values.shape[1], device=values.device) == xp.sum(below, axis=1, keepdims=True)
+    away = (values - _row_sums(xp.where(median, values, 0.0))) * xp.astype(kernels.inverse, counts.dtype)[:, None]
+    signed = xp.where(counts > 0, xp.clip(away, -1.0, 1.0), 0.0)
+    signed = signed - _row_sums(counts * signed) / n
+    square = signed * signed
+    square = square - _row_sums(counts * square) / n
+    spread = _row_sums(counts * signed * signed)
+    square = square - signed * (_row_sums(counts * signed * square) / xp.where(spread > 0, spread, 1.0))
+    size = _row_sums(counts * square * square)
+    # Values of two kinds have a location alone.
+    some = size > 1e-10 * _row_sums(counts * signed**4)
+    factor = xp.where(some, square / xp.sqrt(xp.where(some, size, 1.0)), 0.0)
+    return View(factor[:, None, :], xp.astype(some, counts.dtype))
+
+
+def _present(
+    of: Callable[[Array, FeatureKernels, Array], View], points: Array, kernels: FeatureKernels, counts: Array
+) -> View:
+    """A view of the present values, with the share of missing values as one more direction of the same weight."""
     xp = namespace(counts)
-    there, n = counts[:, :-1], xp.sum(counts, axis=1, keepdims=True)
+    there, n = counts[:, :-1], _row_sums(counts)
     # A column without any value gets a point with a count of 1, whose factor is 0 after centring.
     first = asarray_like(np.eye(1, int(there.shape[1])), counts)
-    there = xp.where(xp.sum(there, axis=1, keepdims=True) > 0, there, first)
-    wide = centred(pivoted(points[:-1, :], kernels, there, _WIDE_RANK, _WIDE_TOLERANCE)[0], there)
-    own = _moments(wide, directions)
+    there = xp.where(_row_sums(there) > 0, there, first)
+    own = of(points[:-1, :], kernels, there)
     factor = xp.concat([own.factor, xp.zeros_like(own.factor[:, :, :1])], axis=2)
     share = counts[:, -1:] / n
     indicator = xp.concat([xp.zeros_like(there), xp.ones_like(share)], axis=1) - share
@@ -353,23 +375,6 @@ def _local(counts: Array, missing: bool, large: bool) -> View:
     return _gaussian(ranks, counts, missing, large, width, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
 
 
-def _fine(counts: Array, missing: bool, large: bool) -> View:
-    xp = namespace(counts)
-    place = 2.0 * _midranks(counts[:, :-1] if missing else counts) - 1.0
-    values = [xp.ones_like(place), place]
-    for degree in range(1, _DEGREES):
-        values.append(((2 * degree + 1) * place * values[-1] - degree * values[-2]) / (degree + 1))
-    degrees = np.arange(1, _DEGREES + 1)
-    weights = (2 * degrees + 1) / np.sqrt(degrees * (degrees + 1.0))
-    factor = xp.stack(values[1:], axis=1) * asarray_like(np.sqrt(weights), counts)[:, None]
-    if missing:
-        # A direction for the missing values, which are 0 in the others.
-        factor = xp.concat([factor, xp.zeros_like(factor[:, :, :1])], axis=2)
-        last = asarray_like(np.eye(1, int(counts.shape[1]), int(counts.shape[1]) - 1)[None, ...], factor)
-        factor = xp.concat([factor, xp.broadcast_to(last, (factor.shape[0], *last.shape[1:]))], axis=1)
-    return centred(factor, counts)
-
-
 def _location(counts: Array, missing: bool, large: bool) -> View:
     return _on_normal_scores(counts, missing, large, WIDE, _WIDE_RANK, _WIDE_TOLERANCE).leading(1)
 
@@ -378,6 +383,5 @@ _RANK_VIEWS: dict[str, Callable[[Array, bool, bool], View]] = {
     "smooth": _smooth,
     "narrow": _narrow,
     "local": _local,
-    "fine": _fine,
     "location": _location,
 }
