@@ -31,7 +31,6 @@ from kernsift.estimators.enumeration import (
     OUTLIER_ROWS,
     ViewedFeature,
     enumerated_log_pvalues,
-    equal_counts,
     few_outcomes,
     fisher_scores,
     lattice_step,
@@ -505,12 +504,7 @@ def _on_lattice(one: FittedStatistic, counts: Array, response: Response, pair: P
     cells = cells[cells > 0]
     if len(cells) != 2:
         return one
-    # Weights of levels that differ, and levels of one row without a direction, leave no such distance.
-    if response.pairs == PLAIN:
-        known = ~(to_numpy(counts) == 1).any(axis=1)
-    else:
-        known = equal_counts(counts) | (pair.feature not in SHARES)
-    return one._replace(step=np.where(known, lattice_step(counts, cells) * one.laws.mean, 0.0))
+    return one._replace(step=lattice_step(counts, cells, pair.feature in SHARES) * one.laws.mean)
 
 
 def enumerated_scores(

@@ -80,24 +80,26 @@ def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     return (few | _is_sparse(counts)) & ~(two_valued(counts) & (len(cells) == 2))
 
 
-def lattice_step(counts: Array, cells: np.ndarray) -> np.ndarray:
+def lattice_step(counts: Array, cells: np.ndarray, weighted: bool = False) -> np.ndarray:
     """(b,) distance between neighbouring values of T over its mean, for levels with these counts (b, G) in two cells.
 
     With the kernel of equality T is in proportion to sum (n a - n_1 c)^2, for a rows of the first n_1 in a level of c
     rows. The sum of a^2 changes by an even number, and the sum of a c not at all if all levels have equally many rows.
-    With equally many rows in both cells T is in proportion to the sum of a (a - c), which is even for odd c.
+    If they have nearly so, values of T are close to those of a lattice, which the spread of the sum of a c blurs: by
+    exp(-2 pi^2 s^2), the factor of the first harmonic of a lattice with normal noise of s steps. With equally many rows
+    in both cells T is in proportion to the sum of a (a - c), which is even for odd c. If `weighted`, T has the weights
+    1 / c of chi-square, and is a sum of a^2 / c.
     """
-    rows, n, first = to_numpy(counts), int(cells.sum()), int(cells[0])
+    rows, n, first = to_numpy(counts).astype(float), int(cells.sum()), int(cells[0])
     mean = (rows * (n - rows)).sum(axis=1) * first * (n - first) / (n - 1)
-    odd = ((rows == 0) | (rows % 2 == 1)).all(axis=1) & (n == 2 * first)
-    step = 2.0 * n * np.where(equal_counts(counts) | odd, n, math.gcd(n, first))
-    return np.divide(step, mean, out=np.zeros(len(rows)), where=mean > 0)
-
-
-def equal_counts(counts: Array) -> np.ndarray:
-    """(b,) whether all values of features with these counts (b, G) have the same number of rows."""
-    rows = to_numpy(counts)
-    return np.asarray(((rows == 0) | (rows == rows.max(axis=1, keepdims=True))).all(axis=1))
+    size = (rows**2).sum(axis=1) / n  # mean of c over the rows
+    spread = np.sqrt(np.maximum((rows**3).sum(axis=1) / n - size**2, 0.0) * first * (n - first) / (n - 1))
+    noise = spread / (2.0 * size) if weighted else spread * min(first, n - first) / n
+    step = n * np.exp(-2.0 * np.pi**2 * noise**2)
+    if not weighted:
+        odd = ((rows == 0) | (rows % 2 == 1)).all(axis=1) & (n == 2 * first)
+        step = np.maximum(step, np.where(odd, n, math.gcd(n, first)))
+    return np.divide(2.0 * n * step, mean, out=np.zeros(len(rows)), where=mean > 0)
 
 
 def _log_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
