@@ -429,8 +429,7 @@ def test_workers_killed_at_random_moments_do_not_change_the_answer(
 
 def test_work_that_kills_every_worker_is_told(clients: Callable[[int], Client]) -> None:
     X, Y = samples(40, 3)
-    # Which of the two is said depends on whether the worker has started again by then.
-    with pytest.raises(InputError, match=r"^client: (workers .* die .*memory|the Dask cluster .* has no workers)"):
+    with pytest.raises(InputError, match=r"^client: workers .* die .*memory"):
         compare(X, Y, kernel=_deadly, client=clients(1))
     same(compare(X, Y, random_state=0), compare(X, Y, random_state=0, client=clients(1)))
 

@@ -51,12 +51,15 @@ class DaskWorkers:
     @cached_property
     def _threads(self) -> dict[str, int]:
         """The threads of each worker, of which there may be none for a while."""
-        with suppress(TimeoutError):
-            self._ask(self._client.wait_for_workers, 1, timeout=_WITHOUT_WORKERS)
-        found: dict[str, int] = self._ask(self._client.nthreads)
-        if not found:
-            raise self._no_workers()
-        return found
+        until = time.monotonic() + _WITHOUT_WORKERS
+        # A worker that was waited for may have died before its threads are counted.
+        while (left := until - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                self._ask(self._client.wait_for_workers, 1, timeout=left)
+            found: dict[str, int] = self._ask(self._client.nthreads)
+            if found:
+                return found
+        raise self._no_workers()
 
     def task_memory(self, memory: int) -> int:
         """Bytes for each task: a share of `memory` on the machine with most threads, or of a worker's own limit."""
@@ -74,9 +77,11 @@ class DaskWorkers:
 
         What is mapped counts as memory of a worker, so that large arrays are sent in parts.
         """
+        if id(array) in self._files:
+            return self._files[id(array)][1]
         used = array.nbytes + sum(known.nbytes for known, _ in self._files.values())
-        if id(array) in self._files or array.nbytes < _SHARED or used > self._room:
-            return self._files[id(array)][1] if id(array) in self._files else None
+        if array.nbytes < _SHARED or used > self._room:
+            return None
         order = "F" if array.flags.f_contiguous else "C"
         rows = array.T if order == "F" else array
         try:
