@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from kernsift.estimators.draws import LEARNING
+from kernsift.estimators.draws.batches import LEARNING
 from kernsift.estimators.feature_blocks import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
 from kernsift.execution.dask_workers import _PROCESS
 

@@ -18,7 +18,7 @@ from kernsift.data.formats import open_table
 from kernsift.data.formats.anndata import is_anndata
 from kernsift.data.formats.in_memory import loaded
 from kernsift.data.formats.sparse_matrices import SparseSource
-from kernsift.data.samples import as_samples
+from kernsift.data.rows.samples import as_samples
 
 # anndata 0.13 asks pandas for an option that it is about to lose.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")

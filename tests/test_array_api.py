@@ -15,9 +15,9 @@ import pytest
 from kernsift import Incomplete, InputError, Multiscale, Result, compare, relate, screen
 from kernsift.data.inputs import as_pair, as_table, as_xy
 from kernsift.data.tables import stack
-from kernsift.estimators import draw_moments as moments_module
-from kernsift.estimators.draw_moments import FeatureDraws
-from kernsift.estimators.draws import MMDDraws
+from kernsift.estimators.draws import moments as moments_module
+from kernsift.estimators.draws.batches import MMDDraws
+from kernsift.estimators.draws.moments import FeatureDraws
 from kernsift.execution.arrays import accumulator_dtype, dtype_of, namespace, to_numpy
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import KERNELS

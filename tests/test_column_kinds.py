@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate, screen
+from kernsift.data.columns.written_numbers import parse_dates, parse_local_dates, parse_numbers
 from kernsift.data.inputs import as_pair, as_table, as_xy
-from kernsift.data.written_numbers import parse_dates, parse_local_dates, parse_numbers
 from kernsift.execution.notes import collect_notes
 
 RNG = np.random.default_rng(5)

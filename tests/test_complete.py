@@ -13,7 +13,7 @@ from kernsift.data.tables import stack
 from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross, cross_hsic, cross_mmd, cross_screen
 from kernsift.estimators.complete import best_of, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.cross import Drawn, Ratio, _kept_parts, _witness_scores, side_by_side, witness_scores
-from kernsift.estimators.designs import halves
+from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import CrossTable, label_response, table_response
 from kernsift.estimators.views import fitted_views
 from kernsift.inference import exact, naive
@@ -103,7 +103,7 @@ def test_copies_of_a_feature_correlate_by_one_and_a_part_of_the_rows_is_enough(m
     one, two = as_pair(X, Y)
     kernels = fit_kernels(stack([one, two]), rng=rng)
     whole = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
-    monkeypatch.setattr("kernsift.estimators.selected_factor._ROWS", 600)
+    monkeypatch.setattr("kernsift.estimators.covariance.selected_factor._ROWS", 600)
     part = complete_mmd(one, two, kernels, adaptive=True, rng=np.random.default_rng(0)).cov.columns(np.arange(5))
     assert whole[0, 3] == pytest.approx(1.0, abs=1e-12) and part[0, 3] == pytest.approx(1.0, abs=1e-12)
     assert 0 < np.abs(whole - part).max() < 3 / np.sqrt(600)
@@ -115,7 +115,7 @@ def test_samples_have_the_correlations_of_the_columns(monkeypatch, sketch, withi
     rng = np.random.default_rng(1)
     one, two, kernels = two_samples(rng)
     scores = complete_mmd(one, two, kernels, adaptive=True, rng=rng)
-    monkeypatch.setattr("kernsift.estimators.alignment._SKETCH", sketch)
+    monkeypatch.setattr("kernsift.estimators.covariance.alignment._SKETCH", sketch)
     drawn = (
         np.vstack([scores.cov.sample(200, rng) for _ in range(400)]) if sketch < 6 else scores.cov.sample(40_000, rng)
     )
@@ -129,7 +129,7 @@ def test_samples_of_features_that_cannot_vary_are_zero(monkeypatch, sketch):
     X[:, 4], Y[:, 4] = 2.0, 2.0
     one, two = as_pair(X, Y)
     scores = complete_mmd(one, two, fit_kernels(stack([one, two]), rng=rng), rng=rng)
-    monkeypatch.setattr("kernsift.estimators.alignment._SKETCH", sketch)
+    monkeypatch.setattr("kernsift.estimators.covariance.alignment._SKETCH", sketch)
     assert scores.cov.diagonal().tolist() == [1.0, 1.0, 1.0, 1.0, 0.0, 1.0]
     drawn = scores.cov.sample(2000, rng)
     assert (drawn[:, 4] == 0).all()

@@ -10,9 +10,9 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from kernsift import compare, relate
-from kernsift.estimators import selected_factor
+from kernsift.estimators.covariance import selected_factor
+from kernsift.estimators.covariance.tilting import tilted_paths
 from kernsift.estimators.scores import DenseCovariance, Path, Scores
-from kernsift.estimators.tilting import tilted_paths
 from kernsift.experiments.methods import Recipe, score
 from kernsift.experiments.problems import TwoSamples, WithResponse
 from kernsift.inference import exact, lines

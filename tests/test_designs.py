@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernsift.estimators.designs import blocks, halves, pairs, quadruples
+from kernsift.estimators.draws.designs import blocks, halves, pairs, quadruples
 
 
 class Enumerating:

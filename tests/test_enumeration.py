@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import comb
 
 from kernsift import compare, relate
-from kernsift.estimators.enumeration import (
+from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
     _log_drawn_tail,
@@ -78,7 +78,7 @@ def test_enumerated_pvalues_are_those_of_all_permutations(values, cells):
 )
 def test_drawn_pvalues_are_near_those_of_all_permutations(values, cells, monkeypatch):
     """Within four standard errors of 8,192 draws, and two outcomes that tie in truth and not among the draws."""
-    monkeypatch.setattr("kernsift.estimators.enumeration._MOST", 1)
+    monkeypatch.setattr("kernsift.estimators.null_laws.enumeration._MOST", 1)
     rng = np.random.default_rng(0)
     values, cells = np.array(values), np.array(cells)
     orders = np.array(list(permutations(range(len(values)))))

@@ -22,12 +22,13 @@ from sklearn.pipeline import make_pipeline
 
 from kernsift import CalibrationWarning, InputError, SelectHSIC, SelectMMD, compare, relate, screen
 from kernsift.cli import main
-from kernsift.data.exchangeability import Exchangeability
 from kernsift.data.inputs import as_table
-from kernsift.estimators import restricted, stratified_counts
+from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.feature_blocks import blocks_of
-from kernsift.estimators.restricted_law import ResponseMoments, Strata, ThirdMoments
-from kernsift.estimators.unit_responses import UnitResponse
+from kernsift.estimators.restricted import estimator as restricted
+from kernsift.estimators.restricted import stratified_counts
+from kernsift.estimators.restricted.stratified_law import ResponseMoments, Strata, ThirdMoments
+from kernsift.estimators.restricted.unit_responses import UnitResponse
 from kernsift.kernels.fitted import fit_kernels
 
 # 1 - 1e-5 quantiles of how many of 100 independent null features are significant at level 0.05.

@@ -5,7 +5,7 @@ import pytest
 
 from kernsift import compare
 from kernsift.data.inputs import as_table
-from kernsift.estimators.permutation_law import invariants
+from kernsift.estimators.null_laws.permutation_law import invariants
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import KERNELS

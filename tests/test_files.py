@@ -20,7 +20,7 @@ from kernsift import InputError, compare
 from kernsift.cli.app import main
 from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
 from kernsift.cli.messages import in_shell_words, options_for_arguments
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.in_memory import loaded
 

@@ -13,9 +13,9 @@ import pytest
 from kernsift import Incomplete, compare, relate
 from kernsift.data.inputs import as_pair, as_xy
 from kernsift.data.tables import stack
-from kernsift.estimators.designs import pairs, quadruples
-from kernsift.estimators.draw_moments import FeatureDraws, moments_of
-from kernsift.estimators.draws import HSICDraws, MMDDraws
+from kernsift.estimators.draws.batches import HSICDraws, MMDDraws
+from kernsift.estimators.draws.designs import pairs, quadruples
+from kernsift.estimators.draws.moments import FeatureDraws, moments_of
 from kernsift.execution import fused
 from kernsift.execution.arrays import bincount_rows, search, transposed
 from kernsift.kernels.fitted import fit_kernels

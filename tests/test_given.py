@@ -13,10 +13,15 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
 from kernsift.cli import main
-from kernsift.estimators.confounder_regression import centred_within, fit_regression
-from kernsift.estimators.confounder_terms import leading_directions, leading_pairs, splines
-from kernsift.estimators.confounders import Confounders
-from kernsift.estimators.residual_statistics import ResidualView, correlations, normal_scores, pair_statistic
+from kernsift.estimators.conditional.confounders import Confounders
+from kernsift.estimators.conditional.regression import centred_within, fit_regression
+from kernsift.estimators.conditional.regression_terms import leading_directions, leading_pairs, splines
+from kernsift.estimators.conditional.residual_statistics import (
+    ResidualView,
+    correlations,
+    normal_scores,
+    pair_statistic,
+)
 from kernsift.execution.threads import thread_limit
 
 

@@ -6,8 +6,8 @@ from scipy.special import log_ndtr
 from scipy.stats import binom, hypergeom, norm
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, log_survivals
-from kernsift.estimators.effect_intervals import CombinedEffects, NullMoments, effect_laws, penalties
-from kernsift.estimators.permutation_law import score_of
+from kernsift.estimators.effects.intervals import CombinedEffects, NullMoments, effect_laws, penalties
+from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.scores import DiagonalCovariance, EffectsWithLaws, Scores
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import effect_estimates

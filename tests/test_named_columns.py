@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from kernsift import InputError
-from kernsift.data.named_columns import take_columns
+from kernsift.data.columns.named_columns import take_columns
 
 DATA = {"size": [1.5, 2.5, 3.5, 4.5], "site": ["b", "a", "b", None], "age": [30, 40, 50, 60]}
 

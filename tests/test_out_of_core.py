@@ -60,9 +60,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "kernsift.kernels.quantisation._SORTED": 100,
         "kernsift.kernels.bandwidths._MOST_ROWS": 100,
-        "kernsift.estimators.selected_factor._ROWS": 128,
-        "kernsift.estimators.draw_moments._KEPT": 0,
-        "kernsift.estimators.draw_moments.LEARNING": 64,
+        "kernsift.estimators.covariance.selected_factor._ROWS": 128,
+        "kernsift.estimators.draws.moments._KEPT": 0,
+        "kernsift.estimators.draws.moments.LEARNING": 64,
         "kernsift.estimators.incomplete._DRAWS": 100,
         "kernsift.estimators.incomplete._FEATURES": 3,
         "kernsift.data.tables._SHOWN_ROWS": 50,
@@ -308,7 +308,7 @@ def test_correlations_take_one_more_pass_however_few_columns_fit(
     X, Y = (pa.table({f"c{j}": rng.normal(0.02 * i, 1, size=17_000) for j in range(40)}) for i in range(2))
     paths = write_parquet(X, tmp_path / "x.parquet", 17_000), write_parquet(Y, tmp_path / "y.parquet", 17_000)
     monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
-    monkeypatch.setattr("kernsift.estimators.draw_moments._KEPT", 0)
+    monkeypatch.setattr("kernsift.estimators.draws.moments._KEPT", 0)
     given = {"k": 10, "estimator": Incomplete(r=1), "random_state": 4}
     expected = compare(X, Y, **given)
     monkeypatch.setattr("kernsift.estimators.feature_blocks._BLOCK_BYTES", 2 * 8 * 34_000)

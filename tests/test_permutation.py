@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kernsift.estimators import permutation_law as permutation
-from kernsift.estimators.permutation_law import (
+from kernsift.estimators.null_laws import permutation_law as permutation
+from kernsift.estimators.null_laws.permutation_law import (
     Invariants,
     gamma_score,
     invariants,

@@ -281,11 +281,11 @@ PIECES = (
     "kernsift.kernels.quantisation._BLOCK",
     "kernsift.inference.lines._BATCH",
     "kernsift.inference.lines._LONG",
-    "kernsift.estimators.draw_moments._BATCHES",
-    "kernsift.estimators.draw_moments._KEPT",
-    "kernsift.estimators.alignment._NUMBERS",
+    "kernsift.estimators.draws.moments._BATCHES",
+    "kernsift.estimators.draws.moments._KEPT",
+    "kernsift.estimators.covariance.alignment._NUMBERS",
     "kernsift.estimators.block._SMALL",
-    "kernsift.estimators.draw_moments._COLUMNS",
+    "kernsift.estimators.draws.moments._COLUMNS",
     "kernsift.estimators.ustatistic.CHUNK",
     "kernsift.kernels.contingency._NUMBERS",
 )
@@ -316,7 +316,7 @@ def test_the_size_of_pieces(
     with pytest.MonkeyPatch.context() as patch:
         for name, size in zip(PIECES, sizes, strict=False):
             patch.setattr(name, size)
-        patch.setattr("kernsift.estimators.draw_moments.batch_numbers", lambda like: sizes[-1])
+        patch.setattr("kernsift.estimators.draws.moments.batch_numbers", lambda like: sizes[-1])
         pieces = ask(*data, n_jobs=jobs, **given)
     agree(whole, pieces, 1e-9)
 

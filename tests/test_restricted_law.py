@@ -7,8 +7,8 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from kernsift.estimators.permutation_law import Invariants, invariants, moments
-from kernsift.estimators.restricted_law import (
+from kernsift.estimators.null_laws.permutation_law import Invariants, invariants, moments
+from kernsift.estimators.restricted.stratified_law import (
     Flips,
     ResponseMoments,
     Strata,

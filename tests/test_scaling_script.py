@@ -134,8 +134,8 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
 def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model counts blocks of columns; the package cuts them."""
     from kernsift.estimators import feature_blocks
-    from kernsift.estimators.draw_moments import FeatureDraws
-    from kernsift.estimators.draws import MMDDraws
+    from kernsift.estimators.draws.batches import MMDDraws
+    from kernsift.estimators.draws.moments import FeatureDraws
     from kernsift.execution.threads import thread_limit
 
     for module in ("feature_blocks", "draw_moments"):

@@ -435,7 +435,9 @@ def test_no_covariance_where_no_selection_needs_it(
     question: str, estimator: str, test: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Testing everything, or whatever passes a threshold, takes variances only."""
-    from kernsift.estimators import alignment, draw_moments, scores
+    from kernsift.estimators import scores
+    from kernsift.estimators.covariance import alignment
+    from kernsift.estimators.draws import moments as draw_moments
 
     def refuse(*_: Any) -> np.ndarray:
         raise AssertionError("covariance computed")

@@ -32,7 +32,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats import Source, arrow, open_source, open_table, points_outside, text
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats.in_memory import MemorySource, loaded

@@ -17,18 +17,20 @@ from scipy import stats
 
 from kernsift import compare
 from kernsift.data.tables import Table, stack
-from kernsift.estimators import block, designs, effects, incomplete, linear, ustatistic
-from kernsift.estimators import draw_moments as moments_module
-from kernsift.estimators import draws as draws_module
+from kernsift.estimators import block, incomplete, linear, ustatistic
 from kernsift.estimators import feature_blocks as blocks_module
 from kernsift.estimators.block import block_hsic, block_mmd
 from kernsift.estimators.cross import cross_hsic, cross_mmd
-from kernsift.estimators.draw_moments import DrawCovariance, FeatureDraws
-from kernsift.estimators.draws import LEARNING, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
+from kernsift.estimators.draws import batches as draws_module
+from kernsift.estimators.draws import designs
+from kernsift.estimators.draws import moments as moments_module
+from kernsift.estimators.draws.batches import LEARNING, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
+from kernsift.estimators.draws.moments import DrawCovariance, FeatureDraws
+from kernsift.estimators.effects import kernel_correlations as effects
 from kernsift.estimators.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.estimators.linear import linear_mmd
+from kernsift.estimators.null_laws.student import RescaledCovariance
 from kernsift.estimators.scores import DiagonalCovariance, Scores, scores_from_draws
-from kernsift.estimators.student import RescaledCovariance
 from kernsift.estimators.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
 from kernsift.exceptions import InputError
 from kernsift.execution.parallel import parallel_map

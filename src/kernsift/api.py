@@ -15,21 +15,21 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.aligned_tables import held_in_memory
-from kernsift.data.exchangeability import codes_of
+from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import open_table
-from kernsift.data.identifiers import note_identifiers
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
-from kernsift.data.named_columns import take_columns
-from kernsift.data.row_columns import decide_kinds, keep_complete, take_sample_columns
-from kernsift.data.samples import as_samples
+from kernsift.data.rows.aligned_tables import held_in_memory
+from kernsift.data.rows.exchangeability import codes_of
+from kernsift.data.rows.identifiers import note_identifiers
+from kernsift.data.rows.row_columns import decide_kinds, keep_complete, take_sample_columns
+from kernsift.data.rows.samples import as_samples
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.conditional import conditional_hsic, conditional_mmd
-from kernsift.estimators.confounders import Confounders, confounders_of
-from kernsift.estimators.residual_alignment import LearningRows
-from kernsift.estimators.restricted import Among, aligned, restricted_hsic, restricted_mmd, rows_in_use
+from kernsift.estimators.conditional.confounders import Confounders, confounders_of
+from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
+from kernsift.estimators.conditional.residual_alignment import LearningRows
+from kernsift.estimators.restricted.estimator import Among, aligned, restricted_hsic, restricted_mmd, rows_in_use
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
 from kernsift.inference import TESTS

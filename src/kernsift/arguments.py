@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.exchangeability import Exchangeability
-from kernsift.data.row_arguments import RowArguments
+from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.data.rows.row_arguments import RowArguments
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.confounders import Confounders
-from kernsift.estimators.residual_alignment import LearningRows
+from kernsift.estimators.conditional.confounders import Confounders
+from kernsift.estimators.conditional.residual_alignment import LearningRows
+from kernsift.estimators.restricted.unit_responses import smallest_pvalue
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.unit_responses import smallest_pvalue
 from kernsift.exceptions import CalibrationWarning, InputError
 from kernsift.execution import dask_workers
 from kernsift.execution.notes import add_note, collect_notes

@@ -12,7 +12,7 @@ import numpy as np
 from kernsift.api import compare
 from kernsift.arguments import CallSettings, Seed
 from kernsift.data.formats import open_table
-from kernsift.data.samples import check_group_sizes, group_rows, named_group
+from kernsift.data.rows.samples import check_group_sizes, group_rows, named_group
 from kernsift.estimators import MMD
 from kernsift.exceptions import InputError
 from kernsift.inference.estimates import Coverage

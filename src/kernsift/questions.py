@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from kernsift.arguments import CallSettings, selection_rule
-from kernsift.data.exchangeability import Exchangeability
+from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.scan import trusting_statistics
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.conditional import measure_conditional
-from kernsift.estimators.confounders import Confounders, NothingLeft, table_confounders
+from kernsift.estimators.conditional.confounders import Confounders, NothingLeft, table_confounders
+from kernsift.estimators.conditional.estimator import measure_conditional
 from kernsift.estimators.patterns import bandwidth_of, measure_features
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import HiddenMissingValues, quoted

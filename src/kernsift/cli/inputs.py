@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kernsift.cli.options import split_names
-from kernsift.data.column_kinds import matching_columns
+from kernsift.data.columns.kinds import matching_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.archives import archive_kind, array_columns, npz_arrays
 from kernsift.data.formats.in_memory import MemorySource

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.data.frames import read_columns
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from array_api_compat import is_torch_array
 from scipy import sparse
 
-from kernsift.data.cells import ColumnCells, array_column, fix_kind, narwhals_kind, number_kind, series_column
-from kernsift.data.columns import Columns
+from kernsift.data.columns.cells import ColumnCells, array_column, fix_kind, narwhals_kind, number_kind, series_column
+from kernsift.data.columns.columns import Columns
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import Array, accumulator_dtype, is_array, namespace, to_numpy
 

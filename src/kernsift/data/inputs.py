@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.column_kinds import UndecidedColumns, split_kinds
-from kernsift.data.columns import require_together
+from kernsift.data.columns.columns import require_together
+from kernsift.data.columns.kinds import UndecidedColumns, split_kinds
+from kernsift.data.columns.layout import grouped, laid_out
+from kernsift.data.columns.named_columns import align, split_columns
 from kernsift.data.formats import Source, open_table, points_outside
 from kernsift.data.formats.in_memory import MemorySource, loaded
-from kernsift.data.layout import grouped, laid_out
 from kernsift.data.missing import MISSING
-from kernsift.data.named_columns import align, split_columns
 from kernsift.data.preparation import prepare
 from kernsift.data.responses import response_table
 from kernsift.data.survival import Survival, hint_at_censoring, is_censored, read_survival, survival_of

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.column_kinds import Verdict, chosen_kinds, judge
-from kernsift.data.columns import EXACT, Columns, from_origin, require_together
-from kernsift.data.encoding import make_encoding
+from kernsift.data.columns.columns import EXACT, Columns, from_origin, require_together
+from kernsift.data.columns.encoding import make_encoding
+from kernsift.data.columns.kinds import Verdict, chosen_kinds, judge
+from kernsift.data.columns.layout import laid_out, layout_of, members_of
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.sparse_matrices import SparseSource
-from kernsift.data.layout import laid_out, layout_of, members_of
 from kernsift.data.missing import CELLS_STAY, MISSING, refuse_cells, require_two
 from kernsift.data.responses import FEW
 from kernsift.data.scan import Scan, scan, trusts

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernsift.data.columns import Columns
-from kernsift.data.encoding import number_name
-from kernsift.data.layout import grouped, laid_out, layout_of
+from kernsift.data.columns.columns import Columns
+from kernsift.data.columns.encoding import number_name
+from kernsift.data.columns.layout import grouped, laid_out, layout_of
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import asarray_like, to_numpy

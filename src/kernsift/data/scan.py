@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import TEXTS, Source
 from kernsift.data.missing import CELLS_STAY

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.layout import Layout
+from kernsift.data.columns.layout import Layout
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernsift.data import tables
-from kernsift.data.encoding import Encoding
+from kernsift.data.columns.encoding import Encoding
+from kernsift.data.columns.layout import Layout
 from kernsift.data.formats import CellPiece, Source
 from kernsift.data.formats.source import SCRATCH, Cut, count_of
-from kernsift.data.layout import Layout
 from kernsift.data.missing import refuse_cells
 from kernsift.data.scan import scan
 from kernsift.data.tables import Table, rows_to_show, some_of

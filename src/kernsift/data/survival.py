@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.data.frames import read_columns, side_by_side
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError, quoted

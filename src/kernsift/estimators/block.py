@@ -13,11 +13,11 @@ import numpy as np
 
 from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.designs import blocks
-from kernsift.estimators.draw_moments import FeatureDraws, moments_of, scores_from_batches
-from kernsift.estimators.draws import Draws
-from kernsift.estimators.effects import MANY_DRAWS, with_hsic_effects, with_mmd_effects
-from kernsift.estimators.feature_blocks import Block, columns_that_fit
+from kernsift.estimators.draws.batches import Draws
+from kernsift.estimators.draws.designs import blocks
+from kernsift.estimators.draws.moments import FeatureDraws, moments_of, scores_from_batches
+from kernsift.estimators.effects.kernel_correlations import MANY_DRAWS, with_hsic_effects, with_mmd_effects
+from kernsift.estimators.feature_blocks import FeatureBlock, columns_that_fit
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.ustatistic import (
     chunk_of,
@@ -143,7 +143,7 @@ class _MMDBlocks(Draws):
         n, m = self.rows.shape[1], self.others.shape[1]
         return int(max(n * m, n * n // 2, m * m // 2))
 
-    def of(self, block: Block, draws: slice) -> Array:
+    def of(self, block: FeatureBlock, draws: slice) -> Array:
         (X, Y), columns, kernels = tables_of(block.table), block.columns, block.own_kernels
         rows, others = self.rows[draws], self.others[draws]
         n, m = rows.shape[1], others.shape[1]
@@ -181,7 +181,7 @@ class _HSICBlocks(Draws):
     def kernel_values(self) -> int:
         return int(self.rows.shape[1] ** 2 // 2)
 
-    def of(self, block: Block, draws: slice) -> Array:
+    def of(self, block: FeatureBlock, draws: slice) -> Array:
         columns, kernels = block.columns, block.own_kernels
         rows, size = self.rows[draws], self.rows.shape[1]
         if self.kernel_values * block.width > _SMALL * chunk_of(block.table.prototype):

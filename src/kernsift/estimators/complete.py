@@ -3,8 +3,8 @@
 For every feature T = tr(Kc Lc), with Kc and Lc the centred Gram matrices of the feature and of the response; for two
 samples the response is the sample label, which makes T the squared MMD of all rows, so that MMD and HSIC share one
 implementation and unequal sizes are no special case. T is converted into a normal score by its permutation law
-(`kernsift.estimators.permutation_law`). The correlation between the scores of two null features is that of their T over
-permutations, which for large n is the alignment of their Gram matrices.
+(`kernsift.estimators.null_laws.permutation_law`). The correlation between the scores of two null features is that of
+their T over permutations, which for large n is the alignment of their Gram matrices.
 
 **Adaptive bandwidth.** A single kernel has little power against some shapes, so each feature is tested with several
 pairs of a view of the feature and a view of the response (`kernsift.estimators.views`). The smallest of the weighted
@@ -24,10 +24,13 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.alignment import AlignmentCovariance
-from kernsift.estimators.effect_intervals import CombinedEffects
-from kernsift.estimators.effect_views import MeasuredEffects, combined, point_effects, view_effects
-from kernsift.estimators.enumeration import (
+from kernsift.estimators.covariance.alignment import AlignmentCovariance
+from kernsift.estimators.covariance.paths import ScoreLaws
+from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_to_align
+from kernsift.estimators.effects.intervals import CombinedEffects
+from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
+from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
+from kernsift.estimators.null_laws.enumeration import (
     OUTLIER_ROWS,
     ViewedFeature,
     enumerated_log_pvalues,
@@ -37,9 +40,7 @@ from kernsift.estimators.enumeration import (
     outliers_match,
     two_valued,
 )
-from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
-from kernsift.estimators.paths import ScoreLaws
-from kernsift.estimators.permutation_law import (
+from kernsift.estimators.null_laws.permutation_law import (
     limit_weights,
     moment_matrix,
     moments,
@@ -49,7 +50,6 @@ from kernsift.estimators.permutation_law import (
 )
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.views import PLAIN, SHARES, FittedView, Pair, chosen_pairs, fitted_views
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
@@ -334,7 +334,7 @@ class Measuring(ABC, Generic[Found]):
     landmarks: np.ndarray
     cache: CountCache
 
-    def __call__(self, block: Block) -> list[Found]:
+    def __call__(self, block: FeatureBlock) -> list[Found]:
         table, cells, features = block.table, block.cells, block.features
         grid, known = self.cache.get(features) or self._counted(block)
         rows, memory = (0, None) if cells is not None else (self.response.n, table.memory)
@@ -344,7 +344,7 @@ class Measuring(ABC, Generic[Found]):
         # Inside a worker thread this is sequential; a block from a file uses all threads or workers.
         return list(parallel_map(partial(self._measure, block.kernels, response), some))
 
-    def _counted(self, block: Block) -> tuple[Grid, Tabulation]:
+    def _counted(self, block: FeatureBlock) -> tuple[Grid, Tabulation]:
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         # Without cells every row's code is needed, to look up the response's own row.
         kept = self.to_align if block.cells is not None else None
@@ -453,9 +453,9 @@ class MeasuredTable(NamedTuple):
 
 def measured_table(
     d: int,
-    blocks: Callable[..., Iterable[Block]],
-    measuring: Callable[[Block], Iterable[_Measured]],
-    measuring_effects: Callable[[np.ndarray], Callable[[Block], Iterable[tuple[np.ndarray, CombinedEffects]]]],
+    blocks: Callable[..., Iterable[FeatureBlock]],
+    measuring: Callable[[FeatureBlock], Iterable[_Measured]],
+    measuring_effects: Callable[[np.ndarray], Callable[[FeatureBlock], Iterable[tuple[np.ndarray, CombinedEffects]]]],
     ceiling: float,
 ) -> MeasuredTable:
     """Measure the blocks of d features; effects, which final scores are needed for, are measured on demand."""

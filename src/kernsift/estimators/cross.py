@@ -4,10 +4,11 @@ The second half gives each feature a witness (for MMD the difference of mean emb
 the first half evaluates it. Given the second half the draws are independent, and their mean estimates MMD^2 or HSIC
 without bias. Scores are Student statistics converted into normal scores, which accounts for small halves.
 
-Effect sizes are those of `kernsift.estimators.effects`. MMD^2 = |D|^2 is estimated by <D + e1, D + e2> with the errors
-of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The variance of the first half's values
-contains the first and the third of these, that of the second half's values along the first half's witness the second
-and the third, and the third, which is the only one under the null, is subtracted once. HSIC likewise.
+Effect sizes are those of `kernsift.estimators.effects.kernel_correlations`. MMD^2 = |D|^2 is estimated by <D + e1, D +
+e2> with the errors of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The variance of the
+first half's values contains the first and the third of these, that of the second half's values along the first half's
+witness the second and the third, and the third, which is the only one under the null, is subtracted once. HSIC
+likewise.
 
 Units, such as the donors of cells, go as a whole to one half or the other. A unit has the mean of its rows' factors,
 and from then on it is a row: its value is the mean of the witness over its rows, so that rows of a unit may be alike.
@@ -21,16 +22,16 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from kernsift.data.exchangeability import Exchangeability
+from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.designs import halves
-from kernsift.estimators.draws import LEARNING
-from kernsift.estimators.effects import SelfDependence, effect_of, hsic_scale, mmd_scale
-from kernsift.estimators.feature_blocks import Block, blocks_of, map_blocks
+from kernsift.estimators.draws.batches import LEARNING
+from kernsift.estimators.draws.designs import halves
+from kernsift.estimators.effects.kernel_correlations import SelfDependence, effect_of, hsic_scale, mmd_scale
+from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
+from kernsift.estimators.null_laws.student import normal_scores, student_statistics
 from kernsift.estimators.responses import Response, summed_rows, table_response
+from kernsift.estimators.restricted.unit_means import by_point, unit_means
 from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, supported_variances
-from kernsift.estimators.student import normal_scores, student_statistics
-from kernsift.estimators.unit_means import by_point, unit_means
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, bincount_rows, lookup, namespace, on_host, take, to_numpy
@@ -408,7 +409,7 @@ class BlockScoring(Generic[Answer]):
     landmarks: np.ndarray
     rows: Exchangeability | None = None
 
-    def __call__(self, block: Block) -> list[tuple[np.ndarray, Answer]]:
+    def __call__(self, block: FeatureBlock) -> list[tuple[np.ndarray, Answer]]:
         whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         kinds, places = kernel_views(block.own_kernels, self.adaptive), np.arange(len(block.own))
         units, cells = (1, 1) if self.rows is None else (self.rows.units, self.rows.units + (self.rows.left_out > 0))

@@ -39,7 +39,7 @@ _LINE = 64
 
 
 @dataclass(frozen=True)
-class Block:
+class FeatureBlock:
     """Some features of a table, with their kernels.
 
     Attributes
@@ -83,7 +83,7 @@ class Block:
         sampled = self.cells is not None and self.to_sort is not None and self.kernels.rounds
         return bool(sampled and single and is_readable(self.table))
 
-    def loaded(self, pool: BufferPool | None = None) -> Block:
+    def loaded(self, pool: BufferPool | None = None) -> FeatureBlock:
         """The same features with a table in memory."""
         if self.table.memory is None:
             return self
@@ -94,7 +94,7 @@ class Block:
         kernels = self.kernels.on(self.own, found)
         return self._with(stack(found), kernels)
 
-    def _with(self, table: Table, kernels: FeatureKernels) -> Block:
+    def _with(self, table: Table, kernels: FeatureKernels) -> FeatureBlock:
         """The block in a table that holds its features only."""
         return replace(self, table=table, kernels=kernels, own=np.arange(len(self.own)))
 
@@ -108,11 +108,11 @@ class Block:
         if cells is not None:
             cells = cells.astype(np.min_scalar_type(int(cells.max(initial=0))))
         sent = replace(self._with(table, self.kernels.sent(self.own, table)), cells=cells)
-        return Block, tuple(getattr(sent, field.name) for field in fields(sent))
+        return FeatureBlock, tuple(getattr(sent, field.name) for field in fields(sent))
 
 
 def map_blocks(
-    work: Callable[[Block], Answer], blocks: Iterable[Block], total: int, *, local: bool = False
+    work: Callable[[FeatureBlock], Answer], blocks: Iterable[FeatureBlock], total: int, *, local: bool = False
 ) -> Iterator[Answer]:
     """`work` of each block, in order; reports progress out of `total` features.
 
@@ -121,12 +121,12 @@ def map_blocks(
     """
     done, sizes = 0, deque[int]()
 
-    def counted() -> Iterator[Block]:
+    def counted() -> Iterator[FeatureBlock]:
         for block in blocks:
             sizes.append(len(block.features))
             yield block
 
-    def most_of(block: Block) -> int | None:
+    def most_of(block: FeatureBlock) -> int | None:
         if local or (worker_threads() and block.counted_by_rows):
             return 1
         return None if worker_threads() else blocks_at_once(block.table)
@@ -145,20 +145,20 @@ def blocks_of(
     to_sort: np.ndarray | None = None,
     *,
     among: np.ndarray | None = None,
-) -> Iterator[Block]:
+) -> Iterator[FeatureBlock]:
     """Blocks of the features of a table, of all or of those in `among`."""
     threads = worker_threads()
     for features in feature_blocks(table, kernels.rounds, every_row=cells is None):
         chosen = features if among is None else features[np.isin(features, among)]
         if not len(chosen):
             continue
-        block = Block(chosen, table, kernels, chosen, cells, to_sort)
+        block = FeatureBlock(chosen, table, kernels, chosen, cells, to_sort)
         if not threads or block.counted_by_rows:
             yield block
             continue
         most = sent_columns(table, table.d)
         for part in np.array_split(chosen, -(-len(chosen) // most)):
-            yield Block(part, table, kernels, part, cells, to_sort)
+            yield FeatureBlock(part, table, kernels, part, cells, to_sort)
 
 
 def sent_columns(table: Table, columns: int) -> int:
@@ -184,7 +184,7 @@ def runs_of(offsets: np.ndarray, most: int) -> list[np.ndarray]:
 # Blocks of a table on disk that are in memory as a whole ------------------------------------------------------------
 
 
-def prefetched(blocks: Sequence[Block]) -> Iterator[Block]:
+def prefetched(blocks: Sequence[FeatureBlock]) -> Iterator[FeatureBlock]:
     """Blocks with their tables in memory; the next one is read while the current one is processed."""
     pool = BufferPool()
     yield from prefetch(lambda block: block.loaded(pool), blocks)

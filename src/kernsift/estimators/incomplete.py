@@ -16,13 +16,13 @@ from typing import Any, Literal
 import numpy as np
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.designs import pairs, quadruples
-from kernsift.estimators.draw_moments import FeatureDraws, Moments, moments_of, scores_from_batches
-from kernsift.estimators.draws import HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws, in_order, index_type
-from kernsift.estimators.effects import with_hsic_effects, with_mmd_effects
+from kernsift.estimators.draws.batches import HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws, in_order, index_type
+from kernsift.estimators.draws.designs import pairs, quadruples
+from kernsift.estimators.draws.moments import FeatureDraws, Moments, moments_of, scores_from_batches
+from kernsift.estimators.effects.kernel_correlations import with_hsic_effects, with_mmd_effects
 from kernsift.estimators.feature_blocks import columns_that_fit, held
+from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import DiagonalCovariance, Scores, supported_variances
-from kernsift.estimators.student import with_student_tails
 from kernsift.estimators.ustatistic import (
     Resample,
     hsic_null_ratio,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.designs import blocks
-from kernsift.estimators.draw_moments import FeatureDraws, moments_of, scores_from_batches
-from kernsift.estimators.draws import MMDDraws
-from kernsift.estimators.effects import MANY_DRAWS, with_mmd_effects
+from kernsift.estimators.draws.batches import MMDDraws
+from kernsift.estimators.draws.designs import blocks
+from kernsift.estimators.draws.moments import FeatureDraws, moments_of, scores_from_batches
+from kernsift.estimators.effects.kernel_correlations import MANY_DRAWS, with_mmd_effects
 from kernsift.estimators.feature_blocks import columns_that_fit
+from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.student import with_student_tails
 from kernsift.estimators.ustatistic import require_rows, resample_two
 from kernsift.kernels.fitted import FeatureKernels
 

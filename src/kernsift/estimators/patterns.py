@@ -16,12 +16,12 @@ import numpy as np
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.alignment import AlignmentCovariance
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.paths import ScoreLaws
+from kernsift.estimators.covariance.alignment import AlignmentCovariance
+from kernsift.estimators.covariance.paths import ScoreLaws
+from kernsift.estimators.covariance.selected_factor import SelectedFactor, response_directions
 from kernsift.estimators.responses import Response
 from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
-from kernsift.estimators.selected_factor import SelectedFactor, response_directions
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
 from kernsift.execution.notes import add_note

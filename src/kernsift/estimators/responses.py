@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from kernsift.data.tables import Table
-from kernsift.estimators.permutation_law import Invariants, score_of
+from kernsift.estimators.null_laws.permutation_law import Invariants, score_of
 from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, SCORES, FittedView, Pair, fitted, fitted_views
 from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate

@@ -41,7 +41,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from kernsift.estimators.permutation_law import Invariants, invariants
+from kernsift.estimators.null_laws.permutation_law import Invariants, invariants
 from kernsift.execution.arrays import Array, asarray_like, namespace, normal_quantiles, to_numpy, transposed
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian

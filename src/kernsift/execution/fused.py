@@ -78,7 +78,7 @@ def device_mmd_sums(
 def host_hsic(
     X: Array, rows: np.ndarray, weights: list[Array], columns: slice, exponents: Array, total: int
 ) -> np.ndarray | None:
-    """h of quadruples of rows, from the weights of their second and third pairing (estimators/draws.py)."""
+    """h of quadruples of rows, from the weights of their second and third pairing (estimators/draws/batches.py)."""
     compiled = _compiled(total, X)
     if compiled is None:
         return None

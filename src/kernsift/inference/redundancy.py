@@ -7,8 +7,9 @@ first cluster, with all that are alike to it; the best of the rest represents th
 clusters.
 
 **Distinct features.** The discoveries are tested in the order of the list, each given all features kept so far
-(`kernsift.estimators.conditional`), and kept if its conditional p-value is at most the level of the correction. The
-level is not adjusted for the dependence between the order of the list and these tests, so the guarantee is approximate.
+(`kernsift.estimators.conditional.estimator`), and kept if its conditional p-value is at most the level of the
+correction. The level is not adjusted for the dependence between the order of the list and these tests, so the guarantee
+is approximate.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
-from kernsift.data.aligned_tables import AlignedTable
-from kernsift.data.exchangeability import Exchangeability
+from kernsift.data.rows.aligned_tables import AlignedTable
+from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
-from kernsift.estimators.confounder_regression import ConfounderRegression, fit_regression
-from kernsift.estimators.confounders import Confounders
+from kernsift.estimators.conditional.confounders import Confounders
+from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
 
 # A row is taken at most this often: a value that is repeated more often would pass for one that is common.
 _REPEATS = 4.0

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from kernsift.data.annotations import Annotations
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.dask_collections import DaskArray
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.hdf5 import Hdf5Dataset

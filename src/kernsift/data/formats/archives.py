@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.formats.text_dialects import header_names
 from kernsift.data.frames import read_columns, side_by_side

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.cells import number_kind
-from kernsift.data.columns import Columns
+from kernsift.data.columns.cells import number_kind
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.source import Rows, Source
 from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError

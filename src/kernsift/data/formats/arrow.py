@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernsift.data.cells import MICROSECONDS
-from kernsift.data.columns import Columns
+from kernsift.data.columns.cells import MICROSECONDS
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.file_stamps import guarded
 from kernsift.data.formats.open_files import Readers
 from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source

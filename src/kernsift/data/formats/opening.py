@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns import EXACT
+from kernsift.data.columns.columns import EXACT
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
 from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
 from kernsift.data.formats.arrow import ArrowSource, Part

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kernsift.data.annotations import Annotations
-from kernsift.data.columns import Columns
+from kernsift.data.columns.columns import Columns
 from kernsift.exceptions import InputError
 
 Rows = slice | np.ndarray

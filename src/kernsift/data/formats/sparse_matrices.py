@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kernsift.data.cells import number_kind
-from kernsift.data.columns import Columns
+from kernsift.data.columns.cells import number_kind
+from kernsift.data.columns.columns import Columns
+from kernsift.data.columns.layout import Layout
 from kernsift.data.formats.source import Bounds, Rows, Source
-from kernsift.data.layout import Layout
 from kernsift.data.sparse import ByColumn, ByRow, SparseRows, SparseTable
 from kernsift.exceptions import InputError, quoted
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.cells import number_kind
-from kernsift.data.columns import Columns
+from kernsift.data.columns.cells import number_kind
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.archives import refuse_bomb
 from kernsift.data.formats.array_files import runs
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded

@@ -1,0 +1,1 @@
+"""Columns: what they hold, how cells become numbers, and which of them make up a feature."""

@@ -1,0 +1,335 @@
+"""What a column holds: numbers, categories, dates, an identifier, or text that has to be decided on.
+
+Text is judged by its different values, so that a column gets the same verdict in memory and from a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns.written_numbers import ISO_DATE, LOCAL_DATE, parse_dates, parse_local_dates, parse_numbers
+from kernsift.data.formats.source import NUMBERS, TEXTS
+from kernsift.data.scan import Scan
+from kernsift.exceptions import InputError, quoted, suggestion
+from kernsift.execution.arrays import to_numpy
+
+KINDS = ("number", "category", "drop")
+"""What `kinds=` may say of a column."""
+
+# Below this many rows, values that are all different say nothing about what the column is.
+_FEW_ROWS = 12
+# Columns whose decisions are written out.
+_MOST_NAMED = 50
+# Rows that are read to see whether whole numbers identify rows.
+_HEAD = 1_000_000
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|key|index|idx|row|rowid|rownr|nr|no|number)$)|[a-z]I[dD]$|^Unnamed: "
+    r"|^__index_level_"
+)
+# Names that only identifiers have, whose values may repeat; an index or a number can be a measurement.
+_CERTAIN_ID = re.compile(r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|rowid)$)|[a-z]I[dD]$")
+
+
+@dataclass
+class Verdict:
+    """What is done with the columns of one or several tables.
+
+    Attributes
+    ----------
+    left_out : positions of the columns that are left out.
+    parsed : for the position of each text column that is read as numbers the number of each of its texts.
+    dates : positions of columns of dates, which are counted from the first.
+    categories : positions of columns of numbers that are to be categories.
+    notes : one sentence for each guess.
+    """
+
+    left_out: set[int] = field(default_factory=set)
+    parsed: dict[int, dict[str, float]] = field(default_factory=dict)
+    dates: set[int] = field(default_factory=set)
+    categories: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+
+def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument: str) -> dict[int, str]:
+    """The choice for each column that `kinds` names, exactly or with * and ?."""
+    if kinds is None:
+        return {}
+    if not isinstance(kinds, Mapping):
+        raise InputError(
+            f"kinds: a mapping from columns to 'number', 'category' or 'drop' is needed, got {type(kinds).__name__}; "
+            "pass a dict such as {'price': 'number'}."
+        )
+    found: dict[int, str] = {}
+    where = {name: i for i, name in enumerate(names)}
+    for pattern, kind in kinds.items():
+        if kind not in KINDS:
+            raise InputError(f"kinds: one of 'number', 'category', 'drop' is needed for '{pattern}', got {kind!r}.")
+        fits = [pattern] if pattern in where else matching_columns(str(pattern), names, f"kinds: {argument}")
+        found.update(dict.fromkeys((where[name] for name in fits), kind))
+    return found
+
+
+def matching_columns(pattern: str, names: Sequence[str], table: str) -> list[str]:
+    """The columns that match a name or a pattern with * and ?; `table` is what error messages call the table."""
+    found = [pattern] if pattern in names else [name for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        raise InputError(f"{table} has no column '{pattern}'{suggestion(pattern, names, f'; it has {quoted(names)}.')}")
+    return found
+
+
+def split_kinds(kinds: Any, names: Collection[str]) -> tuple[dict[str, str], Any]:
+    """What `kinds` says of the columns called `names`, and what it says of others; checked where it is used."""
+    if not isinstance(kinds, Mapping):
+        return {}, kinds
+    own = {name: kind for name, kind in kinds.items() if name in names}
+    return own, {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
+
+
+def judge(
+    scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int] = (), few: int = 2, *, empty: bool = True
+) -> Verdict:
+    """Decide on the columns of tables that have the same ones; columns at the positions `stay` are never left out.
+
+    Columns without any value are left out where `empty`. Text with at most `few` different numbers is taken as
+    categories; two differ as much as numbers as they do as text.
+
+    Text that is mostly numbers or dates, text mixed with numbers, and types that are neither numbers nor categories are
+    refused unless `chosen` says what they are, all columns in one sentence.
+    """
+    source, verdict = scans[0].source, Verdict()
+    problems = UndecidedColumns(source.argument)
+    reported: dict[str, list[str]] = {}
+    unclean = [scan.kinds for scan in scans if not _CLEAN.issuperset(scan.kinds)]
+    odd = {i for kinds in unclean for i, kind in enumerate(kinds) if kind not in _CLEAN}
+    for i in sorted(odd | set(chosen)):
+        _decide(i, scans, chosen.get(i), few, verdict, reported, problems)
+    if problems.kinds:
+        raise problems
+    if source.named:
+        _leave_out(scans, {*stay, *chosen}, empty, verdict, reported)
+    verdict.notes += [_NOTES[reason].format(", ".join(names[:5]) + _more(names)) for reason, names in reported.items()]
+    return verdict
+
+
+_CLEAN = frozenset(["float32", "float64", "integer", "truth", "empty", "unknown"])
+_NOTES = {
+    "identifier": "Different in (nearly) every row, so left out as identifiers: {}.",
+    "row number": "Row numbers, so left out: {}.",
+    "empty": "Empty, so left out: {}.",
+    "category": "Text, compared for equality: {}.",
+    "date": "Dates, in days since the first: {}.",
+    "duration": "Times and durations, in days: {}.",
+    "number": "Text, read as numbers: {}.",
+}
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 5} more" if len(names) > 5 else ""
+
+
+def _decide(
+    i: int,
+    scans: Sequence[Scan],
+    choice: str | None,
+    few: int,
+    verdict: Verdict,
+    reported: dict[str, list[str]],
+    problems: UndecidedColumns,
+) -> None:
+    """Decide on a column that does not hold plain numbers everywhere, or whose kind is given."""
+    name = scans[0].source.names[i]
+    kinds = {scan.kinds[i] for scan in scans} - {"empty", "unknown"}
+    unusable = kinds - {*NUMBERS, *TEXTS}
+    if unusable:
+        problems.add(f"values of type {min(unusable)}", name, "drop")
+        return
+    texts = sorted(set().union(*(scan.levels.get(i, ()) for scan in scans)))
+    if choice == "category":
+        verdict.categories |= {i} if kinds & set(NUMBERS) else set()
+    elif not kinds & set(TEXTS):
+        if kinds & {"date", "duration"}:
+            if len(kinds) > 1:
+                raise InputError(
+                    f"{scans[-1].source.argument}: column '{name}' must be of the same kind as in "
+                    f"{scans[0].source.argument}, but it holds {' and '.join(sorted(kinds))}; convert one of them."
+                )
+            reported.setdefault("date" if "date" in kinds else "duration", []).append(f"'{name}'")
+            verdict.dates |= {i} if "date" in kinds else set()
+    elif choice == "number":
+        readings = (parse(texts) for parse in (parse_numbers, parse_dates, parse_local_dates))
+        numbers = next((found for found in readings if _share(found) > 0.5), None)
+        if numbers is None and _mostly_local(texts):
+            raise InputError(
+                f"kinds: day and month of the dates in column '{name}', such as {texts[0]!r}, cannot be told apart; "
+                "write them as 2020-12-31, or use 'drop'."
+            )
+        if numbers is None:
+            raise InputError(
+                f"kinds: column '{name}' cannot be read as numbers, because few of its {len(texts)} different texts "
+                "are some; use 'category' or 'drop'."
+            )
+        verdict.parsed[i] = dict(zip(texts, numbers.tolist(), strict=True))
+        gaps = [text for text, number in verdict.parsed[i].items() if np.isnan(number)]
+        lost = f", with {quoted(gaps, 3)} as missing" if gaps else ""
+        example = next(text for text, number in verdict.parsed[i].items() if not np.isnan(number))
+        reported.setdefault("number", []).append(f"'{name}' (such as {example!r:.40}{lost})")
+    elif "category" not in kinds:
+        _guess(i, name, texts, few, "mixed" in kinds, verdict, reported, problems)
+
+
+def _guess(
+    i: int,
+    name: str,
+    texts: list[str],
+    few: int,
+    mixed: bool,
+    verdict: Verdict,
+    reported: dict[str, list[str]],
+    problems: UndecidedColumns,
+) -> None:
+    """Guess the kind of a text column for which `kinds` says nothing."""
+    numbers, dates = parse_numbers(texts), parse_dates(texts)
+    if _share(numbers) > 0.5 and np.count_nonzero(~np.isnan(numbers)) > few:
+        written = next(
+            (text for text, number in zip(texts, numbers, strict=True) if number == number and not _plain(text)), ""
+        )
+        lost = next((text for text, number in zip(texts, numbers, strict=True) if number != number), "")
+        what = f"numbers written as {written!r:.40}" if written else "numbers as text"
+        problems.add(what + (f" and also text such as {lost!r:.40}" if lost else ""), name, "number")
+    elif texts and _share(dates) == 1:
+        verdict.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
+        day = ISO_DATE.fullmatch(texts[0]) is not None
+        verdict.dates |= {i} if day else set()
+        reported.setdefault("date" if day else "duration", []).append(f"'{name}'")
+    elif _share(dates) > 0.5:
+        lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]
+        problems.add(f"dates, but also text such as {lost!r:.40}", name, "number")
+    elif _mostly_local(texts):
+        kind = "number" if _share(parse_local_dates(texts)) > 0.5 else "drop"
+        problems.add(f"dates written as {texts[0]!r:.40} and not as 2020-12-31", name, kind)
+    elif mixed:
+        problems.add(f"numbers and text such as {texts[-1]!r:.40}", name, "category")
+    elif len(texts) > 1:
+        reported.setdefault("category", []).append(f"'{name}' ({len(texts)} values)")
+
+
+def _mostly_local(texts: Sequence[str]) -> bool:
+    return 2 * sum(LOCAL_DATE.fullmatch(text) is not None for text in texts) > len(texts)
+
+
+def _share(numbers: np.ndarray) -> float:
+    return float(np.mean(~np.isnan(numbers))) if len(numbers) else 0.0
+
+
+def _plain(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class UndecidedColumns(InputError):
+    """Columns whose kind must be given, all in one sentence.
+
+    Attributes
+    ----------
+    argument : the table.
+    reasons : what the columns hold.
+    kinds : what each of them may be.
+    """
+
+    def __init__(self, argument: str) -> None:
+        self.argument = argument
+        self.reasons: dict[str, list[str]] = {}
+        self.kinds: dict[str, str] = {}
+
+    def add(self, reason: str, name: str, kind: str) -> None:
+        self.reasons.setdefault(reason, []).append(name)
+        self.kinds[name] = kind
+
+    def __str__(self) -> str:
+        listed = [
+            f"{quoted(names, 8)} {'holds' if len(names) == 1 else 'hold'} {reason}"
+            for reason, names in self.reasons.items()
+        ]
+        number = len(self.kinds)
+        fix = ", ".join([f"{name!r}: {kind!r}" for name, kind in self.kinds.items()][:_MOST_NAMED])
+        return (
+            f"{self.argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
+            f"{'; '.join(listed)}; say for each whether it is a 'number', a 'category' or to 'drop', as in "
+            f"kinds={{{fix}}}."
+        )
+
+    def and_those_of(self, check: Callable[[], object]) -> UndecidedColumns:
+        """The same with the columns that `check` finds."""
+        try:
+            check()
+        except UndecidedColumns as more:
+            for reason, names in more.reasons.items():
+                for name in names:
+                    self.add(reason, name, more.kinds[name])
+        except InputError:  # reported when the kinds of these columns are given
+            pass
+        return self
+
+
+def _leave_out(
+    scans: Sequence[Scan], stay: set[int], empty: bool, verdict: Verdict, reported: dict[str, list[str]]
+) -> None:
+    """Leave out columns that cannot be features: empty ones, and identifiers of rows."""
+    names = scans[0].source.names
+    present = np.array([scan.source.n for scan in scans])[:, None] - [scan.gaps for scan in scans]
+    total = present.sum(axis=0)
+    found = dict.fromkeys(np.flatnonzero(total == 0).tolist() if empty else (), "empty")
+    if sum(scan.source.n for scan in scans) >= _FEW_ROWS:
+        for i in {i for scan in scans for i in scan.levels} - verdict.parsed.keys() - found.keys():
+            own = [scan.levels.get(i, ()) for scan in scans]
+            # The same rows may be in several tables.
+            different = all(len(texts) == count for texts, count in zip(own, present[:, i], strict=True))
+            if total[i] >= _FEW_ROWS and (different or len(set().union(*own)) > 0.5 * total[i]):
+                found[i] = "identifier"
+        for scan in scans:
+            found |= _numbered(scan)
+    found = {i: reason for i, reason in sorted(found.items()) if i not in stay}
+    if len(found) == len(names):  # a table of identifiers alone is tested
+        return
+    for i, reason in found.items():
+        verdict.left_out.add(i)
+        if reason == "identifier":
+            categories = reported.get("category", [])
+            reported["category"] = [one for one in categories if not one.startswith(f"'{names[i]}' (")]
+        reported.setdefault(reason, []).append(f"'{names[i]}'")
+    if not reported.get("category", True):
+        del reported["category"]
+
+
+def _numbered(scan: Scan) -> dict[int, str]:
+    """Columns of whole numbers that go up by one from row to row, or differ and are called identifiers."""
+    source = scan.source
+    if source.n < _FEW_ROWS:
+        return {}
+    # Whole numbers that are all different span as many numbers as there are rows.
+    with np.errstate(invalid="ignore"):
+        wide = (scan.high - scan.low >= source.n - 1) & (scan.gaps == 0) & (scan.low == np.floor(scan.low))
+    found: dict[int, str] = {}
+    for i in np.flatnonzero(wide).tolist():
+        called = _ID_NAME.search(source.names[i]) is not None
+        if scan.kinds[i] not in ("integer", "float64", "float32") or not (
+            called or scan.high[i] - scan.low[i] == source.n - 1
+        ):
+            continue
+        values = to_numpy(source.read([i], 0, min(source.n, _HEAD)).values)[:, 0]
+        if (values[1:] - values[:-1] == 1).all():
+            found[i] = "row number"
+        elif called and (values == np.floor(values)).all():
+            enough = 0.5 * len(values) if _CERTAIN_ID.search(source.names[i]) else len(values) - 1
+            if len(np.unique(values)) > enough:
+                found[i] = "identifier"
+    return found

@@ -1,0 +1,130 @@
+"""Columns that an argument names: taken out of any kind of table, or given as values of their own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns.columns import Columns
+from kernsift.data.formats import Source, open_table
+from kernsift.data.formats.in_memory import MemorySource, loaded
+from kernsift.data.frames import read_columns, side_by_side
+from kernsift.exceptions import InputError, nearest, quoted
+from kernsift.execution.notes import add_note
+
+
+def take_columns(data: Any, wanted: Any, argument: str, *, table: str = "X") -> tuple[Any, Columns]:
+    """A table without some of its columns, and these columns in memory.
+
+    Parameters
+    ----------
+    data : any table that `compare` and `relate` take: a data frame, a dictionary of columns, an AnnData object (names
+        are looked up in `obs`, which is no part of the features), a path, a Dask collection or a `Source`.
+    wanted : a column name, a list of names, or the values themselves: an array, series or table with one row for each
+        row of `data`, which then stays as it is.
+    argument : what error messages call `wanted`.
+    table : what error messages call `data`.
+
+    Returns
+    -------
+    rest : the table without these columns, as a `Source`, which every function here takes for a table.
+    columns : the columns as numbers and codes, with their levels and missing values.
+
+    Examples
+    --------
+    >>> from kernsift.data.columns.named_columns import take_columns
+    >>> rest, site = take_columns({"size": [1, 2, 3], "site": ["a", "b", "a"]}, "site", "strata")
+    >>> rest.names, site.levels[0], site.values[:, 0].tolist()
+    (('size',), ('a', 'b'), [0.0, 1.0, 0.0])
+    """
+    rest, columns = split_columns(open_table(data, table), wanted, argument)
+    if not len(rest.names):
+        raise InputError(f"{table}: no column is left beside {argument} {quoted(columns.names)}; pass more columns.")
+    return rest, loaded(columns).columns
+
+
+def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Source]:
+    """The same for a source; the columns may stay outside of memory."""
+    table = source.argument
+    own = list(source.names) if source.named else []
+    aside = source.annotations.names if source.annotations is not None else []
+    if not _is_names(wanted, {*own, *aside}, source.n):
+        columns = read_columns(wanted, argument, prefix=argument) if not isinstance(wanted, Source) else wanted
+        if columns.n != source.n:
+            raise InputError(
+                f"{argument}: one value for each row of {table} is needed, but {table} has {source.n} rows and "
+                f"{argument} has {columns.n}; check that both come from the same rows."
+            )
+        return source, columns if isinstance(columns, Source) else MemorySource(columns, argument)
+    asked = list(dict.fromkeys([wanted] if isinstance(wanted, str) else wanted))
+    if not own and not aside:
+        raise InputError(
+            f"{argument}: {quoted(asked)} cannot name columns of {table}, which has none; pass {table} as a data "
+            f"frame, or {argument} as data."
+        )
+    known = {*own, *aside}
+    for name in asked:
+        if name not in known:
+            raise InputError(
+                f"{argument}: {table} has no column '{name}'{nearest(name, known)}; pass a column name of {table}, or "
+                "data."
+            )
+    if source.annotations is not None and set(asked) <= set(aside):
+        parts = [source.annotations.column(name, argument) for name in asked]
+        return source, MemorySource(parts[0] if len(parts) == 1 else side_by_side(parts, asked, argument), argument)
+    if not set(asked) <= set(own):
+        raise InputError(f"{argument}: {quoted(asked)} are partly columns of obs; name columns of one of the two.")
+    place = {name: i for i, name in enumerate(own)}
+    taken = [place[name] for name in asked]
+    found = source.pick(taken)
+    found.argument = argument
+    return source.pick(np.setdiff1d(np.arange(len(own)), taken).tolist()), found
+
+
+def _is_names(wanted: Any, names: set[str], rows: int) -> bool:
+    """A list of strings is either names or one label for each row; labels repeat or are no column names."""
+    if isinstance(wanted, str):
+        return True
+    if not (isinstance(wanted, (list, tuple)) and wanted and all(isinstance(name, str) for name in wanted)):
+        return False
+    distinct = len(set(wanted)) == len(wanted) and set(wanted) <= names
+    return distinct or len(wanted) != rows
+
+
+def align(first: Source, second: Source) -> tuple[Source, Source]:
+    """The second table with the columns of the first, by name where both have names and else by position."""
+    one, other = first.argument, second.argument
+    if not (first.named and second.named) or (first.flat and second.flat):
+        if len(first.names) != len(second.names):
+            raise InputError(
+                f"{other}: as many columns as in {one} are needed, but {one} has shape {(first.n, len(first.names))} "
+                f"and {other} has shape {(second.n, len(second.names))}; pass the same columns in both."
+            )
+        named = first if first.named or not second.named else second
+        return first.called(named.names, named.named), second.called(named.names, named.named)
+    if first.names == second.names:
+        return first, second
+    first, second = _without_nameless(first, second), _without_nameless(second, first)
+    where = {name: i for i, name in enumerate(second.names)}
+    known = set(first.names)
+    lacking = [name for name in first.names if name not in where]
+    extra = [name for name in second.names if name not in known]
+    if lacking or extra:
+        found = [f"{other} lacks {quoted(lacking)}{nearest(lacking[0], extra or second.names)}"] if lacking else []
+        found += [f"{one} lacks {quoted(extra)}{'' if lacking else nearest(extra[0], first.names)}"] if extra else []
+        raise InputError(
+            f"{other}: the same columns as in {one} are needed, but {' and '.join(found)}; rename or drop columns."
+        )
+    return first, second.pick([where[name] for name in first.names])
+
+
+def _without_nameless(one: Source, other: Source) -> Source:
+    """Without the columns that have no name of their own, such as row names, and are not in the other table."""
+    known = set(other.names)
+    nameless = [name for name in one.names if name not in known and re.fullmatch(r"Unnamed: \d+", name)]
+    if not nameless:
+        return one
+    add_note(f"{one.argument}: without a name and not in {other.argument}, so left out: {quoted(nameless)}.")
+    return one.pick([i for i, name in enumerate(one.names) if name not in nameless])

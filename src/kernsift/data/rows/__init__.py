@@ -1,0 +1,1 @@
+"""Rows: samples, strata, pairs, units and columns that describe rows."""

@@ -1,0 +1,176 @@
+"""Tables with the location of each stratum subtracted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.data.table_parts import run_of
+from kernsift.data.tables import Piece, Table, spaced_rows
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, on_host, take, to_numpy
+
+# Variance of a midmean over that of a mean, and the interquartile range over the standard deviation, for normal values.
+_MIDMEAN, _QUARTILES = 1.2, 1.349
+# Locations of strata are shrunk to 0 where their variance is within this many standard errors of that of noise.
+_CHANCE = 2.0
+# A numeric column with at most this many different values among some of its rows is discrete, and is not aligned.
+_DISCRETE, _LOOKED_AT = 16, 512
+# The most rows of a stratum that its location is computed from.
+_ENOUGH = 256
+# Numbers of one array of aligned columns, more on a device; and rows that are aligned while they are in the cache.
+_NUMBERS, _DEVICE_NUMBERS, _CHUNK = 2**22, 2**28, 2**8
+
+
+class AlignedTable(Table):
+    """A table whose numeric columns have the location of each stratum subtracted (Hodges and Lehmann 1962).
+
+    The location is the midmean, the mean of the middle half. Permutations within strata leave it as it is, so that
+    tests of the aligned values are valid. Midmeans of strata that do not differ are noise, which must not be
+    subtracted: they are shrunk towards their mean by the share of their variance that noise explains (James and Stein
+    1961).
+
+    Discrete columns stay as they are: their values, and not the distances between these, are what strata have in
+    common. With `every`, as for pairs, all columns are aligned, and nothing is shrunk.
+    """
+
+    def __init__(self, table: Table, rows: Exchangeability, *, every: bool = False) -> None:
+        assert rows.stratum is not None
+        parts = {name: getattr(table, name) for name in ("names", "offsets", "categorical", "levels", "incomplete")}
+        strata, columns = int(rows.stratum.max()) + 1, int(table.offsets[-1])
+        own = {"_known": np.zeros(columns, dtype=bool), "_found": np.zeros((strata, columns))}
+        self.__dict__.update(parts | own | {"_table": table, "_rows": rows, "_every": every})
+
+    _table: Table
+    _rows: Exchangeability
+    _every: bool
+    # Locations (S, p) of the value columns that are known.
+    _known: np.ndarray
+    _found: np.ndarray
+
+    @property
+    def values(self) -> Array:
+        return self.part(slice(None))
+
+    @property
+    def n(self) -> int:
+        return self._table.n
+
+    @property
+    def prototype(self) -> Array:
+        return self._table.prototype
+
+    def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
+        return self._table.row_chunks(columns, numbers)
+
+    def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[Piece]:
+        for start, stop in self.row_chunks(columns, numbers):
+            rows = slice(start, stop)
+            yield Piece(rows, slice(0, len(columns)), self.part(columns, rows))
+
+    def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:
+        values = self._table.part(columns, rows)
+        stratum = self._rows.stratum
+        assert stratum is not None
+        found, own = self._locations(columns).astype(dtype_of(values)), stratum if rows is None else stratum[rows]
+        if isinstance(values, np.ndarray):
+            out = np.empty_like(values)
+            for some in map(slice, range(0, len(own), _CHUNK), range(_CHUNK, len(own) + _CHUNK, _CHUNK)):
+                np.subtract(values[some], found.take(own[some], axis=0), out=out[some])
+            return out
+        return values - take(asarray_like(found, values), own, 0)
+
+    def _locations(self, columns: slice | np.ndarray) -> np.ndarray:
+        """(S, columns) locations of value columns; 0 for those that are not aligned."""
+        asked = np.arange(len(self._known))[columns]
+        new = asked[~self._known[asked]]
+        numeric = new[np.repeat(~self.categorical, np.diff(self.offsets))[new]]
+        numbers = _NUMBERS if on_host(self.prototype) else _DEVICE_NUMBERS
+        step = max(1, numbers // len(self._sorted[0]))
+        for start in range(0, len(numeric), step):
+            self._locate(numeric[start : start + step])
+        self._known[new] = True
+        return self._found[:, columns]
+
+    @cached_property
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that locations are computed from, by stratum and these by size; and the numbers (S,) of them."""
+        stratum = self._rows.stratum
+        assert stratum is not None
+        order = np.argsort(stratum, kind="stable")
+        if self._rows.unit is not None and self._rows.left_out:
+            # Units with many rows must not be nearer to the location than others.
+            order = order[self._rows.unit[order] < self._rows.units]
+        sizes = np.bincount(stratum[order])
+        if sizes.max() > _ENOUGH:
+            # Rows that are evenly spaced in large strata are enough for their locations.
+            rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            order = order[rank % np.repeat(-(-sizes // _ENOUGH), sizes) == 0]
+            sizes = np.bincount(stratum[order], minlength=len(sizes))
+        place = np.argsort(np.argsort(sizes, kind="stable"))
+        return order[np.argsort(place[stratum[order]], kind="stable")], sizes
+
+    def _locate(self, columns: np.ndarray) -> None:
+        """Find the locations of numeric columns."""
+        order, sizes = self._sorted
+        by_size, first = np.argsort(sizes, kind="stable"), 0
+        if not self._every:
+            looked = self._table.part(run_of(columns), spaced_rows(self.n, _LOOKED_AT))
+            xp = namespace(looked)
+            looked = xp.sort(looked, axis=0)
+            changes = xp.astype(looked[1:, :] > looked[:-1, :], xp.int64)
+            columns = columns[to_numpy(xp.sum(changes, axis=0)) >= _DISCRETE]
+        values, spread = self._table.part(run_of(columns), order), np.zeros(len(columns))
+        for run in np.split(by_size, np.flatnonzero(np.diff(sizes[by_size])) + 1):
+            n = int(sizes[run[0]])
+            part = values[first : first + n * len(run), :]
+            found, ranges = _midmeans(namespace(part).reshape(part, (len(run), n, len(columns))))
+            self._found[np.ix_(run, columns)] = found
+            spread += n * ranges.sum(axis=0)
+            first += n * len(run)
+        if not self._every:
+            variance = (spread / len(order) / _QUARTILES) ** 2
+            self._found[:, columns] = _shrunk(self._found[:, columns], _MIDMEAN * variance / sizes[:, None])
+
+
+def _midmeans(values: Array) -> tuple[np.ndarray, np.ndarray]:
+    """(s, p) means of the middle half of values (s, n, p), and the ranges of that half; missing values are left out."""
+    xp, n = namespace(values), values.shape[1]
+    if bool(xp.any(xp.isnan(values))):
+        values = to_numpy(values)
+        known = np.isnan(values).sum(axis=1) < n
+        values = np.where(known[:, None], values, 0.0)
+        low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75], axis=1)
+        return np.asarray(middle), np.asarray(high - low)
+    low, high = n // 4, n - n // 4
+    if isinstance(values, np.ndarray):
+        half = np.partition(values, sorted({low, high - 1}), axis=1)[:, low:high]
+    else:
+        half = xp.sort(values, axis=1)[:, low:high, :]
+    return to_numpy(xp.mean(half, axis=1)), to_numpy(half[:, -1, :] - half[:, 0, :])
+
+
+def _shrunk(locations: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Locations (S, p) less what is common to them, each shrunk by its share of noise (S, p)."""
+    centred, free, expected = locations - locations.mean(axis=0), max(len(locations) - 1, 1), noise.mean(axis=0)
+    variance = (centred**2).sum(axis=0) / free
+    # What noise alone may well make is taken for noise.
+    between = np.where(variance > (1.0 + _CHANCE * np.sqrt(2.0 / free)) * expected, variance - expected, 0.0)
+    total = between + noise
+    return np.asarray(centred * between / np.where(total > 0, total, 1.0))
+
+
+def held_in_memory(table: Table, argument: str) -> Table:
+    """The table in memory, because `argument` needs all rows of a column at once."""
+    if table.memory is None:
+        return table
+    needed = 8 * table.n * int(table.offsets[-1])
+    if needed > table.memory:
+        raise InputError(
+            f"{argument}: holds the table in memory, which takes {needed / 1e6:,.0f} MB, but {table.memory / 1e6:,.0f} "
+            "MB may be used; allow more with memory=, or pass fewer columns."
+        )
+    return table.loaded(slice(None))

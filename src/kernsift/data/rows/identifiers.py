@@ -1,0 +1,116 @@
+"""Columns that look like identifiers of subjects: rows of a subject are not independent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.annotations import Annotations
+from kernsift.data.rows.exchangeability import varies
+from kernsift.data.sparse import SparseTable
+from kernsift.data.table_parts import run_of
+from kernsift.data.tables import Table, spaced_rows
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
+
+# The fewest values of an identifier, and the most columns of features and of `obs` that are checked for being one.
+_FEWEST_SUBJECTS, _CHECKED, _DESCRIBED = 6, 16, 64
+# Rows that are checked first.
+_LOOKED_AT = 512
+
+
+def note_identifiers(
+    table: Table,
+    response: np.ndarray,
+    described: Sequence[Annotations | None] = (),
+    keep: np.ndarray | None = None,
+    used: Any = None,
+) -> None:
+    """Note columns that look like identifiers of subjects: values repeat, each with one response.
+
+    Parameters
+    ----------
+    table, response : the features, and the response (n,) as codes.
+    described : columns that describe the rows of each table, such as `obs` of AnnData objects.
+    keep : which of their rows are in the table.
+    used : the name of one of these that the response comes from.
+    """
+    if table.n < 2 * _FEWEST_SUBJECTS:
+        return
+    found = dict(_identifiers(table, response))
+    tables = [one for one in described if one is not None]
+    if tables and len(tables) == len(described):
+        for name in [name for name in tables[0].names if name != used][:_DESCRIBED]:
+            if all(name in one.names for one in tables):
+                column = _described(tables, name)
+                found[name] = _subjects(column if keep is None else column[keep], response)
+    for name, count in found.items():
+        if count:
+            add_note(
+                f"'{name}' looks like an identifier: its {count:,} values repeat, each with one response. Rows may not "
+                f"be independent, which makes p-values too small; use unit='{name}'."
+            )
+
+
+def _identifiers(table: Table, response: np.ndarray) -> Iterator[tuple[str, int]]:
+    """Names of the features that may be identifiers, and their numbers of subjects."""
+    if isinstance(table, SparseTable):  # whose columns are mostly 0, which identifiers are not
+        return
+    single = np.flatnonzero(np.diff(table.offsets) == 1)
+    # A few rows suffice to exclude most columns with fractions. Rows of a subject are often adjacent, so that the first
+    # rows may have one value.
+    looks = [np.arange(_FEWEST_SUBJECTS), spaced_rows(table.n, _LOOKED_AT)]
+    if table.memory is not None:
+        # Of a table in files the first rows of both samples are read, of columns that may have whole numbers.
+        if table.span is None:
+            return
+        low, high = (bound[table.offsets[single]] for bound in table.span)
+        single = single[(low == np.floor(low)) & (high == np.floor(high)) & (high - low >= _FEWEST_SUBJECTS - 1)]
+        looks = [np.unique([*range(min(table.n, _LOOKED_AT)), *np.flatnonzero(response == response[-1])[:_LOOKED_AT]])]
+    for rows in looks:
+        if not len(single):
+            return
+        first = to_numpy(table.part(run_of(table.offsets[single]), rows))
+        single, first = single[whole := (first == np.floor(first)).all(axis=0)], first[:, whole]
+    if table.memory is None:
+        single = single[[len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first.T]]
+    else:
+        single = single[[_one_response(column, response[rows]) for column in first.T]]
+    for feature in single[:_CHECKED]:
+        yield table.names[feature], _subjects(to_numpy(table.part(table.offsets[[feature]]))[:, 0], response)
+
+
+def _described(tables: Sequence[Annotations], name: str) -> np.ndarray:
+    """(n,) one column of several tables as numbers: texts have codes, and what cannot be read is missing."""
+    known: dict[str, int] = {}
+    parts = []
+    for one in tables:
+        with suppress(InputError):
+            cells = one.column(name, "obs")
+            own, levels = to_numpy(cells.values)[:, 0].astype(float), cells.levels.get(0)
+            if levels:
+                codes = np.array([known.setdefault(level, len(known)) for level in levels], dtype=float)
+                own = np.where(np.isnan(own), np.nan, codes[np.nan_to_num(own).astype(int)])
+            parts.append(own)
+    return np.concatenate(parts) if len(parts) == len(tables) else np.zeros(0)
+
+
+def _subjects(column: np.ndarray, response: np.ndarray) -> int:
+    """The number of subjects that a column (n,) identifies; 0 where it does not look like an identifier."""
+    known = ~np.isnan(column)
+    if len(column) != len(response) or (column[known] != np.floor(column[known])).any():
+        return 0
+    values, first, sizes = np.unique(column[known], return_index=True, return_counts=True)
+    each = np.unique(response[known][first], return_counts=True)[1]
+    # By chance some small values have one response; that all of them have is no chance.
+    repeated = len(values) >= _FEWEST_SUBJECTS and np.median(sizes) >= 2 and len(each) >= 2
+    return len(values) if repeated and _one_response(column[known], response[known]) else 0
+
+
+def _one_response(column: np.ndarray, response: np.ndarray) -> bool:
+    """Whether rows with the same value of a column have the same response."""
+    return not varies(np.unique(column, return_inverse=True)[1].ravel(), response).any()

@@ -1,0 +1,259 @@
+"""The arguments `strata`, `paired` and `unit`: read from names or values, checked, and turned into codes of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns.columns import Columns
+from kernsift.data.columns.named_columns import take_columns
+from kernsift.data.formats import Source, open_table
+from kernsift.data.rows.exchangeability import Exchangeability, varies
+from kernsift.exceptions import InputError, quoted
+from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
+
+
+class RowArguments:
+    """The arguments `strata`, `paired` and `unit` of a question, taken out of its tables."""
+
+    def __init__(self, question: str, strata: Any, paired: Any, unit: Any) -> None:
+        self._question = question
+        if isinstance(paired, bool | np.bool_) and not paired:
+            paired = None
+        self._given = {
+            name: value for name, value in (("strata", strata), ("paired", paired), ("unit", unit)) if value is not None
+        }
+        if "paired" in self._given and len(self._given) > 1:
+            other = next(name for name in self._given if name != "paired")
+            raise InputError(
+                f"paired: pairs are strata of two rows, which cannot be combined with {other}=; use strata= and unit= "
+                "for more rows than two."
+            )
+        self._labels: dict[str, list[np.ndarray]] = {name: [] for name in self._given}
+        self._sources = dict.fromkeys(self._given, "rows in their order")
+
+    def __bool__(self) -> bool:
+        return bool(self._given)
+
+    def __str__(self) -> str:
+        return " and ".join(f"{name}=" for name in self._given)
+
+    @property
+    def only_units(self) -> bool:
+        return set(self._given) == {"unit"}
+
+    def settings(self, rows: Exchangeability) -> dict[str, str]:
+        """Where strata, pairs and units come from, and how many of them can be used."""
+        used = rows.strata_of_units[rows.informative]
+        strata = len(np.unique(used))
+        counts = {"strata": f"{strata:,} strata", "paired": f"{strata:,} pairs", "unit": f"{len(used):,} units"}
+        return {name: f"{source}: {counts[name]}" for name, source in self._sources.items()}
+
+    @property
+    def reads_whole_columns(self) -> bool:
+        """Whether all rows of a column are needed at once."""
+        return "strata" in self._given or "paired" in self._given
+
+    def split_samples(self, X: Any, Y: Any, **options: Any) -> tuple[Any, Any]:
+        """The tables without the columns that the arguments name; Y is None where X holds both samples."""
+        if Y is None:
+            if self._given.get("paired") is True:
+                raise InputError(
+                    "paired: True pairs the rows of X and Y in their order, but there is one table; name the column "
+                    'that identifies pairs, as in paired="patient".'
+                )
+            return self.split(X, **options), None
+        tables: list[Source] = [open_table(data, name, **options) for data, name in ((X, "X"), (Y, "Y"))]
+        for argument, given in self._given.items():
+            if given is True:
+                if tables[0].n != tables[1].n:
+                    raise InputError(
+                        f"paired: True pairs the rows of X and Y in their order, but X has {tables[0].n} rows and Y "
+                        f"has {tables[1].n}; pass as many, or name the column that identifies pairs."
+                    )
+                self._labels[argument] += [np.arange(table.n).astype(str) for table in tables]
+                continue
+            named = isinstance(given, str) or (isinstance(given, list) and all(isinstance(one, str) for one in given))
+            if not named and not (isinstance(given, list | tuple) and len(given) == 2):
+                raise InputError(
+                    f"{argument}: for two tables a column name or a pair of arrays, one for each, is needed, got "
+                    f"{type(given).__name__}; pass ({argument}_of_X, {argument}_of_Y)."
+                )
+            parts = [given, given] if named else list(given)
+            for place, part in enumerate(parts):
+                tables[place], columns = take_columns(tables[place], part, argument, table="XY"[place])
+                self._keep(argument, columns)
+        return tables[0], tables[1]
+
+    def split(self, X: Any, **options: Any) -> Any:
+        """One table without the columns that the arguments name."""
+        source: Any = open_table(X, "X", **options)
+        for argument, given in self._given.items():
+            if given is True:
+                raise InputError(
+                    'paired: needs the column or array that identifies pairs here, got True; use paired="patient".'
+                )
+            source, columns = take_columns(source, given, argument, table="X")
+            self._keep(argument, columns)
+        return source
+
+    def _keep(self, argument: str, columns: Columns) -> None:
+        self._labels[argument].append(labels_of(columns))
+        self._sources[argument] = " and ".join(columns.names) if columns.named else "given as an array"
+
+    def keep(self, keep: np.ndarray, missing: str, samples: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """Those of the rows that are kept which have a stratum, a unit, and the other row of their pair.
+
+        Parameters
+        ----------
+        keep : which rows of the concatenated tables are kept.
+        samples : which rows of one table are in each of two samples.
+        """
+        found = keep.copy()
+        for argument, labels in self._stacked(samples).items():
+            absent = np.array([label is None for label in labels], dtype=bool) & keep
+            if absent.any():
+                if missing == "error":
+                    raise InputError(
+                        f"{argument}: {int(absent.sum())} rows have no value; fill them in, leave these rows out, or "
+                        "use missing='drop'."
+                    )
+                add_note(f"{argument}: {int(absent.sum()):,} rows have no value and are left out.")
+                found &= ~absent
+            if argument == "paired" and not keep.all():
+                gone = set(labels[~keep])
+                alone = np.array([label in gone for label in labels], dtype=bool) & found
+                if alone.any():
+                    count = len(set(labels[alone]))
+                    add_note(
+                        f"paired: {count:,} pair{'' if count == 1 else 's'} with a missing value in one row "
+                        f"{'is' if count == 1 else 'are'} left out."
+                    )
+                    found &= ~alone
+        if not found.any():
+            raise InputError(f"{self}: no row is left that has a value; pass other columns.")
+        return found
+
+    def rows(
+        self, response: np.ndarray, keep: np.ndarray, samples: Sequence[np.ndarray] | None = None
+    ) -> Exchangeability:
+        """What the arguments say of the rows that are kept, whose sample or response, as codes, is `response`."""
+        found = {argument: labels[keep] for argument, labels in self._stacked(samples).items()}
+        return _checked(found, response, self._question)
+
+    def _stacked(self, samples: Sequence[np.ndarray] | None) -> dict[str, np.ndarray]:
+        """The labels of all rows; with `samples` of one table, those of the first and then those of the second."""
+        found = self._labels
+        if samples is not None:
+            found = {argument: [labels[0][some] for some in samples] for argument, labels in found.items()}
+        return {argument: np.concatenate(labels) for argument, labels in found.items()}
+
+
+def labels_of(columns: Columns) -> np.ndarray:
+    """(n,) one label for each row, None where it is missing; several columns make one label together."""
+    parts = []
+    for place, own in enumerate(to_numpy(columns.values).T):
+        levels, start = columns.levels.get(place), columns.origin.get(place, 0)
+        known, inverse = np.unique(own, return_inverse=True)  # NaN comes last
+        present = known[~np.isnan(known)].tolist()
+        if levels:
+            names = [levels[int(value)] for value in present]
+        else:
+            names = [str(int(value) + start) if value.is_integer() else repr(value) for value in present]
+        parts.append(np.array([*names, None], dtype=object)[inverse.ravel()])
+    if len(parts) == 1:
+        return parts[0]
+    rows = zip(*parts, strict=True)
+    return np.array([None if None in row else " / ".join(row) for row in rows], dtype=object)
+
+
+def _checked(labels: dict[str, np.ndarray], response: np.ndarray, question: str) -> Exchangeability:
+    """Codes of strata and units, after checks of what they say about the response."""
+    unit = strata = None
+    if "unit" in labels:
+        names, unit = np.unique(labels["unit"].astype(str), return_inverse=True)
+        _check_units(names, unit.ravel(), response, question)
+        unit = unit.ravel()
+    argument = "paired" if "paired" in labels else "strata"
+    if argument in labels:
+        known, strata = np.unique(labels[argument].astype(str), return_inverse=True)
+        strata = strata.ravel()
+        if argument == "paired":
+            _check_pairs(known, strata, response, question)
+    if unit is not None and len(names) == len(unit):
+        add_note("unit: each unit has one row, so that rows count as units.")
+        unit = None
+    rows = Exchangeability(response, strata, unit)
+    if strata is not None:
+        if unit is not None:
+            _check_nested(names, rows)
+        _check_strata(known, rows, argument, question)
+    return rows
+
+
+def _check_units(names: np.ndarray, unit: np.ndarray, response: np.ndarray, question: str) -> None:
+    mixed = np.flatnonzero(varies(unit, response))
+    if len(mixed):
+        which = _some(names[mixed])
+        raise InputError(
+            f"unit: {which} has rows in both samples, but a unit belongs to one; use paired= or strata= for units that "
+            "were measured in both."
+            if question == "compare"
+            else f"unit: the response varies within {which}, but it must belong to the unit; use strata= for "
+            "association within units, or aggregate their rows."
+        )
+
+
+def _check_pairs(names: np.ndarray, pair: np.ndarray, response: np.ndarray, question: str) -> None:
+    sizes = np.bincount(pair)
+    wrong = np.flatnonzero(sizes != 2)
+    if question == "compare" and not len(wrong):
+        wrong = np.flatnonzero(np.bincount(pair, response) != 1)
+    if len(wrong):
+        many = int(sizes[wrong[0]])
+        needed = "one row in each sample" if question == "compare" else "two rows"
+        raise InputError(
+            f"paired: each pair needs {needed}, but {_some(names[wrong])} has {many} row{'s' if many > 1 else ''}"
+            f"{' in one sample' if many == 2 else ''}; leave it out, or use strata= for groups of other sizes."
+        )
+
+
+def _check_nested(names: np.ndarray, rows: Exchangeability) -> None:
+    assert rows.stratum is not None and rows.unit is not None
+    outside = rows.stratum != rows.strata_of_units[rows.unit]
+    if outside.any():
+        raise InputError(
+            f"strata: {_some(names[np.unique(rows.unit[outside])])} has rows in several strata, but a unit must be "
+            "within one; name units by stratum, or leave out strata=."
+        )
+
+
+def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, question: str) -> None:
+    what = "sample" if question == "compare" else "response"
+    sizes = np.bincount(rows.strata_of_units, minlength=len(names))
+    if sizes.max() < 2:
+        thing = "row" if rows.unit is None else "unit"
+        raise InputError(
+            f"{argument}: each stratum has one {thing}, so that nothing can be exchanged within strata; use unit= if "
+            "these are subjects with several rows, or wider strata."
+        )
+    used = np.unique(rows.strata_of_units[rows.informative])
+    if not len(used):
+        raise InputError(
+            f"{argument}: the {what} is constant within each of the {len(names)} strata, so that nothing can be "
+            "exchanged within them; use unit= if these are what was labelled, or other strata."
+        )
+    lost = np.setdiff1d(np.arange(len(names)), used)
+    if len(lost):
+        count = int(rows.unit_sizes[np.isin(rows.strata_of_units, lost)].sum())
+        add_note(
+            f"The {what} is constant in {len(lost)} of {len(names)} strata ({quoted(names[lost].tolist())}); their "
+            f"{count:,} rows are used for nothing."
+        )
+
+
+def _some(names: np.ndarray) -> str:
+    return f"'{names[0]}'" if len(names) == 1 else f"'{names[0]}' (and {len(names) - 1} more)"

@@ -1,0 +1,1 @@
+"""The conditional test: features and a response, given confounders."""

@@ -1,0 +1,108 @@
+"""Confounders: columns that are held fixed in a conditional test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kernsift.data.columns.columns import Columns
+from kernsift.data.tables import Table
+from kernsift.exceptions import InputError
+from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
+
+LEVELS = 100
+"""Categories of one confounder that are told apart, beside all others."""
+# Rows per stratum, on average, from which on strata are a confounder.
+_FEW_STRATA = 16
+
+
+class NothingLeft(InputError):
+    """The confounders explain everything, or may do so by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Confounders:
+    """Columns that are held fixed.
+
+    Attributes
+    ----------
+    names : of the p columns.
+    values : (N, p) numbers, or codes of categories; NaN where missing.
+    categorical : (p,) which columns are categories.
+    rows : (n,) the rows that are used, of all; None for all.
+    shared : what is computed once for all choices of rows.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    categorical: np.ndarray
+    rows: np.ndarray | None = None
+    shared: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def n(self) -> int:
+        return len(self.values) if self.rows is None else len(self.rows)
+
+    def take(self, rows: np.ndarray) -> Confounders:
+        """The same for some of all rows, with the same terms."""
+        return replace(self, rows=rows)
+
+    def within(self, strata: np.ndarray | None) -> Confounders:
+        """The same with codes of strata (N,) as one more where these are few, as a curve may differ between strata."""
+        if strata is None or _FEW_STRATA * (int(strata.max()) + 1) > len(strata):
+            return self
+        if "within" not in self.shared:
+            self.shared["within"] = Confounders(
+                (*self.names, "strata"), np.column_stack([self.values, strata]), np.append(self.categorical, True)
+            )
+        return self.shared["within"]
+
+
+def confounders_of(columns: Columns, keep: np.ndarray, missing: str = "column") -> Confounders:
+    """Confounders from the columns of all rows and which of these (n,) are kept; dates and truth values are numbers.
+
+    Missing values are refused where `missing` is "error".
+    """
+    values = to_numpy(columns.values).astype(float)[np.flatnonzero(keep)]
+    categorical = np.array([place in columns.levels for place in range(values.shape[1])])
+    for name, column, is_category in zip(columns.names, values.T, categorical, strict=True):
+        absent = int(np.isnan(column).sum())
+        if missing == "error" and absent:
+            raise InputError(
+                f"given: '{name}' has missing values; fill them in, or use missing='drop', which leaves these rows out."
+            )
+        if absent:
+            add_note(
+                f"given: {absent:,} of {len(column):,} rows have no '{name}', which cannot be held fixed there: a "
+                "feature that follows it may be significant; missing='drop' leaves these rows out."
+            )
+        elif np.ptp(column) == 0:
+            add_note(f"given: '{name}' has one value only.")
+        levels = len(np.unique(column[~np.isnan(column)])) if is_category else 0
+        if 2 * levels > len(column) > 2:
+            raise InputError(
+                f"given: '{name}' has {levels} categories in {len(column)} rows, too few rows each to compare within "
+                "them; leave it out, or convert it if these are numbers."
+            )
+        if levels > LEVELS + 1:
+            add_note(
+                f"The {LEVELS} commonest of the {levels} categories of '{name}' in given= are told apart, the "
+                f"others are one; strata={name!r} compares within all of them."
+            )
+    return Confounders(columns.names, values, categorical)
+
+
+def table_confounders(table: Table, features: np.ndarray, more: Confounders | None = None) -> Confounders:
+    """Features of a table as confounders, and `more` beside them."""
+    part = table.loaded(features)
+    values = to_numpy(part.values).astype(float)
+    categorical = np.repeat(part.categorical, np.diff(part.offsets))
+    names = tuple(np.repeat(np.array(part.names, dtype=object), np.diff(part.offsets)).tolist())
+    if more is None:
+        return Confounders(names, values, categorical)
+    return Confounders(
+        (*more.names, *names), np.hstack([more.values, values]), np.concatenate([more.categorical, categorical])
+    )

@@ -1,0 +1,455 @@
+"""The conditional test: does a feature depend on the response beyond what confounders z explain?
+
+With f and g the directions of the kernels of the feature and of the response, r = f(x) - E[f(x) | z] and
+s = g(y) - E[g(y) | z] (`kernsift.estimators.conditional.regression`), the statistic is T = |sum_i v_i|^2 with
+v_i = vec(r_i s_i'), the squared norm of the residual kernel cross-covariance. Without a confounder it is that of the
+complete estimator.
+
+**Location first.** With adaptive kernels f and g are directions of kernels of u = x - E[x | z] and of the same for y,
+for numbers with few ties. A function of x and z is as valid as one of x; u depends less on z than x does, and for a
+square of x = E[x | z] + u the product of its two parts is noise. An effect that changes its sign with z can leave the
+distribution of u as it is, so one more view is of x itself.
+
+**Null law.** If the feature and the response are independent given z, the v_i have mean 0 and are independent, and T is
+nearly a sum of chi-squares weighted by the eigenvalues of W = sum_i v_i v_i'. Its first three moments are those over
+random signs of the v_i: with M_ij = v_i'v_j and M0 the same without its diagonal, mean tr M, variance 2 |M0|^2, third
+central moment 8 tr(M0^3). The v_i are not centred: that would make T a squared t statistic, whose tails are too long
+for this law where rows are few. All follow from W and from the diagonal of M in time linear in the rows. Residuals are
+smaller than errors: with p and q degrees of freedom used by two regressions, v v' is scaled by n / (n - min(p, q)),
+which is exact for projections on nested spaces. Rows that belong to one unit count as one: their v_i are added.
+
+**Pairs of views** are combined as in the complete estimator, with the correlations of their T over the same signs.
+
+**Effect.** The partial kernel correlation, sqrt(|C|^2 / sqrt(D_x D_y)) with C = sum_i v_i / n and D = tr(S^2) of the
+residuals' covariances S. Its interval inverts the law of T along C, with the noise of the denominator counted through
+the influence function, as in `kernsift.estimators.effects.intervals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kernsift.data.missing import Patterns, note_values
+from kernsift.data.tables import Table, spaced_rows, stack
+from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
+from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
+from kernsift.estimators.conditional.remaining_dependence import Smoothed, note_doubts
+from kernsift.estimators.conditional.residual_alignment import DIRECTIONS, LearningRows, ResidualAlignment, Winner
+from kernsift.estimators.conditional.residual_statistics import (
+    PairStatistic,
+    ResidualView,
+    correlations,
+    effect_law,
+    normal_scores,
+    pair_statistic,
+    point_effect,
+)
+from kernsift.estimators.effects.intervals import CombinedEffects, EffectLaws, concatenated, penalties
+from kernsift.estimators.effects.views import MeasuredEffects
+from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
+from kernsift.estimators.null_laws.permutation_law import union_score
+from kernsift.estimators.patterns import FeatureScores, bandwidth_of, pattern_effects
+from kernsift.estimators.responses import Response, label_response, table_response
+from kernsift.estimators.scores import Scores
+from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, Pair, fitted_views
+from kernsift.exceptions import InputError, quoted
+from kernsift.execution.arrays import asarray_like, to_numpy
+from kernsift.execution.notes import add_note
+from kernsift.kernels.contingency import tabulate
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.low_rank import landmark_rows
+from kernsift.kernels.quantisation import fit_grid, rows_to_sort
+
+VALUES = "values"
+"""The view "moments" of the values as they are; all other views are of what confounders leave of them."""
+_VALUES_SHARE = 0.2
+CLASSES_GIVEN = (
+    *(pair._replace(weight=(1.0 - _VALUES_SHARE) * pair.weight) for pair in CLASSES),
+    Pair(VALUES, "plain", _VALUES_SHARE),
+)
+NUMBERS_GIVEN = (
+    Pair("wide", "wide", 0.65),
+    Pair("moments", "wide", 0.12),
+    Pair("narrow", "wide", 0.08),
+    Pair("wide", "smooth", 0.08),
+    Pair(VALUES, "wide", 0.07),
+)
+"""Pairs of views for classes and for a response of numbers, given confounders."""
+# Directions with less than this share of tr(K^2) are left out.
+_FAINT = 1e-2
+# Rows from which null laws are learned, and rows that show whether numbers have many ties.
+_LAW_ROWS, _TIE_ROWS = 2**13, 1000
+# Numbers of residuals that are computed in one product.
+_AT_ONCE = 2**24
+
+
+@dataclass(frozen=True)
+class ConditionalResponse:
+    """A response after the confounders are taken out of it.
+
+    Attributes
+    ----------
+    response : its views and pairs of views.
+    views : its residuals by view.
+    regression : what takes the confounders out.
+    law_rows : rows from which null laws are learned; None for all.
+    smoothed : what is left of the confounders in its residuals, by view.
+    """
+
+    response: Response
+    views: dict[str, ResidualView]
+    regression: ConfounderRegression
+    law_rows: np.ndarray | None
+    smoothed: dict[str, Smoothed]
+
+
+def conditional_mmd(
+    X: Table,
+    Y: Table,
+    kernels: FeatureKernels,
+    confounders: Confounders,
+    *,
+    rng: np.random.Generator,
+    adaptive: bool = False,
+    rows: LearningRows | None = None,
+    **design: Any,
+) -> Scores:
+    """Normal scores of the difference between two samples given confounders; these have the rows of X, then of Y.
+
+    `design` are the `strata`, `units` and `model` of `fit_regression`.
+    """
+    table = stack([X, Y])
+    response = _given_classes(label_response(X.n, Y.n, table.prototype, adaptive))
+    regression = fit_regression(confounders, _rows_of(response)["plain"], rng, **design)
+    return _conditional(table, _without(response, regression, rng), kernels, rows, rng)
+
+
+def conditional_hsic(
+    X: Table,
+    y: Table,
+    kernels: FeatureKernels,
+    response_kernels: FeatureKernels,
+    confounders: Confounders,
+    *,
+    rng: np.random.Generator,
+    adaptive: bool = False,
+    rows: LearningRows | None = None,
+    **design: Any,
+) -> Scores:
+    """Normal scores of the dependence on a response given confounders.
+
+    `design` are the `strata`, `units` and `model` of `fit_regression`.
+
+    Examples
+    --------
+    A feature that follows age, as the response does, is not related to it beyond age:
+
+    >>> import numpy as np
+    >>> from kernsift.data.inputs import as_table
+    >>> from kernsift.kernels.fitted import fit_kernels
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.normal(size=400)
+    >>> y = np.sin(2 * age) + 0.5 * rng.normal(size=400)
+    >>> X = as_table(np.column_stack([np.sin(2 * age) + 0.5 * rng.normal(size=400), y + rng.normal(size=400)]))
+    >>> target = as_table(y[:, None])
+    >>> age = Confounders(("age",), age[:, None], np.array([False]))
+    >>> scores = conditional_hsic(X, target, fit_kernels(X, rng=rng), fit_kernels(target, rng=rng), age, rng=rng)
+    >>> (scores.estimate > 3).tolist()
+    [False, True]
+    """
+    response, spent = table_response(y, response_kernels, rng, adaptive), np.zeros(1)
+    regression = fit_regression(confounders, next(iter(_rows_of(response).values())), rng, **design)
+    if response.pairs == NUMBERS:
+        y, _, spent = residual_values(y, np.array([0]), regression)
+        response = table_response(y, response_kernels, rng, adaptive)
+        views = {pair.response: response.views[pair.response] for pair in NUMBERS_GIVEN}
+        response = response._replace(pairs=NUMBERS_GIVEN, views=views)
+    response = _given_classes(response)
+    return _conditional(X, _without(response, regression, rng, spent), kernels, rows, rng)
+
+
+def _given_classes(response: Response) -> Response:
+    return response._replace(pairs=CLASSES_GIVEN) if response.pairs == CLASSES else response
+
+
+def _conditional(
+    table: Table,
+    given: ConditionalResponse,
+    kernels: FeatureKernels,
+    rows: LearningRows | None,
+    rng: np.random.Generator,
+) -> Scores:
+    to_sort = rows_to_sort(table.n)
+    landmarks = landmark_rows(table.n, rng)
+    measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
+    measured = map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d)
+    winners = sorted(chain.from_iterable(measured), key=lambda winner: winner.feature)
+    effect = np.array([winner.effect for winner in winners])
+    cov = ResidualAlignment(tuple(winners), given.views, np.array([winner.square > 0 for winner in winners]))
+
+    def effects(features: np.ndarray) -> MeasuredEffects:
+        def measure() -> CombinedEffects:
+            blocks = blocks_of(table, kernels, None, to_sort, among=features)
+            own = _EffectMeasuring(given, landmarks)
+            found = [part for parts in map_blocks(own, blocks, len(features)) for part in parts]
+            order = {feature: place for place, (feature, _) in enumerate(found)}
+            chosen = [found[order[feature]][1] for feature in features.tolist()]
+            return CombinedEffects(tuple(concatenated(each) for each in zip(*chosen, strict=True)))
+
+        return MeasuredEffects(effect[features], measure)
+
+    return Scores(table.names, cov.scores, cov, effects=effects, views=cov.of_winners("pair", None))
+
+
+def _without(
+    response: Response, regression: ConfounderRegression, rng: np.random.Generator, spent: np.ndarray | float = 0.0
+) -> ConditionalResponse:
+    """The response with the confounders taken out; `spent` are degrees of freedom that its values have lost before."""
+    views = {name: regression.residuals(part).after(spent) for name, part in _rows_of(response).items()}
+    if not any(view.values.any() for view in views.values()):
+        raise NothingLeft(
+            "given: the confounders determine the response, or the sample of each row: nothing is left to test; leave "
+            "some out."
+        )
+    units, law_rows = regression.units, None
+    if units is None and response.n > _LAW_ROWS:
+        law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
+    rows_in_unit = 1.0 if units is None else response.n / (units.max() + 1.0)
+    smoothed = {name: Smoothed.of(view, regression.neighbours, rows_in_unit) for name, view in views.items()}
+    slim = response._replace(cells=None)
+    return ConditionalResponse(slim, views, regression, law_rows, smoothed)
+
+
+def _rows_of(response: Response) -> dict[str, np.ndarray]:
+    """(n, m) the directions that count of each view of a response, at its rows."""
+    cells = slice(None) if response.cells is None else to_numpy(response.cells)
+    return {name: _leading(to_numpy(view.factor)[:, cells].T.astype(float)) for name, view in response.views.items()}
+
+
+def residual_values(
+    table: Table, features: np.ndarray, regression: ConfounderRegression
+) -> tuple[Table, np.ndarray, np.ndarray]:
+    """A table in memory with some features, numbers with few ties less what the confounders explain of them.
+
+    Also (b,) which features these are, and the degrees of freedom that the regression of each used up.
+    """
+    part = table.loaded(features)
+    own, spent = np.zeros(part.d, dtype=bool), np.zeros(part.d)
+    some = spaced_rows(part.n, _TIE_ROWS)
+    for j in np.flatnonzero((np.diff(part.offsets) == 1) & ~part.categorical):
+        if part.incomplete is None or not part.incomplete[part.offsets[j]]:
+            values = to_numpy(part.part(part.offsets[[j]], some))
+            own[j] = 2 * len(np.unique(values)) > len(some)
+    if own.any():
+        values = to_numpy(part.part(slice(None))).astype(float)
+        columns = part.offsets[:-1][own]
+        left = regression.residuals(values[:, columns])
+        values[:, columns], spent[own] = left.values, left.spent
+        values = asarray_like(values, part.prototype)
+        part = Table(part.names, values, part.offsets, part.categorical, part.levels, part.incomplete)
+    return part, own, spent
+
+
+def _leading(rows: np.ndarray) -> np.ndarray:
+    """The directions of a factor (n, m) that count."""
+    squares = (rows**2).sum(axis=0) ** 2
+    behind = squares[::-1].cumsum()[::-1] > _FAINT * squares.sum()
+    return rows[:, : min(max(int(behind.sum()), 1), DIRECTIONS)]
+
+
+@dataclass(frozen=True)
+class _Residualising:
+    """Turns blocks of features into their residuals, one feature at a time."""
+
+    given: ConditionalResponse
+    landmarks: np.ndarray
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(pairs,) shares of the level."""
+        return np.array([pair.weight for pair in self.given.response.pairs])
+
+    def _features(self, block: FeatureBlock) -> Iterator[tuple[int, dict[str, ResidualView]]]:
+        response, regression = self.given.response, self.given.regression
+        names = list(dict.fromkeys(pair.feature for pair in response.pairs))
+        spent, residual_block = np.zeros(len(block.own)), block
+        if response.pairs != PLAIN:
+            table, own, spent = residual_values(block.table, block.own, regression)
+            if own.any():
+                kernels = block.kernels.select(block.own)
+                residual_block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
+        directions = self._directions(residual_block, [name for name in names if name != VALUES])
+        if VALUES in names:
+            directions[VALUES] = self._directions(block, ["moments"])["moments"]
+        # One product with the basis for several features: it takes as long to read as to multiply.
+        step = max(1, _AT_ONCE // (response.n * DIRECTIONS * len(names)))
+        for start in range(0, len(block.own), step):
+            places = range(start, min(start + step, len(block.own)))
+            parts = [directions[name](place) for place in places for name in names]
+            whole = regression.residuals(np.hstack(parts))
+            ends = np.cumsum([0, *(part.shape[1] for part in parts)])
+            split = iter([ResidualView(*(part[..., a:b] for part in whole)) for a, b in pairwise(ends)])
+            for place in places:
+                views = {name: next(split).after(0.0 if name == VALUES else spent[place]) for name in names}
+                if VALUES in views and not views[names[0]].values.any():
+                    views[VALUES] = views[names[0]]  # the confounders determine the feature
+                yield int(block.features[place]), views
+
+    def _directions(self, block: FeatureBlock, names: Sequence[str]) -> dict[str, Callable[[int], np.ndarray]]:
+        """For each view a function of the place of a feature in the block: the directions that count (n, m)."""
+        n = self.given.response.n
+        grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
+        known = tabulate(block.table, block.own, grid, None, 1, None)
+        excess = self.given.response.excess_kurtosis
+        views = fitted_views(names, grid, known.counts, n, block.kernels, block.own, self.landmarks, excess=excess)
+        codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
+
+        def rows(factor: np.ndarray, place: int) -> np.ndarray:
+            return _leading(factor[place][:, codes[place]].T.astype(float))
+
+        return {name: partial(rows, to_numpy(views[name].view.factor)) for name in names}
+
+    def _statistics(self, own: dict[str, ResidualView]) -> list[PairStatistic]:
+        given = self.given
+        return [
+            pair_statistic(own[pair.feature], given.views[pair.response], given.regression.units, given.law_rows)
+            for pair in given.response.pairs
+        ]
+
+    def _combined(self, statistics: Sequence[PairStatistic], scores: np.ndarray) -> float:
+        if len(scores) == 1:
+            return float(scores[0])
+        return float(union_score(scores[:, None], self.weights, correlations(statistics)[:, :, None])[0])
+
+
+@dataclass(frozen=True)
+class _Measuring(_Residualising):
+    """Scores of blocks of features."""
+
+    rows: LearningRows
+
+    def __call__(self, block: FeatureBlock) -> list[Winner]:
+        return [self._measured(feature, own) for feature, own in self._features(block)]
+
+    def _measured(self, feature: int, own: dict[str, ResidualView]) -> Winner:
+        given, pairs = self.given, self.given.response.pairs
+        statistics = self._statistics(own)
+        scores = normal_scores(statistics)
+        smallest = log_ndtr(-scores) - np.log(self.weights)
+        best = int(np.where([one.sd > 0 for one in statistics], smallest, np.inf).argmin())
+        effect = max(
+            point_effect(one, own[pair.feature], given.views[pair.response])
+            for one, pair in zip(statistics, pairs, strict=True)
+        )
+        values = self.rows.take(own[pairs[best].feature].values)
+        gram = values.T @ values
+        square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
+        left = [
+            given.smoothed[pair.response].left(own[pair.feature], one)
+            for one, pair in zip(statistics, pairs, strict=True)
+        ]
+        return Winner(
+            feature,
+            self._combined(statistics, scores),
+            effect,
+            values.T.astype(np.float32),
+            float(np.trace(gram)),
+            max(square, 0.0) if statistics[best].sd > 0 else 0.0,
+            pairs[best],
+            min(1.0, len(left) * min(left)),
+        )
+
+
+@dataclass(frozen=True)
+class _EffectMeasuring(_Residualising):
+    """The laws behind the effects of blocks of features."""
+
+    def __call__(self, block: FeatureBlock) -> list[tuple[int, tuple[EffectLaws, ...]]]:
+        return [(feature, self._laws(own)) for feature, own in self._features(block)]
+
+    def _laws(self, own: dict[str, ResidualView]) -> tuple[EffectLaws, ...]:
+        given, pairs = self.given, self.given.response.pairs
+        statistics = self._statistics(own)
+        scores = normal_scores(statistics)[:, None]
+        taken = np.zeros_like(scores)
+        if len(pairs) > 1:
+            taken = penalties(scores, self.weights, np.array([self._combined(statistics, scores[:, 0])]))
+        return tuple(
+            effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
+            for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
+        )
+
+
+Measure = Callable[[Sequence[Table], Any, LearningRows], Scores | None]
+"""`measure(tables, bandwidth, rows)`: scores of features; None where their rows are too few to be tested."""
+
+
+def measure_conditional(
+    tables: Sequence[Table],
+    measure: Measure,
+    bandwidth: Any,
+    missing: str,
+    rng: np.random.Generator,
+    notes: bool = True,
+) -> FeatureScores:
+    """Scores of the features of tables that lie one below the other, each from the rows that have it.
+
+    `notes` says whether notes are added about missing values and about what is left of the confounders.
+    """
+    pooled = stack(tables)
+    rows = LearningRows.of(pooled.n, pooled.d)
+    if missing == "value" and notes:
+        note_values(pooled)
+    if missing != "column" or pooled.incomplete is None:
+        scores = measure(tables, bandwidth, rows)
+        if scores is None:
+            raise InputError("X: at least two rows with different responses are needed.")
+        constant, n = pooled.constant, np.full(pooled.d, pooled.n)
+    else:
+        patterns = Patterns(tables)
+        if notes:
+            patterns.note()
+        scores, constant, n = *_by_pattern(patterns, pooled, measure, bandwidth, rows, rng), patterns.n
+    assert isinstance(scores.cov, ResidualAlignment)
+    if notes:
+        note_doubts(pooled.names, scores.cov.of_winners("left", 1.0))
+        if gone := [name for name, flat in zip(pooled.names, scores.cov.varies | constant, strict=True) if not flat]:
+            add_note(f"given= leaves nothing of these features, so without evidence (p = 1): {quoted(gone)}.")
+    return FeatureScores(scores, constant, n)
+
+
+def _by_pattern(
+    patterns: Patterns, pooled: Table, measure: Measure, bandwidth: Any, rows: LearningRows, rng: np.random.Generator
+) -> tuple[Scores, np.ndarray]:
+    """Scores of features that miss different rows, and (d,) which of them are constant."""
+    state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
+    varies, winners = np.zeros(pooled.d, dtype=bool), []
+    parts: list[tuple[np.ndarray, Scores]] = []
+    for own in patterns.patterns:
+        if not len(own.features):
+            continue
+        rng.bit_generator.state = state
+        part, found = patterns.tables(own), None
+        with suppress(NothingLeft):
+            found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), rows._replace(present=own.rows))
+        constant[own.features] = stack(part).constant
+        if found is not None:
+            assert isinstance(found.cov, ResidualAlignment)
+            varies[own.features] = found.cov.varies
+            winners += [winner._replace(feature=int(own.features[winner.feature])) for winner in found.cov.winners]
+            parts.append((own.features, found))
+    if not parts:
+        raise InputError("X: no feature has two rows with different responses.")
+    first = parts[0][1].cov
+    assert isinstance(first, ResidualAlignment)
+    cov = replace(first, winners=tuple(winners), varies=varies)
+    views = cov.of_winners("pair", None)
+    return Scores(pooled.names, cov.scores, cov, effects=partial(pattern_effects, parts), views=views), constant

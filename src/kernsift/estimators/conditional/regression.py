@@ -1,0 +1,318 @@
+"""Regression on confounders: what remains of the directions of features and of a response once z is taken out.
+
+A conditional test of a feature x and a response y given z needs residuals f(x) - E[f(x) | z] and g(y) - E[g(y) | z] for
+all directions f and g of the two kernels. Its p-values hold if the product of the errors of the two regressions is
+small beside 1 / n (Shah and Peters 2020), so that the regression decides about the false positives.
+
+**Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
+and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
+errors of the two regressions multiply, so that bias costs more than variance. All models are smoothers of one
+orthonormal basis, so that a feature costs one product of its rows with that basis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
+from kernsift.estimators.conditional.regression_terms import (
+    KNOTS,
+    NARROW,
+    NARROW_COLUMNS,
+    NARROW_FEATURES,
+    NUMBERS,
+    SINGLE,
+    kernel_features,
+    leading_pairs,
+    precision,
+    splines,
+    stacked_terms,
+    terms_of,
+)
+from kernsift.estimators.conditional.residual_statistics import ResidualView
+
+# Ridge penalties by rows, and how many steps below the best one is used.
+_PENALTIES = np.geomspace(1e-6, 10.0, 29)
+_STEPS_BELOW = 2
+# A model must leave this share of the rows as degrees of freedom; with few rows each counts 1 + _FEW / n times, as
+# cross-validation then often chooses a model that fits by chance.
+_LEAST_FREEDOM, _FEW = 0.3, 4.0
+# Outputs of the response whose predictions are terms.
+_PREDICTED = 3
+# Directions of the basis below this share of the largest are left out, and so are residuals below this share.
+_NEGLIGIBLE, _NOTHING = 1e-8, 1e-9
+# Neighbours of a row, and rows with neighbours, for few confounders; rows from which traces are computed.
+_NEIGHBOURS, _CHECKED_ROWS, _TRACE_ROWS = (1, 4, 16, 64), 2**14, 2**11
+
+
+class Neighbours(NamedTuple):
+    """Some rows, and the means over the nearest of them.
+
+    Attributes
+    ----------
+    rows : (m,)
+    means : sparse (m, m), one for each number of neighbours: row i has the weights of a mean over the rows nearest to
+        row i, without itself.
+    """
+
+    rows: np.ndarray
+    means: tuple[csr_matrix, ...]
+
+    @classmethod
+    def of(cls, spaces: Sequence[np.ndarray], units: np.ndarray | None, rng: np.random.Generator) -> Neighbours:
+        """Near rows in spaces (n, q), at most one of each unit, codes (n,)."""
+        from sklearn.neighbors import NearestNeighbors
+
+        rows = np.arange(len(spaces[0])) if spaces else np.empty(0, dtype=int)
+        if units is not None:
+            rows = np.unique(rng.permutation(rows)[np.unique(units[rows], return_index=True)[1]])
+        most = _CHECKED_ROWS if spaces and spaces[0].shape[1] <= NARROW_COLUMNS else _CHECKED_ROWS // 4
+        rows = np.sort(rng.choice(rows, min(len(rows), most), replace=False))
+        means: list[csr_matrix] = []
+        for space in spaces:
+            counts = [count for count in _NEIGHBOURS if 8 * count <= len(rows)]
+            if not counts:
+                continue
+            # Rows with the same confounders are near to each other in random order.
+            places = space[rows] + 1e-6 * rng.standard_normal((len(rows), space.shape[1]))
+            near = NearestNeighbors(n_neighbors=counts[-1]).fit(places).kneighbors(return_distance=False)
+            for count in counts:
+                ends = np.arange(len(rows) + 1) * count
+                weights = np.full(ends[-1], 1.0 / count)
+                means.append(csr_matrix((weights, near[:, :count].ravel(), ends), shape=(len(rows), len(rows))))
+        return cls(rows, tuple(means))
+
+
+class _Model(NamedTuple):
+    """A smoother of the basis.
+
+    Attributes
+    ----------
+    directions : (Q, q) its directions in the basis.
+    kept : (penalties, q) the share that it keeps of each.
+    near : (K, q) sum_ij w_ij b_i b_j for each direction b and each mean w over neighbours.
+    """
+
+    directions: np.ndarray
+    kept: np.ndarray
+    near: np.ndarray
+
+
+@dataclass(frozen=True)
+class ConfounderRegression:
+    """Regressions of any outputs on confounders.
+
+    Attributes
+    ----------
+    basis : (n, Q) orthonormal columns, centred within strata.
+    models : the smoothers to choose from.
+    neighbours : rows with similar confounders.
+    strata : (n,) codes of strata whose means are taken out first; None for the mean of all rows.
+    units : (n,) codes of rows that belong together; None where every row is by itself.
+    cross_fitted : predictions of outputs by a scikit-learn regressor, each row's from the other rows; None without one.
+    """
+
+    basis: np.ndarray
+    models: tuple[_Model, ...]
+    neighbours: Neighbours
+    strata: np.ndarray | None = None
+    units: np.ndarray | None = None
+    cross_fitted: CrossFitted | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.basis)
+
+    def residuals(self, outputs: np.ndarray, steps_below: int = _STEPS_BELOW) -> ResidualView:
+        """What is left of outputs (n, m), with penalties some steps below those with the smallest errors."""
+        outputs = centred_within(outputs, self.strata)
+        inner = self._inner(outputs)
+        error, model, step = self._choose(outputs, inner)
+        fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], self._means)
+        near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
+        for place in np.unique(model):
+            own, (directions, kept, between) = model == place, self.models[place]
+            share = kept[np.maximum(step[own] - steps_below, 0)].T
+            fitted[:, own] = directions @ (share * (directions.T @ inner[:, own]))
+            taken = 2.0 * share - share**2
+            spent[own] += taken.sum(axis=0)
+            near[:, own] = between @ taken
+        values = outputs - self.basis @ fitted.astype(self.basis.dtype)
+        values[:, (values**2).sum(axis=0) <= _NOTHING * (outputs**2).sum(axis=0)] = 0.0
+        if self.cross_fitted is not None:
+            others = centred_within(outputs - self.cross_fitted.predictions(outputs), self.strata)
+            closer = (others**2).mean(axis=0) < error
+            values[:, closer], spent[closer], near[:, closer] = others[:, closer], self._means, 0.0
+        return ResidualView(values, spent, near)
+
+    def predictions(self, outputs: np.ndarray) -> np.ndarray:
+        """(n, m) predictions of outputs (n, m), with the penalties that have the smallest errors.
+
+        Each row's own output counts in its prediction: predictions from the other rows alone would, beside the basis,
+        tell the row's error.
+        """
+        return centred_within(outputs, self.strata) - self.residuals(outputs, steps_below=0).values
+
+    def _inner(self, outputs: np.ndarray) -> np.ndarray:
+        """(Q, m) outputs in the basis."""
+        return (self.basis.T @ outputs.astype(self.basis.dtype)).astype(float)
+
+    @property
+    def _means(self) -> float:
+        """How many means are taken out."""
+        return 1.0 if self.strata is None else float(self.strata.max() + 1)
+
+    def _choose(self, outputs: np.ndarray, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(m,) smallest errors by generalised cross-validation of centred outputs, and their models and penalties."""
+        total, columns = (outputs**2).sum(axis=0), np.arange(outputs.shape[1])
+        effect = self._design_effect(outputs, inner)
+        error, model, step = np.full(len(columns), np.inf), np.zeros(len(columns), int), np.zeros(len(columns), int)
+        for place, (directions, kept, _) in enumerate(self.models):
+            turned = directions.T @ inner
+            freedom = self.n - self._means - (1.0 + _FEW / self.n) * kept.sum(axis=1)[:, None] * effect
+            left = total - (2.0 * kept - kept**2) @ turned**2
+            validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0) ** 2
+            validation[freedom < _LEAST_FREEDOM * self.n] = np.inf
+            best = validation.argmin(axis=0)
+            better = validation[best, columns] < error
+            error[better], model[better], step[better] = validation[best, columns][better], place, best[better]
+        return error, model if self.models else model[:0], step
+
+    def _design_effect(self, outputs: np.ndarray, inner: np.ndarray) -> np.ndarray:
+        """(m,) rows for each independent one: how much more the sums over units vary than those of independent rows.
+
+        Beyond the linear terms, as a curve that follows the units would take their errors for its own.
+        """
+        if self.units is None or not self.models:
+            return np.ones(outputs.shape[1])
+        linear = self.models[0].directions
+        errors = outputs - self.basis @ (linear @ (linear.T @ inner))
+        sums = np.column_stack([np.bincount(self.units, column) for column in errors.T])
+        squares = np.maximum((errors**2).sum(axis=0), 1e-300)
+        return np.clip((sums**2).sum(axis=0) / squares, 1.0, self.n / len(sums))
+
+
+def centred_within(values: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
+    """Values (n, m) less their mean, or less the mean of their stratum."""
+    if strata is None:
+        return values - values.mean(axis=0)
+    counts = np.bincount(strata)
+    means = np.column_stack([np.bincount(strata, column) for column in values.T]) / counts[:, None]
+    return np.asarray(values - means[strata])
+
+
+def fit_regression(
+    confounders: Confounders,
+    targets: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    strata: np.ndarray | None = None,
+    units: np.ndarray | None = None,
+    model: Any = None,
+) -> ConfounderRegression:
+    """The regression on confounders, with directions that the leading outputs `targets` (n, k) of the response show.
+
+    `strata` (n,) are codes whose means are taken out of everything, `units` (n,) codes of rows that belong together.
+    `model` is a scikit-learn regressor that is tried beside the ridge regression.
+    """
+    terms, n = terms_of(confounders, targets, rng), confounders.n
+    rows = np.arange(n) if confounders.rows is None else confounders.rows
+    neighbours = Neighbours.of([space[rows] for space in terms.spaces], units, rng)
+    sizes = {name: part.shape[1] for name, part in terms.named.items() if part.shape[1]}
+    cross_fitted = None if model is None else CrossFitted(model, terms.inputs[rows], int(rng.integers(2**31)))
+    basis, triangle = np.empty((n, 0), precision(n)), np.empty((0, 0))
+    if not sizes:
+        return ConfounderRegression(basis, (), neighbours, strata, units, cross_fitted)
+    if (count := sizes.get("linear", 0)) > (1.0 - _LEAST_FREEDOM) * n:
+        raise NothingLeft(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
+    basis, triangle = _extended(basis, triangle, [centred_within(terms.named[name][rows], strata) for name in sizes])
+    weights = [np.repeat([parts.get(name, 0.0) for name in sizes], list(sizes.values())) for parts in terms.models]
+    smoothers = [_smoother(triangle, own, n) for own in weights]
+    if terms.spaces:
+        first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
+        predicted = first.predictions(targets[:, :_PREDICTED])
+        curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T if np.ptp(part) > 0]
+        additive = replace(first, models=first.models[:2]).predictions(targets[:, :_PREDICTED])
+        left = centred_within(targets[:, :_PREDICTED], strata) - additive
+        parts, some = [part[rows] for part in terms.parts], neighbours.rows
+        count = min(NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
+        for one, other in leading_pairs([part[some] for part in parts], left[some], rng):
+            curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
+        bent = centred_within(stacked_terms(curves, n), strata)
+        basis, triangle = _extended(basis, triangle, [bent])
+        smoothers = [
+            one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
+            for one in smoothers
+        ]
+        of_linear, of_most = weights[0], weights[-1]
+        smoothers += [_smoother(triangle, np.append(own, np.ones(bent.shape[1])), n) for own in (of_linear, of_most)]
+    between = _between(basis, neighbours)
+    models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)
+    return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)
+
+
+def _extended(basis: np.ndarray, triangle: np.ndarray, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """An orthonormal basis (n, Q) of what it was one of and of more terms (n, q), and all terms (Q, P) in it."""
+    rest = np.hstack(parts, dtype=basis.dtype, casting="same_kind")
+    if not rest.shape[1]:  # predictions without variation have no terms
+        return basis, triangle
+    largest = max(float((rest[:, j] ** 2).sum()) for j in range(rest.shape[1]))
+    inner = basis.T @ rest
+    if basis.shape[1]:
+        rest -= basis @ inner
+    gram = np.zeros((rest.shape[1],) * 2)
+    for start in range(0, len(rest), SINGLE):
+        some = rest[start : start + SINGLE].astype(float)
+        gram += some.T @ some
+    sizes, vectors = np.linalg.eigh(gram)
+    keep = sizes > _NEGLIGIBLE * max(float(sizes[-1]), largest)
+    sizes, vectors = np.sqrt(sizes[keep]), vectors[:, keep]
+    lower = np.zeros((len(sizes), triangle.shape[1]))
+    triangle = np.block([[triangle, inner], [lower, sizes[:, None] * vectors.T]])
+    new = rest @ (vectors / sizes).astype(basis.dtype)
+    return np.hstack([basis, new]) if basis.shape[1] else new, triangle
+
+
+def _smoother(triangle: np.ndarray, weights: np.ndarray, n: int) -> _Model:
+    """Ridge regression on terms (Q, P) of a basis with weights (P,)."""
+    used = np.flatnonzero(weights)
+    scaled = triangle[:, used] * np.sqrt(weights[used])
+    squares, vectors = np.linalg.eigh(scaled.T @ scaled)
+    keep = squares > _NEGLIGIBLE * squares[-1:].max(initial=0.0)
+    squares, vectors = squares[keep], vectors[:, keep]
+    kept = squares / (squares + n * _PENALTIES[:, None])
+    return _Model(scaled @ (vectors / np.sqrt(squares)), kept, np.empty((0, len(squares))))
+
+
+def _between(basis: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
+    """(Q, Q) sum_ij w_ij b_i b_j' of the rows b of the basis for each mean w over neighbours, from some of the rows."""
+    own = basis[neighbours.rows]
+    some = own[:_TRACE_ROWS]
+    return [some.T @ (mean[:_TRACE_ROWS] @ own) * (len(own) / max(len(some), 1)) for mean in neighbours.means]
+
+
+def _traces(between: list[np.ndarray], directions: np.ndarray) -> np.ndarray:
+    """(K, q) d'B d of directions d, the columns of (Q, q)."""
+    found = [((part @ directions) * directions).sum(axis=0) for part in between]
+    return np.array(found).reshape(len(between), directions.shape[1])
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """Predictions of a scikit-learn regressor from inputs (n, q), for each of five folds from the four others."""
+
+    model: Any
+    inputs: np.ndarray
+    seed: int
+
+    def predictions(self, outputs: np.ndarray) -> np.ndarray:
+        """(n, m) predictions of outputs (n, m)."""
+        from sklearn.model_selection import KFold, cross_val_predict
+
+        folds = KFold(5, shuffle=True, random_state=self.seed)
+        return np.column_stack([cross_val_predict(self.model, self.inputs, column, cv=folds) for column in outputs.T])

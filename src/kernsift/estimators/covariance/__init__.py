@@ -1,0 +1,1 @@
+"""The covariance of the scores of the complete estimator, and how they move together."""

@@ -1,0 +1,1 @@
+"""Draws of MMD and HSIC kernels over random designs, and their moments."""

@@ -1,0 +1,1 @@
+"""Effect sizes and their confidence intervals."""

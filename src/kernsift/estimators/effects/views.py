@@ -1,0 +1,188 @@
+"""Effects of the complete estimator: the distributions of its statistics under every pair of views, on demand.
+
+The laws along families of alternatives (`kernsift.estimators.effects.intervals`) need the factors and the counts of a
+feature, which are not kept for all features. They are computed again for features whose intervals are requested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernsift.data.tables import spaced_rows
+from kernsift.estimators.effects.intervals import CombinedEffects, NullMoments, concatenated, effect_laws, penalties
+from kernsift.estimators.responses import Response
+from kernsift.execution.arrays import asarray_like, to_numpy
+from kernsift.kernels.contingency import Tabulation
+
+if TYPE_CHECKING:
+    from kernsift.estimators.complete import FittedStatistic
+
+# Rows that represent a feature, or a response, with one point per row.
+_ROWS, _RESPONSE_ROWS, _COUNTED_ROWS = 2**10, 2**9, 2**16
+# The most different responses that rows with a point each are merged into.
+_FEW_RESPONSES = 64
+
+
+def point_effects(statistics: Sequence[FittedStatistic]) -> np.ndarray:
+    """(b,) the largest effect under any pair of views: the root of (T - E T) / sqrt(A_x A_y).
+
+    A = tr K^2 - (tr K)^2 / (n - 1) is what T - E T would be if the response were the feature: that has effect 1.
+    """
+    effects = []
+    for one in statistics:
+        own, target = one.fitted.own.second[:, 0], one.target.own.second[0]
+        size = np.maximum(one.laws.size, 1e-300) * np.maximum(one.laws.target, 1e-300)
+        whole = np.sqrt(np.maximum(own * target, 0.01 * size))
+        varies = one.laws.sd > 0
+        share = np.where(varies, one.laws.statistic - one.laws.mean, 0.0) / np.where(varies, whole, 1.0)
+        effects.append(np.sqrt(np.clip(share, 0.0, 1.0)))
+    return np.asarray(np.max(effects, axis=0))
+
+
+def view_effects(
+    statistics: Sequence[FittedStatistic],
+    scores: np.ndarray,
+    smooth: np.ndarray,
+    final: np.ndarray,
+    known: Tabulation,
+    response: Response,
+    free: float = 1.0,
+) -> CombinedEffects:
+    """The laws of a block of features under every pair of views.
+
+    Parameters
+    ----------
+    statistics : sequence of FittedStatistic
+        The statistics under the pairs of views.
+    scores : ndarray of shape (pairs, b)
+        Their normal scores.
+    smooth, final : ndarray of shape (b,)
+        The combined scores before and after features with few outcomes are enumerated.
+    known : Tabulation
+        Counts of the block.
+    response : Response
+        The response.
+    free : float
+        Degrees of freedom for each row. Rows that are centred within strata have fewer of them than rows: the two rows
+        of a pair differ in one number.
+    """
+    weights = np.array([pair.weight for pair in response.pairs])
+    taken = penalties(scores, weights, smooth) if len(statistics) > 1 else np.zeros_like(scores)
+    # Enumeration lowers a score by the probability of single outcomes, which applies to both ends of an interval.
+    stricter = np.minimum(final - smooth, 0.0)
+    counts, joint, places, cells = _represented(known, response)
+    counts, joint = free * counts, free * joint
+    samples = len(cells) == 2 and joint.shape[2] == 2
+    views = []
+    for one, score, penalty in zip(statistics, scores, taken, strict=True):
+        laws = one.laws
+        sd = np.where(laws.sd > 0, laws.sd, 0.0)
+        factor = to_numpy(one.view.at(places))
+        target = to_numpy(one.target.at(asarray_like(cells, response.counts)))
+        views.append(
+            effect_laws(
+                _recentred(factor, counts) / free,
+                counts,
+                _recentred(target[None], joint[:1].sum(axis=1))[0],
+                joint,
+                NullMoments(laws.mean, sd, laws.skewness),
+                score + stricter,
+                samples=samples,
+                penalty=penalty - np.maximum(final - smooth, 0.0),
+                statistic=laws.statistic,
+            )
+        )
+    return CombinedEffects(tuple(views))
+
+
+def _represented(
+    known: Tabulation, response: Response
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | slice, np.ndarray]:
+    """Counts (b, G), joint counts (b, G, J), and the points of the features and of the response that they belong to.
+
+    Where every row is a point, a subset of the rows represents all.
+    """
+    used = np.flatnonzero(to_numpy(response.counts) > 0)
+    if known.joint is not None:
+        return to_numpy(known.counts), to_numpy(known.joint)[:, :, used], slice(None), used
+    n, b = response.n, known.counts.shape[0]
+    own = _distinct_responses(response) if response.cells is None else to_numpy(response.cells)
+    # Rows that share points and responses cost nothing but counting.
+    rows = spaced_rows(n, _RESPONSE_ROWS if own is None else _ROWS if known.codes is None else _COUNTED_ROWS)
+    if own is None:
+        cells, columns = rows, np.arange(len(rows))
+    else:
+        # A rare value of the response may be in none of the rows.
+        cells, columns = np.unique(own[rows], return_inverse=True)
+    places: np.ndarray | slice = rows
+    points = np.broadcast_to(np.arange(len(rows)), (b, len(rows)))
+    if known.codes is not None:
+        places, points = slice(None), to_numpy(known.codes)[:, rows].astype(int)
+    size = known.counts.shape[1] if known.codes is not None else len(rows)
+    joint = np.zeros((b, size, len(cells)))
+    np.add.at(joint, (np.arange(b)[:, None], points, columns[None, :]), n / len(rows))
+    return joint.sum(axis=2), joint, places, cells
+
+
+def _distinct_responses(response: Response) -> np.ndarray | None:
+    """(n,) for each row the first one with the same response in all views, where few responses are different.
+
+    Within strata every row has a point of its own, but labels have few values in each stratum.
+    """
+    factor = np.concatenate([to_numpy(view.factor) for view in response.views.values()])
+    factor = np.round(factor / max(np.abs(factor).max(), 1e-300), 10)
+    some = factor[:, spaced_rows(response.n, 4 * _FEW_RESPONSES)]
+    if np.unique(some, axis=1).shape[1] > _FEW_RESPONSES:
+        return None
+    _, first, inverse = np.unique(factor, axis=1, return_index=True, return_inverse=True)
+    return np.asarray(first[inverse.ravel()]) if len(first) <= _FEW_RESPONSES else None
+
+
+def _recentred(factor: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Factors (b, m, G) whose mean over the counts (b, G) is 0."""
+    return factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
+
+
+def combined(parts: Sequence[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:
+    """The effects of blocks of features, in the order of `features`."""
+    found = np.concatenate([own for own, _ in parts])
+    order = np.argsort(found)[np.searchsorted(np.sort(found), features)]
+    views = zip(*(effects.views for _, effects in parts), strict=True)
+    return CombinedEffects(tuple(concatenated(each).take(order) for each in views))
+
+
+@dataclass(frozen=True)
+class MeasuredEffects:
+    """Effects of some features: estimates, and intervals from laws that are computed on demand.
+
+    Attributes
+    ----------
+    point : ndarray of shape (b,)
+        Effects, corrected for chance.
+    measure : callable
+        Computes the laws.
+    """
+
+    point: np.ndarray
+    measure: Callable[[], CombinedEffects]
+
+    @cached_property
+    def _laws(self) -> CombinedEffects:
+        return self.measure()
+
+    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b, 2) confidence intervals; see `kernsift.estimators.effects.intervals.EffectLaws.intervals`."""
+        return self._laws.intervals(level, unions)
+
+    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b,) median-unbiased effects."""
+        return self._laws.medians(unions)
+
+    def chance(self, probability: float = 0.05) -> np.ndarray:
+        """(b,) estimated effects that a null feature exceeds with this probability."""
+        return self._laws.chance(probability)

@@ -1,0 +1,1 @@
+"""The law of a statistic under the null hypothesis: by moments, by enumeration, and Student's."""

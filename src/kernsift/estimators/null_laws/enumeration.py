@@ -1,0 +1,348 @@
+"""Permutation distributions by enumeration, for columns and samples with few distinct outcomes.
+
+A continuous distribution does not fit a statistic with few values: a column with four nonzero rows, or three rows
+against three. There the outcomes are enumerated if they are few, and sampled if they are many but few rows of the
+column differ from its commonest value. With few rows outliers have the same effect: if one row dominates the feature
+and one row the response, T is large exactly when they are matched, with probability 1 / n.
+
+With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its
+pair, and its distribution is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that
+tie with the observed one count in full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from kernsift.estimators.null_laws.permutation_law import score_of
+from kernsift.execution.arrays import Array, namespace, to_numpy
+
+# The most outcomes that are enumerated, and the number of sampled ones otherwise.
+_MOST, _DRAWN = 5_500, 2**13
+# A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
+# with two values that has no more rows than the second bound.
+_SPARSE, _FEW_ROWS = 15, 40
+OUTLIER_ROWS = 32
+"""With more rows a match of outliers is too rare to matter: its probability is one over the number of rows."""
+# Features whose sampled outcomes are computed at once.
+_AT_ONCE = 64
+# Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
+_BEYOND = 20
+# Statistics that differ by less than this share of the largest are equal.
+_EQUAL = 1e-9
+
+
+class ViewedFeature(NamedTuple):
+    """One feature under several pairs of views.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (V,)
+        Rows of each of its values.
+    joint : ndarray of shape (V, J)
+        Rows of each value in each cell of the response.
+    factors : sequence of ndarray of shape (m, V)
+        For each pair, the feature's factor.
+    targets : sequence of ndarray of shape (p, J)
+        For each pair, the response's factor.
+    weights : ndarray of shape (pairs,)
+        Shares of the level.
+    log_tails : ndarray of shape (pairs,)
+        Log p-values of the observed statistics under the continuous law.
+    """
+
+    counts: np.ndarray
+    joint: np.ndarray
+    factors: Sequence[np.ndarray]
+    targets: Sequence[np.ndarray]
+    weights: np.ndarray
+    log_tails: np.ndarray
+
+
+def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
+    """Which features have so few outcomes that these are enumerated or sampled.
+
+    Parameters
+    ----------
+    counts : array of shape (b, G)
+        Rows of each value of the features; 0 for unused values.
+    cells : ndarray of shape (J,)
+        Rows of each cell of the response.
+    """
+    few = _log_outcomes(counts, cells) <= math.log(_MOST)
+    # Two values against two cells is Fisher's test, which has a closed form.
+    return (few | _is_sparse(counts)) & ~(two_valued(counts) & (len(cells) == 2))
+
+
+def lattice_step(counts: Array, cells: np.ndarray, weighted: bool = False) -> np.ndarray:
+    """(b,) distance between neighbouring values of T over its mean, for levels with these counts (b, G) in two cells.
+
+    With the kernel of equality T is in proportion to sum (n a - n_1 c)^2, for a rows of the first n_1 in a level of c
+    rows. The sum of a^2 changes by an even number, and the sum of a c not at all if all levels have equally many rows.
+    If they have nearly so, values of T are close to those of a lattice, which the spread of the sum of a c blurs: by
+    exp(-2 pi^2 s^2), the factor of the first harmonic of a lattice with normal noise of s steps. With equally many rows
+    in both cells T is in proportion to the sum of a (a - c), which is even for odd c. If `weighted`, T has the weights
+    1 / c of chi-square, and is a sum of a^2 / c.
+    """
+    rows, n, first = to_numpy(counts).astype(float), int(cells.sum()), int(cells[0])
+    mean = (rows * (n - rows)).sum(axis=1) * first * (n - first) / (n - 1)
+    size = (rows**2).sum(axis=1) / n  # mean of c over the rows
+    spread = np.sqrt(np.maximum((rows**3).sum(axis=1) / n - size**2, 0.0) * first * (n - first) / (n - 1))
+    noise = spread / (2.0 * size) if weighted else spread * min(first, n - first) / n
+    step = n * np.exp(-2.0 * np.pi**2 * noise**2)
+    if not weighted:
+        odd = ((rows == 0) | (rows % 2 == 1)).all(axis=1) & (n == 2 * first)
+        step = np.maximum(step, np.where(odd, n, math.gcd(n, first)))
+    return np.divide(2.0 * n * step, mean, out=np.zeros(len(rows)), where=mean > 0)
+
+
+def _log_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
+    """Log of the number of outcomes that are enumerated: arrangements of the rows, or tables with two cells."""
+    arrangements = np.full(counts.shape[0], _log_arrangements(cells))
+    return arrangements if len(cells) > 2 else np.minimum(arrangements, _log_tables(counts))
+
+
+def _is_sparse(counts: Array) -> np.ndarray:
+    xp = namespace(counts)
+    n = to_numpy(xp.sum(counts, axis=1))
+    rows = n - to_numpy(xp.max(counts, axis=1))
+    return ((rows <= _SPARSE) & (2 * rows <= n)) | (two_valued(counts) & (n <= _FEW_ROWS))
+
+
+def two_valued(counts: Array) -> np.ndarray:
+    """(b,) whether features with these counts (b, G) have two values."""
+    xp = namespace(counts)
+    return to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
+
+
+def _log_tables(counts: Array) -> np.ndarray:
+    """Log of the number of ways to assign the rows that differ from the commonest value to two cells."""
+    xp = namespace(counts)
+    each = xp.log1p(counts)
+    return to_numpy(xp.sum(each, axis=1) - xp.max(each, axis=1))
+
+
+def _log_arrangements(cells: np.ndarray) -> float:
+    return float(gammaln(cells.sum() + 1) - gammaln(cells + 1).sum())
+
+
+def outliers_match(
+    factors: Sequence[np.ndarray], targets: Sequence[np.ndarray], counts: np.ndarray, large: np.ndarray
+) -> np.ndarray:
+    """(b,) whether under some pair of views T is large if only the largest rows of both factors are matched.
+
+    Parameters
+    ----------
+    factors : sequence of ndarray of shape (b, m, G)
+        For each pair, the factors of b features.
+    targets : sequence of ndarray of shape (p, J)
+        For each pair, the response's factor.
+    counts : ndarray of shape (b, G)
+        Rows of each value of the features.
+    large : ndarray of shape (pairs, b)
+        The values from which on T is large.
+    """
+    matched = [
+        np.where(counts > 0, (factor**2).sum(axis=1), 0.0).max(axis=1) * (target**2).sum(axis=0).max()
+        for factor, target in zip(factors, targets, strict=True)
+    ]
+    return np.asarray((matched > large).any(axis=0))
+
+
+def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
+    """Log p-values of features with few outcomes and one response, from all outcomes or from a random sample."""
+    out, drawn = np.zeros(len(features)), []
+    for place, feature in enumerate(features):
+        counts, cells = feature.counts, feature.joint.sum(axis=0).astype(int)
+        if _log_outcomes(counts[None, :], cells)[0] > math.log(_MOST):
+            drawn.append(place)
+        elif len(cells) == 2 and _log_tables(counts[None, :])[0] < _log_arrangements(cells):
+            out[place] = _over_tables(feature, counts, cells, int(counts.argmax()))
+        else:
+            out[place] = _over_arrangements(feature, counts, cells)
+    for start in range(0, len(drawn), _AT_ONCE):
+        some = drawn[start : start + _AT_ONCE]
+        out[some] = _over_draws([features[place] for place in some], rng_seed)
+    return out
+
+
+def _over_tables(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, common: int) -> float:
+    """All tables of the values by two cells with the observed margins."""
+    first, weight = _tables(tuple(counts.tolist()), int(cells[0]), common)
+    observed = int(np.flatnonzero((first == feature.joint[:, 0]).all(axis=1))[0])
+    # The response's factor is centred, so that T is |sum over the rows of the first cell of f|^2 up to a factor.
+    statistics = np.array([((first @ factor.T) ** 2).sum(axis=1) for factor in feature.factors])
+    return _log_tail(statistics, weight, feature.weights, observed)
+
+
+@lru_cache(maxsize=16)
+def _tables(counts: tuple[int, ...], drawn: int, common: int) -> tuple[np.ndarray, np.ndarray]:
+    """All ways (outcomes, V) to draw `drawn` rows from values with these counts, and their probabilities."""
+    values = np.array(counts)
+    others = np.delete(np.arange(len(values)), common)
+    first = np.zeros((int(np.prod(values[others] + 1)), len(values)))
+    log_weight = np.zeros(len(first))
+    for place, value in enumerate(others):
+        repeat = int(np.prod(values[others[place + 1 :]] + 1))
+        chosen = np.resize(np.repeat(np.arange(values[value] + 1), repeat), len(first))
+        first[:, value] = chosen
+        log_weight += _log_choose(values[value], np.arange(values[value] + 1))[chosen]
+    first[:, common] = drawn - first.sum(axis=1)
+    possible = (first[:, common] >= 0) & (first[:, common] <= values[common])
+    first, log_weight = first[possible], log_weight[possible]
+    log_weight += _log_choose(values[common], first[:, common]) - _log_choose(values.sum(), np.array(drawn))
+    return first, np.exp(log_weight)
+
+
+def _over_arrangements(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray) -> float:
+    """All arrangements of the response's rows against the fixed rows of the feature."""
+    arrangements = _arrangements(tuple(cells.tolist()))
+    # The observed arrangement, in the order of the feature's values.
+    observed = np.concatenate([np.repeat(np.arange(len(cells)), row.astype(int)) for row in feature.joint])
+    values = np.repeat(np.arange(len(counts)), counts)
+    statistics = []
+    for factor, target in zip(feature.factors, feature.targets, strict=True):
+        cross = np.einsum("mi,pni->nmp", factor[:, values], target[:, arrangements], optimize=True)
+        statistics.append((cross**2).sum(axis=(1, 2)))
+    place = int(np.flatnonzero((arrangements == observed).all(axis=1))[0])
+    return _log_tail(np.array(statistics), np.full(len(arrangements), 1 / len(arrangements)), feature.weights, place)
+
+
+@lru_cache(maxsize=4)
+def _arrangements(cells: tuple[int, ...]) -> np.ndarray:
+    """(N, n) all distinct orders of a multiset with these numbers of elements of each kind."""
+    found = np.zeros((1, 0), dtype=np.int8)
+    left = np.array([cells])
+    for _ in range(sum(cells)):
+        parts, rests = [], []
+        for kind in range(len(cells)):
+            some = left[:, kind] > 0
+            rest = left[some]
+            rest[:, kind] -= 1
+            parts.append(np.column_stack([found[some], np.full(int(some.sum()), kind, dtype=np.int8)]))
+            rests.append(rest)
+        found, left = np.concatenate(parts), np.concatenate(rests)
+    return found
+
+
+def _log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int) -> float:
+    """Log probability of outcomes whose smallest weighted p-value is at most the observed one's."""
+    smallest = np.full(len(weight), np.inf)
+    for statistic, share in zip(statistics, shares, strict=True):
+        smallest = np.minimum(smallest, _tails(statistic, weight) / share)
+    return float(np.log(min(weight[smallest <= smallest[observed] * (1.0 + _EQUAL)].sum(), 1.0)))
+
+
+def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """For each outcome, the probability of a statistic at least as large; equal ones count together."""
+    order = np.argsort(-statistic)
+    ordered = statistic[order]
+    ends = np.append(ordered[:-1] - ordered[1:] > _EQUAL * max(float(ordered[0]), 1e-300), True)
+    group = np.cumsum(np.append(False, ends[:-1]))
+    out = np.empty(len(statistic))
+    out[order] = np.cumsum(weight[order])[ends][group]
+    return out
+
+
+def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]:
+    """Sampled rows of the response for the rows of columns that differ from their commonest value."""
+    cells = features[0].joint.sum(axis=0).astype(int)
+    statistics = np.empty((len(features[0].targets), len(features), _DRAWN + 1))
+    for pair, target in enumerate(features[0].targets):
+        products = _drawn_products(tuple(cells.tolist()), rng_seed, target.shape, target.tobytes())
+        size = (math.isqrt(8 * products.shape[1] + 1) - 1) // 2
+        weights = np.zeros((len(features), size, size))
+        for place, feature in enumerate(features):
+            # T = |sum over the column's other rows of (f - f_common) g'|^2, g the factor of the response's row.
+            common = int(feature.counts.argmax())
+            others = np.delete(np.arange(len(feature.counts)), common)
+            differences = feature.factors[pair][:, others] - feature.factors[pair][:, [common]]
+            gram, seen = differences.T @ differences, feature.joint[others] @ target.T
+            values = np.repeat(np.arange(len(others)), feature.counts[others])
+            weights[place, : len(values), : len(values)] = gram[np.ix_(values, values)]
+            statistics[pair, place, 0] = (gram * (seen @ seen.T)).sum()
+        upper = np.triu_indices(size)
+        twice = np.where(upper[0] == upper[1], 1.0, 2.0)
+        statistics[pair, :, 1:] = (weights[:, upper[0], upper[1]] * twice) @ products.T
+    return [
+        _log_drawn_tail(statistics[:, place], feature.weights, feature.log_tails)
+        for place, feature in enumerate(features)
+    ]
+
+
+@lru_cache(maxsize=4)
+def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
+    """(draws, pairs of rows) products g'g of the response's factor between rows drawn without replacement."""
+    factor = np.frombuffer(target).reshape(shape)
+    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), rng_seed)]
+    first, second = np.triu_indices(rows.shape[1])
+    return np.asarray((rows @ rows.transpose(0, 2, 1))[:, first, second])
+
+
+@lru_cache(maxsize=4)
+def _drawn_rows(n: int, rng_seed: int) -> np.ndarray:
+    """(draws, size) row indices, drawn without replacement; enough for any column whose outcomes are sampled."""
+    rng = np.random.default_rng(rng_seed)
+    size = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= _FEW_ROWS else _SPARSE
+    if n <= 4 * _FEW_ROWS:
+        return np.argsort(rng.random((_DRAWN, n)), axis=1)[:, :size]
+    rows = rng.integers(n, size=(_DRAWN, size))
+    while True:
+        ordered = np.sort(rows, axis=1)
+        again = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        if not again.any():
+            return rows
+        rows[again] = rng.integers(n, size=(int(again.sum()), size))
+
+
+def _log_drawn_tail(statistics: np.ndarray, shares: np.ndarray, log_tails: np.ndarray) -> float:
+    """As `_log_tail`, for drawn outcomes of which the first is the observed one.
+
+    A tail with few draws is that of the continuous law, scaled so that the two agree where there are enough draws.
+    """
+    count = statistics.shape[1]
+    weight = np.full(count, 1.0 / count)
+    tails = np.array([_tails(statistic, weight) for statistic in statistics])
+    smallest = (tails / shares[:, None]).min(axis=0)
+    tail = weight[smallest <= smallest[0] * (1.0 + _EQUAL)].sum()
+    if tail >= _BEYOND / count:
+        return float(np.log(min(tail, 1.0)))
+    edge = np.sort(smallest)[_BEYOND]
+    return float(min(np.log(tail), np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))))
+
+
+def fisher_scores(joint: np.ndarray) -> np.ndarray:
+    """(b,) scores of features with two values against a response with two, from Fisher's exact tail.
+
+    There T is the squared deviation of one cell of a 2 x 2 table from its mean. All tables that deviate at least as
+    much count, as in any permutation test. `joint` (b, G, 2) counts the rows of each value and cell.
+    """
+    own = joint.astype(int)
+    first = own.any(axis=2).argmax(axis=1)
+    cells = own[np.arange(len(own)), first]  # the rows of one value, by response
+    tables, which = np.unique(np.column_stack([cells.sum(axis=1), cells[:, 0]]), axis=0, return_inverse=True)
+    n, drawn = int(own[0].sum()), int(own[0, :, 0].sum())
+    tails = np.array([_hypergeometric_tail(n, drawn, *pair) for pair in tables.tolist()])
+    return score_of(np.minimum(tails, -1e-15))[which.ravel()]
+
+
+def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
+    """Log probability that a hypergeometric count deviates from its mean at least as much as `seen`."""
+    cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
+    log_mass = (
+        _log_choose(np.array(marked), cells)
+        + _log_choose(np.array(n - marked), drawn - cells)
+        - _log_choose(np.array(n), np.array(drawn))
+    )
+    mean = drawn * marked / n
+    return float(logsumexp(log_mass[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)]))
+
+
+def _log_choose(n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

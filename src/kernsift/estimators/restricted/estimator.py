@@ -1,0 +1,484 @@
+"""The complete estimator for rows that are not exchangeable as they are: strata, pairs and units.
+
+Within strata: T = tr(K L) with Gram matrices centred within strata, and its law over permutations within strata
+(`kernsift.estimators.restricted.stratified_law`). Pairs are strata of two rows. Units, such as the donors of cells, are
+what is permuted where the response belongs to the unit: a unit's factor is the mean of its rows' factors, its mean
+embedding, and from then on a unit is a row.
+
+All that follows the factors works on units, of which there are N; a row is a unit of its own where no units are given.
+Few different relabellings are enumerated (`kernsift.estimators.restricted.relabellings`).
+
+Strata that differ in location would hide what happens within them, as a kernel that is wide enough for all strata does
+not see it. So numeric columns are aligned first (Hodges and Lehmann 1962): each stratum's location is subtracted
+(`kernsift.data.rows.aligned_tables.AlignedTable`). Permutations within strata do not change it, so the test stays
+valid. In pairs and triples alignment takes away most of what a change of spread would show; there some views are of
+aligned ranks, and the others are of the values as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift.data.rows.aligned_tables import AlignedTable
+from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.data.tables import Table
+from kernsift.estimators.complete import (
+    FittedStatistic,
+    NullMoments,
+    RowSubset,
+    _Measured,
+    best_of,
+    correlations_of,
+    fit_statistics,
+    measured_table,
+    scores_of,
+)
+from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_to_align
+from kernsift.estimators.effects.intervals import CombinedEffects
+from kernsift.estimators.effects.views import point_effects, view_effects
+from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
+from kernsift.estimators.responses import CrossTable, Response, ResponseView, table_response
+from kernsift.estimators.restricted.covariance import RestrictedCovariance
+from kernsift.estimators.restricted.relabellings import few_values
+from kernsift.estimators.restricted.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
+from kernsift.estimators.restricted.stratified_law import (
+    Flips,
+    Strata,
+    ThirdMoments,
+    covariance,
+    third_moment,
+)
+from kernsift.estimators.restricted.unit_means import by_point, unit_means
+from kernsift.estimators.restricted.unit_responses import UnitResponse, informative_strata, stratified_invariants
+from kernsift.estimators.scores import Scores
+from kernsift.estimators.views import CLASSES, PLAIN, FittedView, chosen_pairs, fitted, fitted_views, without_law
+from kernsift.execution import threads
+from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
+from kernsift.kernels.contingency import Tabulation, tabulate
+from kernsift.kernels.fitted import FeatureKernels
+from kernsift.kernels.low_rank import View, centred, landmark_rows
+from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
+
+# Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
+_KEPT = 2**25
+# Views of values less the locations of their strata have this prefix.
+_ALIGNED = "aligned "
+
+
+def _whitened(factor: Array) -> Array:
+    """A factor (b, m, N) with directions that are orthogonal and of length 1; those that do not vary are 0."""
+    xp = namespace(factor)
+    values, vectors = xp.linalg.eigh(factor @ xp.matrix_transpose(factor))
+    kept = values > 1e-9 * at_least(values[:, -1:], 1e-300)
+    scale = xp.where(kept, 1.0 / xp.sqrt(xp.where(kept, values, 1.0)), 0.0)
+    return xp.matrix_transpose(vectors * scale[:, None, :]) @ factor
+
+
+# Views made of others: of which, how many directions that must have, and how.
+_DERIVED: dict[str, tuple[str, int, Callable[[Array], Array]]] = {
+    "unit moments": ("moments", 2, _whitened),
+    "shape": ("smooth", 3, lambda factor: factor[:, 2:, :]),
+    "aligned shape": ("aligned smooth", 3, lambda factor: factor[:, 2:, :]),
+}
+
+
+class Among(NamedTuple):
+    """All rows that a table has a subset of."""
+
+    rows: Exchangeability
+    subset: RowSubset
+
+    def places(self, units: np.ndarray) -> tuple[np.ndarray, int]:
+        """Where units of the subset are among all units that can be relabelled, and how many these are."""
+        order = informative_strata(self.rows).order
+        place = np.empty(self.rows.units, dtype=int)
+        place[order] = np.arange(len(order))
+        return place[self.rows.units_of(self.subset.rows)[units]], len(order)
+
+
+def rows_in_use(rows: Exchangeability, subset: RowSubset | None, rng: np.random.Generator) -> Exchangeability:
+    """The rows of a table, a subset of `rows`, less those that would make units of one class less noisy."""
+    return (rows if subset is None else rows.take(subset.rows)).evened(rng)
+
+
+def restricted_mmd(
+    table: Table,
+    kernels: FeatureKernels,
+    rows: Exchangeability,
+    among: Among | None = None,
+    *,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores | None:
+    """Normal scores of the MMD between two samples, whose label, `rows.response`, is permuted as `rows` allow.
+
+    The table has both samples. None where nothing can be exchanged.
+    """
+    if not len(rows.informative):
+        return None
+    pairs = CLASSES if adaptive else PLAIN
+    target = UnitResponse.of({"plain": np.arange(2.0)[None]}, rows.responses, pairs, rows, symmetric=True)
+    return _restricted(table, target, kernels, rows, among, rng)
+
+
+def restricted_hsic(
+    table: Table,
+    y: Table,
+    kernels: FeatureKernels,
+    response_kernels: FeatureKernels,
+    rows: Exchangeability,
+    among: Among | None = None,
+    *,
+    adaptive: bool = False,
+    rng: np.random.Generator,
+) -> Scores | None:
+    """Normal scores of the HSIC with the response of the units, which is permuted as `rows` allow."""
+    if not len(rows.informative):
+        return None
+    known = table_response(y, response_kernels, rng, adaptive)
+    cells = np.arange(rows.units) if known.cells is None else to_numpy(known.cells)
+    factors = {name: to_numpy(view.factor) for name, view in known.views.items()}
+    symmetric = bool(y.categorical.all()) or len(np.unique(rows.responses)) == 2
+    target = UnitResponse.of(factors, cells, known.pairs, rows, symmetric)
+    return _restricted(table, target, kernels, rows, among, rng)
+
+
+def aligned(table: Table, rows: Exchangeability) -> Table:
+    """The table less the locations of strata, where these are large enough to know them."""
+    if not rows.large_strata:
+        return table
+    found = AlignedTable(table, rows)
+    if table.n * int(table.offsets[-1]) > _KEPT:
+        return found
+    # Values that are subtracted once are read several times.
+    return Table(table.names, found.values, table.offsets, table.categorical, table.levels, table.incomplete)
+
+
+class _Fitted(NamedTuple):
+    """The statistics of a part of a block.
+
+    Attributes
+    ----------
+    statistics : under every pair of views.
+    correlation : gives the correlations (b,) of T under two of the pairs.
+    points : of the factors: units, or points that stand for rows.
+    response : of the units, that of the statistics: on a device, or on the host.
+    counted : the rows by point and stratum, where there are many.
+    """
+
+    statistics: list[FittedStatistic]
+    correlation: Callable[[int, int], np.ndarray]
+    points: Tabulation
+    response: Response
+    counted: StratifiedCounts | None = None
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """Measures blocks of features; the cells of a block are units where these are counted point by point."""
+
+    target: UnitResponse
+    rows: Exchangeability
+    landmarks: np.ndarray
+    dtype: Any
+    seed: int
+    to_align: np.ndarray | None
+    cells: CountedCells | None = None
+    final: np.ndarray | None = None
+
+    def __call__(self, block: FeatureBlock) -> list[Any]:
+        tables = [block.table]
+        if any(pair.feature.startswith(_ALIGNED) for pair in self.target.response.pairs):
+            tables.append(AlignedTable(block.table, self.rows, every=True))
+        rounds = block.kernels.rounds
+        grids = [fit_grid(tables[0], block.own, block.to_sort, rounded=rounds, kernels=block.kernels)]
+        grids += [fit_grid(table, block.own, block.to_sort, rounded=rounds) for table in tables[1:]]
+        # Units that are counted by point need no row by itself.
+        count, kept = self.rows.units + (self.rows.left_out > 0), None if block.cells is None else np.arange(0)
+        if self.cells is not None:
+            count, kept = self.cells.number, self.cells.kept(self._rows_to_align)
+        tabulated = [
+            tabulate(table, block.own, grid, block.cells, count, kept)
+            for table, grid in zip(tables, grids, strict=True)
+        ]
+
+        def measure(part: slice) -> Any:
+            own, features = block.own[part], block.features[part]
+            some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, tabulated, strict=True)]
+            fitted = self._fitted(some, own, block.kernels)
+            return self._scores(features, fitted, some[0][1]) if self.final is None else self._effects(features, fitted)
+
+        by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
+        rows, memory = (len(self.target.strata.order), 2**28) if by_row else (0, None)
+        return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, memory)))
+
+    @property
+    def _rows_to_align(self) -> np.ndarray | None:
+        """The sorted rows whose points are kept; those of all rows are needed for effects."""
+        return None if self.final is not None else self.to_align
+
+    def _fitted(self, tables: Sequence[tuple[Grid, Tabulation]], own: np.ndarray, kernels: FeatureKernels) -> _Fitted:
+        pairs, views = self.target.response.pairs, self.target.response.views
+        counted = None
+        # A group of columns has one point for each row.
+        if self.cells is not None and tables[0][1].joint is not None:
+            counted = StratifiedCounts.of(tables[0][1], self.cells, self.target.response.first.factor)
+        factors: dict[str, Array] = {}
+        for prefix, (grid, known) in zip(("", _ALIGNED), tables, strict=False):
+            features = [pair.feature for pair in pairs if pair.feature.startswith(_ALIGNED) == bool(prefix)]
+            names = dict.fromkeys(_DERIVED.get(name, (name,))[0].removeprefix(prefix) for name in features)
+            counts, excess = self._counts(known), self.target.response.excess_kurtosis
+            found = fitted_views(
+                names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, excess
+            )
+            for name, one in found.items():
+                factor = one.view.factor
+                factors[prefix + name] = factor if counted is not None else self._unit_factor(factor, known)
+        for name in {pair.feature for pair in pairs} & set(_DERIVED):
+            source, directions, derived = _DERIVED[name]
+            factor = factors[source]
+            # Groups, categories and columns of two values have other directions.
+            ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
+            factors[name] = derived(factor) if ordered and factor.shape[1] >= directions else factor
+        if counted is None:
+            ones = asarray_like(np.ones((len(own), self.target.response.n)), next(iter(factors.values())))
+            units = Tabulation(ones, None, None)
+            if len(self.target.strata.sizes) == 1:
+                return self._without_strata(factors, units)
+            statistics = [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
+            return _Fitted(statistics, partial(self._correlation, statistics), units, self.target.response)
+        ready = {name: counted.counted(factor) for name, factor in factors.items()}
+        sums = counted.response_sums({name: view.factor for name, view in views.items()}, self.target.values)
+        statistics = [
+            _counted_statistic(counted, ready[pair.feature], views[pair.response], sums[pair.response], self._spread)
+            for pair in pairs
+        ]
+
+        def correlation(i: int, j: int) -> np.ndarray:
+            one, other = statistics[i], statistics[j]
+            inner = one.target.factor @ other.target.factor.T
+            scatter = counted.scatter(ready[pairs[i].feature], ready[pairs[j].feature])
+            found = (inner * inner).sum() * to_numpy(namespace(scatter).sum(scatter * scatter, axis=(1, 2)))
+            sizes = [(part.target.sizes, to_numpy(part.view.sizes)) for part in (one, other)]
+            own = [(target**2).sum() * (feature**2).sum(axis=1) for target, feature in sizes]
+            return _ratio(found, np.sqrt(own[0] * own[1]))
+
+        return _Fitted(statistics, correlation, counted.points(self._rows_to_align), self.target.response, counted)
+
+    def _without_strata(self, factors: dict[str, Array], units: Tabulation) -> _Fitted:
+        """Factors (b, m, N) of units of which any two may be exchanged: the law is that of all permutations."""
+        ones, n = units.counts, self.target.response.n
+        response = _moved(self.target.response, ones, ResponseView.of)
+        views = {name: fitted(centred(factor, ones), ones, n) for name, factor in factors.items()}
+        table = CrossTable(units, response)
+        pairs = response.pairs
+        statistics = [fit_statistics(views[pair.feature], table, pair.response) for pair in pairs]
+        correlations = correlations_of(statistics, ones, response) if len(pairs) > 1 else np.ones((1, 1, len(ones)))
+        return _Fitted(statistics, lambda i, j: correlations[i, j], units, response)
+
+    @property
+    def _spread(self) -> float:
+        """The sum of squares of the first view of the response."""
+        return float(self.target.response.first.sizes.sum())
+
+    def _correlation(self, statistics: Sequence[FittedStatistic], i: int, j: int) -> np.ndarray:
+        one, other, pairs = statistics[i], statistics[j], self.target.response.pairs
+        moments = self.target.moments[pairs[i].response, pairs[j].response]
+        found = covariance(one.view.factor, other.view.factor, self.target.strata, moments)
+        return _ratio(found, one.laws.sd * other.laws.sd)
+
+    def _counts(self, known: Tabulation) -> Array:
+        """(b, G) shares of the units at each point, all units counting alike."""
+        sizes = self.rows.unit_sizes
+        if self.rows.unit is None or (not self.rows.left_out and sizes.min() == sizes.max()):
+            return known.counts
+        weights = np.append(1.0 / self.rows.unit_sizes, np.zeros(int(self.rows.left_out > 0)))
+        if known.joint is not None:
+            return known.joint @ asarray_like(weights, known.joint)
+        if known.codes is None:
+            return known.counts * asarray_like(weights[self.rows.unit], known.counts)
+        codes, each = to_numpy(known.codes), weights[self.rows.unit]
+        found = [np.bincount(own, each, known.counts.shape[1]) for own in codes]
+        return asarray_like(np.array(found), known.counts)
+
+    def _unit_factor(self, factor: Array, known: Tabulation) -> Array:
+        """(b, m, N) the mean of a factor over the rows of each unit, less the mean of its stratum."""
+        strata = self.target.strata
+        found = unit_means(factor, known, self.rows, strata.order)
+        # A single stratum is centred where it is needed.
+        return found if len(strata.sizes) == 1 else strata.centred(to_numpy(found))
+
+    def _statistic(self, factor: np.ndarray, name: str) -> FittedStatistic:
+        """T of features under one pair of views, and its law."""
+        strata, target = self.target.strata, self.target.response.views[name]
+        response = self.target.moments[name, name]
+        # Rotated so that the directions are those of the limit law.
+        values, vectors = np.linalg.eigh((factor * self.target.scale) @ factor.transpose(0, 2, 1))
+        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
+        sizes = np.maximum(np.flip(values, axis=1), 0.0)
+        cross = factor @ target.factor.T
+        traces = strata.sums((factor * factor).sum(axis=1))
+        shares = strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1)
+        sd = np.sqrt(covariance(factor, factor, strata, response))
+        flips = Flips.of(factor, strata, response)
+        if flips is not None:
+            third = flips.third_moment()
+        else:
+            third = third_moment(ThirdMoments.of_features(factor, strata, response), self.target.thirds[name], strata)
+        size = ((factor @ factor.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+        statistic = (cross**2).sum(axis=(1, 2))
+        return _with_law(factor, sizes, cross, target, size, traces, strata, (statistic, traces @ shares, sd, third))
+
+    def _best(self, fitted: _Fitted, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """One score from the scores (pairs, b) of each feature, and the pair of views that it comes from."""
+
+        def correlations() -> np.ndarray:
+            found = np.ones((len(scores), *scores.shape))
+            for i, j in combinations(range(len(scores)), 2):
+                found[i, j] = found[j, i] = fitted.correlation(i, j)
+            return found
+
+        return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)
+
+    def _scores(self, features: np.ndarray, fitted: _Fitted, known: Tabulation) -> _Measured:
+        target, statistics, counted = self.target, fitted.statistics, fitted.counted
+        scores = scores_of(statistics)
+        score, winner = self._best(fitted, scores)
+        few = few_values(known, self.rows, target.strata, counted)
+        weights = np.array([pair.weight for pair in target.response.pairs])
+        score = target.relabellings.scores(statistics, scores, score, weights, few, self.seed, counted)
+        laws = np.choose(winner, [np.array(statistic.laws) for statistic in statistics])
+        # Units count as their strata do; the covariance centres counted rows.
+        alike = counted is not None or len(target.strata.sizes) == 1
+        root = 1.0 if alike else np.sqrt(target.scale)
+        factors = [
+            SelectedFactor.of(
+                features,
+                np.flatnonzero(winner == which),
+                fitted.points,
+                View(statistic.view.factor * root, statistic.view.sizes),
+                statistic.cross,
+                target.response.pairs[which].response,
+                target.response,
+                self.to_align,
+                getattr(namespace(statistic.view.sizes), self.dtype.name),
+            )
+            for which, statistic in enumerate(statistics)
+            if (winner == which).any()
+        ]
+        views = chosen_pairs(target.response.pairs, winner)
+        return _Measured(features, score, laws, point_effects(statistics), factors, views)
+
+    def _effects(self, features: np.ndarray, fitted: _Fitted) -> tuple[np.ndarray, CombinedEffects]:
+        assert self.final is not None
+        scores = scores_of(fitted.statistics)
+        smooth, _ = self._best(fitted, scores)
+        final, strata = self.final[features], self.target.strata
+        free = 1.0 - len(strata.sizes) / len(strata.order) if len(strata.sizes) > 1 else 1.0
+        return features, view_effects(fitted.statistics, scores, smooth, final, fitted.points, fitted.response, free)
+
+
+def _counted_statistic(
+    counted: StratifiedCounts, one: CountedFactor, target: ResponseView, sums: Array, spread: float
+) -> FittedStatistic:
+    """T of features with factors on their points, and its law."""
+    xp, strata = namespace(one.factor), counted.cells.strata
+    sizes = at_least(xp.flip(xp.linalg.eigvalsh(counted.scatter(one, one)), axis=1), 0.0)
+    cross, known = one.factor @ sums, to_numpy(sizes)
+    within = counted.unweighted_scatter(one)
+    size, traces = to_numpy(xp.sum(within * within, axis=(1, 2))), counted.traces(one)
+    # The shares are those of the first view, in which the response of each view varies alike up to a factor.
+    share = target.sizes / spread
+    sd = np.sqrt(2.0 * (known**2).sum(axis=1) * (share**2).sum())
+    third = 8.0 * (known**3).sum(axis=1) * (share**3).sum()
+    means = traces @ (strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1))
+    statistic = to_numpy(xp.sum(cross * cross, axis=(1, 2)))
+    return _with_law(one.factor, sizes, cross, target, size, traces, strata, (statistic, means, sd, third))
+
+
+def _with_law(
+    factor: Array,
+    sizes: Array,
+    cross: Array,
+    target: ResponseView,
+    size: np.ndarray,
+    traces: np.ndarray,
+    strata: Strata,
+    moments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+) -> FittedStatistic:
+    """A statistic from tr K^2, the traces by stratum, and T with its mean, standard deviation and third moment."""
+    own, (statistic, mean, sd, third) = stratified_invariants(traces, size, strata), moments
+    skewness = third / np.where(sd > 0, sd, 1.0) ** 3
+    laws = NullMoments(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
+    return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
+
+
+def _moved(response: Response, prototype: Array, view: Callable[[FittedView], ResponseView] | None = None) -> Response:
+    """A response on the device of a prototype; `view` makes its views anew."""
+    views = {}
+    for name, known in response.views.items():
+        there = known.fitted.moved_to(prototype)
+        views[name] = known._replace(fitted=there) if view is None else view(there)
+    return response._replace(counts=asarray_like(response.counts, prototype), views=views)
+
+
+def _ratio(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Correlations, 1 where something is constant."""
+    return np.clip(np.divide(covariance, scale, out=np.ones(len(scale)), where=scale > 0), -1.0, 1.0)
+
+
+def _restricted(
+    table: Table,
+    target: UnitResponse,
+    kernels: FeatureKernels,
+    rows: Exchangeability,
+    among: Among | None,
+    rng: np.random.Generator,
+) -> Scores:
+    to_sort, to_align = rows_to_sort(table.n), None
+    if among is None:
+        to_align = rows_to_align(target.response.n, rng)
+    landmarks = landmark_rows(table.n, rng)
+    counted = CountedCells.of(rows, target.strata, target.cells)
+    cells = by_point(rows, table) if counted is None else asarray_like(counted.of_row, table.prototype)
+    if counted is not None:
+        # Points are kept in the order of the table.
+        order = target.strata.order
+        to_align = np.argsort(order) if to_align is None else to_align[np.argsort(order[to_align])]
+    seed = int(rng.integers(2**32))
+    measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, counted)
+    blocks = partial(blocks_of, table, kernels, cells, to_sort)
+    found = measured_table(
+        table.d, blocks, measuring, lambda score: replace(measuring, final=score), target.response.ceiling
+    )
+    factors = found.factors
+    if among is not None:
+        places = among.places(target.strata.order)
+        factors = [_among(factor, *places, to_align, among.subset.to_align) for factor in factors]
+    response = _moved(target.response, factors[0].cross) if factors else target.response
+    return found.scores(
+        table.names, RestrictedCovariance(tuple(factors), response, found.laws, to_align, target.strata)
+    )
+
+
+def _among(
+    factor: SelectedFactor, units: np.ndarray, count: int, rows: np.ndarray | None, to_align: np.ndarray | None
+) -> SelectedFactor:
+    """A factor of these of `count` units, 0 at the others: known at the units `rows`, and then at `to_align`."""
+    if factor.codes is not None:
+        found = factor.among(units[rows], count)
+        assert found.codes is not None and found.present is not None
+        codes = namespace(found.codes).take(found.codes, asarray_like(to_align, found.codes), axis=1)
+        return found._replace(codes=codes, present=found.present[to_align], sizes=None)
+    known = to_numpy(factor.factor)
+    values = np.zeros((*known.shape[:2], count), dtype=known.dtype)
+    values[:, :, units] = known
+    if to_align is None:
+        return factor._replace(factor=asarray_like(values, factor.factor))
+    return factor._replace(factor=asarray_like(values[:, :, to_align], factor.factor), sizes=None)

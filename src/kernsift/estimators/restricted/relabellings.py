@@ -1,0 +1,225 @@
+"""Permutation laws within strata by enumeration, for few relabellings and for columns with few different values.
+
+As in `kernsift.estimators.null_laws.enumeration`: a smooth law does not fit a statistic that takes few values. Where
+all relabellings of the units are few, they are enumerated. Two values against two labels have a law in closed form, the
+sum of hypergeometric variables of the strata, which for pairs is McNemar's exact test. Columns in which few units
+differ from the commonest value get outcomes drawn at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, log_ndtr
+
+from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.estimators.null_laws.enumeration import _arrangements, _log_drawn_tail, _log_tail
+from kernsift.estimators.null_laws.permutation_law import score_of
+from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
+from kernsift.estimators.restricted.stratified_law import Strata
+from kernsift.execution.arrays import asarray_like, namespace, to_numpy
+from kernsift.kernels.contingency import Tabulation
+
+if TYPE_CHECKING:
+    from kernsift.estimators.complete import FittedStatistic
+
+# As in `enumeration`: the most outcomes that are enumerated, how many are drawn, and the units that may differ from the
+# commonest value in a column whose outcomes are drawn.
+_MOST, _DRAWN, _SPARSE, _FEW_ROWS = 5_500, 2**13, 15, 40
+# The most rows for which sums of hypergeometric variables are convolved.
+_CONVOLVED = 2**13
+
+
+class FewValues(NamedTuple):
+    """The features of a block whose statistics take few values.
+
+    Attributes
+    ----------
+    two_valued : (b,) which columns have two values.
+    few : (b,) in which of them few units differ from the commonest value.
+    differing : gives the units (N,) of a feature that differ from the commonest value, or have the second of two.
+    """
+
+    two_valued: np.ndarray
+    few: np.ndarray
+    differing: Callable[[int], np.ndarray]
+
+
+def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted: StratifiedCounts | None) -> FewValues:
+    """From counts of the rows of a block."""
+    counts = known.counts if counted is None else namespace(counted.counts).sum(counted.counts, axis=2)
+    xp, b, n = namespace(counts), counts.shape[0], len(strata.order)
+    common, largest = to_numpy(xp.argmax(counts, axis=1)), to_numpy(xp.max(counts, axis=1))
+    two_valued = to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
+    if counted is not None:
+        return FewValues(two_valued, n - largest <= _SPARSE, lambda place: counted.row_codes(place) != common[place])
+    nothing = np.zeros(b, dtype=bool)
+    if rows.unit is None and known.codes is not None:
+        differs = to_numpy(known.codes)[:, strata.order] != common[:, None]
+    elif known.joint is not None:
+        at = xp.broadcast_to(asarray_like(common[:, None, None], counts), (b, 1, known.joint.shape[2]))
+        at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
+        differs, two_valued = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order], nothing
+    else:
+        return FewValues(nothing, nothing, lambda place: nothing)
+    count = differs.sum(axis=1)
+    few = ((count <= _SPARSE) & (2 * count <= n)) | (two_valued & (n <= _FEW_ROWS))
+    return FewValues(two_valued, few, lambda place: differs[place])
+
+
+class Relabellings:
+    """The relabellings of units that permutations within strata can make."""
+
+    def __init__(self, kinds: np.ndarray, strata: Strata, symmetric: bool) -> None:
+        """From the values (N,) of the response, as codes; classes are `symmetric` and may change places."""
+        self._kinds = np.unique(kinds, return_inverse=True)[1].ravel()
+        self._strata = strata
+        self._symmetric = symmetric
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        """(S, K) units of each stratum and kind."""
+        count = int(self._kinds.max(initial=0)) + 1
+        place = self._strata.of_row * count + self._kinds
+        return np.bincount(place, minlength=count * len(self._strata.sizes)).reshape(-1, count)
+
+    @cached_property
+    def _log_arrangements(self) -> float:
+        return float(gammaln(self._strata.sizes + 1).sum() - gammaln(self._table + 1).sum())
+
+    @cached_property
+    def log_count(self) -> float:
+        """Log of the number of relabellings that give different statistics.
+
+        Classes with equal numbers in every stratum may change places.
+        """
+        if not self._symmetric:
+            return self._log_arrangements
+        alike = np.unique(self._table, axis=1, return_counts=True)[1]
+        return float(self._log_arrangements - gammaln(alike + 1).sum())
+
+    @property
+    def ceiling(self) -> float:
+        """The highest score that a permutation test can give."""
+        return float(score_of(np.array([-max(self.log_count, 1e-15)]))[0])
+
+    @cached_property
+    def _all(self) -> np.ndarray | None:
+        """(A, N) for every relabelling the unit whose response each unit gets, the observed one first."""
+        if self._log_arrangements > math.log(_MOST):
+            return None
+        found = np.zeros((1, 0), dtype=int)
+        for start, size in zip(self._strata.starts, self._strata.sizes, strict=True):
+            kinds, own = np.unique(self._kinds[start : start + size], return_inverse=True)
+            example = start + np.array([int(np.flatnonzero(own == kind)[0]) for kind in range(len(kinds))])
+            orders = example[_arrangements(tuple(np.bincount(own).tolist()))]
+            found = np.hstack([np.repeat(found, len(orders), axis=0), np.tile(orders, (len(found), 1))])
+        observed = (self._kinds[found] == self._kinds).all(axis=1)
+        return found[np.argsort(~observed, kind="stable")]
+
+    def scores(
+        self,
+        statistics: Sequence[FittedStatistic],
+        scores: np.ndarray,
+        score: np.ndarray,
+        weights: np.ndarray,
+        values: FewValues,
+        seed: int,
+        counted: StratifiedCounts | None = None,
+    ) -> np.ndarray:
+        """Scores (b,) with those replaced whose law is no smooth one; `scores` (pairs, b) are those of the pairs."""
+        out, every = score.copy(), self._all
+        varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
+        two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
+        targets = [to_numpy(statistic.target.factor) for statistic in statistics]
+        for place in np.flatnonzero(varies & (values.few | two_classes | (every is not None))):
+            factors = [to_numpy(statistic.view.factor[int(place), ...]) for statistic in statistics]
+            if counted is not None:
+                codes = counted.row_codes(int(place))
+                factors = [self._strata.centred(factor[:, codes]) for factor in factors]
+            if every is not None:
+                log_pvalue = self._enumerated(every, factors, targets, weights)
+            elif two_classes[place]:
+                log_pvalue = self._hypergeometric(values.differing(int(place)))
+            else:
+                others = np.flatnonzero(values.differing(int(place)))
+                log_pvalue = self._drawn(others, factors, targets, weights, log_ndtr(-scores[:, place]), seed)
+            if np.isfinite(log_pvalue):
+                out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
+        return out
+
+    def _enumerated(
+        self, every: np.ndarray, factors: list[np.ndarray], targets: list[np.ndarray], weights: np.ndarray
+    ) -> float:
+        found = []
+        for factor, target in zip(factors, targets, strict=True):
+            cross = np.einsum("mn,pan->amp", factor, target[:, every], optimize=True)
+            found.append((cross * cross).sum(axis=(1, 2)))
+        return _log_tail(np.array(found), np.full(len(every), 1.0 / len(every)), weights, 0)
+
+    def _hypergeometric(self, marked: np.ndarray) -> float:
+        """Log of the chance that the marked units with the second label deviate as much from their mean number."""
+        from scipy.stats import hypergeom  # takes half a second to import
+
+        law, first = np.ones(1), 0
+        in_stratum = self._strata.sums(marked.astype(int))
+        for n, k, m in zip(self._strata.sizes, self._table[:, 1], in_stratum, strict=True):
+            if 0 < m < n:
+                low = max(0, k + m - n)
+                cells = np.arange(low, min(k, m) + 1)
+                law, first = np.convolve(law, hypergeom.pmf(cells, n, m, k)), first + low
+            elif m == n:
+                first += int(k)
+        cells = first + np.arange(len(law))
+        mean = float((in_stratum * self._table[:, 1] / self._strata.sizes).sum())
+        seen = float(marked[self._kinds == 1].sum())
+        with np.errstate(divide="ignore"):
+            return float(np.log(law[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)].sum()))
+
+    def _drawn(
+        self,
+        others: np.ndarray,
+        factors: list[np.ndarray],
+        targets: list[np.ndarray],
+        weights: np.ndarray,
+        log_tails: np.ndarray,
+        seed: int,
+    ) -> float:
+        """The units that differ from the commonest value get responses of units drawn from their strata."""
+        rows = self._draws(others, np.random.default_rng(seed))
+        found = []
+        for factor, target in zip(factors, targets, strict=True):
+            # The response is centred within strata, so that the stratum's common value may be taken off.
+            own = factor[:, others] - self._common(factor, others)
+            cross = np.einsum("mk,pak->amp", own, target[:, rows], optimize=True)
+            found.append((cross * cross).sum(axis=(1, 2)))
+        return _log_drawn_tail(np.array(found), weights, log_tails)
+
+    def _common(self, factor: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """(m, k) the factor at the commonest value, in the strata of these units; all of a stratum may differ."""
+        usual = np.ones(factor.shape[1], dtype=bool)
+        usual[others] = False
+        count = self._strata.sums(usual.astype(int))
+        means = self._strata.sums(factor * usual) / np.maximum(count, 1)
+        return np.asarray(means[:, self._strata.of_row[others]])
+
+    def _draws(self, others: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(draws + 1, k) units of the same strata, without replacement; the observed ones first."""
+        rows = np.empty((_DRAWN + 1, len(others)), dtype=int)
+        rows[0] = others
+        stratum = self._strata.of_row[others]
+        for own in np.unique(stratum):
+            here = np.flatnonzero(stratum == own)
+            size, start = int(self._strata.sizes[own]), int(self._strata.starts[own])
+            if size <= 4 * _FEW_ROWS:
+                found = np.argsort(rng.random((_DRAWN, size)), axis=1)[:, : len(here)]
+            else:
+                found = rng.integers(size, size=(_DRAWN, len(here)))
+                while (again := (np.diff(np.sort(found, axis=1), axis=1) == 0).any(axis=1)).any():
+                    found[again] = rng.integers(size, size=(int(again.sum()), len(here)))
+            rows[1:, here] = start + found
+        return rows

@@ -1,0 +1,185 @@
+"""The law within strata from counts of points by stratum, for many rows in few strata.
+
+Where rows are many, the moments of each stratum by itself add nothing to those of V (see
+`kernsift.estimators.restricted.stratified_law`): mean, variance and third moment are tr V, 2 tr V^2 and 8 tr V^3 up to
+a share of 1 / n, and V needs nothing but how many rows of each stratum a point of the feature stands for. The response
+is taken to vary alike in all strata up to a factor r_b: V = (sum_b r_b S_b) (x) R.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.estimators.responses import summed_rows
+from kernsift.estimators.restricted.stratified_law import Strata
+from kernsift.execution.arrays import Array, asarray_like, bincount_rows, namespace, to_numpy
+from kernsift.kernels.contingency import Tabulation
+from kernsift.kernels.sparse_columns import SparseCodes
+
+FEWEST = 2**12
+"""The fewest rows that are counted by point and stratum."""
+_MOST_STRATA = 2**8
+# The most cells of strata and responses together.
+_MOST_CELLS = 2**9
+
+
+class CountedCells(NamedTuple):
+    """Cells by which rows are counted: responses within strata, or the strata if there are too many of these.
+
+    Attributes
+    ----------
+    strata : of the rows that can be exchanged, which are sorted by these.
+    of_row : (n,) the cell of each row of the table; rows that cannot be exchanged have the last one.
+    of_sorted : (N,) the cell of each sorted row.
+    indicator : (C, S) 1 for the stratum of a cell.
+    one_response : whether all rows of a cell have the same response.
+    response : (n,) the response of each row, as codes; the last one for rows that cannot be exchanged.
+    """
+
+    strata: Strata
+    of_row: np.ndarray
+    of_sorted: np.ndarray
+    indicator: np.ndarray
+    one_response: bool
+    response: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Exchangeability, strata: Strata, response: np.ndarray) -> CountedCells | None:
+        """From the response (N,) of sorted rows, as codes.
+
+        None where rows are taken one by one: few of them, small strata, or units.
+        """
+        if rows.unit is not None or len(strata.order) < FEWEST or len(strata.sizes) > _MOST_STRATA:
+            return None
+        stratum, count = strata.of_row, int(response.max()) + 1
+        known, inverse = np.unique(stratum * count + response, return_inverse=True)
+        one_response = len(known) <= _MOST_CELLS
+        cell = inverse.ravel() if one_response else stratum
+        of_row = np.full(rows.n, int(cell.max()) + 1)
+        of_row[strata.order] = cell
+        indicator = np.zeros((int(cell.max()) + 1, len(strata.sizes)))
+        indicator[cell, stratum] = 1.0
+        by_row = np.full(rows.n, count)
+        by_row[strata.order] = response
+        return cls(strata, of_row, cell, indicator, one_response, by_row)
+
+    @property
+    def number(self) -> int:
+        """Cells, with that of rows that cannot be exchanged."""
+        return len(self.indicator) + 1
+
+    def kept(self, to_align: np.ndarray | None) -> np.ndarray | None:
+        """The rows of the table whose points are needed one by one; None for all.
+
+        The sorted rows `to_align` are in the order of the table.
+        """
+        return self.strata.order[to_align] if self.one_response and to_align is not None else None
+
+
+class CountedFactor(NamedTuple):
+    """Factors (b, m, G) of features on their points, the same weighted by r_b, and their sums (b, m, S) by stratum."""
+
+    factor: Array
+    weighted: Array
+    sums: Array
+
+
+class StratifiedCounts(NamedTuple):
+    """The rows of a block of features, by point and stratum.
+
+    Attributes
+    ----------
+    cells : what is counted.
+    codes : (b, rows) the points of the rows of the table, of all or of those that correlations come from.
+    joint : (b, G, C) how many rows of each cell a point stands for.
+    counts : (b, G, S) the same for strata.
+    shares : (S,) r_b, what the response varies in each stratum.
+    """
+
+    cells: CountedCells
+    codes: Array
+    joint: Array
+    counts: Array
+    shares: np.ndarray
+
+    @classmethod
+    def of(cls, known: Tabulation, cells: CountedCells, target: np.ndarray) -> StratifiedCounts:
+        """From counts by cell and a factor (p, N) of the response."""
+        assert known.joint is not None
+        strata, joint = cells.strata, known.joint[:, :, : cells.number - 1]
+        codes = np.asarray(known.codes) if isinstance(known.codes, SparseCodes) else known.codes
+        shares = strata.sums((target * target).sum(axis=0)) / (strata.sizes - 1)
+        return cls(cells, codes, joint, joint @ asarray_like(cells.indicator, joint), shares)
+
+    def points(self, rows: np.ndarray | None) -> Tabulation:
+        """The points of the features, with the codes of some sorted rows, or of all."""
+        codes, order = self.codes, self.cells.strata.order if rows is None else self.cells.strata.order[rows]
+        if self.cells.kept(rows) is None:
+            codes = namespace(codes).take(codes, asarray_like(order, codes), axis=1)
+        return Tabulation(namespace(self.counts).sum(self.counts, axis=2), None, codes)
+
+    def response_sums(self, targets: dict[str, np.ndarray], values: dict[str, np.ndarray]) -> dict[str, Array]:
+        """(b, G, p) sums of factors (p, N) of the response over the rows of each point.
+
+        `values` (p, C) are the factors of different responses, of which those of rows differ by the means of strata.
+        """
+        cells, strata, found = self.cells, self.cells.strata, {}
+        # Rows that cannot be exchanged have one more response.
+        points, count = self.joint.shape[1], int(cells.response[strata.order].max()) + 1
+        if not cells.one_response and count <= points:
+            answers = asarray_like(cells.response, self.codes)
+            by_answer = namespace(self.joint).astype(
+                bincount_rows(self.codes, points, answers, count + 1), self.joint.dtype
+            )
+        for name, target in targets.items():
+            if cells.one_response:
+                by_cell = np.empty((cells.number - 1, len(target)))
+                by_cell[cells.of_sorted] = target.T
+                found[name] = self.joint @ asarray_like(by_cell, self.joint)
+            elif count <= points:
+                own = values[name][:, :count]
+                means = own[:, cells.response[strata.order[strata.starts]]] - target[:, strata.starts]
+                found[name] = by_answer[:, :, :count] @ asarray_like(own.T, self.joint)
+                found[name] = found[name] - self.counts @ asarray_like(means.T, self.joint)
+            else:
+                by_row = np.zeros((len(target), len(cells.of_row)))
+                by_row[:, strata.order] = target
+                found[name] = summed_rows(self.codes, asarray_like(by_row, self.joint), points)
+        return found
+
+    def counted(self, factor: Array) -> CountedFactor:
+        """A factor (b, m, G) with what its scatter within strata needs."""
+        rows = self.counts @ asarray_like(self.shares, self.counts)
+        return CountedFactor(factor, factor * rows[:, None, :], factor @ self.counts)
+
+    def scatter(self, one: CountedFactor, other: CountedFactor) -> Array:
+        """(b, m, q) sums over strata of r_b S_b."""
+        means = one.sums * asarray_like(self.shares / self.cells.strata.sizes, one.sums)
+        turned = namespace(one.sums).matrix_transpose
+        return one.weighted @ turned(other.factor) - means @ turned(other.sums)
+
+    def unweighted_scatter(self, one: CountedFactor) -> Array:
+        """(b, m, m) sums over strata of S_b."""
+        xp = namespace(one.sums)
+        means = one.sums / asarray_like(self.cells.strata.sizes.astype(float), one.sums)
+        whole = one.factor * xp.sum(self.counts, axis=2)[:, None, :]
+        return whole @ xp.matrix_transpose(one.factor) - means @ xp.matrix_transpose(one.sums)
+
+    def traces(self, one: CountedFactor) -> np.ndarray:
+        """(b, S) traces of the scatter in each stratum."""
+        xp = namespace(one.sums)
+        squares = (xp.sum(one.factor * one.factor, axis=1)[:, None, :] @ self.counts)[:, 0, :]
+        return to_numpy(squares) - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.cells.strata.sizes
+
+    def row_codes(self, feature: int) -> np.ndarray:
+        """(N,) the points of the sorted rows of one feature, up to exchanges of rows of a cell with one response."""
+        if not self.cells.one_response:
+            return to_numpy(self.codes[feature, :])[self.cells.strata.order]
+        joint = to_numpy(self.joint[feature, :, :]).astype(int)
+        codes = np.empty(len(self.cells.of_sorted), dtype=int)
+        points = np.tile(np.arange(len(joint)), joint.shape[1])
+        codes[np.argsort(self.cells.of_sorted, kind="stable")] = np.repeat(points, joint.T.ravel())
+        return codes

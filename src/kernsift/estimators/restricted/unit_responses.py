@@ -1,0 +1,137 @@
+"""The response of units that can be relabelled, and the views that features are held against it with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.estimators.null_laws.permutation_law import Invariants
+from kernsift.estimators.responses import Response, ResponseView
+from kernsift.estimators.restricted.relabellings import Relabellings
+from kernsift.estimators.restricted.stratified_law import ResponseMoments, Strata, ThirdMoments
+from kernsift.estimators.views import CLASSES, Pair, fitted
+from kernsift.kernels.low_rank import View
+
+# Views of pairs and other small strata. Differences within pairs show a change of location, and by their asymmetry one
+# of shape. Changes of spread and shape show in the values as they are, unless pairs vary much: a change of spread goes
+# with the sum of a pair (Pitman 1939).
+_SMALL_STRATA = (
+    Pair("aligned location", "plain", 0.62),
+    Pair("aligned shape", "plain", 0.13),
+    Pair("scale", "plain", 0.15),
+    Pair("shape", "plain", 0.1),
+)
+# Views of units. In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors
+# whose levels differ much may have spreads that differ little.
+_UNITS = (
+    Pair("smooth", "plain", 0.5),
+    Pair("unit moments", "plain", 0.3),
+    Pair("narrow", "plain", 0.2),
+)
+
+
+def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
+    """One over the number of different relabellings."""
+    strata = informative_strata(rows)
+    return float(np.exp(-Relabellings(rows.responses[strata.order], strata, symmetric).log_count))
+
+
+def informative_strata(rows: Exchangeability) -> Strata:
+    """The strata in which the response varies; their order has the units."""
+    used = rows.informative
+    strata = Strata.of(rows.strata_of_units[used])
+    return strata._replace(order=used[strata.order])
+
+
+@dataclass(frozen=True)
+class UnitResponse:
+    """The response of the units that can be relabelled, sorted by stratum.
+
+    Attributes
+    ----------
+    strata : of the units; `strata.order` are the units in the order of everything here.
+    response : the response with a point for each unit.
+    relabellings : all of them, where they are few.
+    values, cells : the factors (p, C) of the response before they are centred, and which of these each unit has.
+    """
+
+    strata: Strata
+    response: Response
+    relabellings: Relabellings
+    values: dict[str, np.ndarray]
+    cells: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        factors: dict[str, np.ndarray],
+        cells: np.ndarray,
+        pairs: tuple[Pair, ...],
+        rows: Exchangeability,
+        symmetric: bool,
+    ) -> UnitResponse:
+        """From factors (p, C) and the cell of each unit."""
+        strata = informative_strata(rows)
+        if rows.small_strata and pairs == CLASSES:
+            pairs = _SMALL_STRATA
+        elif rows.unit is not None and pairs == CLASSES:
+            pairs = _UNITS
+        relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
+        cells, views, values = cells[strata.order], {}, {}
+        for name, factor in factors.items():
+            centred = strata.centred(factor[:, cells])
+            turn = _rotation(centred @ centred.T)
+            views[name], values[name] = _response_view(turn @ centred, strata), turn @ factor
+        n = len(strata.order)
+        response = Response(n, None, np.ones(n), views, pairs, relabellings.ceiling)
+        return cls(strata, response, relabellings, values, cells)
+
+    @cached_property
+    def moments(self) -> dict[tuple[str, str], ResponseMoments]:
+        """Of pairs of views."""
+        views = self.response.views
+        return {
+            (one, two): ResponseMoments.of(views[one].factor, views[two].factor, self.strata)
+            for one in views
+            for two in views
+        }
+
+    @cached_property
+    def thirds(self) -> dict[str, ThirdMoments]:
+        """Third moments of the views."""
+        views = self.response.views.items()
+        return {
+            name: ThirdMoments.of_response(view.factor, self.strata, self.moments[name, name]) for name, view in views
+        }
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """(N,) how much a unit counts in the covariance of the cross-covariances, on average 1."""
+        free, first = self.strata.sizes - 1, self.response.first.factor
+        share = self.strata.sums((first * first).sum(axis=0)) / free
+        return np.asarray((share / ((share * free).sum() / free.sum()))[self.strata.of_row])
+
+
+def _rotation(scatter: np.ndarray) -> np.ndarray:
+    """(q, p) the directions of a scatter matrix (p, p), the leading ones first; those that do not vary are left out."""
+    values, vectors = np.linalg.eigh(scatter)
+    kept = values > 1e-9 * max(values[-1], 1e-300)
+    return np.asarray(vectors[:, kept][:, ::-1].T) if kept.any() else np.zeros((1, len(scatter)))
+
+
+def _response_view(factor: np.ndarray, strata: Strata) -> ResponseView:
+    sizes = (factor * factor).sum(axis=1)
+    n = factor.shape[1]
+    plain = fitted(View(factor[None], sizes[None]), np.ones((1, n)), n)
+    traces, size = strata.sums((factor * factor).sum(axis=0)), ((factor @ factor.T) ** 2).sum()
+    own = stratified_invariants(traces[None], size[None], strata)
+    return ResponseView(plain, sizes, Invariants(*(part[0] for part in own)))
+
+
+def stratified_invariants(traces: np.ndarray, size: np.ndarray, strata: Strata) -> Invariants:
+    """From traces (b, S) and tr K^2 (b,) less what chance adds to T if the response is the feature."""
+    second = np.column_stack([size - (traces**2 / (strata.sizes - 1)).sum(axis=1), np.zeros(len(size))])
+    return Invariants(traces.sum(axis=1), second, np.zeros((len(size), 5)))
