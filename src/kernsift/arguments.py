@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -59,6 +59,14 @@ class CallSettings:
     n_jobs: int | None
     progress: bool
     notes: list[str] = field(init=False, default_factory=list)
+
+    @classmethod
+    def from_arguments(
+        cls, question: str, statistics: Mapping[str, Callable[..., Scores]], arguments: Mapping[str, Any]
+    ) -> CallSettings:
+        """The settings among the arguments of a public function, which may have others."""
+        names = [setting.name for setting in fields(cls) if setting.kw_only and setting.init]
+        return cls(question, statistics, **{name: arguments[name] for name in names})
 
     def __post_init__(self) -> None:
         self.estimator, self.estimator_options = resolve(

@@ -116,7 +116,7 @@ def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = F
     if not isinstance(intervals, bool):
         raise InputError(f"intervals: needs True or False, got {intervals!r}.")
     alpha, correction = options["alpha"], options["correction"]
-    call = CallSettings("compare", MMD, family="all", **{name: options[name] for name in _CHECKED})
+    call = CallSettings.from_arguments("compare", MMD, {**options, "family": "all"})
     source = open_table(X, "X", memory=options["memory"], layer=options.pop("layer"))
     rows = group_rows(source, by)[1]
     against = None if reference is None else named_group(rows, reference, "reference")
@@ -131,12 +131,6 @@ def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = F
 
 STRONGEST = 1000
 """Features over all groups that are described and may have intervals, each of which takes some milliseconds."""
-
-# Arguments that are checked before the first group is compared.
-_CHECKED = (
-    *("k", "threshold", "estimator", "test", "kernel", "bandwidth", "alpha", "correction", "confidence_level"),
-    *("random_state", "n_jobs", "progress"),
-)
 
 
 @dataclass(frozen=True, eq=False)

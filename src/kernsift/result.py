@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from kernsift.exceptions import INSTALL, InputError, suggestion
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
 from kernsift.inference.redundancy import Clusters
+from kernsift.report import export, plots, text
 from kernsift.report.descriptions import Description
 from kernsift.report.pictures import Picture
 from kernsift.report.summaries import Summaries, renamed
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _BACKENDS = ("pandas", "polars", "pyarrow")
 SORTS = ("p", "effect", "name")
@@ -380,76 +378,30 @@ class Result:
             "all_adjusted_pvalues": dict(zip(self.feature_names, self.all_adjusted_pvalues.tolist(), strict=True)),
         }
 
-    def summary(self) -> str:
-        """One sentence in plain words."""
-        from kernsift.report.text import verdict
-
-        return verdict(self)
-
     def to_text(self, width: int = 100, *, sort: str = "p") -> str:
         """What is printed, in at most `width` columns: the verdict, the table, and notes on the data.
 
         Of a result that tests everything the table has the discoveries, at most 20; where there are none, the five best
         features. A short list is there as a whole, up to 20 features. `sort` is as in `to_frame`.
         """
-        from kernsift.report.text import text
-
-        return text(self, width, sort)
+        return text.text(self, width, sort)
 
     def __str__(self) -> str:
         return self.to_text()
 
     def __repr__(self) -> str:
-        from kernsift.report.text import short
+        return f"<Result of {self.question}: {text.short(self)}>"
 
-        return f"<Result of {self.question}: {short(self)}>"
+    summary = text.verdict
+    _repr_html_ = text.html_table
 
-    def _repr_html_(self) -> str:
-        from kernsift.report.text import html_table
-
-        return html_table(self)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """All listed features by effect and evidence, the discoveries labelled. Needs matplotlib.
-
-        Like all plots it draws on `ax`, or on a new figure that notebooks and `plt.show()` display.
-        """
-        from kernsift.report.plots import plot_overview
-
-        return plot_overview(self, ax)
-
-    def plot_scores(self, ax: Axes | None = None) -> Axes:
-        """Scores best first, the cut of a short list, and which features are significant. Needs matplotlib."""
-        from kernsift.report.plots import plot_scores
-
-        return plot_scores(self, ax)
-
-    def plot_intervals(self, ax: Axes | None = None) -> Axes:
-        """Effects of the best features with their confidence intervals (a forest plot). Needs matplotlib."""
-        from kernsift.report.plots import plot_intervals
-
-        return plot_intervals(self, ax)
-
-    def plot_best(self, count: int = 9) -> np.ndarray:
-        """Small multiples of the best features, as `plot_feature` draws them: an array of axes. Needs matplotlib."""
-        from kernsift.report.plots import plot_best
-
-        return plot_best(self, count)
-
-    def plot_pvalues(self, ax: Axes | None = None) -> Axes:
-        """The p-values with the bounds of the correction. Needs matplotlib.
-
-        All p-values in their order beside what the correction asks of them; of a short list also the selective ones.
-        """
-        from kernsift.report.plots import plot_pvalues
-
-        return plot_pvalues(self, ax)
-
-    def plot_feature(self, name: str | None = None, ax: Axes | None = None) -> Axes:
-        """One listed feature (the best by default) in both samples, or against the response. Needs matplotlib."""
-        from kernsift.report.plots import plot_feature
-
-        return plot_feature(self, name, ax)
+    plot = plots.plot_overview
+    plot_scores = plots.plot_scores
+    plot_intervals = plots.plot_intervals
+    plot_best = plots.plot_best
+    plot_pvalues = plots.plot_pvalues
+    plot_feature = plots.plot_feature
+    plot_scaling = plots.plot_scaling
 
     def save(self, path: str | Path, *, sort: str = "p") -> None:
         """Write a file, as its suffix says: .csv, .tsv, .json, .html, .md, .txt, .parquet or .xlsx.
@@ -469,27 +421,19 @@ class Result:
         ...     (Path(folder) / "answer.csv").read_text().split(",")[:3]
         ['feature', 'n', 'missing']
         """
-        from kernsift.report.export import save
-
-        save(self, path, sort=sort)
+        export.save(self, path, sort=sort)
 
     def to_csv(self, path: str | Path | None = None, *, sort: str = "p") -> str:
         """The table as CSV, also written to `path` where that is given."""
-        from kernsift.report.export import as_csv
-
-        return self._written(as_csv(self, sort), path)
+        return _written(export.as_csv(self, sort), path)
 
     def to_json(self, path: str | Path | None = None, *, sort: str = "p") -> str:
         """Everything as JSON, also written to `path` where that is given."""
-        from kernsift.report.export import as_json
-
-        return self._written(as_json(self, sort), path)
+        return _written(export.as_json(self, sort), path)
 
     def to_markdown(self, path: str | Path | None = None, *, sort: str = "p") -> str:
         """Verdict, table and notes in Markdown, also written to `path` where that is given."""
-        from kernsift.report.export import as_markdown
-
-        return self._written(as_markdown(self, sort), path)
+        return _written(export.as_markdown(self, sort), path)
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None, command: str | None = None) -> str:
         """The report: one HTML page with verdict, table and pictures. Needs Jinja2.
@@ -499,33 +443,22 @@ class Result:
         """
         from kernsift.report.html import report
 
-        return self._written(report(self, title=title, command=command), path)
+        return _written(report(self, title=title, command=command), path)
 
     def to_excel(self, path: str | Path, *, sort: str = "p") -> None:
         """The table as an Excel file. Needs openpyxl."""
-        self._saved(path, ".xlsx", sort)
+        export.write_whole(path, export.content_of(self, ".xlsx", sort=sort))
 
     def to_parquet(self, path: str | Path, *, sort: str = "p") -> None:
         """The table as a Parquet file. Needs pyarrow."""
-        self._saved(path, ".parquet", sort)
+        export.write_whole(path, export.content_of(self, ".parquet", sort=sort))
 
-    def _saved(self, path: str | Path, suffix: str, sort: str) -> None:
-        from kernsift.report.export import content_of, write_whole
 
-        write_whole(path, content_of(self, suffix, sort=sort))
-
-    def _written(self, content: str, path: str | Path | None) -> str:
-        from kernsift.report.export import write_whole
-
-        if path is not None:
-            write_whole(path, content)
-        return content
-
-    def plot_scaling(self, name: str | None = None, ax: Axes | None = None) -> Axes:
-        """The multiscale test's scaling law for one feature (the best that has one by default), read at 0."""
-        from kernsift.report.plots import plot_scaling
-
-        return plot_scaling(self, name, ax)
+def _written(content: str, path: str | Path | None) -> str:
+    """The content, which is also written to `path` where that is given."""
+    if path is not None:
+        export.write_whole(path, content)
+    return content
 
 
 def _plain_value(value: Any) -> Any:

@@ -54,7 +54,10 @@ def _tidy(ax: Axes) -> None:
 
 
 def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
-    """All listed features by effect and evidence, the discoveries with their names as far as these fit."""
+    """All listed features by effect and evidence, the discoveries with their names as far as these fit.
+
+    Like all plots it needs matplotlib, and draws on `ax`, or on a new figure that notebooks and `plt.show()` display.
+    """
     if result.effects is None:
         return plot_scores(result, ax)
     ax = _axes(ax, 6.4, 4.6)
@@ -105,7 +108,7 @@ def _label(ax: Axes, points: list[tuple[float, float, str]]) -> None:
 
 
 def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
-    """Effects of the best features with their intervals."""
+    """Effects of the best features with their confidence intervals (a forest plot)."""
     rows = np.arange(min(len(result.names), max(int(result.rejected.sum()) + _BESIDE, 1), _MOST_INTERVALS))
     intervals = result.estimates.intervals_of(rows)
     if result.effects is None or intervals is None:
@@ -129,7 +132,7 @@ def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def plot_best(result: Result, count: int = _MULTIPLES) -> np.ndarray:
-    """Small multiples of the best features: an array of axes, three in a row."""
+    """Small multiples of the best features, as `plot_feature` draws them: an array of axes, three in a row."""
     count = min(count, len(result.pictures))
     if count < 1:
         raise InputError("plot_best: this result holds no picture, as no feature is listed.")
@@ -253,7 +256,7 @@ def _limits(family: np.ndarray, result: Result) -> np.ndarray:
 
 
 def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
-    """The normalised bootstrap z-value against gamma^2 with its fitted law, read at 0."""
+    """The scaling law of the multiscale test for one feature, by default the best that has one, read at 0."""
     fit = result.outcome.fit
     if fit is None:
         raise InputError(
@@ -289,7 +292,7 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
 
 
 def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
-    """One listed feature in the samples, or against the response."""
+    """One listed feature, the best by default, in both samples or against the response."""
     if not result.pictures:
         raise InputError("plot_feature: this result holds no picture, as no feature is listed.")
     known = result.names[: len(result.pictures)]
