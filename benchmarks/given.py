@@ -2,7 +2,7 @@
 
     python benchmarks/given.py                      # all parts, a few minutes on two cores
     python benchmarks/given.py levels --trials 200  # one part, with more data sets
-    python benchmarks/given.py levels --only "mixed types, 20000" --trials 40  # some rows of a part; others are kept
+    python benchmarks/given.py power --only "index, .*, 300, " --trials 400  # some rows of a part; others are kept
     python benchmarks/given.py --only-page          # the page, from the records in docs/given/
 
 Peers that are not installed are left out, which is said: causal-learn (KCI), hyppo (conditional distance correlation,
@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import io
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -272,15 +273,15 @@ def _conditional(task: Task) -> list[dict[str, Any]]:
     else:
         effect, scenario, strength = task.case.split(", ")
         X, y, z = with_effect(rng, task.n, task.p, effect, scenario, float(strength))
-    found = {}
+    found: dict[str, tuple[float, float, float]] = {}
     for name in task.methods:
         try:
             pvalues, warned = TESTS[name](X[:, :FEW_FEATURES] if name in SLOW else X, y, z)
         except ImportError as missing:
             print(f"{name} is left out: {missing}", file=sys.stderr)
             continue
-        found[name] = (float(np.mean(pvalues <= 0.05)), float(warned))
-    return _rows(task, found)
+        found[name] = (float(np.mean(pvalues <= 0.05)), float(warned), float(pvalues[0]))
+    return [{**row, "pvalue": found[row["method"]][2]} for row in _rows(task, {k: v[:2] for k, v in found.items()})]
 
 
 # Log hazards of a normal feature.
@@ -458,7 +459,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=Path("docs/given"))
     parser.add_argument("--page", type=Path, default=Path("docs/given.md"))
     parser.add_argument("--tests", default=",".join(TESTS), help="tests to run, separated by commas; others are kept")
-    parser.add_argument("--only", default="", metavar="TEXT", help='rows to run, such as "index, 1000, 5"')
+    parser.add_argument("--only", default="", metavar="PATTERN", help='rows to run, such as "index, 1000, 5"')
     parser.add_argument("--only-page", action="store_true", help="write the page from the records")
     given = parser.parse_args()
     given.records.mkdir(parents=True, exist_ok=True)
@@ -470,6 +471,19 @@ def main() -> None:
     given.page.write_text(page(given.records))
 
 
+def _size_adjusted(records: Any) -> Any:
+    """Whether each p-value is at most the 0.05 quantile of those without an effect; NaN where none were computed."""
+    import pandas as pd
+
+    scenario = records.case.str.split(", ").str[1]
+    out = pd.Series(np.nan, index=records.index)
+    for _, own in records.groupby([scenario, "n", "p", "method"]):
+        null = own.pvalue[own.case.str.endswith(", 0")]
+        if len(null):
+            out[own.index] = (own.pvalue <= null.quantile(0.05)).astype(float)
+    return out
+
+
 def record(part: str, given: argparse.Namespace) -> None:
     """Run one part and write its means; with `--only` and `--tests`, other rows keep theirs."""
     import pandas as pd
@@ -479,10 +493,15 @@ def record(part: str, given: argparse.Namespace) -> None:
         rows = list(seconds())
     else:
         tasks = list(_tasks(part, given.trials, given.tests.split(",")))
-        tasks = [task for task in tasks if given.only in f"{task.case}, {task.n}, {task.p}"]
+        tasks = [task for task in tasks if re.search(given.only, f"{task.case}, {task.n}, {task.p}")]
         rows = [row for found in run_tasks(_run, tasks, given.workers) for row in found]
-    table = pd.DataFrame(rows).groupby(["case", "n", "p", "method"], sort=False)
-    means = table.agg(value=("value", "mean"), note=("note", "mean"), sd=("value", "std"), trials=("value", "size"))
+    known = pd.DataFrame(rows)
+    wanted = {name: ("value", how) for name, how in (("value", "mean"), ("sd", "std"), ("trials", "size"))}
+    if part == "power":
+        known["adjusted"] = _size_adjusted(known)
+        wanted["adjusted"] = ("adjusted", "mean")
+    table = known.groupby(["case", "n", "p", "method"], sort=False)
+    means = table.agg(note=("note", "mean"), **wanted)
     means = means.reset_index().assign(date=datetime.now(UTC).date().isoformat(), trials_asked=given.trials)
     path, keys = given.records / f"{part}.csv", ["case", "n", "p", "method"]
     if (given.only or given.tests != ",".join(TESTS)) and path.exists():

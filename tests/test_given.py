@@ -280,6 +280,27 @@ def test_what_the_confounders_determine(frame):
     assert few.all_pvalues[few.feature_names.index("noise")] == 1.0
 
 
+def test_a_category_of_two_levels_is_a_number():
+    """Predictions from it have two values up to rounding errors, which tell the class of a row: curves of these
+    determined the response in a third of such data sets."""
+    for seed in range(4):
+        rng = np.random.default_rng([27, seed])
+        sex = rng.integers(2, size=200)
+        X, y = sex[:, None] + rng.normal(size=(200, 2)), np.where(sex + rng.normal(size=200) > 0.5, "case", "control")
+        expected = relate(X, y, given=sex.astype(float), random_state=0).all_pvalues
+        found = relate(X, y, given=np.array(["female", "male"])[sex], random_state=0).all_pvalues
+        assert np.allclose(found, expected, atol=0.02)
+
+
+def test_rare_levels_of_features_and_responses_are_found():
+    """One of 14 levels, the rarest: with the 12 leading directions alone the p-values are those of chance."""
+    rng = np.random.default_rng(28)
+    z, level = rng.normal(size=500), rng.choice(14, 500, p=[*[0.97 / 13] * 13, 0.03])
+    y, level = z + rng.normal(size=500) + 3.0 * (level == 13), pd.Series([f"level {code}" for code in level])
+    assert relate(level.to_frame("x"), y, given=z, random_state=0).pvalues[0] < 1e-3
+    assert relate(y[:, None], level, given=z, random_state=0).pvalues[0] < 1e-3
+
+
 def test_squares_are_found_behind_the_location():
     """A square of the noise of x: in the square of x itself it is a third of what confounders leave.
 

@@ -83,8 +83,9 @@ NUMBERS_GIVEN = (
     Pair(VALUES, "wide", 0.07),
 )
 """Pairs of views for classes and for a response of numbers, given confounders."""
-# Directions with less than this share of tr(K^2) are left out.
-_FAINT = 1e-2
+# Directions with less than this share of tr(K^2) are left out. Categories have as many directions as levels but one, of
+# equal size under the kernel of chi-square: the most of a response, and of products with those of a feature.
+_FAINT, _MOST_LEVELS, _MOST_PRODUCTS = 1e-2, 64, 512
 # Rows from which null laws are learned, and rows that show whether numbers have many ties.
 _LAW_ROWS, _TIE_ROWS = 2**13, 1000
 # Numbers of residuals that are computed in one product.
@@ -231,7 +232,9 @@ def _without(
 def _rows_of(response: Response) -> dict[str, np.ndarray]:
     """(n, m) the directions that count of each view of a response, at its rows."""
     cells = slice(None) if response.cells is None else to_numpy(response.cells)
-    return {name: _leading(to_numpy(view.factor)[:, cells].T.astype(float)) for name, view in response.views.items()}
+    most = _MOST_LEVELS if response.pairs in (CLASSES, CLASSES_GIVEN) else DIRECTIONS
+    factors = {name: to_numpy(view.factor)[:, cells].T.astype(float) for name, view in response.views.items()}
+    return {name: _leading(factor, most) for name, factor in factors.items()}
 
 
 def residual_values(
@@ -258,11 +261,11 @@ def residual_values(
     return part, own, spent
 
 
-def _leading(rows: np.ndarray) -> np.ndarray:
+def _leading(rows: np.ndarray, most: int) -> np.ndarray:
     """The directions of a factor (n, m) that count."""
     squares = (rows**2).sum(axis=0) ** 2
     behind = squares[::-1].cumsum()[::-1] > _FAINT * squares.sum()
-    return rows[:, : min(max(int(behind.sum()), 1), DIRECTIONS)]
+    return rows[:, : min(max(int(behind.sum()), 1), most)]
 
 
 @dataclass(frozen=True)
@@ -286,19 +289,23 @@ class _Residualising:
             if own.any():
                 kernels = block.kernels.select(block.own)
                 residual_block = replace(block, table=table, kernels=kernels, own=np.arange(table.d))
-        directions = self._directions(residual_block, [name for name in names if name != VALUES])
-        if VALUES in names:
+        kinds = {name: "moments" if name == VALUES else name for name in names}
+        found = self._directions(residual_block, list(dict.fromkeys(kinds.values())))
+        directions = {name: found[kind] for name, kind in kinds.items()}
+        if VALUES in names and residual_block is not block:
             directions[VALUES] = self._directions(block, ["moments"])["moments"]
+        different = list(dict.fromkeys(directions.values()))
         # One product with the basis for several features: it takes as long to read as to multiply.
-        step = max(1, _AT_ONCE // (response.n * DIRECTIONS * len(names)))
+        step = max(1, _AT_ONCE // (response.n * DIRECTIONS * len(different)))
         for start in range(0, len(block.own), step):
             places = range(start, min(start + step, len(block.own)))
-            parts = [directions[name](place) for place in places for name in names]
+            parts = [rows(place) for place in places for rows in different]
             whole = regression.residuals(np.hstack(parts))
             ends = np.cumsum([0, *(part.shape[1] for part in parts)])
             split = iter([ResidualView(*(part[..., a:b] for part in whole)) for a, b in pairwise(ends)])
             for place in places:
-                views = {name: next(split).after(0.0 if name == VALUES else spent[place]) for name in names}
+                left = {rows: next(split) for rows in different}
+                views = {name: left[directions[name]].after(0.0 if name == VALUES else spent[place]) for name in names}
                 if VALUES in views and not views[names[0]].values.any():
                     views[VALUES] = views[names[0]]  # the confounders determine the feature
                 yield int(block.features[place]), views
@@ -312,10 +319,16 @@ class _Residualising:
         views = fitted_views(names, grid, known.counts, n, block.kernels, block.own, self.landmarks, excess=excess)
         codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
 
-        def rows(factor: np.ndarray, place: int) -> np.ndarray:
-            return _leading(factor[place][:, codes[place]].T.astype(float))
+        most = DIRECTIONS
+        if block.kernels.categorical[block.own].any():
+            most = max(most, _MOST_PRODUCTS // max(view.values.shape[1] for view in self.given.views.values()))
 
-        return {name: partial(rows, to_numpy(views[name].view.factor)) for name in names}
+        def rows(factor: np.ndarray, place: int) -> np.ndarray:
+            return _leading(factor[place][:, codes[place]].T.astype(float), most)
+
+        # Names of the same view have the same function.
+        of_views = {id(view): partial(rows, to_numpy(view.view.factor)) for view in views.values()}
+        return {name: of_views[id(views[name])] for name in names}
 
     def _statistics(self, own: dict[str, ResidualView]) -> list[PairStatistic]:
         given = self.given
@@ -349,7 +362,7 @@ class _Measuring(_Residualising):
             point_effect(one, own[pair.feature], given.views[pair.response])
             for one, pair in zip(statistics, pairs, strict=True)
         )
-        values = self.rows.take(own[pairs[best].feature].values)
+        values = self.rows.take(own[pairs[best].feature].values[:, :DIRECTIONS])
         gram = values.T @ values
         square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
         left = [

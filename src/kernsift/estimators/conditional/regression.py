@@ -235,13 +235,15 @@ def fit_regression(
     smoothers = [_smoother(triangle, own, n) for own in weights]
     if terms.spaces:
         first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
-        predicted = first.predictions(targets[:, :_PREDICTED])
-        curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T if np.ptp(part) > 0]
-        additive = replace(first, models=first.models[:2]).predictions(targets[:, :_PREDICTED])
-        left = centred_within(targets[:, :_PREDICTED], strata) - additive
-        parts, some = [part[rows] for part in terms.parts], neighbours.rows
+        leading = centred_within(targets[:, :_PREDICTED], strata)
+        predicted = first.predictions(leading)
+        # A prediction that is nothing but rounding errors would tell the response.
+        some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
+        curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T[some]]
+        left = leading - replace(first, models=first.models[:2]).predictions(leading)
+        parts, near = [part[rows] for part in terms.parts], neighbours.rows
         count = min(NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
-        for one, other in leading_pairs([part[some] for part in parts], left[some], rng):
+        for one, other in leading_pairs([part[near] for part in parts], left[near], rng):
             curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
         bent = centred_within(stacked_terms(curves, n), strata)
         basis, triangle = _extended(basis, triangle, [bent])

@@ -126,11 +126,13 @@ def splines(values: np.ndarray, knots: int) -> np.ndarray:
     keep = weights > 1e-8 * weights[-1]
     terms = _spline_kernel(place[:, None], at[None, :]) @ (vectors[:, keep] / np.sqrt(weights[keep]))
     centred = values - values.mean()
+    whole = float((terms**2).sum()) / n
     terms -= terms.mean(axis=0)
     terms -= np.outer(centred, centred @ terms / (centred @ centred))
     sizes, vectors = np.linalg.eigh(terms.T @ terms / n)
     sizes, vectors = sizes[::-1], vectors[:, ::-1]
-    keep = sizes > 1e-7 * sizes[0]
+    # Two values up to rounding errors, as predictions from a category with two levels, have a linear part alone.
+    keep = sizes > max(1e-7 * sizes[0], 1e-12 * whole)
     return np.asarray(terms @ vectors[:, keep] / np.sqrt(sizes[0]))
 
 

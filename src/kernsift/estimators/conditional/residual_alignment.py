@@ -14,7 +14,7 @@ from kernsift.estimators.scores import DenseCovariance, FactorCovariance
 from kernsift.estimators.views import Pair
 
 DIRECTIONS = 12
-"""The most directions of a view of a feature."""
+"""The most directions of a view of a feature, but of one with categories."""
 # Numbers that correlations between features are learned from, and rows at least and at most.
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
