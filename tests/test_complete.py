@@ -16,8 +16,10 @@ from kernsift.estimators.cross import Drawn, Ratio, _kept_parts, _witness_scores
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import CrossTable, label_response, table_response
 from kernsift.estimators.views import fitted_views
+from kernsift.execution.arrays import search
 from kernsift.inference import exact, naive
 from kernsift.inference.selection_rules import TopK
+from kernsift.kernels import contingency, quantisation
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.low_rank import View
@@ -647,3 +649,33 @@ def test_cross_scores_count_rare_values_beyond_the_rows_that_correlations_are_es
         for rng in map(np.random.default_rng, range(5))
     ]
     assert min(scores) > 1.5
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_rows_of_a_long_and_narrow_table_are_divided_among_threads(monkeypatch, missing):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(9000, 5)), rng.normal(size=(9000, 5))
+    X[:, 3], Y[:, 3] = np.round(X[:, 3], 1), np.round(Y[:, 3], 1)
+    if missing:
+        X[::7, 2] = np.nan
+    blocks = compare(X, Y, missing="value", n_jobs=1)
+    monkeypatch.setattr(quantisation, "_MANY_VALUES", 2**10)
+    monkeypatch.setattr(contingency, "_NUMBERS", 2**13)
+    one, three = (compare(X, Y, missing="value", n_jobs=jobs) for jobs in (1, 3))
+    np.testing.assert_array_equal(one.scores, three.scores)
+    np.testing.assert_array_equal(one.log_pvalues, three.log_pvalues)
+    np.testing.assert_allclose(one.scores, blocks.scores, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_searching_in_intervals_is_a_binary_search(dtype):
+    rng = np.random.default_rng(0)
+    rows = np.stack(
+        [rng.normal(size=20_000), rng.lognormal(0, 3, 20_000), rng.standard_cauchy(20_000), np.zeros(20_000)]
+    )
+    rows = np.concatenate([rows, 1e9 + rows[:1], np.round(rows[:1], 1), 1e30 * rows[2:3]]).astype(dtype)
+    edges = np.sort(rows[:, ::100], axis=1)
+    edges[5, 150:] = np.inf
+    rows[:, 7], rows[:, 8] = np.finfo(dtype).max, np.finfo(dtype).min
+    expected = [np.searchsorted(own, values) for own, values in zip(edges, rows, strict=True)]
+    np.testing.assert_array_equal(search(edges, rows), expected)

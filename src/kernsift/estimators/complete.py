@@ -338,7 +338,7 @@ class Measuring(ABC, Generic[Found]):
         table, cells, features = block.table, block.cells, block.features
         grid, known = self.cache.get(features) or self._counted(block)
         rows, memory = (0, None) if cells is not None else (self.response.n, table.memory)
-        parts = parts_of(features, grid.points, rows, memory)
+        parts = parts_of(features, grid.points, rows, memory, several=block.by_rows)
         some = [(features[part], block.own[part], grid.part(part), known.part(part)) for part in parts]
         response = self.response._replace(cells=cells if known.joint is None else None)
         # Inside a worker thread this is sequential; a block from a file uses all threads or workers.
@@ -431,7 +431,7 @@ def _complete(
     cache = CountCache(table.memory)
     shared = (response._replace(cells=None), to_align, landmarks, cache)
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
-    blocks = partial(blocks_of, table, kernels, response.cells, to_sort)
+    blocks = partial(blocks_of, table, kernels, response.cells, to_sort, by_rows=True)
     found = measured_table(table.d, blocks, measuring, lambda score: EffectMeasuring(*shared, score), response.ceiling)
     if subset is not None:
         found = found._replace(factors=[factor.among(places, count) for factor in found.factors])

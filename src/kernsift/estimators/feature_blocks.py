@@ -23,7 +23,7 @@ from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import n_threads, prefetch
 from kernsift.kernels.fitted import FeatureKernels, columns_of
-from kernsift.kernels.quantisation import blocks_at_once, feature_blocks
+from kernsift.kernels.quantisation import blocks_at_once, feature_blocks, long_and_narrow
 
 Answer = TypeVar("Answer")
 
@@ -50,6 +50,7 @@ class FeatureBlock:
     cells : (n,) the cell of a response that each row is in; None for a response without cells.
     to_sort : the rows whose order statistics become points; None for all.
     all_columns : the number of value columns of all features.
+    by_rows : whether threads divide the rows, as of a long table with few features, and not the blocks.
     """
 
     features: np.ndarray
@@ -59,6 +60,7 @@ class FeatureBlock:
     cells: Any = None
     to_sort: np.ndarray | None = None
     all_columns: int = 0
+    by_rows: bool = False
 
     @cached_property
     def columns(self) -> slice | np.ndarray:
@@ -116,8 +118,8 @@ def map_blocks(
 ) -> Iterator[Answer]:
     """`work` of each block, in order; reports progress out of `total` features.
 
-    Blocks run on threads or on the workers in use; those from a file, and all of them with `local`, run one after the
-    other in this thread, so that the parallel maps inside of `work` have all threads or workers.
+    Blocks run on threads or on the workers in use; those from a file or divided by rows, and all of them with `local`,
+    run one after the other in this thread, so that the parallel maps inside of `work` have all threads or workers.
     """
     done, sizes = 0, deque[int]()
 
@@ -127,7 +129,7 @@ def map_blocks(
             yield block
 
     def most_of(block: FeatureBlock) -> int | None:
-        if local or (worker_threads() and block.counted_by_rows):
+        if local or block.by_rows or (worker_threads() and block.counted_by_rows):
             return 1
         return None if worker_threads() else blocks_at_once(block.table)
 
@@ -145,14 +147,16 @@ def blocks_of(
     to_sort: np.ndarray | None = None,
     *,
     among: np.ndarray | None = None,
+    by_rows: bool = False,
 ) -> Iterator[FeatureBlock]:
-    """Blocks of the features of a table, of all or of those in `among`."""
+    """Blocks of the features of a table, of all or of those in `among`; `by_rows` where threads may divide its rows."""
     threads = worker_threads()
-    for features in feature_blocks(table, kernels.rounds, every_row=cells is None):
+    by_rows = by_rows and not threads and cells is not None and long_and_narrow(table)
+    for features in feature_blocks(table, kernels.rounds, every_row=cells is None, whole=by_rows):
         chosen = features if among is None else features[np.isin(features, among)]
         if not len(chosen):
             continue
-        block = FeatureBlock(chosen, table, kernels, chosen, cells, to_sort)
+        block = FeatureBlock(chosen, table, kernels, chosen, cells, to_sort, by_rows=by_rows)
         if not threads or block.counted_by_rows:
             yield block
             continue

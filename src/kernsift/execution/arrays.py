@@ -11,7 +11,7 @@ import importlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -24,11 +24,12 @@ Array = Any
 
 INDEX_MODE: Literal["clip", "raise"] = "clip"
 """The mode of NumPy's `take`. Indices are known to be valid, and "clip" skips the bounds check; tests set "raise"."""
-# Values per pass of a search, so that they and their codes stay in the cache; and how many np.searchsorted handles.
-_RUN, _FEW = 1 << 13, 1 << 9
+# Values per pass of a search, so that they and their codes stay in the cache, and that threads do not wait for each
+# other between short passes; and how many np.searchsorted handles.
+_RUN, _FEW = 1 << 16, 1 << 9
 # Intervals in which a search among many edges begins, and from how many values on.
-_INTERVALS, _MANY = 1 << 12, 1 << 13
-# Rows that are transposed at a time.
+_INTERVALS, _MANY = 1 << 14, 1 << 13
+# Rows that are transposed at a time, at least.
 _LINES = 1 << 8
 
 # NumPy before 2.1 lacks some functions of the standard.
@@ -255,8 +256,9 @@ def transposed(array: Array) -> Array:
         return namespace(array).matrix_transpose(array)
     out = np.empty(array.shape[::-1], dtype=array.dtype)
     # By blocks of rows, whose cache lines are then reused for the next column.
-    for start in range(0, len(array), _LINES):
-        out[:, start : start + _LINES] = array[start : start + _LINES].T
+    step = max(_LINES, _RUN // max(array.shape[1], 1))
+    for start in range(0, len(array), step):
+        out[:, start : start + step] = array[start : start + step].T
     return out
 
 
@@ -292,10 +294,13 @@ def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: in
         step = max(1, _RUN // max(codes.shape[1], size * count))
         first = np.arange(step)[:, None] * (size * count)
         for start in range(0, b, step):
-            part = codes[start : start + step].astype(np.intp)
-            place = part if cells is None else part * count + cells
-            found = np.bincount((place + first[: len(part)]).ravel(), minlength=len(part) * size * count)
-            out[start : start + step] = found.reshape(len(part), -1)
+            place = np.multiply(codes[start : start + step], count, dtype=np.intp)
+            if cells is not None:
+                place += cells
+            if step > 1:
+                place += first[: len(place)]
+            found = np.bincount(place.ravel(), minlength=len(place) * size * count)
+            out[start : start + step] = found.reshape(len(place), -1)
         return out.reshape(b, size, count)
     # Half the memory of the default type, where it is enough.
     dtype = xp.int32 if b * size * count < 2**31 else xp.int64
@@ -353,8 +358,8 @@ def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> No
     for begin in range(0, len(values), _RUN):
         part, codes = values[begin : begin + _RUN], found[begin : begin + _RUN]
         if bucket is not None:
-            with np.errstate(over="ignore"):
-                start.take(bucket(part), out=codes, mode=INDEX_MODE)
+            with np.errstate(over="ignore", invalid="ignore"):
+                start.take(bucket(part), out=codes, mode="clip")  # what is below the first interval belongs to it
         step = largest
         while step > 1:
             codes += np.multiply(padded[step - 1 :].take(codes, mode=INDEX_MODE) < part, step)
@@ -365,26 +370,30 @@ def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> No
 def _buckets(edges: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int]:
     """Intervals of equal length: the one of a value, the first edge of each, and the most edges of one.
 
-    The intervals lie between the outer edges but a few, which leaves room for long tails. Rounding is monotone, so that
-    an edge in an earlier interval than a value is below it. None where the edges are too uneven for intervals.
+    The intervals lie between the outer edges or, where that puts several into one interval, between the outer ones but
+    a few, which leaves room for long tails. Rounding is monotone, so that an edge in an earlier interval than a value
+    is below it. None where the edges are too uneven for intervals.
     """
-    finite = edges[np.isfinite(edges)]
-    outer = len(finite) // 64
-    low, high = (finite[outer], finite[-1 - outer]) if len(finite) else (0.0, 0.0)
-    with np.errstate(over="ignore", divide="ignore"):
-        scale = np.divide(_INTERVALS - 2, high - low, dtype=edges.dtype)
-    if not 0 < scale < np.inf:
-        return None, edges, len(edges)
+    finite = edges[edges < np.inf]
+    best: tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int] = (None, edges, len(edges))
+    for outer in sorted({0, len(finite) // 64}) if len(finite) else []:
+        low, high = finite[outer], finite[-1 - outer]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            scale = np.divide(_INTERVALS - 1, high - low, dtype=edges.dtype)
+            if not 0 < scale < np.inf or best[2] == 1:
+                continue
+            bucket = partial(_bucket, low, scale)
+            counts = np.bincount(np.maximum(bucket(finite), 0), minlength=_INTERVALS)
+        most = int(counts.max())
+        if most < best[2] and 8 * most <= len(edges):
+            best = bucket, np.cumsum(counts) - counts, most
+    return best
 
-    def bucket(values: np.ndarray) -> np.ndarray:
-        place = np.subtract(values, low)
-        place *= scale
-        place += 1
-        return np.fmin(np.fmax(place, 0, out=place), _INTERVALS - 1, out=place).astype(np.intp)
 
-    counts = np.bincount(bucket(edges), minlength=_INTERVALS)
-    most = int(counts.max())
-    return (bucket, np.cumsum(counts) - counts, most) if 8 * most <= len(edges) else (None, edges, len(edges))
+def _bucket(low: Any, scale: Any, values: np.ndarray) -> np.ndarray:
+    place = np.subtract(values, low)
+    place *= scale
+    return np.minimum(place, _INTERVALS - 1, out=place).astype(np.intp)
 
 
 def binary_search(edges: Array, values: Array) -> Array:

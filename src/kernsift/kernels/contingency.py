@@ -33,8 +33,10 @@ from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.quantisation import Grid
 from kernsift.kernels.sparse_columns import sparse_codes
 
-# Values whose codes are computed at a time: 2^20 codes are 8 MB. On a device, each has so many bytes of free memory.
-_NUMBERS, _DEVICE_NUMBERS, _DEVICE_BYTES = 2**20, 2**29, 2**7
+# Values whose codes are computed at a time: 2^21 codes are 16 MB. On a device, each has so many bytes of free memory.
+_NUMBERS, _DEVICE_NUMBERS, _DEVICE_BYTES = 2**21, 2**29, 2**7
+# Columns of a piece of a table in memory, at most: they fill cache lines, and rows enough are left for long passes.
+_COLUMNS = 32
 
 
 class Tabulation(NamedTuple):
@@ -83,18 +85,17 @@ def tabulate(
         return _of_sparse(table.stored(columns), grid, cells, 1 if cells is None else count, rows)
     large = is_large(n, int(table.offsets[-1])) if large is None else large
     counting = _Counting(grid, cells, 1 if cells is None else count, rows, large)
-    here = on_host(grid.points)
-    numbers = _NUMBERS if here else min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES)
     if grid.known is not None:
         joint = bincount_rows(grid.known, grid.points.shape[0], cells, counting.count)
         codes = grid.known if rows is None else grid.known[:, rows]
-    elif table.memory is None:
-        runs, whole, some = table.row_chunks(columns, numbers), slice(0, len(columns)), run_of(columns)
+    elif on_host(grid.points):
+        joint, codes = _in_pieces(counting, table, columns, n if rows is None else len(rows))
+    else:
+        runs = table.row_chunks(columns, min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES))
+        whole, some = slice(0, len(columns)), run_of(columns)
         found = [counting(Piece(slice(*run), whole, table.part(some, slice(*run)))) for run in runs]
         joint = found[0].joint if len(found) == 1 else sum(one.joint for one in found)
         codes = found[0].codes if len(found) == 1 else xp.concat([one.codes for one in found], axis=1)
-    else:
-        joint, codes = _from_file(counting, table, columns, n if rows is None else len(rows))
     joint = xp.astype(joint, accumulator_dtype(grid.points))
     return Tabulation(xp.sum(joint, axis=2), None if cells is None else joint, codes)
 
@@ -147,23 +148,35 @@ class _Counting:
         return _Counted(piece.columns, joint, int(first), xp.astype(codes, code_dtype(xp, points)))
 
 
-def _from_file(counting: _Counting, table: Table, columns: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and codes of a table that is read in pieces, in the order of the file."""
+def _in_pieces(counting: _Counting, table: Table, columns: np.ndarray, kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts and codes of a table that is read in pieces, in the order of a file."""
     points = counting.grid.points.shape[0]
     joint = np.zeros((len(columns), points, counting.count), dtype=np.int64)
     codes = np.empty((len(columns), kept), dtype=code_dtype(np, points))
     done, total = 0, table.n * len(columns)
-    if worker_threads() and is_readable(table):
+    if table.memory is None:
+        counted = threads.parallel_map(counting, _pieces(table, columns))
+    elif worker_threads() and is_readable(table):
         counted = _on_workers(counting, table, columns)
     else:
         # This thread reads the pieces one after the other while others count those that were read.
-        counted = threads.parallel_map(counting, table.pieces(columns, 4 * _NUMBERS), most=2)
+        counted = threads.parallel_map(counting, table.pieces(columns, 2 * _NUMBERS), most=2)
     for found in counted:
         joint[found.columns] += found.joint
         codes[found.columns, found.first : found.first + found.codes.shape[1]] = found.codes
-        done += int(found.joint.sum())
-        report_progress("counting cells", done, total)
+        if table.memory is not None:
+            done += int(found.joint.sum())
+            report_progress("counting cells", done, total)
     return joint, codes
+
+
+def _pieces(table: Table, columns: np.ndarray) -> Iterator[Piece]:
+    """All rows of some columns of a table in memory."""
+    for places in np.array_split(np.arange(len(columns)), -(-len(columns) // _COLUMNS)):
+        own = columns[places]
+        for start, stop in table.row_chunks(own, _NUMBERS):
+            rows = slice(start, stop)
+            yield Piece(rows, slice(int(places[0]), int(places[-1]) + 1), table.part(run_of(own), rows))
 
 
 def _on_workers(counting: _Counting, table: Table, columns: np.ndarray) -> Iterator[_Counted]:
@@ -194,5 +207,5 @@ class _Chunk(NamedTuple):
 def _count_chunk(tables: Sequence[Any], columns: np.ndarray, counting: _Counting, chunk: _Chunk) -> _Counted:
     table = tables[chunk.place].between(chunk.rows)
     kept = table.n if chunk.kept is None else len(chunk.kept)
-    joint, codes = _from_file(replace(counting, cells=chunk.cells, rows=chunk.kept), table, columns, kept)
+    joint, codes = _in_pieces(replace(counting, cells=chunk.cells, rows=chunk.kept), table, columns, kept)
     return _Counted(slice(0, len(columns)), joint.astype(np.min_scalar_type(table.n)), chunk.first, codes)

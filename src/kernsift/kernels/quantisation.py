@@ -50,6 +50,8 @@ _SORTED = 2**14
 # Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads, and fewer
 # in a long table, each of whose columns takes long.
 _BLOCK, _LARGEST_BLOCK, _NUMBERS = 64, 512, 2**21
+# A table with at most `_BLOCK` columns and so many values is long and narrow.
+_MANY_VALUES = 2**22
 # On a device the limit is an eighth of its free memory, with so many bytes per feature and per code of a row.
 _DEVICE_BLOCK, _DEVICE_BYTES, _CODE_BYTES = 2**14, 2**20, 8
 # Bytes per feature while a table on disk is read: its sorted rows, counts and codes. Tables on disk are read in as few
@@ -96,17 +98,29 @@ class Grid(NamedTuple):
         return xp.where(xp.isnan(turned), self.points.shape[0] - 1, codes) if self.missing else codes
 
 
-def feature_blocks(table: Table, rounded: bool = True, every_row: bool = False) -> Iterator[np.ndarray]:
+def long_and_narrow(table: Table) -> bool:
+    """Whether a table in memory has so few columns that blocks of them would read the same cache lines again."""
+    columns = int(table.offsets[-1])
+    dense = table.memory is None and not isinstance(table, SparseTable) and on_host(table.prototype)
+    return dense and columns <= _BLOCK and table.n * columns >= _MANY_VALUES
+
+
+def feature_blocks(
+    table: Table, rounded: bool = True, every_row: bool = False, whole: bool = False
+) -> Iterator[np.ndarray]:
     """Blocks of features that are processed together: single columns in blocks, the others one by one.
 
     Columns that are not `rounded` are processed one by one as well. `every_row`: the codes of all rows are kept.
+    `whole`: all columns of a kind are one block.
     """
     widths = np.diff(table.offsets)
     many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
     alone = (widths > 1) | many | (not rounded)
     single = np.flatnonzero(~alone)
     step = int(np.clip(len(single) // 8, np.clip(_NUMBERS // table.n, 1, _BLOCK), _LARGEST_BLOCK))
-    if not on_host(table.prototype):
+    if whole:
+        step = _BLOCK
+    elif not on_host(table.prototype):
         each = _DEVICE_BYTES + (_CODE_BYTES * table.n if every_row else 0)
         step = int(np.clip(device_room(table.prototype) // (8 * each), _BLOCK, _DEVICE_BLOCK))
     elif table.memory is not None:
@@ -136,12 +150,14 @@ def blocks_at_once(table: Table) -> int | None:
     return most_at_once(table.prototype) if table.memory is None else 1
 
 
-def parts_of(features: np.ndarray, prototype: Array, rows: int = 0, memory: int | None = None) -> list[slice]:
+def parts_of(
+    features: np.ndarray, prototype: Array, rows: int = 0, memory: int | None = None, several: bool = False
+) -> list[slice]:
     """The parts of a block that are processed together.
 
-    `rows` is the number of rows with a lookup for every feature.
+    `rows` is the number of rows with a lookup for every feature; `several` cuts a small block as well.
     """
-    step = _LARGEST_BLOCK if on_host(prototype) else len(features)
+    step = -(-len(features) // 4) if several else _LARGEST_BLOCK if on_host(prototype) else len(features)
     if memory is not None and rows:
         step = int(np.clip(memory // (4 * _LOOKED_UP * rows), 1, step))
     return [slice(start, min(start + step, len(features))) for start in range(0, len(features), step)]
