@@ -99,7 +99,7 @@ def compare(
         in pieces.
     by : str or array, optional
         The column of X that tells the samples apart, where X holds both and Y is left out: a name (for AnnData one of
-        `obs`), or one value for each row. It is no feature.
+        `obs`), or one value for each row. It is not a feature.
     group : optional
         The value of `by` whose rows are compared with the others, or with `reference`; needed where there are more
         than two.
@@ -378,7 +378,7 @@ def relate(
             note_identifiers(table, codes_of(target), (X.annotations,), keep, y if isinstance(y, str) else None)
         else:
             call.advise_rows(given_rows, rows, table.d, symmetric=bool(target.categorical.all()))
-        # The response has a bandwidth of its own: one given in the features' units says nothing about its units.
+        # A bandwidth given as a number is in units of the features, so the response has its own.
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
         # Log-rank scores are linear by construction: the log hazard grows in proportion to them.
         named = "linear" if survival is not None else kernel if isinstance(kernel, str) else "gaussian"

@@ -1,4 +1,4 @@
-"""The arguments all questions share: checked once, here, and turned into a `Result`."""
+"""The arguments that all questions share, checked once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Seed = int | np.random.Generator | None
 
 FAMILIES = ("all", "selected")
 # Smallest possible p-values below this need no note.
-_NEVER_MIND = 1e-6
+_NEGLIGIBLE = 1e-6
 FROM_DRAWS = ("incomplete", "block", "linear")
 
 
@@ -97,7 +97,7 @@ class CallSettings:
 
     @contextmanager
     def execution_context(self, client: Any = None, *data: Any) -> Iterator[None]:
-        """On as many threads as the caller allows, and on the workers of a Dask client."""
+        """The context of the computation: threads, the workers of a Dask client, progress bar and notes."""
         with (
             thread_limit(self.n_jobs),
             dask_workers.client_in_use(client, *data),
@@ -117,7 +117,7 @@ class CallSettings:
         return bool(self.estimator_options.get("adaptive"))
 
     def row_arguments(self, strata: Any, paired: Any, unit: Any, **label: Any) -> RowArguments:
-        """Which rows belong together, for the estimator that can use it; `label` may name a column, too."""
+        """Which rows belong together; `label` is an argument that may name a column as well."""
         given, purpose = RowArguments(self.question, strata, paired, unit), dict[str, str]()
         for argument, name in {**label, "strata": strata, "paired": paired, "unit": unit}.items():
             if isinstance(name, str) and purpose.setdefault(name, argument) != argument:
@@ -131,7 +131,7 @@ class CallSettings:
         return given
 
     def check_given(self, given: Any, model: Any, distinct: Any, client: Any, **others: Any) -> None:
-        """Refuse what cannot be combined with a conditional test, and put the rest on record.
+        """Refuse arguments that a conditional test does not support, and record the others as settings.
 
         `others` are arguments that may name columns, too.
         """
@@ -185,14 +185,14 @@ class CallSettings:
         }
 
     def advise_rows(self, given: RowArguments, rows: Exchangeability, d: int, symmetric: bool) -> None:
-        """Put on record which rows belong together; warn where no p-value can be small enough for a discovery."""
+        """Record which rows belong together; warn where no p-value can be small enough for a discovery."""
         self.options = {**self.options, **given.settings(rows)}
         if self.estimator == "cross":
             add_note(f"{rows.described}.")
             return
         smallest = smallest_pvalue(rows, symmetric)
         said = rows.described
-        if smallest > _NEVER_MIND:
+        if smallest > _NEGLIGIBLE:
             said += f"; the smallest possible p-value is {smallest:.2g}"
         add_note(f"{said}.")
         if adjust(np.full(d, smallest), self.correction).min() > self.alpha:
@@ -230,7 +230,7 @@ class CallSettings:
         return bandwidth, False
 
     def check_selection(self, d: int) -> None:
-        """Complain about k or the threshold before the scores of d features are computed."""
+        """Refuse k or a threshold that cannot select from d features, before scores are computed."""
         check_selection(self.k, self.threshold, d)
 
 
@@ -269,7 +269,7 @@ def check_test_options(options: Mapping[str, Any]) -> None:
 
 
 def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
-    """One generator; a seed is drawn where none is given, so that every result can be had again."""
+    """The seed and the generator of a call; a seed is drawn where none is given, so every result is reproducible."""
     if isinstance(random_state, np.random.Generator):
         return None, random_state
     if isinstance(random_state, np.random.RandomState):  # what scikit-learn users may hold
@@ -282,7 +282,7 @@ def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
 
 
 def check_selection(k: int | float | None, threshold: float | None, d: int) -> None:
-    """Refuse what cannot select from d features."""
+    """Refuse k or a threshold that cannot select from d features."""
     if threshold is not None:
         if k is not None:
             raise InputError(f"threshold: selects without a number of features; leave out k (got k={k!r}).")
@@ -303,7 +303,7 @@ def _is_share(k: Any) -> bool:
 
 
 def selection_rule(k: int | float | None, threshold: float | None, scores: Scores) -> SelectionRule:
-    """The selection rule the user asked for; as many as there are features is everything."""
+    """The selection rule of a call; to select as many features as there are is `Everything`."""
     d = len(scores)
     check_selection(k, threshold, d)
     sd = np.sqrt(scores.cov.diagonal())

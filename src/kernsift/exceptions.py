@@ -36,7 +36,7 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str = "") -> None:
-        # Names come from data: a line break or a page of text in one would make more than a sentence of it.
+        # Names come from data: remove line breaks, and shorten what would be more than a sentence.
         line = " ".join(message.splitlines())
         super().__init__(
             line if len(line) <= _LONGEST_MESSAGE else f"{line[: _LONGEST_MESSAGE - 200]} ... {line[-195:]}"
@@ -52,7 +52,7 @@ class CalibrationWarning(UserWarning):
 
     Examples
     --------
-    Who wants such a combination on purpose can say so:
+    To use such a combination on purpose, ignore the warning:
 
     >>> import warnings
     >>> import numpy as np

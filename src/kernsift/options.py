@@ -1,4 +1,4 @@
-"""Options of estimators and tests: records that stand in for a name in `estimator=` and `test=`.
+"""Options of estimators and tests: records that are accepted in place of a name in `estimator=` and `test=`.
 
 `estimator="incomplete"` is `estimator=Incomplete()`. The records have `get_params` and `set_params`, so that a grid
 search reaches their fields, for instance as `estimator__r`.
@@ -15,7 +15,7 @@ from kernsift.exceptions import InputError, suggestion
 
 @dataclass
 class Options:
-    """Named fields with defaults, in the way of a scikit-learn estimator."""
+    """Named fields with defaults, and the parameter methods of a scikit-learn estimator."""
 
     name: ClassVar[str]
 

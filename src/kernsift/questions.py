@@ -1,4 +1,4 @@
-"""What the questions have in common: from scores to tests, corrections, descriptions and a `Result`."""
+"""The steps that all questions share: from scores to tests, corrections, descriptions and a `Result`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Question = TypeVar("_Question", bound=Callable[..., Result])
 
 
 def rereading(question: _Question) -> _Question:
-    """Ask again with files read in full where missing values hid from the statistics that they keep."""
+    """Repeat a call with files read in full where their column statistics did not report missing values."""
 
     @wraps(question)
     def ask(*arguments: Any, **options: Any) -> Result:
@@ -60,7 +60,7 @@ _files_stay: ContextVar[bool] = ContextVar("files_stay", default=False)
 
 
 def files_stay() -> AbstractContextManager[bool]:
-    """Inside, results may read their files later: these stay unchanged until the results have been used."""
+    """A context in which results may read their files later, because these stay unchanged until then."""
     return setting(_files_stay, True)
 
 
@@ -155,10 +155,9 @@ def to_result(
     two_valued: Callable[[], bool] = lambda: False,
     draw: Callable[..., Summaries] | None = None,
 ) -> Result:
-    """Test, select where that is asked for, correct, and put it all on record.
+    """Select features if asked for, test them, correct, and collect everything in a `Result`.
 
-    `n` are the rows behind each score.
-    `draw` makes the pictures and descriptions of the listed features.
+    `n` are the numbers of rows of the scores; `draw` makes the pictures and descriptions of the listed features.
     """
     rule = selection_rule(call.k, call.threshold, scores)
     advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued)

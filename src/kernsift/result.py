@@ -23,7 +23,7 @@ SORTS = ("p", "effect", "name")
 
 
 def check_backend(backend: str) -> None:
-    """Refuse what is no library of data frames."""
+    """Refuse a backend that is not a supported library of data frames."""
     if backend not in _BACKENDS:
         raise InputError(f"backend: needs one of {', '.join(map(repr, _BACKENDS))}, got {backend!r}.")
 
@@ -404,7 +404,7 @@ class Result:
     plot_scaling = plots.plot_scaling
 
     def save(self, path: str | Path, *, sort: str = "p") -> None:
-        """Write a file, as its suffix says: .csv, .tsv, .json, .html, .md, .txt, .parquet or .xlsx.
+        """Write a file in the format of its suffix: .csv, .tsv, .json, .html, .md, .txt, .parquet or .xlsx.
 
         `sort` is as in `to_frame`.
 

@@ -1,4 +1,4 @@
-"""scikit-learn selectors: the same questions in a Pipeline."""
+"""scikit-learn selectors for `compare` and `relate`."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: the answer, and not the rows."""
+        """The state of a pickle: the result without the collected rows."""
         if "_arrived" in self.__dict__:
             self.finish()
         state = dict(super().__getstate__())
@@ -152,7 +152,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         return state
 
     def _forget(self) -> None:
-        """Let go of the rows that arrived."""
+        """Discard the collected rows."""
         self.__dict__.pop("_rows_elsewhere", None)
         if "_arrived" in self.__dict__:
             self._closing()
@@ -294,10 +294,10 @@ class SelectMMD(_KernelSelector):
     def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
         shared = self._shared()
         if self.missing == "error":
-            # Read once as a whole, so that complaints speak of X and of its rows, not of one of the samples.
+            # Checked as a whole first, so that errors refer to X and its rows, not to one of the samples.
             as_table(X, groups=self.groups, kinds=self.kinds, missing=self.missing)
         count = X.shape[0] if (frame := _frame(X)) is None else len(frame)
-        # Without a label a row is in no sample.
+        # Rows without a label belong to no sample.
         labels, labelled = _labels(y, "error" if self.missing == "error" else "drop")
         for name, values in {"y": labels, **rows}.items():
             if len(values) != count:
@@ -381,7 +381,7 @@ def _frame(X: Any) -> nw.DataFrame[Any] | None:
     except nw.exceptions.DuplicateError:
         frame = None
     if frame is None or isinstance(frame, nw.LazyFrame):
-        read_columns(X, "X")  # refuses repeated names and lazy frames in the words used everywhere
+        read_columns(X, "X")  # refuses repeated names and lazy frames
     return frame if isinstance(frame, nw.DataFrame) else None
 
 

@@ -18,6 +18,7 @@ from kernsift.cli.interrupts import end_soon_when_interrupted, reported
 from kernsift.cli.options import (
     ESTIMATORS,
     Question,
+    choice_option,
     cluster_options,
     common,
     estimator_option,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 _EXIT_CODES = """\b
 Exit codes:
-  0    an answer was given, whatever it says
-  1    something went wrong that should not (please report it; --debug shows where)
+  0    the question was answered, with or without discoveries
+  1    unexpected error (please report it; --debug shows where)
   2    wrong usage, or input that cannot be used
   3    an optional package is missing; the message says which
   4    with --fail-on-discovery: something is significant
@@ -93,9 +94,9 @@ def compare(first: str, second: str | None, **given: Any) -> None:
     """Which columns are distributed differently in FIRST and SECOND, or in the groups of FIRST?
 
     Both are tables with a line of column names, one row an observation: CSV, TSV, Parquet, Feather, Excel (first
-    sheet), NumPy (.npy, .npz) or AnnData (.h5ad); what a file is, is told by its content. One of them may be - for
+    sheet), NumPy (.npy, .npz) or AnnData (.h5ad); the content decides on the format. One of them may be - for
     standard input. Row counts may differ. Separator and decimal comma are guessed; columns that identify the rows are
-    left out. Everything guessed is said; text that is mostly numbers needs a decision.
+    left out. All guesses are reported; text that is mostly numbers needs a decision.
 
     Text above 32 MB is read in pieces, and so are larger Parquet files and folders of them, Zarr arrays and HDF5 files
     (file.h5::/name where there are several datasets), and every file where --memory is given.
@@ -145,12 +146,11 @@ def compare(first: str, second: str | None, **given: Any) -> None:
 @app.command(cls=Question, short_help="What a column of a table depends on.", epilog=_EXIT_CODES)
 @click.argument("file", type=click.Path())
 @click.option("--target", "-t", required=True, multiple=True, metavar="COLUMN", help="The response; may be repeated.")
-@click.option(
+@choice_option(
     "--response",
-    type=click.Choice(["auto", "numeric", "category", "censored"]),
-    default="auto",
-    show_default=True,
-    help="How to take the response: by default text, and whole numbers with few different values, are categories.",
+    ["auto", "numeric", "category", "censored"],
+    "auto",
+    "How to read the response: by default text, and whole numbers with few different values, are categories.",
 )
 @click.option("--event", metavar="COLUMN", help="--target is a time until this event (1), or until censoring (0).")
 @row_options
@@ -272,7 +272,7 @@ def completion(shell: str) -> None:
 def _tables(
     paths: Mapping[str, str], given: Mapping[str, Any], keep: Sequence[str]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The tables that the library gets, and what the options say of their columns; `keep` names columns that stay."""
+    """The tables, and the groups and kinds of their columns; `keep` names columns that are not dropped."""
     from kernsift.cli.inputs import choose, kinds, match, open_files
 
     sources = open_files(paths, given)
@@ -289,7 +289,7 @@ def _shown(path: str) -> str:
 
 
 def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the library is called with."""
+    """The arguments of the library for the options of a command."""
     from kernsift.options import with_options
 
     estimator, test = with_options(given["estimator"], given["test"], option_values(given["option"]))
@@ -357,7 +357,7 @@ def _complain(message: str, code: int, debug: bool) -> int:
         import traceback
 
         traceback.print_exc()
-    # Names come from files: what is in them may not move the cursor or colour the screen.
+    # Names come from files: control characters in them must not reach the terminal.
     shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in " ".join(message.split()))
     click.echo(f"kernsift: {shown}", err=True)
     return code

@@ -1,4 +1,4 @@
-"""What this is about, on data that comes with scikit-learn: real measurements hidden among shuffled copies."""
+"""The demo: real measurements of a data set of scikit-learn, hidden among shuffled copies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Demo:
     benign: int
 
     def text(self, width: int) -> str:
-        """What was done, the two tables, and what is to be seen in them."""
+        """The setting, the two tables, and what they show."""
         wide = min(width, 100)
         return "\n\n".join(
             [

@@ -27,7 +27,7 @@ _START = 100_000
 
 
 def open_files(paths: Mapping[str, str], given: Mapping[str, Any]) -> list[Source]:
-    """The tables in files, by the names that the library has for them."""
+    """Open the files of the arguments of a question."""
     return [
         open_table(
             readable(path),
@@ -86,7 +86,7 @@ def readable(path: str) -> str:
     with open(name, "wb") as copy, sys.stdin.buffer if path == "-" else open(path, "rb") as stream:
         start = stream.read(_START)
         copy.write(start)
-        # What is neither a table nor text may have no end, and is refused for its start.
+        # A stream that is neither a table nor text may be endless, and is refused after its start.
         known = start.startswith(
             (b"PAR1", b"ARROW1", b"\x93NUMPY", b"PK", b"\x89HDF", b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")
         )

@@ -40,18 +40,18 @@ def _watch(reader: int) -> None:
         if sign is not None:
             break
     started = time.monotonic()
-    while not _told.wait(0.02) and time.monotonic() - started < _PATIENCE[sign]:
+    while not _reported.wait(0.02) and time.monotonic() - started < _PATIENCE[sign]:
         pass
-    if not _told.is_set() and sign == signal.SIGINT:
+    if not _reported.is_set() and sign == signal.SIGINT:
         sys.stderr.write("\nkernsift: interrupted.\n")
     sys.stderr.flush()
     remove_all()
     os._exit(128 + sign)
 
 
-_told = threading.Event()
+_reported = threading.Event()
 
 
 def reported() -> None:
     """Record that the interruption has been reported, so that the process may end."""
-    _told.set()
+    _reported.set()

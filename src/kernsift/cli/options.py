@@ -103,6 +103,11 @@ _SECTIONS = {
 }
 
 
+def choice_option(name: str, values: Sequence[str], default: str, text: str) -> Callable[..., Any]:
+    """An option with these values, whose help shows the default."""
+    return click.option(name, type=click.Choice(values), default=default, show_default=True, help=text)
+
+
 def together(*options: Callable[..., Any]) -> Callable[..., Any]:
     """One decorator for several options, in this order."""
     return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
@@ -117,12 +122,14 @@ feature_option = click.option(
 )
 
 cluster_options = together(
-    click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster there, such as tcp://10.0.0.1:8786."),
-    click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Work in so many processes here."),
+    click.option(
+        "--cluster", metavar="ADDRESS", help="Use the Dask cluster at this address, such as tcp://10.0.0.1:8786."
+    ),
+    click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Use N local processes."),
     click.option(
         "--memory",
         metavar="SIZE",
-        help="Read files in pieces and use so much memory, such as 1GB or 50%.  [default: large files are, with a "
+        help="Read files in pieces within this much memory, such as 1GB or 50%.  [default: large files only, within a "
         "quarter of this machine's]",
     ),
 )
@@ -166,12 +173,11 @@ def row_columns(given: Mapping[str, Any]) -> list[str]:
 def estimator_option(names: Sequence[str]) -> Callable[..., Any]:
     """--estimator, with those that answer the question."""
     papers = ", ".join(name for name in names if name not in ("complete", "cross"))
-    return click.option(
+    return choice_option(
         "--estimator",
-        type=click.Choice(names),
-        default="complete",
-        show_default=True,
-        help="The score. complete: from all pairs of rows, the strongest. cross: one part of the rows finds the "
+        names,
+        "complete",
+        "The score. complete: from all pairs of rows, the strongest. cross: one part of the rows finds the "
         f"difference, another measures it. {papers}: the paper's, from some of the pairs.",
     )
 
@@ -202,46 +208,42 @@ common = together(
         "conditional on that selection.  [default: all, which tests everything]",
     ),
     click.option(
-        "--threshold", type=float, metavar="SD", help="Instead of --k: list scores of at least so many deviations."
+        "--threshold", type=float, metavar="SD", help="Instead of --k: list scores of at least this many SDs."
     ),
     click.option(
         "--alpha", type=float, metavar="RATE", default=0.05, show_default=True, help="The error rate to control."
     ),
-    click.option(
+    choice_option(
         "--correction",
-        type=click.Choice(CORRECTIONS),
-        default="bh",
-        show_default=True,
-        help="For testing several at once. bh: of the discoveries at most a share alpha is false on average. by: the "
+        CORRECTIONS,
+        "bh",
+        "For testing several at once. bh: of the discoveries at most a share alpha is false on average. by: the "
         "same under any dependence. bky: the same with more power where many differ. holm: with probability 1 - alpha "
         "no discovery is false.",
     ),
-    click.option(
+    choice_option(
         "--family",
-        type=click.Choice(["all", "selected"]),
-        default="all",
-        show_default=True,
-        help="What a correction of a short list runs over: everything that was scored, or the selective p-values of "
+        ["all", "selected"],
+        "all",
+        "What a correction of a short list runs over: everything that was scored, or the selective p-values of "
         "the list.",
     ),
     click.option(
         "--confidence-level", type=float, metavar="LEVEL", default=0.95, show_default=True, help="Of the intervals."
     ),
-    click.option(
+    choice_option(
         "--test",
-        type=click.Choice(TESTS),
-        default="exact",
-        show_default=True,
-        help="What p-values of a short list are conditional on. exact: the selection of the feature itself. "
+        TESTS,
+        "exact",
+        "What p-values of a short list are conditional on. exact: the selection of the feature itself. "
         "multiscale: the same, by the paper's bootstrap. polyhedral: the whole selected set. naive: nothing, which is "
         "not valid after a selection.",
     ),
-    click.option(
+    choice_option(
         "--kernel",
-        type=click.Choice(KERNELS),
-        default="gaussian",
-        show_default=True,
-        help="What counts as near. linear sees only means; gaussian, laplace and imq see any difference.",
+        KERNELS,
+        "gaussian",
+        "What counts as near. linear sees only means; gaussian, laplace and imq see any difference.",
     ),
     click.option(
         "--bandwidth",
@@ -253,13 +255,12 @@ common = together(
     click.option(
         "--option", multiple=True, metavar="NAME=VALUE", help="Of the estimator or the test, such as replicates=5000."
     ),
-    click.option(
+    choice_option(
         "--missing",
-        type=click.Choice(["column", "value", "drop", "error"]),
-        default="column",
-        show_default=True,
-        help="Missing values: test each feature on the rows that have it, take them for a value of their own, leave "
-        "out rows that have any, or complain.",
+        ["column", "value", "drop", "error"],
+        "column",
+        "Missing values: test each feature on the rows that have it, take them for a value of their own, leave "
+        "out rows that have any, or refuse them.",
     ),
     click.option(
         "--encoding",
@@ -275,27 +276,26 @@ common = together(
     ),
     click.option("--json", "as_json", is_flag=True, help="Print everything as JSON."),
     click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV."),
-    click.option(
+    choice_option(
         "--sort",
-        type=click.Choice(["p", "effect", "name"]),
-        default="p",
-        show_default=True,
-        help="Order of the table: strongest evidence first, largest effect first, or by name.",
+        ["p", "effect", "name"],
+        "p",
+        "Order of the table: strongest evidence first, largest effect first, or by name.",
     ),
     click.option(
         "--output",
         "-o",
         type=click.Path(),
         metavar="FILE",
-        help="Write there instead of printing, as the suffix says: .csv, .tsv, .json, .html, .md, .txt, .parquet or "
-        ".xlsx.",
+        help="Write to FILE instead of printing, in the format of its suffix: .csv, .tsv, .json, .html, .md, .txt, "
+        ".parquet or .xlsx.",
     ),
     click.option(
         "--fail-on-discovery",
         is_flag=True,
         help="Exit with code 4 where something is significant, for a test of data in a pipeline.",
     ),
-    click.option("--report", type=click.Path(), metavar="FILE", help="Also write one HTML file to show around."),
+    click.option("--report", type=click.Path(), metavar="FILE", help="Also write a self-contained HTML report."),
     click.option("--quiet", "-q", is_flag=True, help="Print only the table; with --report or --output, nothing."),
     click.option("--debug", is_flag=True, help="Show where an error came from."),
 )

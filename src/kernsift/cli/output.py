@@ -1,4 +1,4 @@
-"""Run a question of the command line, and put its answer where it was wanted."""
+"""Run a question of the command line, and print or write its answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DISCOVERY = 4
 
 
 def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
-    """Ask, then put the answer where it was wanted."""
+    """Ask the question, then print or write the answer."""
     from kernsift.execution.progress import progress_bar
     from kernsift.report.export import as_csv, as_json, check_suffix, content_of, write_whole
 
@@ -80,7 +80,7 @@ def _with_options(result: Any) -> Any:
 
 
 def check_report(path: str | None) -> None:
-    """A report is HTML and is called so."""
+    """Refuse a name of a report that does not end in .html."""
     if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
         raise click.BadParameter(
             f"writes HTML, so the file's name must end in .html, got {path!r}; a browser prints it to PDF.",
@@ -106,14 +106,14 @@ def _dask_client(given: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _command(result: Any, seed: int | None) -> str:
-    """The command line that gives the result again, also where chance chose the seed."""
+    """The command line that reproduces the result, with the seed that was drawn where none was given."""
     return shlex.join(
         ["kernsift", *click.get_current_context().obj, *(["--seed", str(result.seed)] if seed is None else [])]
     )
 
 
 def _terminal(result: Any, given: Mapping[str, Any]) -> str:
-    """What was found; the table; its legend; what was guessed; how to have it again."""
+    """The verdict, the table and its legend, notes on what was guessed, and how to reproduce the result."""
     from kernsift.report.text import legend, more, notes, said, table
 
     width = terminal_width()
@@ -125,7 +125,7 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
         one, first = result, said(result, width)
     if given["quiet"]:
         return rows
-    seed = f"The same numbers again: --seed {result.seed}." if given["seed"] is None else ""
+    seed = f"To reproduce: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
     last = "\n".join(filter(None, [seed, report]))
     parts = [first, rows, legend(one, width, sort), notes(result, width), last]

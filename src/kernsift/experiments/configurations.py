@@ -1,4 +1,4 @@
-"""What is run: every artefact, its settings and methods, and the numbers the paper printed. Edit here.
+"""Every artefact with its settings, its methods and the numbers printed in the paper.
 
 The authors' choices: Gaussian kernel with one bandwidth for all features, the median distance of whole rows ("joint");
 k = 30 of all features selected; level 0.05 without correction over features; ten scales with 10,000 replicates for the
@@ -341,7 +341,7 @@ ARTEFACTS = {
 
 
 def smaller(artefact: Artefact, most_rows: int, replicates: int, samples: int) -> Artefact:
-    """The same artefact on samples of at most that many rows, for a quick look and for tests."""
+    """The same artefact on samples of at most `most_rows` rows, for quick runs and tests."""
 
     def cut(setting: Setting) -> Setting:
         size: dict[str, Any] = dict(setting.size)

@@ -1,4 +1,4 @@
-"""The data sets of the paper's tables: found, or fetched from where they are public, and checked by SHA-256.
+"""The data sets of the paper's tables: found locally or downloaded, and checked by SHA-256.
 
 A file is looked for in the folder that was named (`--data-dir`), then in the folder `KERNSIFT_DATA` names, then in the
 cache, and is downloaded into the cache if it is in none of them. The checksum is that of the file the tables were made
@@ -23,12 +23,12 @@ import numpy as np
 from kernsift.execution.atomic_files import atomic_path
 
 _TIMEOUT = 30.0
-# No file of the paper is near this; a page that is no data set may be.
+# Files of the paper are far smaller; a response that is not a data set may be larger.
 _LARGEST = 64 * 2**20
 
 
 class DataError(ValueError):
-    """A data set that cannot be used: one sentence that says what to put where."""
+    """A data set that cannot be used; the message says which file to put where."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file: its name, checksum, the page that describes it, and where it can be had."""
+    """One file: its name, checksum, the page that describes it, and where to download it."""
 
     name: str
     sha256: str
@@ -90,7 +90,7 @@ FILES = {
 
 
 def find_file(key: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The path of a data file, downloaded if need be; DataError says what to do when it cannot be had."""
+    """The path of a data file, downloaded if necessary; the message of DataError says how to provide it."""
     wanted = FILES[key]
     for folder in (data_dir, os.environ.get("KERNSIFT_DATA")):
         if folder and (path := Path(folder) / wanted.name).is_file():
@@ -190,7 +190,7 @@ def _read(path: Path, separator: str, target: str, positive: str) -> Labelled:
 
 
 def divorce_statements(data_dir: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """The statements of the Divorce questionnaire by column name; empty where their file cannot be had."""
+    """The statements of the Divorce questionnaire by column name; empty where their file is not available."""
     try:
         path = find_file("divorce questions", data_dir)
     except DataError:

@@ -1,4 +1,4 @@
-"""One HTML page that puts the paper and the run side by side; it stands alone, pictures included."""
+"""A self-contained HTML page that shows the numbers of the paper and of the run side by side."""
 
 from __future__ import annotations
 

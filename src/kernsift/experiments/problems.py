@@ -103,7 +103,7 @@ def with_class(key: str) -> Problem:
 
 
 def divorce(size: Size, data_dir: str | None, rng: np.random.Generator) -> WithResponse:
-    """The questionnaire's 54 statements and the outcome (appendix, "Divorce Dataset"); nobody knows the truth."""
+    """The questionnaire's 54 statements and the outcome (appendix, "Divorce Dataset"); the truth is unknown."""
     table = load("divorce", data_dir)
     rows = rng.choice(len(table.label), int(size["n"]), replace=False)
     return WithResponse(table.X[rows], np.eye(2)[table.label[rows]], np.zeros(table.X.shape[1], dtype=bool))

@@ -37,7 +37,7 @@ Row = TypeVar("Row")
 
 
 def generator(seed: int, names: Iterable[str], number: int) -> np.random.Generator:
-    """The generator of replicate `number` of what the names say: it depends on nothing else that is run."""
+    """The generator of a replicate, a function of the seed, the names and its number alone."""
     key = [zlib.crc32(name.encode()) for name in names]
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(*key, number)))
 
@@ -61,9 +61,9 @@ def single_threaded(function: Callable[[Task], Found], task: Task) -> Found:
 
 
 def _on_processes(function: Callable[[Task], Found], tasks: Sequence[Task], workers: int) -> Iterator[Found]:
-    """Fresh processes, which leave Ctrl-C to this one and end when this one ends, however it does."""
+    """Run tasks in spawned processes, which ignore Ctrl-C and end when this process ends for any reason."""
     context = get_context("spawn")
-    # Nothing is ever sent: the workers read until the other end closes, with the last of this process at the latest.
+    # Nothing is sent: workers read until the other end closes, which happens at the latest when this process ends.
     reader, writer = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(min(workers, len(tasks)), context, _start_worker, (reader,))
     rest, others = iter(tasks), set(active_children())
@@ -120,7 +120,7 @@ class Progress:
         self.total, self.done, self.start, self.bar = self.left.total(), 0, time.monotonic(), _bar(self.left, unit)
 
     def advance(self, group: str, text: Callable[[], str] = lambda: "done") -> bool:
-        """Count a task; returns whether it was the last of its group, of which `text` then says something."""
+        """Count a task, and return whether it was the last of its group; `text` describes the finished group."""
         self.done += 1
         self.left[group] -= 1
         last = self.left[group] == 0

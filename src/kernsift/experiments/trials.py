@@ -152,7 +152,7 @@ class TrialStore:
         self.log = studies.Log(folder / FILE)
         self.values: dict[Key, Values] = {}
         for record in self.log.records:
-            # The first one counts; a second of the same key could only differ in its seconds.
+            # Records with the same key differ only in their seconds; the first is used.
             self.values.setdefault(Key(**record["key"]), record["values"])
 
     def add(self, key: Key, values: Values) -> None:

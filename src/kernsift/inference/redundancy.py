@@ -68,7 +68,7 @@ class Clusters:
         return Clusters(cov, selected, rejected & np.isin(np.arange(len(selected)), places))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels between processes: the labels, without the data they come from."""
+        """The state of a pickle: the labels, without the data they are computed from."""
         return {"labels": self.labels, "_work": None}
 
 

@@ -18,11 +18,11 @@ from kernsift.report.number_format import (
 
 # Quantiles of the pooled values between which shares are compared.
 _CUTS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99])
-# The best of all intervals has to beat a contrast that was fixed beforehand by this much, and by this factor.
+# The best of all intervals must exceed a contrast fixed in advance by this much, and by this factor.
 SEARCH, PREFERENCE = 6.0, 0.75
 # An atom has at least this share of one sample, and this many times the share of a usual value.
 _ATOM_SHARE, _ATOM_RATIO = 0.02, 5.0
-# and explains this part of the change of the best interval, which may hold it.
+# An atom explains at least this share of the change of the best interval, which may contain it.
 _ATOM_PART = 0.9
 # The bandwidth of the view of moments: four median distances of normal values, in their standard deviations.
 _WIDE = 3.8

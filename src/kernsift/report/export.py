@@ -19,6 +19,7 @@ import numpy as np
 
 from kernsift.exceptions import InputError, required
 from kernsift.execution.atomic_files import atomic_path
+from kernsift.report import text as wording
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -29,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def save(result: Result, path: str | Path, *, sort: str = "p", command: str | None = None) -> None:
-    """Write the result as the suffix of `path` says; `command` is what a report gives to make it again."""
+    """Write the result in the format of the suffix of `path`; a report shows `command` as the way to reproduce it."""
     write_whole(path, content_of(result, check_suffix(path), sort=sort, command=command))
 
 
@@ -43,36 +44,31 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
 
 
 def content_of(result: Result, suffix: str, *, sort: str = "p", command: str | None = None) -> str | bytes:
-    """What a file with this suffix holds."""
+    """The content of a file with this suffix."""
     return result.to_html(command=command) if suffix in (".html", ".htm") else SUFFIXES[suffix](result, sort)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file in one step: a reader sees the old one or the new one, and a failure leaves the old one."""
+    # File names that are not valid Unicode may occur in the content; they become question marks.
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    target = Path(path)
+    if os.path.isdir(target):
+        raise InputError(f"{path}: is a folder; name a file in it.")
     try:
-        _write_whole(Path(path), content)
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a folder; name a file in it.") from None
+        if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe cannot be replaced
+            target.write_bytes(data)
+        else:
+            with atomic_path(target) as part:
+                part.write_bytes(data)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror or error}); name a file in a folder that can be written to."
         ) from None
 
 
-def _write_whole(target: Path, content: str | bytes) -> None:
-    # A name that is no Unicode, which file names may be, becomes question marks rather than an error.
-    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    if os.path.isdir(target):
-        raise IsADirectoryError
-    if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe cannot be replaced
-        target.write_bytes(data)
-        return
-    with atomic_path(target) as part:
-        part.write_bytes(data)
-
-
 def as_json(result: Result, sort: str = "p") -> str:
-    """The result as JSON, with null where there is no number."""
+    """The result as JSON, with null for NaN and infinities."""
     return json.dumps(_finite(result.to_dict(sort)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -112,8 +108,6 @@ def _inert(text: str) -> str:
 
 def as_markdown(result: Result, sort: str = "p") -> str:
     """The verdict, the table of the discoveries and the notes, for an issue, a wiki or a notebook."""
-    from kernsift.report import text as wording
-
     rows = wording.shown_rows(result, sort=sort)
     columns = [(wording.things(result.question, 1), [result.names[row] for row in rows])]
     columns += wording.cells_of(result, rows)
@@ -133,9 +127,7 @@ def as_markdown(result: Result, sort: str = "p") -> str:
 
 def _cell(text: str) -> str:
     """Text that Markdown takes as text: names come from data."""
-    from kernsift.report.text import clean
-
-    return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", clean(text))
+    return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", wording.clean(text))
 
 
 def _as_parquet(result: Result, sort: str) -> bytes:

@@ -56,7 +56,7 @@ class HeldFixed:
 
 
 class AdjustedRows:
-    """Rows of a table from which what is held fixed has been taken out.
+    """Rows of a table adjusted for what is held fixed.
 
     `target` (n, m) is what the rows are compared by: numbers, or indicators of classes.
     """

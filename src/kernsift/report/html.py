@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, says the verdict first, and can be shown to anybody.
+"""The report: a self-contained HTML file that states the verdict first.
 
 The result is summarised into plain values, and a template renders them. Names and values are data: the template
 escapes them, and the page's content security policy lets only the script and the style sheet written here run.
@@ -97,7 +97,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-# What the page says --------------------------------------------------------------------------------------------------
+# Contents of the page ------------------------------------------------------------------------------------------------
 
 
 def _verdict(result: Result) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def line_of_code(result: Result) -> str:
-    """The line of Python that gives the result again."""
+    """The line of Python that reproduces the result."""
     arguments: dict[str, Any] = dict(result.settings)
     for argument, records in (("estimator", ESTIMATOR_OPTIONS), ("test", TEST_OPTIONS)):
         record = records.get(str(arguments[argument]))
@@ -281,7 +281,7 @@ def _row_argument(argument: str, setting: str) -> Any:
 
 
 class _Code(str):
-    """An expression rather than a text."""
+    """A string whose `repr` is the string itself, for expressions in a line of code."""
 
     __slots__ = ()
 
@@ -334,7 +334,7 @@ def _glossary(result: Result) -> Mapping[str, str]:
 
 
 def _coverage(result: Result) -> str:
-    """What the intervals promise."""
+    """The coverage of the intervals."""
     level = f"{100 * result.confidence_level:g} %"
     if result.listed:
         return (

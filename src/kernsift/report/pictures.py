@@ -136,7 +136,7 @@ def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]
     bins = int(np.clip(1.2 * fewest**0.5, 8, _BINS))
     edges = np.linspace(low, high, 1 + bins)
     if (pooled == np.floor(pooled)).all():
-        # As many whole numbers in each bin, so that none has fewer because of rounding.
+        # Every bin covers the same number of integers.
         width = np.ceil((high - low + 1.0) / bins)
         edges = np.arange(low - 0.5, high + width, width)
     counts = np.array([np.histogram(value, edges)[0] / max(len(value), 1) for value in values])
@@ -145,7 +145,7 @@ def _histogram(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]
 
 
 def usual_range(values: np.ndarray) -> tuple[float, float]:
-    """Where values lie but for those far out, as one of these would leave a single bin for all the others."""
+    """The range without far outliers, one of which would leave a single bin for all other values."""
     first, third = np.quantile(values, [0.25, 0.75])
     reach = 4.0 * (third - first)
     near = values[(values >= first - reach) & (values <= third + reach)] if reach > 0 else values
@@ -196,7 +196,7 @@ def as_one_number(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
 def _shares_by_level(
     codes: np.ndarray, target: np.ndarray, name: str, own: Sequence[str], levels: Sequence[str]
 ) -> Bars:
-    """How the feature's levels are made up in each of the most common levels of the response."""
+    """The shares of the feature's levels within each of the most common levels of the response."""
     common = np.argsort(-np.bincount(target, minlength=len(levels)), kind="stable")[:4]
     groups = [codes[target == level] for level in np.sort(common)]
     kept = [(group, levels[level]) for group, level in zip(groups, np.sort(common), strict=True) if len(group)]

@@ -1,4 +1,4 @@
-"""Plots of a result with matplotlib: on the axes that are given, or on a new figure of pyplot."""
+"""Plots of a result with matplotlib: on given axes, or on a new figure of pyplot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kernsift.result import Result
 
-# Told apart in print and by colour-blind readers: dark orange, dark blue, light grey.
+# Distinguishable in print and by colour-blind readers: dark orange, dark blue, light grey.
 SIGNIFICANT, SELECTED, LEFT = "#c2410c", "#1d4ed8", "#c3c8d0"
 _INK = "#444444"
 _COLOURS = (SELECTED, "#d97706", "#0f766e", "#7c3aed")

@@ -244,10 +244,10 @@ def _shown(
     holds: Callable[[np.ndarray], bool],
     of: str = "",
 ) -> str:
-    """The first of the measures whose values in some parts of the rows show what is said; empty where none does."""
+    """The first measure whose values in some parts of the rows satisfy `holds`; empty where none does."""
     for name, measure in measures:
         found = [float(measure(target[part])) for part in parts]
-        # As many digits as it takes.
+        # The fewest digits that show it.
         for digits in DIGITS:
             shown = [format_number(value, digits) for value in found]
             if holds(np.array([float(text.replace(",", "")) for text in shown])):

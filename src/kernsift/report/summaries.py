@@ -1,7 +1,7 @@
-"""What pictures and descriptions of listed features are made of: some rows instead of the whole data.
+"""Pictures and descriptions of the listed features, computed from some of the rows.
 
-A result carries these records, so that it can be drawn, described, kept and sent without the tables it came from.
-Pictures are tuples of plain numbers and names, a few kilobytes for each feature; they are made when first used.
+A result holds these records in place of its tables, so that it can be drawn, described and pickled without them.
+Pictures are tuples of plain numbers and names, a few kilobytes for each feature, computed on first use.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Item = TypeVar("Item")
 
 
 class LazyRecords(Sequence[Item], Generic[Item]):
-    """LazyRecords that are made when first used, as most results are read as numbers.
+    """Records that are computed on first use, as most callers read only the numbers of a result.
 
-    Until all are made it holds some rows of the features in question; when it is pickled, only the records.
+    Until all are computed it holds some rows of their features; a pickle holds only the records.
     """
 
     def __init__(self, make: Callable[[int], Item] | None, count: int, known: Sequence[Item] = ()) -> None:
@@ -73,11 +73,11 @@ class LazyRecords(Sequence[Item], Generic[Item]):
 
 
 class Summaries(NamedTuple):
-    """What a result keeps of the data.
+    """What a result keeps of its data.
 
     Attributes
     ----------
-    pictures, descriptions : of the listed features, as far as they have some.
+    pictures, descriptions : of the first listed features.
     labels : names of the samples, or of the response.
     kinds : how many features hold numbers, how many categories, and how many are groups of columns.
     """
@@ -129,7 +129,7 @@ def picture_candidates(
     chosen = features[:MOST_PICTURES].tolist()
 
     def kept(table: Table) -> Table:
-        # Tables are owned here, so that small ones need no other copy.
+        # Tables are copies already, so small ones are kept as they are.
         rows = rows_to_show(table.n, 1)
         return table if table.copied and len(rows) == table.n else _thinned(table.take(rows), rows)
 

@@ -1,7 +1,7 @@
 """Pictures for the report, as SVG text that takes its colours from the page's style sheet.
 
-Written out here and not by matplotlib, because the page changes colours with the theme, because two hundred pictures
-have to stay small, and because the report then needs no plotting library.
+matplotlib is not used, because colours follow the theme of the page, two hundred pictures must stay small, and the
+report needs no plotting library.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _histogram(picture: Histogram) -> str:
 
 
 def _bars(picture: Bars) -> str:
-    """Lying bars, as category names are words."""
+    """Horizontal bars, which leave room for the names of categories."""
     groups = len(picture.shares)
     each = max(16.0, 7.0 * groups + 6.0)
     top = max(max(shares) for shares in picture.shares) or 1.0
@@ -315,6 +315,6 @@ def _percent(value: float) -> str:
 
 
 def _n(value: float) -> str:
-    """A coordinate to a tenth of a pixel, without what it does not need."""
+    """A coordinate to a tenth of a pixel, without trailing zeros."""
     text = f"{value:.1f}"
     return text[:-2] if text.endswith(".0") else text

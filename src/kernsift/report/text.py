@@ -28,13 +28,13 @@ MOST_ROWS = 20
 """Rows of a printed table."""
 _BEST = 5
 _CHANGE = "what changed"
-# The longest name of a feature that others are said to be like.
+# The longest name that the column "alike" shows.
 _LONGEST_LIKE = 14
 _NARROWEST_CHANGE, _WIDEST_CHANGE = 22, 48
 
 
 def things(question: str, count: int) -> str:
-    """What is tested: features, or whole data sets."""
+    """The noun for what is tested: features, or whole data sets."""
     noun = "data set" if question == "screen" else "feature"
     return noun if count == 1 else noun + "s"
 
@@ -50,12 +50,12 @@ def level(result: Result) -> str:
 
 
 def family_size(result: Result) -> int:
-    """How many p-values the correction runs over."""
+    """The number of p-values that the correction counts."""
     return len(result.selected) if result.listed and result.family == "selected" else len(result.scores)
 
 
 def error_rate(result: Result) -> str:
-    """What is controlled, and over what."""
+    """The error rate that is controlled, and over which features."""
     if result.correction is None:
         return f"each at level {result.alpha:g}, not corrected for the number of tests"
     rate = "family-wise error rate" if result.correction == "holm" else "false discovery rate"
@@ -83,14 +83,13 @@ def verdict(result: Result) -> str:
     if result.listed:
         noun = f"selected {noun}, out of {len(result.scores):,},"
     of_them = f"of the {total:,} {noun}"
-    # A constant feature has p = 1 and cannot be found to do anything.
     said = f"{found:,}" if found else "None"
     differ = f"significantly {many if found > 1 else one} ({error_rate(result)})"
     return f"{said} {of_them} {differ}{_outside(result)}{_condition(result)}."
 
 
 def promise(result: Result) -> str:
-    """What the correction promises about what is significant, in one sentence."""
+    """What the correction guarantees about the discoveries, in one sentence."""
     noun = things(result.question, 2)
     share = f"{100 * result.alpha:g}%"
     if result.correction is None:
@@ -142,13 +141,13 @@ def p_text(value: float) -> str:
 
 
 def text(result: Result, width: int = 100, sort: str = "p") -> str:
-    """All that is printed: the verdict, the table, how many more there are, and the notes."""
+    """The printed result: the verdict, the table, how many rows it omits, and the notes."""
     parts = [said(result, width), table(result, width, sort=sort), more(result, sort=sort), notes(result, width)]
     return "\n\n".join(filter(None, [parts[0], "\n".join(filter(None, parts[1:3])), parts[3]]))
 
 
 def said(result: Result, width: int = 100) -> str:
-    """The verdict in lines."""
+    """The verdict, wrapped to `width` columns."""
     return "\n".join(textwrap.wrap(clean(verdict(result)), width))
 
 
@@ -170,7 +169,7 @@ def shown_rows(result: Result, most: int = MOST_ROWS, sort: str = "p") -> np.nda
 
 
 def more(result: Result, most: int = MOST_ROWS, sort: str = "p") -> str:
-    """What a table leaves out, and how it is sorted where that is not by evidence."""
+    """How many rows a table omits, and its order where that is not by evidence."""
     if result.listed:
         left = len(result.selected) - len(shown_rows(result, most))
     else:
@@ -231,18 +230,18 @@ def html_table(result: Result) -> str:
 
 
 def p_name(result: Result) -> str:
-    """What the p-values are called: those of a short list are selective."""
+    """The name of the p-values: those of a short list are selective."""
     return "selective p" if result.listed and result.settings.get("test") != "naive" else "p"
 
 
 def interval_name(result: Result) -> str:
-    """What the intervals are called: those of discoveries among everything have a false coverage rate."""
+    """The name of the intervals: where all features are tested they control the false coverage rate."""
     kind = " FCR" if not result.listed and result.correction is not None else ""
     return f"{100 * result.confidence_level:.6g}%{kind} interval"
 
 
 def cells_of(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
-    """Head and cells of every column beside the name, in the order of reading."""
+    """Heads and cells of all columns except the names."""
     columns: list[tuple[str, list[str]]] = []
     if result.effects is not None:
         columns.append(("effect", [f"{value:.3f}" for value in result.effects[rows]]))
@@ -285,7 +284,7 @@ def _width_of(column: tuple[str, list[str]]) -> int:
 
 
 def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str, list[str]]]:
-    """Columns that fit: first descriptions are broken into lines, then columns that others make up for are left out."""
+    """The columns that fit: descriptions are wrapped first, then columns that others imply are dropped."""
     kept = list(columns)
     corrected = any(head.endswith(" p") and head != "selective p" for head, _ in columns)
 
@@ -311,7 +310,7 @@ def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str,
 
 
 def clean(text: str) -> str:
-    """Without what would move the cursor: a line break or an escape sequence in a name is shown as a sign."""
+    """Replace line breaks and control characters in names, which would move the cursor, by visible signs."""
     return "".join(sign if sign.isprintable() else "�" if sign not in "\t\r\n" else "⏎" for sign in text)
 
 
@@ -352,7 +351,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def legend(result: Result, width: int = 100, sort: str = "p") -> str:
-    """What the columns of the table mean, in few words."""
+    """The meaning of the columns of the table, in a few words."""
     parts = ["* significant"]
     if result.effects is not None:
         parts.append("effect: 0 none, 1 complete")
