@@ -232,7 +232,9 @@ def paired_power(setting: str, shape: str, rng: np.random.Generator) -> Methods:
         "paired=": lambda: compare(X, Y, paired=True, random_state=0, n_jobs=1).all_pvalues <= ALPHA,
         "paired t-test": lambda: stats.ttest_rel(X, Y).pvalue <= ALPHA,
     }
-    if shape == "shape":
+    if shape == "spread":
+        methods["Pitman-Morgan test"] = lambda: stats.pearsonr(X + Y, X - Y).pvalue <= ALPHA
+    elif shape == "shape":
         methods["asymmetry of differences"] = partial(asymmetry, X, Y)
         methods["most powerful test"] = partial(most_powerful, X, Y, common)
     return methods

@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import warnings
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -310,6 +310,31 @@ def test_several_kernels_are_exact_over_all_labels_of_units() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
         holds_exactly(relate(X, units < 3, unit=units, random_state=0).all_pvalues)
+
+
+@pytest.mark.parametrize("numeric", [False, True])
+def test_few_relabellings_have_the_p_value_of_all_permutations(numeric: bool) -> None:
+    """With a linear kernel T is the squared sum of products of unit means and responses, each less those of strata."""
+    rng, designs = np.random.default_rng(4), 0
+    while designs < 12:
+        sizes = rng.integers(1, 5, size=rng.integers(2, 4))
+        stratum = np.repeat(np.arange(len(sizes)), sizes)
+        answers = rng.normal(size=len(stratum)).round(1) if numeric else rng.integers(0, 2, size=len(stratum)) * 1.0
+        if not any(len(np.unique(answers[stratum == one])) > 1 for one in range(len(sizes))):
+            continue
+        designs += 1
+        unit = np.repeat(np.arange(len(stratum)), rng.integers(1, 4))
+        X = rng.normal(size=(len(unit), 2)).round(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)
+            kind = "numeric" if numeric else "category"
+            design = {"unit": unit, "strata": stratum[unit], "kernel": "linear", "random_state": 0}
+            found = relate(X, answers[unit], response=kind, **design).all_pvalues
+        means = np.array([X[unit == one].mean(axis=0) for one in range(len(stratum))])
+        means -= np.array([means[stratum == one].mean(axis=0) for one in stratum])
+        orders = product(*(permutations(np.flatnonzero(stratum == one)) for one in range(len(sizes))))
+        T = (answers[np.array([np.concatenate(order) for order in orders])] @ means) ** 2
+        np.testing.assert_allclose(found, (T[0] - 1e-9 * T.max(axis=0) <= T).mean(axis=0), rtol=1e-9)
 
 
 def test_without_strata_the_law_is_that_of_all_rows() -> None:

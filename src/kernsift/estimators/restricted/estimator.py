@@ -56,6 +56,7 @@ from kernsift.estimators.restricted.stratified_law import (
 )
 from kernsift.estimators.restricted.unit_means import by_point, unit_means
 from kernsift.estimators.restricted.unit_responses import UnitResponse, informative_strata, stratified_invariants
+from kernsift.estimators.restricted.unit_views import ALIGNED, TWO_DIRECTIONS, centred_views, sources_of
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import CLASSES, PLAIN, FittedView, chosen_pairs, fitted, fitted_views, without_law
 from kernsift.execution import threads
@@ -67,25 +68,6 @@ from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
 # Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
 _KEPT = 2**25
-# Views of values less the locations of their strata have this prefix.
-_ALIGNED = "aligned "
-
-
-def _whitened(factor: Array) -> Array:
-    """A factor (b, m, N) with directions that are orthogonal and of length 1; those that do not vary are 0."""
-    xp = namespace(factor)
-    values, vectors = xp.linalg.eigh(factor @ xp.matrix_transpose(factor))
-    kept = values > 1e-9 * at_least(values[:, -1:], 1e-300)
-    scale = xp.where(kept, 1.0 / xp.sqrt(xp.where(kept, values, 1.0)), 0.0)
-    return xp.matrix_transpose(vectors * scale[:, None, :]) @ factor
-
-
-# Views made of others: of which, how many directions that must have, and how.
-_DERIVED: dict[str, tuple[str, int, Callable[[Array], Array]]] = {
-    "unit moments": ("moments", 2, _whitened),
-    "shape": ("smooth", 3, lambda factor: factor[:, 2:, :]),
-    "aligned shape": ("aligned smooth", 3, lambda factor: factor[:, 2:, :]),
-}
 
 
 class Among(NamedTuple):
@@ -194,7 +176,7 @@ class _Measuring:
 
     def __call__(self, block: FeatureBlock) -> list[Any]:
         tables = [block.table]
-        if any(pair.feature.startswith(_ALIGNED) for pair in self.target.response.pairs):
+        if any(name.startswith(ALIGNED) for name in self._sources):
             tables.append(AlignedTable(block.table, self.rows, every=True))
         rounds = block.kernels.rounds
         grids = [fit_grid(tables[0], block.own, block.to_sort, rounded=rounds, kernels=block.kernels)]
@@ -219,6 +201,11 @@ class _Measuring:
         return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, memory)))
 
     @property
+    def _sources(self) -> list[str]:
+        """Views of rows that those of the features are made of."""
+        return sources_of(pair.feature for pair in self.target.response.pairs)
+
+    @property
     def _rows_to_align(self) -> np.ndarray | None:
         """The sorted rows whose points are kept; those of all rows are needed for effects."""
         return None if self.final is not None else self.to_align
@@ -230,23 +217,23 @@ class _Measuring:
         if self.cells is not None and tables[0][1].joint is not None:
             counted = StratifiedCounts.of(tables[0][1], self.cells, self.target.response.first.factor)
         factors: dict[str, Array] = {}
-        for prefix, (grid, known) in zip(("", _ALIGNED), tables, strict=False):
-            features = [pair.feature for pair in pairs if pair.feature.startswith(_ALIGNED) == bool(prefix)]
-            names = dict.fromkeys(_DERIVED.get(name, (name,))[0].removeprefix(prefix) for name in features)
+        for prefix, (grid, known) in zip(("", ALIGNED), tables, strict=False):
+            own_names = [
+                name.removeprefix(prefix) for name in self._sources if name.startswith(ALIGNED) == bool(prefix)
+            ]
             counts, excess = self._counts(known), self.target.response.excess_kurtosis
             found = fitted_views(
-                names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, excess
+                own_names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, excess
             )
             for name, one in found.items():
                 factor = one.view.factor
-                factors[prefix + name] = factor if counted is not None else self._unit_factor(factor, known)
-        for name in {pair.feature for pair in pairs} & set(_DERIVED):
-            source, directions, derived = _DERIVED[name]
-            factor = factors[source]
-            # Groups, categories and columns of two values have other directions.
-            ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
-            factors[name] = derived(factor) if ordered and factor.shape[1] >= directions else factor
+                if counted is None:
+                    factor = unit_means(factor, known, self.rows, self.target.strata.order)
+                factors[prefix + name] = factor
         if counted is None:
+            # Groups and categories have other directions.
+            ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
+            factors = centred_views([pair.feature for pair in pairs], factors, self.target.strata, ordered)
             ones = asarray_like(np.ones((len(own), self.target.response.n)), next(iter(factors.values())))
             units = Tabulation(ones, None, None)
             if len(self.target.strata.sizes) == 1:
@@ -307,13 +294,6 @@ class _Measuring:
         found = [np.bincount(own, each, known.counts.shape[1]) for own in codes]
         return asarray_like(np.array(found), known.counts)
 
-    def _unit_factor(self, factor: Array, known: Tabulation) -> Array:
-        """(b, m, N) the mean of a factor over the rows of each unit, less the mean of its stratum."""
-        strata = self.target.strata
-        found = unit_means(factor, known, self.rows, strata.order)
-        # A single stratum is centred where it is needed.
-        return found if len(strata.sizes) == 1 else strata.centred(to_numpy(found))
-
     def _statistic(self, factor: np.ndarray, name: str) -> FittedStatistic:
         """T of features under one pair of views, and its law."""
         strata, target = self.target.strata, self.target.response.views[name]
@@ -340,8 +320,11 @@ class _Measuring:
 
         def correlations() -> np.ndarray:
             found = np.ones((len(scores), *scores.shape))
+            names = [pair.feature for pair in self.target.response.pairs]
             for i, j in combinations(range(len(scores)), 2):
                 found[i, j] = found[j, i] = fitted.correlation(i, j)
+                if "unit moments" in (names[i], names[j]):
+                    found[i, j] = found[j, i] = np.maximum(found[i, j], 0.0) ** TWO_DIRECTIONS
             return found
 
         return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)

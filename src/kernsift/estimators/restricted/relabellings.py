@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from kernsift.data.rows.exchangeability import Exchangeability
-from kernsift.estimators.null_laws.enumeration import _arrangements, _log_drawn_tail, _log_tail
+from kernsift.estimators.null_laws.enumeration import _arrangements, _log_drawn_tail
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Strata
@@ -27,9 +27,11 @@ from kernsift.kernels.contingency import Tabulation
 if TYPE_CHECKING:
     from kernsift.estimators.complete import FittedStatistic
 
-# As in `enumeration`: the most outcomes that are enumerated, how many are drawn, and the units that may differ from the
-# commonest value in a column whose outcomes are drawn.
-_MOST, _DRAWN, _SPARSE, _FEW_ROWS = 5_500, 2**13, 15, 40
+# The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn, and the units
+# that may differ from the commonest value in a column whose outcomes are drawn.
+_MOST, _NUMBERS, _DRAWN, _SPARSE, _FEW_ROWS = 2**13, 2**22, 2**13, 15, 40
+# Statistics that differ by less than this share of the largest are equal.
+_EQUAL = 1e-9
 # The most rows for which sums of hypergeometric variables are convolved.
 _CONVOLVED = 2**13
 
@@ -71,6 +73,28 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     return FewValues(two_valued, few, lambda place: differs[place])
 
 
+def _log_enumerated(factors: list[np.ndarray], relabelled: list[np.ndarray], weights: np.ndarray) -> float:
+    """Log of the share of relabellings whose smallest weighted p-value is at most that of the first one.
+
+    `factors` (m, N) are those of a feature under each pair of views, and `relabelled` (p, A, N) those of the response.
+    """
+    statistics = []
+    for factor, target in zip(factors, relabelled, strict=True):
+        cross = target @ factor.T
+        statistics.append(np.einsum("pam,pam->a", cross, cross))
+    count = len(statistics[0])
+    slack = [_EQUAL * max(float(found.max()), 1e-300) for found in statistics]
+    as_large = [np.count_nonzero(found >= found[0] - close) for found, close in zip(statistics, slack, strict=True)]
+    # A p-value at most that of the first relabelling has at most so many relabellings, of which the next is not one.
+    most = (np.min(as_large / weights) * weights * (1.0 + _EQUAL)).astype(int)
+    extreme = np.zeros(count, dtype=bool)
+    for found, close, number in zip(statistics, slack, most.tolist(), strict=True):
+        if number >= count:
+            return 0.0
+        extreme |= found > np.partition(found, count - 1 - number)[count - 1 - number] + close
+    return math.log(np.count_nonzero(extreme) / count)
+
+
 class Relabellings:
     """The relabellings of units that permutations within strata can make."""
 
@@ -110,16 +134,25 @@ class Relabellings:
     @cached_property
     def _all(self) -> np.ndarray | None:
         """(A, N) for every relabelling the unit whose response each unit gets, the observed one first."""
-        if self._log_arrangements > math.log(_MOST):
+        log_count = self.log_count if self._two_alike else self._log_arrangements
+        if log_count > math.log(min(_MOST, _NUMBERS / len(self._kinds))) + 1e-9:
             return None
         found = np.zeros((1, 0), dtype=int)
         for start, size in zip(self._strata.starts, self._strata.sizes, strict=True):
             kinds, own = np.unique(self._kinds[start : start + size], return_inverse=True)
             example = start + np.array([int(np.flatnonzero(own == kind)[0]) for kind in range(len(kinds))])
             orders = example[_arrangements(tuple(np.bincount(own).tolist()))]
+            if self._two_alike and start == 0:
+                # The other half has the two classes in each other's place.
+                orders = orders[self._kinds[orders[:, 0]] == self._kinds[0]]
             found = np.hstack([np.repeat(found, len(orders), axis=0), np.tile(orders, (len(found), 1))])
         observed = (self._kinds[found] == self._kinds).all(axis=1)
         return found[np.argsort(~observed, kind="stable")]
+
+    @property
+    def _two_alike(self) -> bool:
+        """Whether there are two classes, which may change places."""
+        return self._symmetric and self._table.shape[1] == 2 and bool((self._table[:, 0] == self._table[:, 1]).all())
 
     def scores(
         self,
@@ -136,13 +169,14 @@ class Relabellings:
         varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
         two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
         targets = [to_numpy(statistic.target.factor) for statistic in statistics]
+        relabelled = [target[:, every] for target in targets] if every is not None else []
         for place in np.flatnonzero(varies & (values.few | two_classes | (every is not None))):
             factors = [to_numpy(statistic.view.factor[int(place), ...]) for statistic in statistics]
             if counted is not None:
                 codes = counted.row_codes(int(place))
                 factors = [self._strata.centred(factor[:, codes]) for factor in factors]
             if every is not None:
-                log_pvalue = self._enumerated(every, factors, targets, weights)
+                log_pvalue = _log_enumerated(factors, relabelled, weights)
             elif two_classes[place]:
                 log_pvalue = self._hypergeometric(values.differing(int(place)))
             else:
@@ -151,15 +185,6 @@ class Relabellings:
             if np.isfinite(log_pvalue):
                 out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
         return out
-
-    def _enumerated(
-        self, every: np.ndarray, factors: list[np.ndarray], targets: list[np.ndarray], weights: np.ndarray
-    ) -> float:
-        found = []
-        for factor, target in zip(factors, targets, strict=True):
-            cross = np.einsum("mn,pan->amp", factor, target[:, every], optimize=True)
-            found.append((cross * cross).sum(axis=(1, 2)))
-        return _log_tail(np.array(found), np.full(len(every), 1.0 / len(every)), weights, 0)
 
     def _hypergeometric(self, marked: np.ndarray) -> float:
         """Log of the chance that the marked units with the second label deviate as much from their mean number."""

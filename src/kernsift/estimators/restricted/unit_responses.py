@@ -12,25 +12,9 @@ from kernsift.estimators.null_laws.permutation_law import Invariants
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.restricted.relabellings import Relabellings
 from kernsift.estimators.restricted.stratified_law import ResponseMoments, Strata, ThirdMoments
+from kernsift.estimators.restricted.unit_views import SMALL_STRATA, UNITS
 from kernsift.estimators.views import CLASSES, Pair, fitted
 from kernsift.kernels.low_rank import View
-
-# Views of pairs and other small strata. Differences within pairs show a change of location, and by their asymmetry one
-# of shape. Changes of spread and shape show in the values as they are, unless pairs vary much: a change of spread goes
-# with the sum of a pair (Pitman 1939).
-_SMALL_STRATA = (
-    Pair("aligned location", "plain", 0.62),
-    Pair("aligned shape", "plain", 0.13),
-    Pair("scale", "plain", 0.15),
-    Pair("shape", "plain", 0.1),
-)
-# Views of units. In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors
-# whose levels differ much may have spreads that differ little.
-_UNITS = (
-    Pair("smooth", "plain", 0.5),
-    Pair("unit moments", "plain", 0.3),
-    Pair("narrow", "plain", 0.2),
-)
 
 
 def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
@@ -76,9 +60,9 @@ class UnitResponse:
         """From factors (p, C) and the cell of each unit."""
         strata = informative_strata(rows)
         if rows.small_strata and pairs == CLASSES:
-            pairs = _SMALL_STRATA
+            pairs = SMALL_STRATA
         elif rows.unit is not None and pairs == CLASSES:
-            pairs = _UNITS
+            pairs = UNITS
         relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
         cells, views, values = cells[strata.order], {}, {}
         for name, factor in factors.items():

@@ -1,0 +1,120 @@
+"""Views of units and of rows in small strata, made of the views of rows in `kernsift.estimators.views`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kernsift.estimators.restricted.stratified_law import Strata
+from kernsift.estimators.views import Pair
+from kernsift.execution.arrays import Array, at_least, namespace, to_numpy
+
+ALIGNED = "aligned "
+"""Views of values less the locations of their strata have this prefix."""
+SMALL_STRATA = (
+    Pair("aligned location", "plain", 0.62),
+    Pair("shape", "plain", 0.23),
+    Pair("scale", "plain", 0.15),
+)
+"""Pairs of views for pairs and other small strata.
+
+Differences within pairs show a change of location. A change of spread shows in the values as they are, unless pairs
+vary much: it goes with the sum of a pair (Pitman 1939). A change of shape shows in both (see `_shape`).
+"""
+UNITS = (
+    Pair("smooth", "plain", 0.5),
+    Pair("unit moments", "plain", 0.3),
+    Pair("narrow", "plain", 0.2),
+)
+"""Pairs of views for units.
+
+In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors whose levels differ
+much may have spreads that differ little.
+"""
+TWO_DIRECTIONS = 1.5
+"""The power of correlations between T under "unit moments" and under other views.
+
+`union_score` takes T for the square of one normal variable. Under a view with two directions of equal weight T exceeds
+high levels together with others less often than that; with this power of the correlation the joint probabilities are
+those of drawn relabellings.
+"""
+# What views are made of.
+_SOURCES = {
+    "aligned location": ("aligned smooth",),
+    "shape": ("smooth", "aligned smooth"),
+    "unit moments": ("moments",),
+}
+
+
+def sources_of(names: Iterable[str]) -> list[str]:
+    """The views of rows that the named views are made of.
+
+    Examples
+    --------
+    >>> sources_of(["narrow", "aligned location", "shape"])
+    ['narrow', 'aligned smooth', 'smooth']
+    """
+    return list(dict.fromkeys(source for name in names for source in _SOURCES.get(name, (name,))))
+
+
+def centred_views(names: Iterable[str], factors: dict[str, Array], strata: Strata, ordered: bool) -> dict[str, Array]:
+    """Factors (b, m, N) of the named views, less the means of strata, from those of their sources.
+
+    Directions of categories and of groups of columns are not `ordered` by degree; there a view is its first source. A
+    single stratum is centred where it is needed.
+    """
+    centred = factors
+    if len(strata.sizes) > 1:
+        centred = {name: strata.centred(to_numpy(factor)) for name, factor in factors.items()}
+    found: dict[str, Array] = {}
+    for name in names:
+        own = [centred[source] for source in _SOURCES.get(name, (name,))]
+        found[name] = own[0]
+        if ordered and name == "aligned location":
+            found[name] = own[0][:, :1, :]
+        elif ordered and name == "unit moments" and own[0].shape[1] > 1:
+            found[name] = _whitened(own[0])
+        elif ordered and name == "shape" and min(part.shape[1] for part in own) > 2:
+            found[name] = _shape(strata, to_numpy(factors["smooth"])[:, 0, :], own[0], own[1])
+    return found
+
+
+def _whitened(factor: Array) -> Array:
+    """A factor (b, m, N) with directions that are orthogonal and of length 1; those that do not vary are 0."""
+    xp = namespace(factor)
+    values, vectors = xp.linalg.eigh(factor @ xp.matrix_transpose(factor))
+    kept = values > 1e-9 * at_least(values[:, -1:], 1e-300)
+    scale = xp.where(kept, 1.0 / xp.sqrt(xp.where(kept, values, 1.0)), 0.0)
+    return xp.matrix_transpose(vectors * scale[:, None, :]) @ factor
+
+
+def _shape(strata: Strata, scores: np.ndarray, smooth: np.ndarray, aligned: np.ndarray) -> np.ndarray:
+    """(b, m, N) a view of shape, from normal scores (b, N) and centred smooth views of values and of aligned values.
+
+    Let d and s be the standardised difference and sum of a pair of normal values with correlation r. Another third
+    cumulant of one of them gives He_3(d) / sqrt(6) and d He_2(s) / sqrt(2) means in the ratio of 1 to sqrt(3) q, with
+    q = (1 - r) / (1 + r), and no other function of third degree that changes its sign with d. So their sum with these
+    weights is the direction to test where pairs vary much. Where they do not, q is 1, and the directions of the values
+    beyond the second see the same and changes of higher degree. The view has 1 - q of the first and q of the second.
+    q is the mean square within strata over that between strata.
+    """
+    level = strata.sums(scores) / strata.sizes
+    level -= (level @ strata.sizes / strata.sizes.sum())[:, None]
+    within = ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) - level**2 @ strata.sizes
+    between = (level**2 @ strata.sizes) / max(len(strata.sizes) - 1, 1)
+    free = len(strata.order) - len(strata.sizes)
+    q = np.clip(within / free / np.where(between > 0, between, 1.0), 0.0, 1.0)[:, None]
+    d, cubic, square = aligned[:, 0], aligned[:, 2], np.repeat(level**2, strata.sizes, axis=1)
+    cubic = cubic * np.sign((cubic * d**3).sum(axis=1, keepdims=True))
+    mean = (d * d * square).sum(axis=1) / np.maximum((d * d).sum(axis=1), 1e-300)
+    direction = _unit_length(cubic) + np.sqrt(3.0) * q * _unit_length(d * (square - mean[:, None]))
+    beyond = smooth[:, 2:, :]
+    beyond = beyond / np.maximum(np.sqrt((beyond[:, :1, :] ** 2).sum(axis=2, keepdims=True)), 1e-300)
+    q = q[:, :, None]
+    return np.concatenate([np.sqrt(1.0 - q) * _unit_length(direction)[:, None, :], np.sqrt(q) * beyond], axis=1)
+
+
+def _unit_length(vectors: np.ndarray) -> np.ndarray:
+    """(b, N) vectors of length 1; those of length 0 remain."""
+    return vectors / np.maximum(np.sqrt((vectors * vectors).sum(axis=1, keepdims=True)), 1e-300)
