@@ -5,12 +5,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import chi2_contingency, fisher_exact, hypergeom
+from scipy.stats import chi2_contingency, f_oneway, fisher_exact, hypergeom
 
 from kernsift import compare, relate
 from kernsift.data.tables import Table
 from kernsift.estimators.complete import complete_mmd
-from kernsift.estimators.views import CLASSES
+from kernsift.estimators.views import CLASSES, SEVERAL_CLASSES
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.low_rank import Levels
 
@@ -30,7 +30,7 @@ def pvalue_of(first: np.ndarray, second: np.ndarray, **settings) -> float:
 def test_the_statistic_is_chi_square():
     table = np.array([[30, 12], [25, 20], [9, 21], [2, 6], [1, 0], [0, 1], [0, 1]])
     levels = Levels.of(table.sum(axis=1)[None, :].astype(float))
-    view = levels.shares(0.0)
+    view = levels.chi_square()
     n, first = table.sum(), table[:, 0].sum()
     share = first / n
     # The rows of the first sample have the label 1 - share, the others -share.
@@ -84,6 +84,43 @@ def test_a_new_rare_level_is_found_like_by_chi_square():
     assert relate(frame, label, strata=strata, k=None).pvalues[0] < 1e-3
     numbers = rng.normal(size=2000)
     assert relate(frame, label, given=numbers, k=None, random_state=0).pvalues[0] < 0.01
+
+
+@pytest.mark.parametrize("design", ["rows", "strata", "units", "confounder"])
+def test_a_rare_class_is_found_like_by_analysis_of_variance(design):
+    rng = np.random.default_rng(2)
+    classes = np.repeat(np.array(list("abc")), [1400, 500, 100])
+    x = rng.normal(size=(2000, 2))
+    x[:, 0] += 0.5 * (classes == "c")
+    settings = {"k": None, "correction": None, "random_state": 0}
+    if design == "strata":
+        settings["strata"] = np.tile(["one", "two"], 1000)
+    elif design == "units":
+        # The rows of a unit are equal up to a little noise.
+        settings["unit"] = np.repeat(np.arange(2000), 2)
+        x, classes = np.repeat(x, 2, axis=0) + 0.01 * rng.normal(size=(4000, 2)), np.repeat(classes, 2)
+    elif design == "confounder":
+        settings["given"] = rng.normal(size=2000)
+    found = relate(x, classes, **settings).pvalues
+    parts = [x[classes == one, 0][:: 2 if design == "units" else 1] for one in "abc"]
+    expected = f_oneway(*parts).pvalue
+    assert expected < 1e-5
+    assert found.min() < 1e-3
+    if design == "rows":
+        weight = next(pair.weight for pair in SEVERAL_CLASSES if pair.response == "balanced")
+        # Beyond its share of the level the view has five directions, of which one differs.
+        assert np.log(found.min()) == pytest.approx(np.log(expected / weight), abs=3.0)
+
+
+def test_pvalues_of_several_classes_hold_with_rare_ones():
+    rng = np.random.default_rng(8)
+    classes, columns = np.repeat(np.array(list("abcd")), [3, 5, 60, 92]), 3000
+    x = np.hstack([rng.normal(size=(160, columns)), rng.standard_t(2.0, (160, columns))])
+    pvalues = relate(x, classes, k=None, correction=None, random_state=0).pvalues
+    for level in (0.05, 0.01):
+        error = np.sqrt(level * (1.0 - level) / (2 * columns))
+        assert (pvalues <= level).mean() <= level + 4.0 * error
+        assert (pvalues <= level).mean() >= 0.7 * level
 
 
 def test_common_levels_are_found_among_many_rare_ones():

@@ -606,7 +606,7 @@ def test_rare_categories_of_a_response_share_a_cell():
     grid = Grid(points, (points[1:, 0] + points[:-1, 0])[None, :] / 2)
     views = fitted_views(["plain"], grid, counts[None, :], 900, answers, np.array([0]), np.arange(256))
     whole = views["plain"]
-    for claimed, expected in zip(response.first.own, whole.own, strict=True):
+    for claimed, expected in zip(response.views["plain"].own, whole.own, strict=True):
         np.testing.assert_allclose(claimed, expected[0], rtol=1e-9)
     gram = [factor[:, cells].T @ factor[:, cells] for factor, cells in (
         (response.factor, response.cells), (whole.view.factor[0], codes)

@@ -50,7 +50,7 @@ from kernsift.estimators.null_laws.permutation_law import (
 )
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import PLAIN, SHARES, FittedView, Pair, chosen_pairs, fitted_views
+from kernsift.estimators.views import CHI_SQUARE, PLAIN, FittedView, Pair, chosen_pairs, fitted_views
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
@@ -485,8 +485,8 @@ def _statistics(
     """The statistics of a block of features under every pair of views."""
     cross_table = CrossTable(known, response)
     names = dict.fromkeys(pair.feature for pair in response.pairs)
-    excess = response.excess_kurtosis
-    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, excess=excess)
+    rows = response.excess_kurtosis
+    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, added_rows=rows)
     # Several names may be those of one view, as of a group.
     found: dict[tuple[int, int], FittedStatistic] = {}
     for pair in response.pairs:
@@ -494,17 +494,17 @@ def _statistics(
         if key not in found:
             found[key] = fit_statistics(views[pair.feature], cross_table, pair.response)
             if kernels.categorical[own].any() and known.joint is not None:
-                found[key] = _on_lattice(found[key], known.counts, response, pair)
+                found[key] = _corrected_for_continuity(found[key], known.counts, response, pair)
     return [found[id(views[pair.feature]), id(response.views[pair.response].fitted)] for pair in response.pairs]
 
 
-def _on_lattice(one: FittedStatistic, counts: Array, response: Response, pair: Pair) -> FittedStatistic:
+def _corrected_for_continuity(one: FittedStatistic, counts: Array, response: Response, pair: Pair) -> FittedStatistic:
     """The statistic of levels, with the distance between its neighbouring values where the response has two cells."""
     cells = to_numpy(response.counts)
     cells = cells[cells > 0]
     if len(cells) != 2:
         return one
-    return one._replace(step=lattice_step(counts, cells, pair.feature in SHARES) * one.laws.mean)
+    return one._replace(step=lattice_step(counts, cells, pair.feature in CHI_SQUARE) * one.laws.mean)
 
 
 def enumerated_scores(

@@ -10,7 +10,18 @@ from scipy.special import gammaln
 
 from kernsift.data.tables import Table
 from kernsift.estimators.null_laws.permutation_law import Invariants, score_of
-from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, SCORES, FittedView, Pair, fitted, fitted_views
+from kernsift.estimators.views import (
+    CLASSES,
+    NUMBERS,
+    PLAIN,
+    SCORES,
+    SEVERAL_CLASSES,
+    FittedView,
+    Pair,
+    fitted,
+    fitted_views,
+    views_of_levels,
+)
 from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -21,6 +32,8 @@ from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 # Points of a response: its factor has at most about 25 directions, so that more points would not matter.
 _POINTS = 64
+# Rows added to each class in the weights of the balanced view: the mean of a feature over few rows is far from normal.
+_ADDED_ROWS = 5.0
 
 
 class ResponseView(NamedTuple):
@@ -157,7 +170,7 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     pairs: tuple[Pair, ...] = PLAIN
     if adaptive:
         linear = isinstance(kernels.kernel, Linear)
-        pairs = CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
+        pairs = SEVERAL_CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
     names = dict.fromkeys(pair.response for pair in pairs)
     alike = _multiplicities(y) if cells is None else to_numpy(counts)
     symmetric = bool(kernels.categorical[0])
@@ -165,9 +178,9 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
         # A table of counts of every feature by every category would be large.
         levels = Levels.of(known.counts)
         cells, counts = xp.take(levels.places[0, :], cells), levels.counts[0, :]
-        views = dict.fromkeys(names, fitted(levels.equality(pooled=False), levels.counts, y.n))
+        views = views_of_levels(names, levels, lambda view: fitted(view, levels.counts, y.n), _ADDED_ROWS)
     else:
-        views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks)
+        views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks, added_rows=_ADDED_ROWS)
     return _response(y.n, cells, counts, views, pairs, _log_matchings(alike, symmetric))
 
 

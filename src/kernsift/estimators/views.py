@@ -26,10 +26,13 @@ location
 plain
     The fitted kernel: the only view for a given bandwidth.
 
-Rows at one point are ties and have their midrank. Categories have two views: the kernel 1[a = b] / p_a of chi-square,
-p_a being the share of a level, in place of the wide, smooth, location and local views, and the kernel of equality in
-place of the others. The first sees rare levels, the second is not diluted by them. A group of columns, which has no
-ranks, has two: wide, and a narrow one with flattened eigenvalues. The choice is based on the study in docs/power.md.
+balanced
+    Of a response of classes: the kernel 1[a = b] / p_a of chi-square, p_a being the share of a class.
+
+Rows at one point are ties and have their midrank. Categories have two views: the kernel of chi-square in place of the
+wide, smooth, location and local views, and the kernel of equality in place of the others. The first sees rare levels,
+the second is not diluted by them. A group of columns, which has no ranks, has two: wide, and a narrow one with
+flattened eigenvalues. The choice is based on the study in docs/power.md.
 """
 
 from __future__ import annotations
@@ -70,8 +73,10 @@ _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
 _WIDE_TOLERANCE = 1e-6
 _SMOOTH_DIRECTIONS = 5
-# Views whose counterpart for categories has the kernel of the chi-square statistic; the others have that of equality.
-SHARES = ("wide", "smooth", "location", "local")
+CHI_SQUARE = ("wide", "smooth", "location", "local", "balanced")
+"""Views whose counterpart for categories has the kernel of chi-square; the others have that of equality."""
+# The share of the level of the first pair for classes that goes to the balanced view, where there are more than two.
+_BALANCED_SHARE = 0.7
 
 
 class Pair(NamedTuple):
@@ -88,7 +93,18 @@ CLASSES = (
     Pair("scale", "plain", 0.2),
     Pair("narrow", "plain", 0.16),
 )
-"""Pairs for two samples, classes, and responses with two values."""
+"""Pairs for two samples, and responses with two values."""
+
+
+def for_several_classes(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """The pairs of two classes for more: the first one also with the balanced view, as a class may be rare."""
+    first, *others = pairs
+    shares = (("plain", 1.0 - _BALANCED_SHARE), ("balanced", _BALANCED_SHARE))
+    return (*(Pair(first.feature, name, share * first.weight) for name, share in shares), *others)
+
+
+SEVERAL_CLASSES = for_several_classes(CLASSES)
+"""Pairs for a response of several classes."""
 NUMBERS = (
     Pair("wide", "wide", 0.6),
     Pair("narrow", "wide", 0.15),
@@ -190,28 +206,17 @@ def fitted_views(
     features: np.ndarray,
     landmarks: np.ndarray,
     fit: Callable[[View | GroupView, Array, int], FittedView] = fitted,
-    excess: float = 0.0,
+    added_rows: float = 0.0,
 ) -> dict[str, FittedView]:
     """The named views of a block of features, from their points and the number of rows (b, G) at each.
 
     The features are numeric columns, or categorical columns, or one group of columns. The landmarks of a group are
-    chosen among the rows `landmarks`. `fit` adds to a view what its law needs. `excess` is the excess kurtosis of the
-    response, and added to the rows of a level in its weight: with heavy tails the part of a level with few rows in T
-    would have a longer tail than its law.
+    chosen among the rows `landmarks`. `fit` adds to a view what its law needs; `added_rows` are for `views_of_levels`.
     """
     found: dict[str, FittedView] = {}
     if kernels.categorical[features].any():
         levels = Levels.of(counts)
-        kernels_of: dict[str, Callable[[], View]] = {
-            "plain": partial(levels.equality, pooled=False),
-            "equality": levels.equality,
-            "shares": partial(levels.shares, excess),
-        }
-        sorts = dict.fromkeys(names, "plain")
-        if kernels.rounds:
-            sorts |= {name: "shares" if name in SHARES else "equality" for name in names if name != "plain"}
-        of_levels = {sort: fit(kernels_of[sort](), levels.counts, n).at_points(levels) for sort in set(sorts.values())}
-        return {name: of_levels[sort] for name, sort in sorts.items()}
+        return views_of_levels(names, levels, lambda view: fit(view, levels.counts, n).at_points(levels), added_rows)
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels)} | dict.fromkeys(("wide", "moments", "smooth", "location"), wide)
@@ -247,6 +252,25 @@ def fitted_views(
                 own_view = fit(_RANK_VIEWS[name](shared, grid.missing, kernels.large), shared, n).moved_to(counts)
                 found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
     return found
+
+
+def views_of_levels(
+    names: Collection[str], levels: Levels, fit: Callable[[View], FittedView], added_rows: float = 0.0
+) -> dict[str, FittedView]:
+    """The named views of categorical variables; names with the same kernel have the same view.
+
+    `added_rows` is added to the rows of each level in the weights of chi-square. It is the excess kurtosis of the
+    response: with heavy tails the part of a level with few rows in T would have a longer tail than its law.
+    """
+    kernels: dict[str, Callable[[], View]] = {
+        "plain": partial(levels.equality, pooled=False),
+        "equality": levels.equality,
+        "chi-square": partial(levels.chi_square, added_rows),
+    }
+    kinds = {name: "chi-square" if name in CHI_SQUARE else "equality" for name in names}
+    kinds |= {name: name for name in names if name == "plain"}
+    found = {kind: fit(kernels[kind]()) for kind in set(kinds.values())}
+    return {name: found[kind] for name, kind in kinds.items()}
 
 
 def _distinct(counts: Array) -> tuple[Array, np.ndarray]:

@@ -92,7 +92,8 @@ class View(NamedTuple):
 class KernelView(NamedTuple):
     """The kernels of all features, and whether the square root of the Gram matrix is taken (`flat`).
 
-    The root flattens the spectrum, which gives more weight to finer shapes.
+    The root flattens the spectrum, which gives more weight to finer shapes. Categories have the kernel of chi-square in
+    its place, whose spectrum is flat.
     """
 
     kernels: FeatureKernels
@@ -108,7 +109,7 @@ class KernelView(NamedTuple):
             factor = _group_factor(grid.points, own, landmark_rows)
         elif own.categorical.all() or not own.rounds:
             levels = Levels.of(counts)
-            view = levels.equality(0.5 if self.flat else 1.0, pooled=False)
+            view = levels.chi_square() if self.flat else levels.equality(pooled=False)
             return View(levels.at_points(view.factor), view.sizes)
         else:
             factor, _ = pivoted(grid.points, own, counts, _RANK)
@@ -246,10 +247,10 @@ class Levels(NamedTuple):
         ones = namespace(self.counts).ones_like(self.counts)[:, None, :]
         return centred(identity * ones, self.counts, power)
 
-    def shares(self, rows: float) -> View:
-        """The kernel 1[a = b] / (n_a + rows), with n_a the rows of a level: that of chi-square if `rows` is 0."""
+    def chi_square(self, added_rows: float = 0.0) -> View:
+        """The kernel 1[a = b] / (n_a + added_rows), n_a being the rows of a level: chi-square if none are added."""
         # All eigenvalues of chi-square's are equal; with a little more, directions of frequent levels are first.
-        scale = 1.0 / namespace(self.counts).sqrt(at_least(self.counts, 1.0) + max(rows, 1e-6))
+        scale = 1.0 / namespace(self.counts).sqrt(at_least(self.counts, 1.0) + max(added_rows, 1e-6))
         identity = asarray_like(np.eye(self.counts.shape[1]), self.counts)
         return centred(identity * scale[:, None, :], self.counts)
 

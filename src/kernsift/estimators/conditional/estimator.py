@@ -59,7 +59,7 @@ from kernsift.estimators.null_laws.permutation_law import union_score
 from kernsift.estimators.patterns import FeatureScores, bandwidth_of, pattern_effects
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, Pair, fitted_views
+from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, SEVERAL_CLASSES, Pair, fitted_views, for_several_classes
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.execution.notes import add_note
@@ -178,7 +178,8 @@ def conditional_hsic(
 
 
 def _given_classes(response: Response) -> Response:
-    return response._replace(pairs=CLASSES_GIVEN) if response.pairs == CLASSES else response
+    pairs = {CLASSES: CLASSES_GIVEN, SEVERAL_CLASSES: for_several_classes(CLASSES_GIVEN)}
+    return response._replace(pairs=pairs.get(response.pairs, response.pairs))
 
 
 def _conditional(
@@ -315,8 +316,10 @@ class _Residualising:
         n = self.given.response.n
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
         known = tabulate(block.table, block.own, grid, None, 1, None)
-        excess = self.given.response.excess_kurtosis
-        views = fitted_views(names, grid, known.counts, n, block.kernels, block.own, self.landmarks, excess=excess)
+        kurtosis = self.given.response.excess_kurtosis
+        views = fitted_views(
+            names, grid, known.counts, n, block.kernels, block.own, self.landmarks, added_rows=kurtosis
+        )
         codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
 
         most = DIRECTIONS

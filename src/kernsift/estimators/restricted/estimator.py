@@ -221,9 +221,9 @@ class _Measuring:
             own_names = [
                 name.removeprefix(prefix) for name in self._sources if name.startswith(ALIGNED) == bool(prefix)
             ]
-            counts, excess = self._counts(known), self.target.response.excess_kurtosis
+            counts, kurtosis = self._counts(known), self.target.response.excess_kurtosis
             found = fitted_views(
-                own_names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, excess
+                own_names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, kurtosis
             )
             for name, one in found.items():
                 factor = one.view.factor

@@ -13,7 +13,7 @@ from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.restricted.relabellings import Relabellings
 from kernsift.estimators.restricted.stratified_law import ResponseMoments, Strata, ThirdMoments
 from kernsift.estimators.restricted.unit_views import SMALL_STRATA, UNITS
-from kernsift.estimators.views import CLASSES, Pair, fitted
+from kernsift.estimators.views import CLASSES, SEVERAL_CLASSES, Pair, fitted, for_several_classes
 from kernsift.kernels.low_rank import View
 
 
@@ -59,10 +59,9 @@ class UnitResponse:
     ) -> UnitResponse:
         """From factors (p, C) and the cell of each unit."""
         strata = informative_strata(rows)
-        if rows.small_strata and pairs == CLASSES:
-            pairs = SMALL_STRATA
-        elif rows.unit is not None and pairs == CLASSES:
-            pairs = UNITS
+        if pairs in (CLASSES, SEVERAL_CLASSES) and (rows.small_strata or rows.unit is not None):
+            own = SMALL_STRATA if rows.small_strata else UNITS
+            pairs = own if pairs == CLASSES else for_several_classes(own)
         relabellings = Relabellings(rows.responses[strata.order], strata, symmetric)
         cells, views, values = cells[strata.order], {}, {}
         for name, factor in factors.items():
