@@ -1,8 +1,9 @@
 """Changes of categorical columns, for docs/power.md: one column at a time, level 0.05.
 
-With two samples a trial is a table of counts of the levels by sample, n rows a sample. With a numeric response it is a
-column of n rows whose levels have different means. Other tests of tables have permutation p-values, as many expected
-counts are small. Amplitudes were chosen by the power of the other tests alone.
+With two samples a trial is a table of counts of the levels by sample, n rows a sample. Otherwise it is n rows of levels
+and of numbers whose means differ between the levels: one of them is the feature, the other one the response. Other
+tests of tables have permutation p-values, as many expected counts are small. Amplitudes were chosen by the power of the
+other tests alone.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class CategoryShape:
     ----------
     change : the shares of the two samples, or the shares and the means of the levels, given the amplitude.
     amplitudes : the amplitude for each n.
-    numeric : whether the response is numeric.
+    response : what the response is: "samples", "numbers" or "classes".
     """
 
     change: Change
     amplitudes: Mapping[int, float]
-    numeric: bool = False
+    response: str = "samples"
 
 
 def _zipf(levels: int) -> np.ndarray:
@@ -47,6 +48,7 @@ def _zipf(levels: int) -> np.ndarray:
 
 
 _FIVE = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
+_THREE = np.array([0.7, 0.25, 0.05])
 
 
 def _new(shares: np.ndarray, count: int = 1) -> Change:
@@ -105,11 +107,25 @@ SHAPES = {
     "two levels merged": CategoryShape(_merged, {60: 0.9, 200: 0.6, 1000: 0.3}),
     "two levels": CategoryShape(_moved(np.array([0.7, 0.3])), {60: 0.25, 200: 0.13, 1000: 0.055}),
     "three levels, a rare one": CategoryShape(_more(np.array([0.6, 0.38, 0.02]), 2), {60: 0.15, 200: 0.06, 1000: 0.02}),
-    "numbers: mean of a rare level of 5": CategoryShape(_mean(_FIVE, 4), {60: 1.6, 200: 0.9, 1000: 0.4}, True),
+    "numbers: mean of a rare level of 5": CategoryShape(_mean(_FIVE, 4), {60: 1.6, 200: 0.9, 1000: 0.4}, "numbers"),
     "numbers: mean of the commonest of 20 (Zipf)": CategoryShape(
-        _mean(_zipf(20), 0), {60: 1.0, 200: 0.5, 1000: 0.22}, True
+        _mean(_zipf(20), 0), {60: 1.0, 200: 0.5, 1000: 0.22}, "numbers"
     ),
-    "numbers: means of 20 levels (Zipf)": CategoryShape(_means(_zipf(20)), {60: 0.7, 200: 0.35, 1000: 0.15}, True),
+    "numbers: means of 20 levels (Zipf)": CategoryShape(_means(_zipf(20)), {60: 0.7, 200: 0.35, 1000: 0.15}, "numbers"),
+    "classes: mean of a rare class of 3": CategoryShape(_mean(_THREE, 2), {60: 1.5, 200: 0.9, 1000: 0.4}, "classes"),
+    "classes: mean of the commonest of 3": CategoryShape(_mean(_THREE, 0), {60: 0.8, 200: 0.45, 1000: 0.2}, "classes"),
+    "classes: mean of the rarest of 10 (Zipf)": CategoryShape(
+        _mean(_zipf(10), 9), {60: 2.3, 200: 1.4, 1000: 0.6}, "classes"
+    ),
+    "classes: mean of the commonest of 10 (Zipf)": CategoryShape(
+        _mean(_zipf(10), 0), {60: 0.9, 200: 0.5, 1000: 0.22}, "classes"
+    ),
+    "classes: means of 10 classes (Zipf)": CategoryShape(
+        _means(_zipf(10)), {60: 0.7, 200: 0.35, 1000: 0.15}, "classes"
+    ),
+    "classes: means of 5 equal classes": CategoryShape(
+        _means(np.full(5, 0.2)), {60: 0.5, 200: 0.25, 1000: 0.11}, "classes"
+    ),
 }
 
 
@@ -143,7 +159,7 @@ _OF_NUMBERS = {"analysis of variance": f_oneway, "Kruskal-Wallis": kruskal}
 
 
 def methods_of(name: str) -> list[str]:
-    return [OWN, *(_OF_NUMBERS if SHAPES[name].numeric else _OF_TABLES)]
+    return [OWN, *(_OF_TABLES if SHAPES[name].response == "samples" else _OF_NUMBERS)]
 
 
 def rejections(row: str, method: str, trials: int) -> np.ndarray:
@@ -151,8 +167,9 @@ def rejections(row: str, method: str, trials: int) -> np.ndarray:
     name, _, n = row.rpartition(", n=")
     shape, rng = SHAPES[name], np.random.default_rng(zlib.crc32(row.encode()))
     changes = [shape.change(shape.amplitudes[int(n)], rng) for _ in range(trials)]
-    of = _numeric_pvalues if shape.numeric else _table_pvalues
-    return of(changes, int(n), method, rng) <= LEVEL
+    if shape.response == "samples":
+        return _table_pvalues(changes, int(n), method, rng) <= LEVEL
+    return _numeric_pvalues(changes, int(n), method, rng, shape.response) <= LEVEL
 
 
 def _table_pvalues(
@@ -185,7 +202,7 @@ def _rows(counts: np.ndarray) -> Any:
 
 
 def _numeric_pvalues(
-    changes: list[tuple[np.ndarray, np.ndarray]], n: int, method: str, rng: np.random.Generator
+    changes: list[tuple[np.ndarray, np.ndarray]], n: int, method: str, rng: np.random.Generator, response: str
 ) -> np.ndarray:
     import pandas as pd
 
@@ -194,8 +211,10 @@ def _numeric_pvalues(
         codes = rng.choice(len(shares), n, p=shares)
         numbers = means[codes] + rng.standard_normal(n)
         if method == OWN:
-            column = pd.DataFrame({"x": np.array([f"level {code}" for code in codes])})
-            found.append(relate(column, numbers, k=None, response="numeric", random_state=0).pvalues[0])
+            levels = np.array([f"level {code}" for code in codes])
+            kind = {"numbers": "numeric", "classes": "category"}[response]
+            x, y = (levels, numbers) if response == "numbers" else (numbers, levels)
+            found.append(relate(pd.DataFrame({"x": x}), y, k=None, response=kind, random_state=0).pvalues[0])
         else:
             # A level of one row has no variance of its own, but counts among the levels.
             found.append(_OF_NUMBERS[method](*(numbers[codes == code] for code in np.unique(codes))).pvalue)

@@ -142,8 +142,7 @@ def peers_trial(problem: Problem, method: str, rng: np.random.Generator, seed: i
 
 def real_trial(name: str, method: str, rng: np.random.Generator) -> dict[str, Figure]:
     """The share of a data set's columns that BH at 5% finds among shuffled ones."""
-    found, false = real_columns.found(name, method, rng)
-    return {"found": Figure(found), "fdr": Figure(false)}
+    return {quantity: Figure(value) for quantity, value in real_columns.found(name, method, rng).items()}
 
 
 _TRIAL = {"paper": paper_trial, "bh": bh_trial, "peers": peers_trial}
@@ -172,9 +171,7 @@ def _shape_cells(part: str, trials: int) -> list[Cell]:
     """Every shape with every n; its null at one n."""
     sizes = ROWS if part == "regret" else (_LEVEL_ROWS,)
     return [
-        Cell(
-            part, shape_row(key, n), method, min(trials, regret.SLOW_TRIALS) if method in regret.SLOW_PEERS else trials
-        )
+        Cell(part, shape_row(key, n), method, regret.trials_of(method, trials))
         for key, shape in SHAPES.items()
         for n in sizes
         for method in regret.methods_of(shape, n)

@@ -228,7 +228,7 @@ def _regret_plot(path: Path, rows: Sequence[Row]) -> None:
 
 def categories_section(figures: Figures) -> str:
     """The power on every change of categories, and the largest regrets."""
-    parts: list[list[list[str]]] = [[], []]
+    parts: dict[str, list[list[str]]] = {"samples": [], "numbers": [], "classes": []}
     regrets = []
     for row in figures.names("row"):
         name, _, n = row.rpartition(", n=")
@@ -241,28 +241,33 @@ def categories_section(figures: Figures) -> str:
         regret = theirs[best] - powers[OWN]
         regrets.append((regret, f"{regret:.2f} ({row}: {best} {theirs[best]:.2f}, {powers[OWN]:.2f})", best))
         shown = [f"**{power:.2f}**" if method == best else f"{power:.2f}" for method, power in powers.items()]
-        parts[shape.numeric].append([name, f"{shape.amplitudes[int(n)]:g}", n, *shown, f"{regret:+.2f}"])
-    first, second = (
-        table(["change", "a", "n", *methods_of(rows[0][0]), "regret"], rows) if rows else "" for rows in parts
-    )
+        parts[shape.response].append([name, f"{shape.amplitudes[int(n)]:g}", n, *shown, f"{regret:+.2f}"])
+    shown_parts = {
+        kind: table(["change", "a", "n", *methods_of(rows[0][0]), "regret"], rows) if rows else ""
+        for kind, rows in parts.items()
+    }
     if not regrets:
         return ""
     others = [found for found in regrets if found[2] != "G test"] or regrets
     return f"""## Categories
 
 One categorical column, level 0.05, {figures.trials()} trials ({figures.date()}); two samples of n rows each, or n rows
-with a numeric response. Chi-square, the G test and Dcorr of indicators of the levels, which is the kernel of equality
-alone, have {PERMUTATIONS} permutations: many expected counts are small. Amplitudes were chosen by the power of the
-other tests.
+with a numeric response; and one numeric column with a response of several classes. Chi-square, the G test and Dcorr of
+indicators of the levels, which is the kernel of equality alone, have {PERMUTATIONS} permutations: many expected counts
+are small. Amplitudes were chosen by the power of the other tests.
 
 **Largest regret:** {max(regrets)[1]}. **Where the best other test is not the G test:** {max(others)[1]}. A likelihood
 ratio grows fastest where a level is in one sample only; it is no quadratic form, and has no view here.
 
-{first}
+{shown_parts["samples"]}
 
 With a numeric response:
 
-{second}
+{shown_parts["numbers"]}
+
+A numeric column, with classes as the response:
+
+{shown_parts["classes"]}
 """
 
 
@@ -281,10 +286,12 @@ def _real_table(figures: Figures, names: Iterable[str], numeric: bool, quantity:
             text = "–" if mean != mean else f"{mean:.3f}"
             line.append(f"**{text}**" if method == best and quantity == "found" else text)
         if quantity == "found":
-            behind = theirs[best] - means[OWN] if best else np.nan
-            line += [f"{behind:+.3f}" if behind == behind else "–", f"{figures.error(name, OWN, quantity):.3f}"]
+            leads = [f"{figures.mean(name, best, 'lead'):+.3f} ± {figures.error(name, best, 'lead'):.3f}"]
+            if not numeric:
+                leads.append(f"{max(figures.mean(name, other, 'lead, exact') for other in theirs):+.3f}")
+            line += [lead.replace("+nan ± nan", "–").replace("+nan", "–") for lead in leads]
         body.append(line)
-    more = ["best other less kernsift", "standard error"] if quantity == "found" else []
+    more = ["best other less kernsift", *([] if numeric else ["with exact p-values"])] if quantity == "found" else []
     return table(["data set", *methods, *more], body)
 
 
@@ -300,7 +307,12 @@ def real_section(figures: Figures) -> str:
 {EACH} rows a class, or {2 * EACH} rows with a numeric response, are drawn from each data set (four fifths of a
 class that has fewer), and {SHUFFLED} of its columns are added with their rows shuffled. BH at 5% runs over all columns.
 The figure is the share of the real columns that is found, over {figures.trials()} trials ({figures.date()}); a real
-column need not differ between the classes. The standard error is that of kernsift's share over draws.
+column need not differ between the classes. The standard error is that over draws from one data set: of a small one,
+as iris, the draws have most rows in common, and whether a column of it is found is nearly the same in all of them.
+
+On a column with two values every permutation test of two samples is Fisher's exact test, as kernsift's is; the p-values
+of other tests are not exact there, and on average smaller. "With exact p-values" is the lead of the best other test if
+all have Fisher's p-value on such columns.
 {missing}
 {shown(False)}
 
