@@ -224,5 +224,7 @@ def test_shuffled_columns_are_null_and_real_ones_stay(power):
     # Shuffled columns have the values of a real column in another order.
     for column in x[:, ~real].T[:5]:
         assert any(np.array_equal(np.sort(column), np.sort(own)) for own in x[:, real].T)
-    found, false = real_columns.found(name, "F (t) test", np.random.default_rng(1))
-    assert found >= 0.5 and false < 0.5
+    figures = real_columns.found(name, "F (t) test", np.random.default_rng(1))
+    assert figures["found"] >= 0.5 and figures["fdr"] < 0.5
+    own = real_columns.found(name, "kernsift", np.random.default_rng(1))
+    assert figures["lead"] == figures["found"] - own["found"] == figures["lead, exact"]  # no column has two values
