@@ -24,7 +24,6 @@ from kernsift.execution.arrays import (
     code_dtype,
     device_room,
     namespace,
-    on_host,
 )
 from kernsift.execution.fused import host_counts, is_large
 from kernsift.execution.parallel import parallel_map, worker_threads
@@ -88,7 +87,7 @@ def tabulate(
     if grid.known is not None:
         joint = bincount_rows(grid.known, grid.points.shape[0], cells, counting.count)
         codes = grid.known if rows is None else grid.known[:, rows]
-    elif on_host(grid.points):
+    elif isinstance(grid.points, np.ndarray):
         joint, codes = _in_pieces(counting, table, columns, n if rows is None else len(rows))
     else:
         runs = table.row_chunks(columns, min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES))
