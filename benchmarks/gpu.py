@@ -58,6 +58,7 @@ import torch.utils.flop_counter  # noqa: E402
 from measure import commit  # noqa: E402
 
 import kernsift.api  # noqa: E402
+import kernsift.questions  # noqa: E402
 from kernsift.api import compare, relate, screen  # noqa: E402
 from kernsift.arguments import CallSettings  # noqa: E402
 from kernsift.estimators import HSIC, MMD, SCREEN  # noqa: E402
@@ -317,12 +318,11 @@ class Stages:
     @contextmanager
     def watching(self) -> Iterator[Stages]:
         """Put a clock round the steps of `compare`, and round whatever else was asked for as module:function."""
-        steps = {"reading": (kernsift.api, "as_pair"), "stacking": (kernsift.api, "stack")}
-        steps |= {"bandwidths": (kernsift.api, "fit_kernels"), "selection and test": (CallSettings, "answer")}
+        steps = {"reading": (kernsift.api, "read_pair"), "stacking": (kernsift.api, "stack")}
+        steps |= {"bandwidths": (kernsift.api, "fit_kernels"), "selection and test": (kernsift.questions, "to_result")}
         for text in self.extra:
             module, _, name = text.partition(":")
             steps[text] = (importlib.import_module(module), name)
-        steps = {name: place for name, place in steps.items() if hasattr(*place)}
         kept = {name: getattr(*place) for name, place in steps.items()}
         begin = CallSettings.__init__
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+from kernsift.api import TopKPvalues
 from kernsift.experiments import problems, published
 from kernsift.experiments.configurations import ARTEFACTS, FIG1, FIG3, LAWS, TABLE2, Artefact, Setting, smaller
-from kernsift.experiments.methods import PUBLISHED, Decisions, Recipe, run_test, score
+from kernsift.experiments.methods import PUBLISHED, Recipe, run_test, score
 from kernsift.experiments.problems import PROBLEMS, DataSets, TwoSamples
 from kernsift.experiments.published_rows import published_quadruples
 from kernsift.experiments.studies import read_rows, run_tasks, table, write_rows
@@ -139,13 +140,13 @@ def test_rates_are_shares_of_the_selected() -> None:
     truth = np.array([True, True, True, False, False, False, False])
     sample = TwoSamples(np.empty((0, 7)), np.empty((0, 7)), truth)
     # Selected: two true ones (one rejected) and three null ones (one rejected); the third true one was not selected.
-    tested = Decisions(np.array([0, 1, 3, 4, 5]), np.array([0.01, 0.2, 0.04, 0.05, 0.9]))
+    tested = TopKPvalues(np.array([0, 1, 3, 4, 5]), np.array([0.01, 0.2, 0.04, 0.05, 0.9]))
     assert MEASURES["rates"](task(), sample, tested) == {"TPR": 1 / 2, "FPR": 1 / 3}
 
 
 def test_a_data_set_counts_as_rejected_only_where_it_was_selected() -> None:
     sample = DataSets(np.empty((0, 1)), {"a": np.empty((0, 1)), "b": np.empty((0, 1)), "c": np.empty((0, 1))})
-    tested = Decisions(np.array([2, 0]), np.array([0.001, 0.5]))
+    tested = TopKPvalues(np.array([2, 0]), np.array([0.001, 0.5]))
     assert MEASURES["screen"](task(), sample, tested) == {"a": 0.0, "b": 0.0, "c": 1.0}
 
 

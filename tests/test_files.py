@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from odd_files import bomb
 
 from kernsift import InputError, compare
 from kernsift.cli.app import main
@@ -236,14 +237,6 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         assert loaded(source).columns.names == tuple(FRAME.columns)
 
 
-def bomb(path: Path, member: str) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/workbook.xml" if path.suffix == ".xlsx" else "a.npy", "x")
-        with archive.open(member, "w", force_zip64=True) as file:
-            for _ in range(130):
-                file.write(bytes(1 << 20))
-
-
 def pickled(path: Path) -> None:
     np.save(path, np.array([{}, 1], dtype=object), allow_pickle=True)
 
@@ -267,8 +260,8 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "pickled archive": ("t.npz", pickled_archive, "pickled Python objects"),
     "short array": ("t.npy", lambda path: path.write_bytes(_npy()[:-8]), "broken NumPy file"),
     "deep array": ("t.npy", lambda path: np.save(path, np.zeros((2, 2, 2))), "shape (2, 2, 2)"),
-    "excel bomb": ("t.xlsx", lambda path: bomb(path, "xl/worksheets/sheet1.xml"), "no honest table"),
-    "numpy bomb": ("t.npz", lambda path: bomb(path, "b.npy"), "no honest table"),
+    "excel bomb": ("t.xlsx", bomb("xl/worksheets/sheet1.xml"), "no honest table"),
+    "numpy bomb": ("t.npz", bomb("b.npy"), "no honest table"),
     "broken excel": ("t.xlsx", lambda path: _zip(path, "xl/workbook.xml"), "could not be read as an Excel file"),
     "some zip": ("t.zip", lambda path: _zip(path, "readme.txt"), "something else than a table"),
     "broken zip": ("t.xlsx", lambda path: path.write_bytes(b"PK\x03\x04" + bytes(30)), "broken archive"),

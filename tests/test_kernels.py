@@ -350,7 +350,9 @@ def test_kernels_with_zero_eigenvalues_are_no_less_kernels(
     function: Callable, dtype: type, rng: np.random.Generator
 ) -> None:
     data = mixed(100, rng)
-    fit_kernels(replace(data, values=data.values.astype(dtype)), function, rng=rng)
+    values = data.values.astype(dtype)
+    found = fit_kernels(replace(data, values=values), function, rng=rng).matched(values[:50], values[50:])
+    np.testing.assert_allclose(found[:, 0], function(values[:50, :1], values[50:, :1]), rtol=1e-5)
 
 
 def test_only_categories(rng: np.random.Generator) -> None:

@@ -196,7 +196,8 @@ def test_a_response_is_what_it_is_in_memory(name: str, missing: str, tmp_path: P
 def test_at_least_some_responses_are_accepted() -> None:
     """The test above must not be one of errors alone."""
     for name in ("number", "category", "truth", "several", "array", "list of labels", "series"):
-        as_xy(TABLE, RESPONSES[name][0], missing="drop", response=RESPONSES[name][1])
+        X, answer = as_xy(TABLE, RESPONSES[name][0], missing="drop", response=RESPONSES[name][1])
+        assert X.n == answer.n > 1
 
 
 def test_a_response_may_be_on_disk(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from kernsift.inference.advice import advise
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import TEST_OPTIONS, Options, resolve
-from kernsift.questions import Measures, measured_result, rereading, to_result
+from kernsift.questions import measured_result, rereading, to_result
 from kernsift.report.summaries import picture_candidates, picture_response, picture_samples
 from kernsift.result import Result
 
@@ -256,9 +256,8 @@ def compare(
 
         held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
-        measures = Measures(measure, measure_given)
         return measured_result(
-            call, (one, two), measures, rows=rows, held=held, missing=missing, distinct=distinct, picture=picture
+            call, (one, two), measure, measure_given, picture, rows=rows, held=held, missing=missing, distinct=distinct
         )
 
 
@@ -417,9 +416,8 @@ def relate(
 
         held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_response, table, target, linear=survival is not None)
-        measures = Measures(measure, measure_given)
         return measured_result(
-            call, (table,), measures, rows=rows, held=held, missing=missing, distinct=distinct, picture=picture
+            call, (table,), measure, measure_given, picture, rows=rows, held=held, missing=missing, distinct=distinct
         )
 
 

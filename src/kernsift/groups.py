@@ -21,7 +21,7 @@ from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import Options
 from kernsift.questions import files_stay
 from kernsift.report.summaries import LazyRecords
-from kernsift.report.text import clean, more, table
+from kernsift.report.text import clean, controlled, more, table
 from kernsift.result import Result, as_frame, check_backend
 
 
@@ -247,10 +247,7 @@ class GroupResults:
     def summary(self, width: int = 100) -> str:
         """One sentence in plain words."""
         tested = sum(len(result.scores) for result in self.results.values())
-        rate = "family-wise error rate" if self.correction == "holm" else "false discovery rate"
-        level = f"each at level {self.alpha:g}, not corrected for the number of tests"
-        if self.correction:
-            level = f"{rate} {self.alpha:g}, {self.correction.upper()} over all of them"
+        level = controlled(self.correction, self.alpha, "all of them")
         found = int(self.rejected.sum())
         said = f"{found:,} of {tested:,} comparisons of {len(self.results)} groups {'is' if found == 1 else 'are'}"
         return "\n".join(textwrap.wrap(f"{said} significant ({level}).", width))

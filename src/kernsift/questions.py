@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial, wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -64,29 +64,23 @@ def files_stay() -> AbstractContextManager[bool]:
     return setting(_files_stay, True)
 
 
-class Measures(NamedTuple):
-    """Functions that turn tables of features into scores, without confounders and with them."""
-
-    plain: Callable[..., Scores | None]
-    conditional: Callable[..., Scores | None]
-
-
 def measured_result(
     call: CallSettings,
     tables: Sequence[Table],
-    measures: Measures,
+    measure: Callable[..., Scores | None],
+    measure_given: Callable[..., Scores | None],
+    picture: Callable[..., Any],
     *,
     rows: Exchangeability | None,
     held: Confounders | None,
     missing: str,
     distinct: bool,
-    picture: Callable[..., Any],
 ) -> Result:
-    """Measure the features of `tables`, test the scores and describe the features."""
+    """Measure the features of `tables`, with confounders or without, test the scores and describe the features."""
     if held is None:
-        found = measure_features(tables, measures.plain, call.bandwidth, missing, call.estimator, call.rng)
+        found = measure_features(tables, measure, call.bandwidth, missing, call.estimator, call.rng)
     else:
-        conditional = partial(measures.conditional, confounders=held)
+        conditional = partial(measure_given, confounders=held)
         found = measure_conditional(tables, conditional, call.bandwidth, missing, call.rng)
     pooled = stack(tables)
     result = to_result(
@@ -99,7 +93,7 @@ def measured_result(
         draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
     )
     if distinct:
-        result = _distinct(result, call, tables, measures.conditional, held, missing)
+        result = _distinct(result, call, tables, measure_given, held, missing)
     if pooled.on_disk and not _files_stay.get() and (distinct or not found.scores.in_memory):
         # The result must not need its files: what is otherwise computed on first use is computed now.
         result.effects  # noqa: B018

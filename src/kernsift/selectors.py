@@ -181,21 +181,12 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             validate_data(self, X, reset=first, skip_check_array=True)
             # A list of strings would be taken for column names of X.
             return X, np.asarray(y) if isinstance(y, list | tuple) and not censored else y
+        check: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
         if censored or (isinstance(y, np.ndarray) and y.dtype.names is not None):
-            return validate_data(
-                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=first
-            ), y
-        X, checked = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=True if self.missing == "error" else "allow-nan",
-            ensure_min_samples=least,
-            multi_output=True,
-            reset=first,
-        )
+            return validate_data(self, X, ensure_all_finite="allow-nan", **check), y
+        finite = True if self.missing == "error" else "allow-nan"
+        check |= {"ensure_all_finite": finite, "ensure_min_samples": least, "multi_output": True}
+        X, checked = validate_data(self, X, y, **check)
         native = nw.from_native(y, allow_series=True, pass_through=True)
         return X, y if isinstance(native, nw.Series | nw.DataFrame) else checked
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kernsift.api import TopKPvalues
 from kernsift.data.inputs import as_candidates, as_pair, as_xy
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
@@ -100,17 +101,9 @@ def _own_designs(
     return Scores(table.names, np.concatenate(estimates), FactorCovariance(np.hstack(factors)))
 
 
-@dataclass(frozen=True)
-class Decisions:
-    """The selected features, best first, and their p-values."""
-
-    selected: np.ndarray
-    pvalues: np.ndarray
-
-
-def run_test(scores: Scores, method: Method, k: int, replicates: int, rng: np.random.Generator) -> Decisions:
+def run_test(scores: Scores, method: Method, k: int, replicates: int, rng: np.random.Generator) -> TopKPvalues:
     """Select the k best and test them."""
     rule = TopK(min(k, len(scores)))
     selected = rule.select(scores.estimate)
     options = {"replicates": replicates} if method.test == "multiscale" else {}
-    return Decisions(selected, TESTS[method.test](scores, rule, selected, rng=rng, **options).pvalues)
+    return TopKPvalues(selected, TESTS[method.test](scores, rule, selected, rng=rng, **options).pvalues)

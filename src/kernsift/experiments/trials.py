@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from kernsift.api import TopKPvalues
 from kernsift.experiments import studies
 from kernsift.experiments.configurations import Artefact, Setting
-from kernsift.experiments.methods import Decisions, run_test, score
+from kernsift.experiments.methods import run_test, score
 from kernsift.experiments.problems import PROBLEMS, DataSets, Sample
 
 # method -> measure -> value, all of it JSON
@@ -70,7 +71,7 @@ def _all_methods(task: Task, sample: Sample) -> Values:
     return values
 
 
-def _rates(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
+def _rates(task: Task, sample: Sample, tested: TopKPvalues) -> dict[str, Any]:
     """TPR and FPR: shares of the selected true and of the selected null features (appendix, section A)."""
     assert not isinstance(sample, DataSets)
     rejected, true = tested.pvalues < task.artefact.alpha, sample.truth[tested.selected]
@@ -80,14 +81,14 @@ def _rates(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
     }
 
 
-def _rejections(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
+def _rejections(task: Task, sample: Sample, tested: TopKPvalues) -> dict[str, Any]:
     """For every data set whether it was selected and rejected."""
     assert isinstance(sample, DataSets)
     rejected = set(tested.selected[tested.pvalues < task.artefact.alpha].tolist())
     return {name: float(place in rejected) for place, name in enumerate(sample.candidates)}
 
 
-def _pvalues(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
+def _pvalues(task: Task, sample: Sample, tested: TopKPvalues) -> dict[str, Any]:
     """The p-values themselves, and how many are significant."""
     return {
         "significant": int((tested.pvalues < task.artefact.alpha).sum()),
@@ -96,7 +97,7 @@ def _pvalues(task: Task, sample: Sample, tested: Decisions) -> dict[str, Any]:
     }
 
 
-MEASURES: dict[str, Callable[[Task, Sample, Decisions], dict[str, Any]]] = {
+MEASURES: dict[str, Callable[[Task, Sample, TopKPvalues], dict[str, Any]]] = {
     "rates": _rates,
     "screen": _rejections,
     "pvalues": _pvalues,

@@ -56,12 +56,17 @@ def family_size(result: Result) -> int:
 
 def error_rate(result: Result) -> str:
     """The error rate that is controlled, and over which features."""
-    if result.correction is None:
-        return f"each at level {result.alpha:g}, not corrected for the number of tests"
-    rate = "family-wise error rate" if result.correction == "holm" else "false discovery rate"
-    over = f"{counted(result.question, family_size(result))}"
+    over = counted(result.question, family_size(result))
     which = f"the {over} selected" if result.listed and result.family == "selected" else f"all {over}"
-    return f"{rate} {result.alpha:g}, {result.correction.upper()} over {which}"
+    return controlled(result.correction, result.alpha, which)
+
+
+def controlled(correction: str | None, alpha: float, over: str) -> str:
+    """The error rate of a correction over some tests."""
+    if correction is None:
+        return f"each at level {alpha:g}, not corrected for the number of tests"
+    rate = "family-wise error rate" if correction == "holm" else "false discovery rate"
+    return f"{rate} {alpha:g}, {correction.upper()} over {over}"
 
 
 def short(result: Result) -> str:
