@@ -90,7 +90,9 @@ def tabulate(
     elif isinstance(grid.points, np.ndarray):
         joint, codes = _in_pieces(counting, table, columns, n if rows is None else len(rows))
     else:
-        runs = table.row_chunks(columns, min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES))
+        here = on_host(grid.points)
+        numbers = _NUMBERS if here else min(_DEVICE_NUMBERS, device_room(grid.points) // _DEVICE_BYTES)
+        runs = table.row_chunks(columns, numbers)
         whole, some = slice(0, len(columns)), run_of(columns)
         found = [counting(Piece(slice(*run), whole, table.part(some, slice(*run)))) for run in runs]
         joint = found[0].joint if len(found) == 1 else sum(one.joint for one in found)

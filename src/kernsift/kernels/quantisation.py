@@ -101,7 +101,7 @@ class Grid(NamedTuple):
 def long_and_narrow(table: Table) -> bool:
     """Whether a table in memory has so few columns that blocks of them would read the same cache lines again."""
     columns = int(table.offsets[-1])
-    dense = table.memory is None and not isinstance(table, SparseTable) and on_host(table.prototype)
+    dense = table.memory is None and not isinstance(table, SparseTable) and isinstance(table.prototype, np.ndarray)
     return dense and columns <= _BLOCK and table.n * columns >= _MANY_VALUES
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernsift.data.tables import MOST_DESCRIBED, Table, rows_to_show, stack
 from kernsift.execution.arrays import to_numpy
+from kernsift.kernels.fitted import columns_of
 from kernsift.report.descriptions import Description
 from kernsift.report.feature_descriptions import describe_against, describe_samples
 from kernsift.report.held_fixed import AdjustedRows, HeldFixed
@@ -205,9 +206,12 @@ def _kept(
     places = [rows_to_show(table.n, described or len(chosen)) for table in tables]
     found = []
     for table, own in zip(tables, places, strict=True):
-        if table.memory is None and len(own) * table.d < len(chosen) * table.n:  # fewer values than in the columns
-            table, own = table.take(own), np.arange(len(own))
-        found.append(_thinned(table.select(chosen), own))
+        if type(table) is Table and len(own) < table.n:
+            some = replace(table, values=table.prototype).select(chosen)
+            values = to_numpy(table.part(columns_of(table.offsets, chosen), own))
+            found.append(replace(some, values=values, incomplete=None))
+        else:
+            found.append(_thinned(table.select(chosen), own))
     return found, places
 
 

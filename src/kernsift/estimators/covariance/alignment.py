@@ -83,18 +83,18 @@ class AlignmentCovariance:
             chosen = together.take(places_of(self.factors, features))
             out[np.concatenate([factor.features for factor in self.factors])] = self._correlation(together, chosen)
             return self._on_varying(out, features)
-        chosen = gathered(self.factors, features)
+        # In the order of the factors, which saves a copy.
+        order = np.argsort(places_of(self.factors, features))
+        chosen, back = gathered(self.factors, features[order]), np.argsort(order)
         every = np.ones(len(out), dtype=bool)
         own = chosen.directions
         if not isinstance(own, np.ndarray) or own.dtype != np.float64 or len(out) * own.size < _MANY:
-            self._fill(out, chosen, every)
+            self._fill(out, chosen, back, every)
         else:
             scores = self.laws.score[features]
             near = self.laws.score >= scores.min() - _BAND - _SLOPE * np.ptp(scores)
-            self._fill(out, chosen._replace(directions=own.astype(np.float32)), ~near)
-            bound = related(chosen.n)
-            doubtful = (out > SAME - _DIGITS).any(axis=1) | (np.abs(out - bound) < _DIGITS).any(axis=1)
-            self._fill(out, chosen, near | doubtful)
+            doubtful = self._fill(out, chosen._replace(directions=own.astype(np.float32)), back, ~near)
+            self._fill(out, chosen, back, near | doubtful)
         return self._on_varying(out, features)
 
     def _on_varying(self, out: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -104,25 +104,32 @@ class AlignmentCovariance:
         out[features, np.arange(len(features))] = self.varies[features]
         return out
 
-    def _fill(self, out: np.ndarray, chosen: FactorRows, wanted: np.ndarray) -> None:
-        """Set the rows of `out` of the wanted features to their correlations, in the precision of `chosen`."""
-        pieces = []
+    def _fill(self, out: np.ndarray, chosen: FactorRows, columns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Set the rows of `out` of the wanted features to these columns of their correlations with the chosen ones.
+
+        Returns which features (d,) have a correlation near a bound between kinds of paths.
+        """
+        pieces, bound, doubtful = [], related(chosen.n), np.zeros(len(out), dtype=bool)
         for factor in self.factors:
             places = np.flatnonzero(wanted[factor.features])
             step = self._step(factor, chosen)
             pieces += [(factor, places[start : start + step]) for start in range(0, len(places), step)]
 
-        def correlate(piece: tuple[SelectedFactor, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        def correlate(piece: tuple[SelectedFactor, np.ndarray]) -> int:
             factor, places = piece
-            rows = factor.rows(run_of(places), chosen.directions.dtype)
-            return factor.features[places], self._correlation(rows, chosen)
+            found = self._correlation(factor.rows(run_of(places), chosen.directions.dtype), chosen)
+            named = factor.features[places]
+            out[named] = found[:, columns]
+            near = (found > SAME - _DIGITS) | (np.abs(found - bound) < _DIGITS)
+            doubtful[named] = near.any(axis=1)
+            return len(named)
 
         # A few products are made before threads have started.
         few, done = len(out) * math.prod(chosen.directions.shape) < _FEW, 0
-        for named, correlations in parallel_map(correlate, pieces, 1 if few else most_at_once(chosen.directions)):
-            out[named] = correlations
-            done += len(named)
+        for count in parallel_map(correlate, pieces, 1 if few else most_at_once(chosen.directions)):
+            done += count
             report_progress("correlating features", done, int(wanted.sum()))
+        return doubtful
 
     def only(self, features: np.ndarray) -> AlignmentCovariance:
         """The same with what the correlations among the named features need, and no more in memory if it is much."""

@@ -10,7 +10,17 @@ import numpy as np
 
 from kernsift.data.table_parts import run_of
 from kernsift.estimators.responses import Response, ResponseView
-from kernsift.execution.arrays import INDEX_MODE, Array, asarray_like, lookup, namespace, on_host, take, to_numpy
+from kernsift.execution.arrays import (
+    INDEX_MODE,
+    Array,
+    asarray_like,
+    bincount_rows,
+    lookup,
+    namespace,
+    on_host,
+    take,
+    to_numpy,
+)
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.group_views import GroupView
@@ -172,11 +182,15 @@ class SelectedFactor(NamedTuple):
         codes = self.codes
         if codes is not None:
             codes = np.asarray(codes[chosen]) if isinstance(codes, SparseCodes) else take(codes, chosen, axis=0)
+        norms: tuple[Array, Array] | None = None
+        if self.sizes is None and self.present is None and codes is not None and isinstance(factor, np.ndarray):
+            factor, norms = _centred_at_points(factor, codes)
         directions = _directions(factor, codes, ranks)
         if self.sizes is not None:
             sizes = take(self.sizes, chosen, axis=0)
-            trace, square = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)
-            return FactorRows(directions, ranks, trace, square, targets, self._present(directions, len(ranks)))
+            norms = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)
+        if norms is not None:
+            return FactorRows(directions, ranks, *norms, targets, self._present(directions, len(ranks)))
         if self.present is None:
             directions = directions - xp.mean(directions, axis=1, keepdims=True)
         else:
@@ -200,6 +214,17 @@ class GroupFactor(SelectedFactor):
     def factor(self) -> Array:
         stored: Any = self[1]
         return stored().astype(self.cross.dtype, copy=False) if callable(stored) else stored
+
+
+def _centred_at_points(factor: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Factors (b, q, points) or one, with mean 0 over the rows with these codes (b, rows); and `norms_of` these rows.
+
+    There are fewer points than rows.
+    """
+    counts = bincount_rows(codes, factor.shape[2])[:, None, :, 0].astype(factor.dtype)
+    factor = factor - (factor * counts).sum(axis=2, keepdims=True) / codes.shape[1]
+    gram = (factor * counts) @ factor.transpose(0, 2, 1)
+    return factor, (np.trace(gram, axis1=1, axis2=2), (gram * gram).sum(axis=(1, 2)))
 
 
 def _directions(factor: Array, codes: Array | None, ranks: np.ndarray) -> Array:
@@ -356,4 +381,5 @@ def gathered(factors: Sequence[SelectedFactor], features: np.ndarray) -> FactorR
         for factor, end, low, high in zip(factors, ends, [0, *cuts], cuts, strict=False)
         if high > low
     ]
-    return joined(parts).take(np.searchsorted(chosen, where))
+    found = joined(parts)
+    return found if (where[1:] > where[:-1]).all() else found.take(np.searchsorted(chosen, where))
