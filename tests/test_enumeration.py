@@ -13,9 +13,9 @@ from kernsift import compare, relate
 from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
-    _log_drawn_tail,
     enumerated_log_pvalues,
     few_outcomes,
+    log_share,
 )
 
 
@@ -160,7 +160,7 @@ def test_sparse_columns_keep_their_level(response):
 
 def test_drawn_rows_are_uniform_and_different():
     for n in (30, 100, 1000):
-        rows = _drawn_rows(n, 1)
+        rows = _drawn_rows(n, min(n - 1, 15), 1)
         assert all(len(set(row)) == rows.shape[1] for row in rows.tolist()[:500])
         share = np.bincount(rows.ravel(), minlength=n) / rows.size
         assert np.abs(share - 1 / n).max() < 5 * np.sqrt(1 / n / rows.size)
@@ -171,8 +171,7 @@ def test_a_tail_beyond_the_draws_continues_the_smooth_law():
     draws = np.sort(np.random.default_rng(2).chisquare(1, 8192))[::-1]
     at = np.array([4.0, 40.0])
     found = [
-        math.exp(_log_drawn_tail(np.append(value, draws)[None, :], np.ones(1), stats.chi2(1).logsf([value])))
-        for value in at
+        math.exp(log_share(np.append(value, draws)[None, :], np.ones(1), stats.chi2(1).logsf([value]))) for value in at
     ]
     assert found[0] == pytest.approx((draws >= 4.0).mean(), rel=0.01)
     assert found[1] == pytest.approx(stats.chi2(1).sf(40.0), rel=0.6)

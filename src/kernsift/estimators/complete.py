@@ -31,11 +31,13 @@ from kernsift.estimators.effects.intervals import CombinedEffects
 from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.enumeration import (
+    NULL_TAIL,
     OUTLIER_ROWS,
     ViewedFeature,
     enumerated_log_pvalues,
     few_outcomes,
     fisher_scores,
+    has_rare_rows,
     lattice_step,
     outliers_match,
     two_valued,
@@ -533,18 +535,24 @@ def enumerated_scores(
     if len(cells) > 2 and response.n <= OUTLIER_ROWS:
         large = np.array([one.laws.mean + one.laws.sd for one in statistics])
         few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
+    if has_rare_rows(cells):
+        few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~(two_valued(known.counts) & (len(cells) == 2))
     chosen = np.flatnonzero(few)
     if not len(chosen):
         return out
     shares = np.array([pair.weight for pair in response.pairs])
-    counts, joint, *factors = (
-        of(chosen, array) for array in (known.counts, known.joint, *(one.view.factor for one in statistics))
-    )
+    counts, joint = of(chosen, known.counts), of(chosen, known.joint)
+    factors = [of(chosen[:1] if one.fitted.alike else chosen, one.view.factor) for one in statistics]
+    # Features with the same views have the same counts.
+    same = [
+        factor[0][:, counts[0] > 0] if one.fitted.alike else None
+        for factor, one in zip(factors, statistics, strict=True)
+    ]
     features = [
         ViewedFeature(
             counts[place, own].astype(int),
             joint[place][np.ix_(own, used)],
-            [factor[place][:, own] for factor in factors],
+            [factor[place][:, own] if one is None else one for factor, one in zip(factors, same, strict=True)],
             targets,
             shares,
             log_ndtr(-scores[:, chosen[place]]),

@@ -28,6 +28,10 @@ _MOST, _DRAWN = 5_500, 2**13
 # A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
 # with two values that has no more rows than the second bound.
 _SPARSE, _FEW_ROWS = 15, 40
+# A response is sparse in this sense if at most this many rows are outside its commonest cell.
+_RARE_ROWS = 10
+NULL_TAIL = 0.15
+"""Features with a larger p-value under the continuous law are null however their labellings are drawn."""
 OUTLIER_ROWS = 32
 """With more rows a match of outliers is too rare to matter: its probability is one over the number of rows."""
 # Features whose sampled outcomes are computed at once.
@@ -155,26 +159,32 @@ def outliers_match(
     return np.asarray((matched > large).any(axis=0))
 
 
+def has_rare_rows(cells: np.ndarray) -> bool:
+    """Whether few rows are outside the commonest of these cells of the response, so that their labellings are drawn."""
+    return int(cells.sum() - cells.max()) <= _RARE_ROWS
+
+
 def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
     """Log p-values of features with few outcomes and one response, from all outcomes or from a random sample."""
-    out, drawn = np.zeros(len(features)), []
+    out, labelled, drawn = np.zeros(len(features)), [], []
     for place, feature in enumerate(features):
-        counts, cells = feature.counts, feature.joint.sum(axis=0).astype(int)
-        if _log_outcomes(counts[None, :], cells)[0] > math.log(_MOST):
-            drawn.append(place)
-        elif len(cells) == 2 and _log_tables(counts[None, :])[0] < _log_arrangements(cells):
-            out[place] = _over_tables(feature, counts, cells, int(counts.argmax()))
+        counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
+        few = _log_outcomes(counts, cells)[0] <= math.log(_MOST)
+        if few and len(cells) == 2 and _log_tables(counts)[0] < _log_arrangements(cells):
+            out[place] = _over_tables(feature)
         else:
-            out[place] = _over_arrangements(feature, counts, cells)
-    for start in range(0, len(drawn), _AT_ONCE):
-        some = drawn[start : start + _AT_ONCE]
-        out[some] = _over_draws([features[place] for place in some], rng_seed)
+            (labelled if few or (has_rare_rows(cells) and not _is_sparse(counts)[0]) else drawn).append(place)
+    for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
+        for start in range(0, len(places), _AT_ONCE):
+            some = places[start : start + _AT_ONCE]
+            out[some] = law([features[place] for place in some], rng_seed)
     return out
 
 
-def _over_tables(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray, common: int) -> float:
+def _over_tables(feature: ViewedFeature) -> float:
     """All tables of the values by two cells with the observed margins."""
-    first, weight = _tables(tuple(counts.tolist()), int(cells[0]), common)
+    counts = feature.counts
+    first, weight = _tables(tuple(counts.tolist()), int(feature.joint[:, 0].sum()), int(counts.argmax()))
     observed = int(np.flatnonzero((first == feature.joint[:, 0]).all(axis=1))[0])
     # The response's factor is centred, so that T is |sum over the rows of the first cell of f|^2 up to a factor.
     statistics = np.array([((first @ factor.T) ** 2).sum(axis=1) for factor in feature.factors])
@@ -200,18 +210,51 @@ def _tables(counts: tuple[int, ...], drawn: int, common: int) -> tuple[np.ndarra
     return first, np.exp(log_weight)
 
 
-def _over_arrangements(feature: ViewedFeature, counts: np.ndarray, cells: np.ndarray) -> float:
-    """All arrangements of the response's rows against the fixed rows of the feature."""
-    arrangements = _arrangements(tuple(cells.tolist()))
-    # The observed arrangement, in the order of the feature's values.
-    observed = np.concatenate([np.repeat(np.arange(len(cells)), row.astype(int)) for row in feature.joint])
-    values = np.repeat(np.arange(len(counts)), counts)
-    statistics = []
-    for factor, target in zip(feature.factors, feature.targets, strict=True):
-        cross = np.einsum("mi,pni->nmp", factor[:, values], target[:, arrangements], optimize=True)
-        statistics.append((cross**2).sum(axis=(1, 2)))
-    place = int(np.flatnonzero((arrangements == observed).all(axis=1))[0])
-    return _log_tail(np.array(statistics), np.full(len(arrangements), 1 / len(arrangements)), feature.weights, place)
+def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]:
+    """All choices of the rows outside the commonest cell of the response, or drawn ones that all features share."""
+    cells = features[0].joint.sum(axis=0).astype(int)
+    rows, places, drawn = _labellings(tuple(cells.tolist()), rng_seed)
+    differences = [target[:, places] - target[:, [cells.argmax()]] for target in features[0].targets]
+    statistics = np.empty((len(differences), len(rows) + drawn))
+    shared: dict[int, np.ndarray] = {}  # statistics of factors that several features have in common
+    out = []
+    for feature in features:
+        codes = np.repeat(np.arange(len(feature.counts)), feature.counts)[rows]
+        observed = np.empty(len(differences))
+        for pair, (factor, target) in enumerate(zip(feature.factors, feature.targets, strict=True)):
+            observed[pair] = ((factor @ feature.joint @ target.T) ** 2).sum()
+            if id(factor) not in shared:
+                shared[id(factor)] = _labelled(factor, differences[pair], codes)
+            statistics[pair, drawn:] = shared[id(factor)]
+        if drawn:
+            statistics[:, 0] = observed
+        out.append(log_share(statistics, feature.weights, feature.log_tails if drawn else None, observed))
+    return out
+
+
+def _labelled(factor: np.ndarray, differences: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """(N,) T = |sum over rows of f (g - g_common)'|^2, for the points (N, R) of the rows outside the commonest cell."""
+    size = codes.shape[1]
+    if 2 * len(factor) <= size:
+        sums: np.ndarray = np.take(factor, codes, axis=1) @ differences.T
+        return np.asarray((sums**2).sum(axis=(0, 2)))
+    first, second = np.triu_indices(size)
+    weights = (differences.T @ differences)[first, second] * np.where(first == second, 1.0, 2.0)
+    points = codes.T
+    return np.asarray(weights @ np.take(factor.T @ factor, points[first] * factor.shape[1] + points[second]))
+
+
+@lru_cache(maxsize=4)
+def _labellings(cells: tuple[int, ...], rng_seed: int) -> tuple[np.ndarray, np.ndarray, bool]:
+    """(N, R) rows outside the commonest cell, (R,) their cells, and whether they are drawn."""
+    common, n = int(np.argmax(cells)), sum(cells)
+    places = np.delete(np.arange(len(cells)), common)
+    places = np.repeat(places, np.array(cells)[places])
+    if _log_arrangements(np.array(cells)) > math.log(_MOST):
+        return _drawn_rows(n, len(places), rng_seed), places, True
+    arrangements = _arrangements(cells)
+    last = np.where(arrangements == common, len(cells), arrangements)
+    return np.argsort(last, axis=1, kind="stable")[:, : len(places)], places, False
 
 
 @lru_cache(maxsize=4)
@@ -271,8 +314,7 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]
         twice = np.where(upper[0] == upper[1], 1.0, 2.0)
         statistics[pair, :, 1:] = (weights[:, upper[0], upper[1]] * twice) @ products.T
     return [
-        _log_drawn_tail(statistics[:, place], feature.weights, feature.log_tails)
-        for place, feature in enumerate(features)
+        log_share(statistics[:, place], feature.weights, feature.log_tails) for place, feature in enumerate(features)
     ]
 
 
@@ -280,16 +322,20 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]
 def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
     """(draws, pairs of rows) products g'g of the response's factor between rows drawn without replacement."""
     factor = np.frombuffer(target).reshape(shape)
-    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), rng_seed)]
+    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), _most_drawn(sum(cells)), rng_seed)]
     first, second = np.triu_indices(rows.shape[1])
     return np.asarray((rows @ rows.transpose(0, 2, 1))[:, first, second])
 
 
+def _most_drawn(n: int) -> int:
+    """Rows that suffice for any column whose outcomes are sampled."""
+    return n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= _FEW_ROWS else _SPARSE
+
+
 @lru_cache(maxsize=4)
-def _drawn_rows(n: int, rng_seed: int) -> np.ndarray:
-    """(draws, size) row indices, drawn without replacement; enough for any column whose outcomes are sampled."""
+def _drawn_rows(n: int, size: int, rng_seed: int) -> np.ndarray:
+    """(draws, size) row indices, drawn without replacement."""
     rng = np.random.default_rng(rng_seed)
-    size = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= _FEW_ROWS else _SPARSE
     if n <= 4 * _FEW_ROWS:
         return np.argsort(rng.random((_DRAWN, n)), axis=1)[:, :size]
     rows = rng.integers(n, size=(_DRAWN, size))
@@ -301,20 +347,38 @@ def _drawn_rows(n: int, rng_seed: int) -> np.ndarray:
         rows[again] = rng.integers(n, size=(int(again.sum()), size))
 
 
-def _log_drawn_tail(statistics: np.ndarray, shares: np.ndarray, log_tails: np.ndarray) -> float:
-    """As `_log_tail`, for drawn outcomes of which the first is the observed one.
+def log_share(
+    statistics: np.ndarray,
+    shares: np.ndarray,
+    log_tails: np.ndarray | None = None,
+    observed: np.ndarray | None = None,
+) -> float:
+    """As `_log_tail`, for outcomes (pairs, N) with equal probabilities; the first is the observed one by default.
 
-    A tail with few draws is that of the continuous law, scaled so that the two agree where there are enough draws.
+    With `log_tails` they are drawn: a tail with few draws is that of the continuous law, scaled so that the two agree
+    where there are enough draws.
     """
     count = statistics.shape[1]
+    observed = statistics[:, 0] if observed is None else observed
+    equal = _EQUAL * statistics.max(axis=1)
+    reached = (statistics >= (observed - equal)[:, None]).sum(axis=1)
+    # The outcomes that a pair may have in its tail if this is at most the smallest weighted one.
+    allowed = np.floor((reached / shares).min() * shares * (1.0 + _EQUAL)).astype(int)
+    extreme = np.zeros(count, dtype=bool)
+    for one, seen, tie, own, most in zip(statistics, observed, equal, reached, allowed, strict=True):
+        if most >= count:
+            return 0.0
+        bound = np.partition(one, count - 1 - most)[count - 1 - most] + tie
+        extreme |= one > bound
+        if own == most:
+            extreme |= one >= seen - tie
+    tail = int(extreme.sum())
+    if log_tails is None or tail >= _BEYOND:
+        return math.log(tail / count)
     weight = np.full(count, 1.0 / count)
-    tails = np.array([_tails(statistic, weight) for statistic in statistics])
-    smallest = (tails / shares[:, None]).min(axis=0)
-    tail = weight[smallest <= smallest[0] * (1.0 + _EQUAL)].sum()
-    if tail >= _BEYOND / count:
-        return float(np.log(min(tail, 1.0)))
-    edge = np.sort(smallest)[_BEYOND]
-    return float(min(np.log(tail), np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))))
+    smallest = np.min([_tails(one, weight) / share for one, share in zip(statistics, shares, strict=True)], axis=0)
+    edge = np.partition(smallest, _BEYOND)[_BEYOND]
+    return float(min(math.log(tail / count), np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))))
 
 
 def fisher_scores(joint: np.ndarray) -> np.ndarray:

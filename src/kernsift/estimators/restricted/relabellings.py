@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from kernsift.data.rows.exchangeability import Exchangeability
-from kernsift.estimators.null_laws.enumeration import _arrangements, _log_drawn_tail
+from kernsift.estimators.null_laws.enumeration import _arrangements, log_share
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Strata
@@ -222,7 +222,7 @@ class Relabellings:
             own = factor[:, others] - self._common(factor, others)
             cross = np.einsum("mk,pak->amp", own, target[:, rows], optimize=True)
             found.append((cross * cross).sum(axis=(1, 2)))
-        return _log_drawn_tail(np.array(found), weights, log_tails)
+        return log_share(np.array(found), weights, log_tails)
 
     def _common(self, factor: np.ndarray, others: np.ndarray) -> np.ndarray:
         """(m, k) the factor at the commonest value, in the strata of these units; all of a stratum may differ."""
