@@ -160,7 +160,7 @@ def test_sparse_columns_keep_their_level(response):
 
 def test_drawn_rows_are_uniform_and_different():
     for n in (30, 100, 1000):
-        rows = _drawn_rows(n, min(n - 1, 15), 1)
+        rows = _drawn_rows(n, min(n - 1, 15), 8192, 1)
         assert all(len(set(row)) == rows.shape[1] for row in rows.tolist()[:500])
         share = np.bincount(rows.ravel(), minlength=n) / rows.size
         assert np.abs(share - 1 / n).max() < 5 * np.sqrt(1 / n / rows.size)

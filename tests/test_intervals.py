@@ -6,7 +6,9 @@ from scipy.special import log_ndtr
 from scipy.stats import binom, hypergeom, norm
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, log_survivals
-from kernsift.estimators.effects.intervals import CombinedEffects, NullMoments, effect_laws, penalties
+from kernsift.estimators.effects.alternatives import effect_laws
+from kernsift.estimators.effects.combined import CombinedEffects, penalties
+from kernsift.estimators.effects.family_laws import NullMoments
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.scores import DiagonalCovariance, EffectsWithLaws, Scores
 from kernsift.inference import Outcome

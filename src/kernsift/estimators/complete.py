@@ -27,7 +27,7 @@ from kernsift.data.tables import Table, stack
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.paths import ScoreLaws
 from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_to_align
-from kernsift.estimators.effects.intervals import CombinedEffects
+from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.enumeration import (
@@ -530,34 +530,38 @@ def enumerated_scores(
     two = np.flatnonzero(two_valued(known.counts)) if len(cells) == 2 else np.zeros(0, dtype=int)
     if len(two):
         out[two] = fisher_scores(of(two, known.joint)[:, :, used])
-    targets = [to_numpy(one.target.factor)[:, used] for one in statistics]
+    by_view = {id(one.target): to_numpy(one.target.factor)[:, used] for one in statistics}
+    targets = [by_view[id(one.target)] for one in statistics]
     few = few_outcomes(known.counts, cells)
     if len(cells) > 2 and response.n <= OUTLIER_ROWS:
         large = np.array([one.laws.mean + one.laws.sd for one in statistics])
         few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
-    if has_rare_rows(cells):
+    rare = has_rare_rows(cells, statistics[0].fitted.levels)
+    if rare:
         few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~(two_valued(known.counts) & (len(cells) == 2))
     chosen = np.flatnonzero(few)
     if not len(chosen):
         return out
     shares = np.array([pair.weight for pair in response.pairs])
     counts, joint = of(chosen, known.counts), of(chosen, known.joint)
-    factors = [of(chosen[:1] if one.fitted.alike else chosen, one.view.factor) for one in statistics]
-    # Features with the same views have the same counts.
-    same = [
-        factor[0][:, counts[0] > 0] if one.fitted.alike else None
-        for factor, one in zip(factors, statistics, strict=True)
-    ]
+    factors: dict[int, list[np.ndarray]] = {}
+    for one in statistics:
+        if id(one.fitted) not in factors:
+            # Features with the same view have the same counts.
+            alike = one.fitted.alike
+            own = of(chosen[:1] if alike else chosen, one.view.factor)
+            found = [factor[:, some > 0] for factor, some in zip(own, counts[: len(own)], strict=True)]
+            factors[id(one.fitted)] = found * len(chosen) if alike else found
     features = [
         ViewedFeature(
             counts[place, own].astype(int),
             joint[place][np.ix_(own, used)],
-            [factor[place][:, own] if one is None else one for factor, one in zip(factors, same, strict=True)],
+            [factors[id(one.fitted)][place] for one in statistics],
             targets,
             shares,
             log_ndtr(-scores[:, chosen[place]]),
         )
         for place, own in enumerate(counts > 0)
     ]
-    out[chosen] = score_of(np.minimum(enumerated_log_pvalues(features, seed), -1e-15))
+    out[chosen] = score_of(np.minimum(enumerated_log_pvalues(features, seed, rare), -1e-15))
     return out

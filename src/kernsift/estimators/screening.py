@@ -18,7 +18,7 @@ from kernsift.estimators.block import block_mmd
 from kernsift.estimators.complete import FittedStatistic, best_of, fit_statistics, scores_of
 from kernsift.estimators.cross import Ratio, mmd_ratio, side_by_side, witness_scores
 from kernsift.estimators.draws.designs import halves
-from kernsift.estimators.effects.intervals import CombinedEffects
+from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
 from kernsift.estimators.incomplete import Design, incomplete_mmd
 from kernsift.estimators.linear import linear_mmd

@@ -141,25 +141,28 @@ class FittedView(NamedTuple):
         Their diagonals, after the trace is removed.
     alike : bool
         Whether all features have the same view, as those of ranks without ties.
+    levels : bool
+        Whether the features are categorical.
     """
 
     view: View | GroupView
     own: Invariants
     rest: Array
     alike: bool = False
+    levels: bool = False
 
     def take(self, features: np.ndarray) -> FittedView:
         """The views of some of the features, or of repeated ones."""
         assert isinstance(self.view, View)
         own = Invariants(*(part[features] for part in self.own))
         rest = namespace(self.rest).take(self.rest, asarray_like(features, self.rest), axis=0)
-        return FittedView(self.view.take(features), own, rest)
+        return FittedView(self.view.take(features), own, rest, levels=self.levels)
 
     def at_points(self, levels: Levels) -> FittedView:
         """A view of the levels of categories, at their points."""
         assert isinstance(self.view, View)
         rest = levels.at_points(self.rest[:, None, :])[:, 0, :] if self.rest.shape[1] else self.rest
-        return self._replace(view=View(levels.at_points(self.view.factor), self.view.sizes), rest=rest)
+        return self._replace(view=View(levels.at_points(self.view.factor), self.view.sizes), rest=rest, levels=True)
 
     @property
     def first(self) -> FittedView:

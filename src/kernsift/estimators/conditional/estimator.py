@@ -52,7 +52,8 @@ from kernsift.estimators.conditional.residual_statistics import (
     pair_statistic,
     point_effect,
 )
-from kernsift.estimators.effects.intervals import CombinedEffects, EffectLaws, concatenated, penalties
+from kernsift.estimators.effects.combined import CombinedEffects, penalties
+from kernsift.estimators.effects.intervals import EffectLaws, concatenated
 from kernsift.estimators.effects.views import MeasuredEffects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.permutation_law import union_score

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.estimators.effects.intervals import EffectLaws, FamilyMoments, Unseen
+from kernsift.estimators.effects.family_laws import FamilyMoments
+from kernsift.estimators.effects.intervals import EffectLaws, Unseen
 from kernsift.estimators.null_laws.permutation_law import limit_weights, spectral_score
 
 # Effects at which the law of T is computed.

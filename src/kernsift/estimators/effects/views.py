@@ -1,6 +1,6 @@
 """Effects of the complete estimator: the distributions of its statistics under every pair of views, on demand.
 
-The laws along families of alternatives (`kernsift.estimators.effects.intervals`) need the factors and the counts of a
+The laws along families of alternatives (see `alternatives`) need the factors and the counts of a
 feature, which are not kept for all features. They are computed again for features whose intervals are requested.
 """
 
@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernsift.data.tables import spaced_rows
-from kernsift.estimators.effects.intervals import CombinedEffects, NullMoments, concatenated, effect_laws, penalties
+from kernsift.estimators.effects.alternatives import effect_laws
+from kernsift.estimators.effects.combined import CombinedEffects, penalties
+from kernsift.estimators.effects.family_laws import NullMoments
+from kernsift.estimators.effects.intervals import concatenated
 from kernsift.estimators.responses import Response
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import Tabulation

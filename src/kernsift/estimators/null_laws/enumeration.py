@@ -28,12 +28,17 @@ _MOST, _DRAWN = 5_500, 2**13
 # A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
 # with two values that has no more rows than the second bound.
 _SPARSE, _FEW_ROWS = 15, 40
-# A response is sparse in this sense if at most this many rows are outside its commonest cell.
-_RARE_ROWS = 10
+# Labellings are drawn if at most so many rows are outside the commonest class, in classes with so many rows on average;
+# for levels of categories also if they are at most so many and this share of all rows.
+_RARE_ROWS, _RARE_CLASS = 15, (2, 5)
+_RARE_LEVELS, _RARE_SHARE = 64, 0.2
 NULL_TAIL = 0.15
-"""Features with a larger p-value under the continuous law are null however their labellings are drawn."""
+"""Features with a larger p-value under the continuous law keep it where labellings are drawn."""
 OUTLIER_ROWS = 32
 """With more rows a match of outliers is too rare to matter: its probability is one over the number of rows."""
+# Labellings that are drawn where the first sample has fewer than these beyond the observed one, unless its p-value
+# under the continuous law is below the last number.
+_DEEP, _ENOUGH, _DEEPEST = 2**16, 50, 1e-5
 # Features whose sampled outcomes are computed at once.
 _AT_ONCE = 64
 # Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
@@ -159,21 +164,30 @@ def outliers_match(
     return np.asarray((matched > large).any(axis=0))
 
 
-def has_rare_rows(cells: np.ndarray) -> bool:
-    """Whether few rows are outside the commonest of these cells of the response, so that their labellings are drawn."""
-    return int(cells.sum() - cells.max()) <= _RARE_ROWS
+def has_rare_rows(cells: np.ndarray, levels: bool) -> bool:
+    """Whether so few rows are outside the commonest of these cells of the response that their labellings are drawn.
+
+    There T is a sum over few rows, and far from its limit; that of levels of categories has few values besides.
+    """
+    rows, classes = int(cells.sum() - cells.max()), len(cells) - 1
+    if levels and rows <= min(_RARE_LEVELS, _RARE_SHARE * cells.sum()):
+        return True
+    return rows <= _RARE_ROWS and _RARE_CLASS[0] * classes <= rows <= _RARE_CLASS[1] * classes
 
 
-def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
-    """Log p-values of features with few outcomes and one response, from all outcomes or from a random sample."""
-    out, labelled, drawn = np.zeros(len(features)), [], []
+def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rare: bool = False) -> np.ndarray:
+    """Log p-values of features with few outcomes and one response, from all outcomes or from a random sample.
+
+    `rare`: whether few rows are outside the response's commonest cell.
+    """
+    out, labelled, drawn = np.zeros(len(features)), list[int](), list[int]()
     for place, feature in enumerate(features):
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
         few = _log_outcomes(counts, cells)[0] <= math.log(_MOST)
         if few and len(cells) == 2 and _log_tables(counts)[0] < _log_arrangements(cells):
             out[place] = _over_tables(feature)
         else:
-            (labelled if few or (has_rare_rows(cells) and not _is_sparse(counts)[0]) else drawn).append(place)
+            (labelled if few or (rare and not _is_sparse(counts)[0]) else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
@@ -210,48 +224,82 @@ def _tables(counts: tuple[int, ...], drawn: int, common: int) -> tuple[np.ndarra
     return first, np.exp(log_weight)
 
 
-def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]:
+def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[float]:
     """All choices of the rows outside the commonest cell of the response, or drawn ones that all features share."""
     cells = features[0].joint.sum(axis=0).astype(int)
-    rows, places, drawn = _labellings(tuple(cells.tolist()), rng_seed)
+    rows, places, drawn = _labellings(tuple(cells.tolist()), draws, rng_seed)
     differences = [target[:, places] - target[:, [cells.argmax()]] for target in features[0].targets]
     statistics = np.empty((len(differences), len(rows) + drawn))
-    shared: dict[int, np.ndarray] = {}  # statistics of factors that several features have in common
+    shared: dict[tuple[int, int], np.ndarray] = {}  # statistics of views that several features or pairs have
     out = []
     for feature in features:
         codes = np.repeat(np.arange(len(feature.counts)), feature.counts)[rows]
         observed = np.empty(len(differences))
         for pair, (factor, target) in enumerate(zip(feature.factors, feature.targets, strict=True)):
             observed[pair] = ((factor @ feature.joint @ target.T) ** 2).sum()
-            if id(factor) not in shared:
-                shared[id(factor)] = _labelled(factor, differences[pair], codes)
-            statistics[pair, drawn:] = shared[id(factor)]
+            key = id(factor), id(target)
+            if key not in shared:
+                shared[key] = _labelled(factor, feature.counts, differences[pair], codes)
+            statistics[pair, drawn:] = shared[key]
         if drawn:
             statistics[:, 0] = observed
         out.append(log_share(statistics, feature.weights, feature.log_tails if drawn else None, observed))
+    if drawn and draws < _DEEP:
+        least = [np.min(feature.log_tails - np.log(feature.weights)) for feature in features]
+        deep = np.flatnonzero((np.array(out) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST)))
+        found = _over_labellings([features[place] for place in deep], rng_seed, _DEEP) if len(deep) else []
+        for place, log_pvalue in zip(deep.tolist(), found, strict=True):
+            out[place] = log_pvalue
     return out
 
 
-def _labelled(factor: np.ndarray, differences: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """(N,) T = |sum over rows of f (g - g_common)'|^2, for the points (N, R) of the rows outside the commonest cell."""
-    size = codes.shape[1]
-    if 2 * len(factor) <= size:
-        sums: np.ndarray = np.take(factor, codes, axis=1) @ differences.T
-        return np.asarray((sums**2).sum(axis=(0, 2)))
-    first, second = np.triu_indices(size)
-    weights = (differences.T @ differences)[first, second] * np.where(first == second, 1.0, 2.0)
-    points = codes.T
-    return np.asarray(weights @ np.take(factor.T @ factor, points[first] * factor.shape[1] + points[second]))
+def _labelled(factor: np.ndarray, counts: np.ndarray, differences: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """(N,) T = |sum over rows of f (g - g_common)'|^2, for the points (N, R) of the rows outside the commonest cell.
+
+    It is computed in the cheapest of three ways: from sums of f, from products of pairs of rows, or from the sums of
+    g - g_common at each point.
+    """
+    (draws, size), (directions, points) = codes.shape, factor.shape
+    pairs = size * (size + 1) // 2
+    if directions * size <= min(pairs, points):
+        return np.asarray(((np.take(factor, codes, axis=1) @ differences.T) ** 2).sum(axis=(0, 2)))
+    gram = factor.T @ factor
+    if pairs <= size + points:
+        first, second = np.triu_indices(size)
+        products = (differences.T @ differences)[first, second] * np.where(first == second, 1.0, 2.0)
+        rows = codes.T
+        return np.asarray(products @ np.take(gram, rows[first] * points + rows[second]))
+    places = (codes + np.arange(draws)[:, None] * points).ravel()
+    weights, out = _point_weights(gram), np.zeros(draws)
+    for difference in differences:
+        sums = np.bincount(places, np.tile(difference, draws), draws * points).reshape(draws, points)
+        sums -= difference.sum() * counts / counts.sum()
+        out += ((sums @ factor.T) ** 2).sum(axis=1) if weights is None else sums**2 @ weights
+    return out
+
+
+def _point_weights(gram: np.ndarray) -> np.ndarray | None:
+    """Weights w with K = diag(w) up to centring, as of the kernel of equality; None if there are none."""
+    diagonal = gram.diagonal()
+    apart = diagonal[:, None] + diagonal - 2.0 * gram  # squared distances, w_i + w_j for different points
+    if len(apart) < 3:
+        return None
+    first, second = np.array([1, 0] + [0] * (len(apart) - 2)), np.array([2, 2] + [1] * (len(apart) - 2))
+    own = np.arange(len(apart))
+    weights = (apart[own, first] + apart[own, second] - apart[first, second]) / 2.0
+    error = np.abs(apart - weights[:, None] - weights)
+    np.fill_diagonal(error, 0.0)
+    return weights if error.max() <= 1e-9 * apart.max() else None
 
 
 @lru_cache(maxsize=4)
-def _labellings(cells: tuple[int, ...], rng_seed: int) -> tuple[np.ndarray, np.ndarray, bool]:
+def _labellings(cells: tuple[int, ...], draws: int, rng_seed: int) -> tuple[np.ndarray, np.ndarray, bool]:
     """(N, R) rows outside the commonest cell, (R,) their cells, and whether they are drawn."""
     common, n = int(np.argmax(cells)), sum(cells)
     places = np.delete(np.arange(len(cells)), common)
     places = np.repeat(places, np.array(cells)[places])
     if _log_arrangements(np.array(cells)) > math.log(_MOST):
-        return _drawn_rows(n, len(places), rng_seed), places, True
+        return _drawn_rows(n, len(places), draws, rng_seed), places, True
     arrangements = _arrangements(cells)
     last = np.where(arrangements == common, len(cells), arrangements)
     return np.argsort(last, axis=1, kind="stable")[:, : len(places)], places, False
@@ -322,7 +370,7 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]
 def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
     """(draws, pairs of rows) products g'g of the response's factor between rows drawn without replacement."""
     factor = np.frombuffer(target).reshape(shape)
-    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), _most_drawn(sum(cells)), rng_seed)]
+    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), _most_drawn(sum(cells)), _DRAWN, rng_seed)]
     first, second = np.triu_indices(rows.shape[1])
     return np.asarray((rows @ rows.transpose(0, 2, 1))[:, first, second])
 
@@ -333,12 +381,13 @@ def _most_drawn(n: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _drawn_rows(n: int, size: int, rng_seed: int) -> np.ndarray:
+def _drawn_rows(n: int, size: int, draws: int, rng_seed: int) -> np.ndarray:
     """(draws, size) row indices, drawn without replacement."""
     rng = np.random.default_rng(rng_seed)
-    if n <= 4 * _FEW_ROWS:
-        return np.argsort(rng.random((_DRAWN, n)), axis=1)[:, :size]
-    rows = rng.integers(n, size=(_DRAWN, size))
+    if size * size > (n if n <= 4 * _FEW_ROWS else 4 * n):
+        parts = (rng.random((min(_DRAWN, draws - start), n)) for start in range(0, draws, _DRAWN))
+        return np.concatenate([np.argsort(part, axis=1)[:, :size].copy() for part in parts])
+    rows = rng.integers(n, size=(draws, size))
     while True:
         ordered = np.sort(rows, axis=1)
         again = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
@@ -355,8 +404,8 @@ def log_share(
 ) -> float:
     """As `_log_tail`, for outcomes (pairs, N) with equal probabilities; the first is the observed one by default.
 
-    With `log_tails` they are drawn: a tail with few draws is that of the continuous law, scaled so that the two agree
-    where there are enough draws.
+    With `log_tails` they are drawn: from the tail with enough draws to that without any, the continuous law takes over
+    in proportion to the missing draws.
     """
     count = statistics.shape[1]
     observed = statistics[:, 0] if observed is None else observed
@@ -378,7 +427,8 @@ def log_share(
     weight = np.full(count, 1.0 / count)
     smallest = np.min([_tails(one, weight) / share for one, share in zip(statistics, shares, strict=True)], axis=0)
     edge = np.partition(smallest, _BEYOND)[_BEYOND]
-    return float(min(math.log(tail / count), np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))))
+    beyond = np.log(_BEYOND / count / edge) + np.min(log_tails - np.log(shares))
+    return float(beyond + (math.log(tail / count) - beyond) * (tail - 1) / (_BEYOND - 1))
 
 
 def fisher_scores(joint: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ from kernsift.estimators.complete import (
     scores_of,
 )
 from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_to_align
-from kernsift.estimators.effects.intervals import CombinedEffects
+from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import point_effects, view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, table_response
