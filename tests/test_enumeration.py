@@ -13,6 +13,7 @@ from kernsift import compare, relate
 from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
+    _labelled,
     enumerated_log_pvalues,
     few_outcomes,
     log_share,
@@ -228,3 +229,70 @@ def test_levels_of_two_rows_count_ties_in_full(pairs, split):
         result = compare(values[label], values[~label], kinds={"level": "category"})
         # A continuous law is off where few values of T are in a tail, but not below the tail.
         assert 0.95 * tail < result.pvalues[0] < 1.7 * tail
+
+
+def test_three_rows_against_many_keep_the_level():
+    """T of 3 rows is a sum of few terms; 10,000 columns share 8,192 drawn labellings, and both have sampling error."""
+    X = np.random.default_rng(4).normal(size=(123, 10_000))
+    pvalues = compare(X[:3], X[3:], correction=None, random_state=0).all_pvalues
+    error = np.sqrt(0.05 * 0.95 * (1 / 10_000 + 1 / 8_192))
+    assert abs((pvalues <= 0.05).mean() - 0.05) < 3 * error
+
+
+@pytest.mark.parametrize("cells", [[0] * 6 + [1, 1], [0] * 4 + [1, 1, 2, 2]])
+def test_drawn_labellings_are_near_all_permutations(cells, monkeypatch):
+    """Within four standard errors of 8,192 draws, and two outcomes that tie in truth and not among the draws."""
+    monkeypatch.setattr("kernsift.estimators.null_laws.enumeration._MOST", 1)
+    rng = np.random.default_rng(2)
+    values, cells = np.array([0, 1, 2, 3, 4, 5, 6, 6]), np.array(cells)
+    orders = np.array(list(permutations(range(8))))
+    for seed in range(3):
+        cells = rng.permutation(cells)
+        feature = problem(rng, values, cells)
+        # One order of each labelling; the first order keeps the observed one.
+        own = orders[np.sort(np.unique(cells[orders], axis=0, return_index=True)[1])]
+        expected = exact_pvalue(feature, values, cells, own)
+        found = math.exp(enumerated_log_pvalues([feature], seed, rare=True)[0])
+        assert found == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 8192) + 2 / len(own))
+
+
+@pytest.mark.parametrize(("directions", "points", "size"), [(1, 30, 4), (12, 30, 4), (12, 9, 12), (8, 8, 20)])
+def test_statistics_of_labellings_are_those_of_their_rows(directions, points, size):
+    """By sums of directions, by pairs of rows, by points, and by points with the kernel of equality."""
+    rng = np.random.default_rng(directions)
+    counts = rng.integers(2, 6, points)
+    factor = np.diag(rng.random(points)) if directions == points else rng.normal(size=(directions, points))
+    factor = factor - (factor * counts).sum(axis=1, keepdims=True) / counts.sum()
+    differences, codes = rng.normal(size=(2, size)), rng.integers(0, points, (50, size))
+    expected = [((factor[:, row] @ differences.T) ** 2).sum() for row in codes]
+    np.testing.assert_allclose(_labelled(factor, counts, differences, codes), expected, rtol=1e-9)
+
+
+def test_levels_beyond_the_most_frequent_ones():
+    """300 levels of two rows, of which 44 are pooled, 15 rows against 585.
+
+    With the kernel of equality T depends on the numbers of other levels with both rows and with one row in the first
+    sample, which have a closed form. If no level has both, and the first sample has none of the pooled rows, only the
+    latter can speak against the null; its probability is 0.09.
+    """
+    pairs, kept, first = 300, 256, 15
+    n, pooled = 2 * pairs, 2 * (pairs - kept)
+    both, one = (part.ravel() for part in np.meshgrid(np.arange(8), np.arange(first + 1), indexing="ij"))
+    ways = comb(kept, both) * comb(kept - both, one) * 2.0**one * comb(pooled, first - 2 * both - one)
+    share = 2 * first / n
+
+    def statistic(both, one):
+        return both * (2 - share) ** 2 + one * (1 - share) ** 2 + (kept - both - one) * share**2
+
+    def samples(both, one):
+        rest = first - 2 * both - one
+        rows = [*range(2 * both), *range(2 * both, 2 * (both + one), 2), *range(2 * kept, 2 * kept + rest)]
+        label = np.isin(np.arange(n), rows)
+        values = pd.DataFrame({"level": [f"level {row // 2:03d}" for row in range(n)]})
+        return values[label], values[~label]
+
+    for seen in ((1, 13), (2, 9)):
+        tail = ways[statistic(both, one) >= statistic(*seen) - 1e-9].sum() / comb(n, first)
+        found = compare(*samples(*seen), kernel="delta", kinds={"level": "category"}).pvalues[0]
+        assert found == pytest.approx(tail, abs=4 * np.sqrt(tail / 8192))
+    assert compare(*samples(0, 15), kinds={"level": "category"}).pvalues[0] > comb(n - pooled, first) / comb(n, first)

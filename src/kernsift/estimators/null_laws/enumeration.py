@@ -246,9 +246,10 @@ def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: in
         out.append(log_share(statistics, feature.weights, feature.log_tails if drawn else None, observed))
     if drawn and draws < _DEEP:
         least = [np.min(feature.log_tails - np.log(feature.weights)) for feature in features]
-        deep = np.flatnonzero((np.array(out) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST)))
+        small = (np.array(out) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST))
+        deep = np.flatnonzero(small).tolist()
         found = _over_labellings([features[place] for place in deep], rng_seed, _DEEP) if len(deep) else []
-        for place, log_pvalue in zip(deep.tolist(), found, strict=True):
+        for place, log_pvalue in zip(deep, found, strict=True):
             out[place] = log_pvalue
     return out
 
