@@ -24,6 +24,7 @@ from kernsift.execution.arrays import (
     code_dtype,
     device_room,
     namespace,
+    on_host,
 )
 from kernsift.execution.fused import host_counts, is_large
 from kernsift.execution.parallel import parallel_map, worker_threads
