@@ -8,8 +8,9 @@
     python benchmarks/bench.py --page docs/speed.md    the page, from the figures on record
 
 Calls that are compared take turns after a warm-up, and a ratio is the median over the turns. Memory is what a call
-adds, at its peak, to a fresh process that holds the input. Every run is compared with the last one on record of a like
-machine, in units of a yardstick, a few milliseconds of NumPy's exp and sort that take turns with the calls.
+adds, at its peak, to a fresh process that holds the input. Every run is compared with the last one on record of the
+same kind of machine, in units of a yardstick, a few milliseconds of NumPy's exp and sort that take turns with the
+calls.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def as_run(rows: Sequence[Row], left_out: Sequence[LeftOut]) -> dict[str, Any]:
 
 def write_json(path: Path, run: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # JSON has no word for "not a number"; null is read back as a figure that is missing.
+    # JSON has no NaN; null is read back as a missing figure.
     clean = [{name: None if value != value else value for name, value in row.items()} for row in run["rows"]]
     text = json.dumps({**run, "rows": clean}, indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
@@ -142,11 +143,11 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def finish(run: dict[str, Any], rows: list[Row], left_out: list[LeftOut], options: argparse.Namespace) -> None:
-    """Say how it went, compare with the past, and put on record what is to be kept."""
+    """Print the goals and the comparison with earlier runs, and record the figures if asked for."""
     print("\n" + closing(rows, left_out))
     now = speed_history.entry(run)
     if options.shrink != 1:
-        print(f"All sizes were divided by {options.shrink:g}: what was reached here says nothing about the real ones.")
+        print(f"All sizes were divided by {options.shrink:g}: goals reached here say nothing about the real sizes.")
     else:
         print(speed_history.comparison(now, speed_history.read(options.history)))
     write_json(options.json, run)

@@ -1,4 +1,4 @@
-"""How right far p-values are: the share of permuted columns whose p-value is below 1e-3, 1e-4 and 1e-5.
+"""Calibration of small p-values: the share of permuted columns whose p-value is below 1e-3, 1e-4 and 1e-5.
 
 A column whose rows are permuted is a null column, so that one call with many permuted copies of a column is as many
 permutations. With a million of them ten are expected below 1e-5.

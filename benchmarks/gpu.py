@@ -56,6 +56,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.utils.flop_counter  # noqa: E402
 from measure import commit  # noqa: E402
+from speed_page import gpu_section  # noqa: E402
 
 import kernsift.api  # noqa: E402
 import kernsift.questions  # noqa: E402
@@ -526,29 +527,6 @@ def machine(device: str) -> dict[str, Any]:
     return found | ({"cupy": cupy.__version__} if cupy else {})
 
 
-def summary(run: Mapping[str, Any]) -> str:
-    """The short table that comes last."""
-    lines = [", ".join(f"{name} {value}" for name, value in run["machine"].items())]
-    if run["checks"]:
-        agree = sum(row["agrees"] for row in run["checks"])
-        lines.append(f"agreement with NumPy: {agree} of {len(run['checks'])}")
-    lines += [f"{row['name']:<32} {row['rate']:>10.3g} {row['unit']}" for row in run["ceilings"]]
-    for row in run["calls"]:
-        goal = "" if row["most"] is None else f"  (<= {row['most']:.3g} s: {_verdict(row)})"
-        peak = "" if row["peak_gb"] is None else f", {row['peak_gb']:.1f} GB beyond the input"
-        spread = f"{min(row['times']):.3f} to {max(row['times']):.3f}, first {row['first']:.3f}"
-        lines.append(f"{row['name']}: {row['seconds']:.3f} s{goal}; {spread}{peak}")
-        for title, part in (("stages", "stages"), ("device work", "device_work")):
-            lines.append(f"  {title}: " + ", ".join(f"{x['name']} {x['seconds']:.3f}" for x in row[part]))
-        least = (f"{x['name']} {x['seconds']:.4f} s = {x['share']:.1%}" for x in row["limits"])
-        lines.append("  least by: " + "; ".join(least))
-    return "\n".join(lines)
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    return "reached" if row["seconds"] <= row["most"] else "MISSED"
-
-
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = ("check", "ceilings", "calls")
@@ -593,7 +571,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     }
     rates = {row["name"]: row["rate"] for row in run["ceilings"]}
     run["calls"] = calls(options, rates, out) if "calls" in options.parts else []
-    print("\n" + summary(run))
+    print("\n" + gpu_section(run))
     for path in (options.json, out / "gpu.json" if out else None):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)

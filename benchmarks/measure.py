@@ -1,7 +1,7 @@
-"""Time, memory and growth, measured so that the figures mean something on another day and another machine.
+"""Measurements of time, memory and growth that can be compared between days and machines.
 
 Machines differ and are noisy, so everything is a ratio of things measured side by side: calls take turns, and a ratio
-is the median over the turns. What no other call stands beside is divided by a yardstick, a few milliseconds of NumPy.
+is the median over the turns. A call without a counterpart is divided by a yardstick, a few milliseconds of NumPy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def clock(call: Call) -> float:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of calls that took turns: turn i of one stands beside turn i of another."""
+    """Seconds of calls that took turns: turn i of one call is compared with turn i of another."""
 
     turns: Mapping[str, Sequence[float]]
 
@@ -154,7 +154,7 @@ def _status(field: str) -> float | None:
 
 
 def in_child(script: Path, task: Mapping[str, Any]) -> dict[str, Any]:
-    """What a fresh process makes of a task: it gets it as JSON after `--child` and prints its answer as JSON."""
+    """The answer of a fresh process to a task, both as JSON: it gets the task after `--child` and prints the answer."""
     command = [sys.executable, str(script), "--child", json.dumps(task)]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     if child.returncode:
@@ -247,7 +247,7 @@ def slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """The properties of the machine and the versions that figures depend on."""
     import scipy
 
     return {
@@ -267,6 +267,13 @@ def _processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def conditions(run: Mapping[str, Any]) -> str:
+    """Date, version and machine of a run on record, in one line."""
+    version = f", kernsift {run['version']}" if "version" in run else ""
+    at = f" ({run['commit']})" if run.get("commit") else ""
+    return f"{run['date']}{version}{at}: " + ", ".join(f"{name} {value}" for name, value in run["machine"].items())
 
 
 def commit(folder: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""How far multiscale p-values scatter when nothing changes but the seed: this library's, and the authors'.
+"""The Monte Carlo error of multiscale p-values over seeds: this library's, and the authors'.
 
 The authors' procedure is algorithm 2 of the paper, written out from it and from what their published code does where
 the paper is silent: at each scale B replicates of their own, bootstrap probabilities of 0 and 1 dropped, a straight

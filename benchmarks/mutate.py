@@ -1,4 +1,4 @@
-"""Breaks the statistics in small ways, one at a time, and sees whether a test notices: `make mutate`.
+"""Mutation tests of the statistics: `make mutate`.
 
 mutmut makes the mutants (what is broken, and which tests are asked, stands in pyproject.toml under `tool.mutmut`).
 There are thousands, so by default a sample is tried: a share of every file's mutants, and enough of small files. The
@@ -7,7 +7,7 @@ share of all mutants that would be killed is estimated from it, with a standard 
     python benchmarks/mutate.py                # 400 of them, about an hour on one core; --jobs 2 for two
     python benchmarks/mutate.py --all          # every one, hours
     python benchmarks/mutate.py --survivors    # only those that the last run did not kill, and the table again
-    python benchmarks/mutate.py --resume       # what is left of a run that was broken off
+    python benchmarks/mutate.py --resume       # the rest of an interrupted run
 
 The mutants, the outcome of each and `survivors.diff`, to be read, are left in `mutants/`.
 """
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at a time")
     parser.add_argument("--all", action="store_true", help="try every mutant")
     parser.add_argument("--survivors", action="store_true", help="try those again that the last run did not kill")
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was broken off")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
     given = parser.parse_args()
     mutants = all_mutants()
     if given.survivors or given.resume:
@@ -88,7 +88,7 @@ def run(names: list[str], jobs: int) -> int:
 
 
 def outcomes(tried: dict[str, list[str]]) -> dict[str, str]:
-    """What became of each mutant."""
+    """The outcome of each mutant."""
     found = {}
     for path, names in tried.items():
         data = SourceFileMutationData(path=Path(path))

@@ -1,4 +1,4 @@
-"""What tables larger than memory cost: a model fitted to measured runs, checked on larger ones, and what it foretells.
+"""What tables larger than memory cost: a model fitted to measured runs, checked on larger ones, and its predictions.
 
     python benchmarks/scaling.py FOLDER                    # makes tables in FOLDER, runs, fits, checks; 20 minutes
     python benchmarks/scaling.py FOLDER --record           # also keeps the runs in docs/scaling/runs.json
@@ -123,7 +123,7 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ready() -> None:
-    """Have all there that a run needs, and count what is sent."""
+    """Import and compile what a run needs, and count the bytes that are sent."""
     from distributed.comm.tcp import TCP
 
     from kernsift.execution.fused import host_mmd
@@ -142,7 +142,7 @@ def _ready() -> None:
 
 
 def _busy() -> float:
-    """Processor seconds of everybody on this machine."""
+    """Processor seconds of all processes on this machine."""
     with open("/proc/stat") as lines:
         user, nice, system, _, _, interrupts, soft, stolen = map(int, lines.readline().split()[1:9])
     return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
@@ -166,9 +166,9 @@ def measured(task: dict[str, Any], samples: list[Path]) -> dict[str, Any]:
 
 
 def run_all(folder: Path, repeats: int) -> list[dict[str, Any]]:
-    """All settings; of several runs the fastest, as whatever else a machine does only makes it slower.
+    """All settings; of several runs the fastest, as other load of the machine only makes it slower.
 
-    What was measured is kept beside the tables, so that a run that is broken off goes on where it was.
+    What was measured is kept beside the tables, so that an interrupted run is resumed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "runs.json"
@@ -193,7 +193,7 @@ def run_all(folder: Path, repeats: int) -> list[dict[str, Any]]:
 def report(runs: list[dict[str, Any]]) -> bool:
     """Print predictions of what was held out; whether all of them are within the limit."""
     if not idle(runs):
-        print(f"Others used {others(runs):.0%} of the processors meanwhile: seconds of the clock mean nothing.")
+        print(f"Others used {others(runs):.0%} of the processors meanwhile: wall-clock seconds are not meaningful.")
     fine = True
     for check in checks(runs, fit(runs)):
         fine &= check.within

@@ -131,7 +131,7 @@ def others(runs: Sequence[Size]) -> float:
 
 
 def idle(runs: Sequence[Size]) -> bool:
-    """Whether the machine was left alone, without which seconds of the clock mean nothing."""
+    """Whether the machine was idle otherwise, as wall-clock seconds require."""
     return others(runs) < IDLE
 
 
@@ -164,7 +164,7 @@ def _fitted(runs: Sequence[Size], quantity: str, estimator: str, on_workers: boo
 
 @dataclass(frozen=True)
 class Check:
-    """A run that was held out, and what was foretold of it."""
+    """A run that was held out, and its prediction."""
 
     name: str
     quantity: str

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from measure import conditions
 from scaling_model import BLOCKS, ROWS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
 from kernsift.estimators.feature_blocks import _SHARE
 from kernsift.experiments.studies import table
 
-# Tables to foretell: name, rows, columns, k.
+# Tables to predict: name, rows, columns, k.
 ASKED = [("10^9 × 1,000", 1e9, 1e3, 50), ("10^6 × 30,000", 1e6, 3e4, 50)]
 WORKERS = (1, 10, 100)
 # Bytes a second: what one worker gets from storage that grows with them, what one file server has for all of them
@@ -22,34 +23,34 @@ DRAWN = 32
 
 _INTRODUCTION = """# Scaling
 
-What a comparison of tables in files costs: time, memory and bytes that move, as functions of the rows n (of both
-samples together), the columns d, the selected features k and the workers w. The model below is fitted to measured runs
+The cost of a comparison of tables in files: time, memory and bytes sent, as functions of the rows n (of both samples
+together), the columns d, the selected features k and the workers w. The model below is fitted to measured runs
 and checked on larger ones that were left out of the fit. `make scaling` repeats all of it in twenty minutes.
 
 Every run reads Parquet files of doubles that were pushed out of the system's cache, within {memory} MB of memory, in a
-process of its own; a worker is a process with one thread. "Processor seconds" are those of all processes together, and
-are what the predictions below rest on: they hardly depend on what else a machine does. Seconds of the clock do.
+process of its own; a worker is a process with one thread. "Processor seconds" are those of all processes together;
+the predictions below use them, because they depend less on other load of the machine than wall-clock seconds.
 
 {machine}.
 
 {runs} runs; others used {others:.0%} of the processors meanwhile{clock}.
 """
 
-_PREDICTIONS = """## What large tables cost
+_PREDICTIONS = """## Predictions for large tables
 
-k = 50, and for the incomplete estimator r = 1. What is assumed:
+k = 50, and r = 1 for the incomplete estimator. Assumptions:
 
 - **A worker** is one core like those of the machine above, with the memory that the table names. It is busy all the
-  time: nothing is lost to uneven parcels, and no worker dies.
-- **The caller** does by itself what cannot be divided: drawing rows, reading the selected columns again, and what
-  selected features have to do with all others.
+  time: blocks are even, and no worker dies.
+- **The caller** does what cannot be divided: drawing rows, reading the selected columns again, and the correlations of
+  the selected features with all others.
 - **Storage that grows with the workers** gives each of them {per_worker:.1f} GB/s, as disks of their own or an object
-  store do. **One file server** has {server:.0f} GB/s for all. Reading goes on while others work, so that the slower of
-  the two counts.
-- **The network** carries {network:.0f} GB/s in and out of the caller, through which everything that moves is taken to
-  go. That is answers and not the table: workers read their own files.
-- Values are doubles that do not compress. No term is missing that matters only at sizes a thousand times larger than
-  those measured: these are extrapolations, and the times are those of busy processors, not of a clock.
+  store do. **One file server** has {server:.0f} GB/s for all. Reading and computing overlap, so the slower
+  of the two counts.
+- **The network** carries {network:.0f} GB/s in and out of the caller, through which all
+  communication passes: results and not the table, as workers read their own files.
+- Values are doubles that do not compress. These are extrapolations: no cost is assumed that matters only at
+  sizes a thousand times larger than those measured, and times are those of busy processors.
 
 {table}
 
@@ -60,13 +61,13 @@ the rows that are drawn (8 bytes for each row of the table at r = 1), which have
 With less it holds fewer columns at a time, down to one (16 bytes for each row in all), and takes several times as long
 for each: a vector of numbers is then not filled. The complete one reads along the file and needs none of that.
 
-What follows from it:
+Conclusions:
 
 - With many rows take `estimator="complete"`: a worker's memory does not grow with them, at the price of two passes
   over the file. With 10^9 rows an incomplete estimator pays for `r=1` with a hundred gigabytes for each
   worker; most of that is columns, and `r=0.01` needs hardly less.
-- With many columns either will do. What the caller keeps is of the order of 100 kB for each feature.
-- Beyond ten workers or so one file server is what everybody waits for.
+- With many columns either is suitable. The caller keeps about 100 kB for each feature.
+- Beyond about ten workers a single file server is the bottleneck.
 """
 
 
@@ -98,7 +99,7 @@ def shown(quantity: str, value: float) -> str:
 
 _TITLES = {
     "processors": "Processor seconds",
-    "seconds": "Seconds of the clock",
+    "seconds": "Wall-clock seconds",
     "read": "Bytes read from files",
     "peak": "Peak memory of all processes",
     "moved": "Bytes between processes",
@@ -106,7 +107,7 @@ _TITLES = {
 
 
 def _model_section(models: Models) -> str:
-    parts = ["## The model\n\nEach quantity is a sum of costs; what a cost is multiplied with stands beside it.\n"]
+    parts = ["## The model\n\nEach quantity is a sum of costs, each multiplied by the size in the second column.\n"]
     for quantity, title in _TITLES.items():
         kinds = {key: model for key, model in models.items() if key[0] == quantity}
         if not kinds:
@@ -155,7 +156,7 @@ def _check_section(runs: Sequence[Size], found: Sequence[Check]) -> str:
     ]
     return f"""## The check
 
-What was left out of the fit, beside the largest run that the model was fitted to:
+Runs left out of the fit, compared with the largest run that the model was fitted to:
 
 {sizes}
 
@@ -213,20 +214,15 @@ def _prediction_section(models: Models) -> str:
     )
 
 
-def _machine(record: Mapping[str, Any]) -> str:
-    commit = f" ({record['commit']})" if record.get("commit") else ""
-    return f"{record['date']}{commit}: " + ", ".join(f"{name} {value}" for name, value in record["machine"].items())
-
-
 def write_page(path: Path, record: Mapping[str, Any]) -> None:
     runs = record["runs"]
     models = fit(runs)
     introduction = _INTRODUCTION.format(
         memory=record["memory"] // 10**6,
-        machine=_machine(record),
+        machine=conditions(record),
         runs=len(runs),
         others=others(runs),
-        clock="" if idle(runs) else ", so that seconds of the clock mean nothing and are left out",
+        clock="" if idle(runs) else ", so wall-clock seconds are left out",
     )
     sections = [introduction, _model_section(models), _check_section(runs, checks(runs, models))]
     path.write_text("\n".join([*sections, _prediction_section(models)]))

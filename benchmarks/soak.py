@@ -1,4 +1,4 @@
-"""Does it grow? Calls without end, and what the process holds meanwhile.
+"""Memory, threads and open files of a process over an hour of calls.
 
     python benchmarks/soak.py --minutes 60
     python benchmarks/soak.py --minutes 2 --threads 8
@@ -32,7 +32,7 @@ from kernsift.inference import TESTS
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SAMPLES = 240
 _WARM = 0.2
-# Growth an hour, in MB, that nobody can tell from what an allocator keeps for later.
+# Growth an hour, in MB, that an allocator may keep for later.
 _NOTHING = 1.0
 
 
@@ -99,7 +99,7 @@ def calls() -> list[Callable[[np.random.Generator], Any]]:
 
 
 def outcome(result: Any) -> Any:
-    """What a user would do with it, and what must be the same again."""
+    """Use the result as a caller does, and return what must be reproducible."""
     if not hasattr(result, "to_dict"):
         return result.tolist() if isinstance(result, np.ndarray) else result
     html = result.to_html()

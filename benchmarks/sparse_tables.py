@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import forget_peak, peak_memory
+from measure import forget_peak, in_child, peak_memory
 from scipy import sparse
 
 SMALL, LARGE, DENSITY = (20_000, 5_000), (200_000, 20_000), 0.05
@@ -87,7 +85,7 @@ def measured(call: Any) -> dict[str, float]:
     return {"seconds": seconds, "processor_seconds": own, "beyond": peak - before, "peak": peak}
 
 
-def run(which: str, path: str | None) -> dict[str, float]:
+def run(which: str, path: str) -> dict[str, float]:
     """One measurement, in a process of its own."""
     from kernsift import compare
 
@@ -143,30 +141,28 @@ def main() -> None:
     parser.add_argument("--data", help="an .h5ad file whose answer is compared with that of its dense copy")
     parser.add_argument("--by", help="its column of groups")
     parser.add_argument("--save", action="store_true", help=f"write the figures to docs/speed/{RECORD.name}")
-    parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.one:
-        print(json.dumps(run(given.one[0], given.one[1] if len(given.one) > 1 else None)))
+    if given.child:
+        print(json.dumps(run(**given.child)))
         return
     if given.data:
         print(f"largest difference of p-values from the dense copy: {same_as_dense(given.data, given.by):.2g}")
         return
-    calls = [("small", []), ("logarithms", []), ("scanpy", [])] if not given.large else [("large", [])]
+    calls, path = ["large"] if given.large else ["small", "logarithms", "scanpy"], None
     if given.file:
         path = given.file / "counts.h5ad"
         if not path.exists():
             matrix = counts(*LARGE)
             write_h5ad(path, matrix, np.repeat(["a", "b"], matrix.shape[0] // 2))
-        calls = [("file", [str(path)])]
+        calls = ["file"]
     found = {}
-    for name, arguments in calls:
-        done = subprocess.run(
-            [sys.executable, __file__, "--one", name, *arguments], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            print(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+    for name in calls:
+        try:
+            found[name] = in_child(Path(__file__), {"which": name, "path": str(path)})
+        except RuntimeError as error:
+            print(f"{name}: {error}")
             continue
-        found[name] = json.loads(done.stdout.splitlines()[-1])
         report(name, found)
     if given.save:
         save(found)

@@ -1,6 +1,6 @@
-"""benchmarks/history.jsonl: one line a run, in units that other days and machines understand.
+"""benchmarks/history.jsonl: one line a run, in units that are comparable between days and machines.
 
-Times are kept in yardsticks of their own run, and a run is compared with the last one of a like machine.
+Times are kept in yardsticks of their own run, and a run is compared with the last one on the same kind of machine.
 """
 
 from __future__ import annotations

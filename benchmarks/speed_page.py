@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from measure import conditions
 from speed_rows import Row, goal, shown, shown_ratio
 
 from kernsift.experiments.studies import table
 
 _INTRODUCTION = """# How fast
 
-What calls cost in time and memory, and beside what. Machines differ and are noisy, so everything is measured in one run
-on one machine and reported as ratios: calls that are compared take turns after a warm-up, and a ratio is the median
-over the turns. Memory is what a call adds, at its peak, to a fresh process that holds its input.
+Time and memory of calls, compared with other ways to do the same. Machines differ and are noisy, so everything is
+measured in one run on one machine and reported as ratios: calls that are compared take turns after a warm-up, and a
+ratio is the median over the turns. Memory is what a call adds, at its peak, to a fresh process that holds its input.
 
     make bench                                             # everything, with a table at the end
     python benchmarks/bench.py --quick                     # neither growth nor the large tables
@@ -24,9 +25,9 @@ over the turns. Memory is what a call adds, at its peak, to a fresh process that
     python benchmarks/bench.py --page docs/speed.md        # this page, from the run that was kept last
     python benchmarks/gpu.py --json docs/speed/gpu.json    # on a machine with a GPU: agreement with NumPy, then times
 
-Every run is compared with the last one in `benchmarks/history.jsonl` of a like machine, and says which rows became more
-than 25% slower. Times are kept there in units of a yardstick, a few milliseconds of NumPy's `exp` and `sort` that take
-turns with the calls.
+Every run is compared with the last one on the same kind of machine in `benchmarks/history.jsonl`, and lists the rows
+that became more than 25% slower. Times are kept there in units of a yardstick, a few milliseconds of NumPy's `exp` and
+`sort` that take turns with the calls.
 """
 
 _READING = """How to read it:
@@ -36,19 +37,12 @@ _READING = """How to read it:
   NumPy's `exp` for as many values on blocks that stay in cache, "exp on arrays" the same number as `np.exp(a, out=b)`
   on arrays as large as the table, both on all cores. The first is the stricter.
 - *authors' code*: seconds of the paper's published code for the same call, measured on another machine.
-- *scatter of multiscale p-values*: how much a p-value moves when only the seed does, here and in the authors'
+- *scatter of multiscale p-values*: how much a p-value varies with the seed, here and in the authors'
   procedure, which draws its replicates anew at each scale. Root mean squares over the selected features.
 - *large, wide, growth*: n counts all rows; two samples have half of them each.
 - *growth*: exponents b of time ~ size^b, end to end over the whole range, and fitted by least squares without the
-  smallest size, where fixed costs rule.
+  smallest size, where fixed costs dominate.
 """
-
-
-def _machine(run: Mapping[str, Any]) -> str:
-    commit = f" ({run['commit']})" if run.get("commit") else ""
-    return f"{run['date']}, kernsift {run['version']}{commit}: " + ", ".join(
-        f"{name} {value}" for name, value in run["machine"].items()
-    )
 
 
 # --- CPU --------------------------------------------------------------------------------------------------------------
@@ -65,7 +59,7 @@ def _cpu_section(run: Mapping[str, Any]) -> str:
     ]
     gone = "\n".join(f"- {fields['part']}: {fields['name']}: {fields['why']}" for fields in run["left_out"])
     left_out = f"Left out of this run:\n\n{gone}\n" if gone else ""
-    head = ["## On CPUs\n", f"{_machine(run)}.\n", f"**{reached} of {len(wanted)} goals are reached.**\n"]
+    head = ["## On CPUs\n", f"{conditions(run)}.\n", f"**{reached} of {len(wanted)} goals are reached.**\n"]
     return "\n".join([*head, *tables, left_out, _READING])
 
 
@@ -96,7 +90,7 @@ def _cpu_table(rows: Sequence[Row]) -> str:
 # --- GPU --------------------------------------------------------------------------------------------------------------
 
 
-def _gpu_section(run: Mapping[str, Any]) -> str:
+def gpu_section(run: Mapping[str, Any]) -> str:
     wrong = [check for check in run["checks"] if not check["agrees"]]
     agreement = (
         f"{len(run['checks']) - len(wrong)} of {len(run['checks'])} combinations of question, estimator, kernel or "
@@ -133,7 +127,7 @@ def _gpu_section(run: Mapping[str, Any]) -> str:
     work = "\n\n".join(_work(call) for call in run["calls"])
     return f"""## On GPUs
 
-{_machine(run)}.
+{conditions(run)}.
 
 {agreement}
 
@@ -169,7 +163,7 @@ def _work(call: Mapping[str, Any]) -> str:
 def write_page(page: Path, folder: Path) -> None:
     """The page, with a section for every run on record."""
     sections = [_INTRODUCTION]
-    for name, section in (("cpu", _cpu_section), ("gpu", _gpu_section)):
+    for name, section in (("cpu", _cpu_section), ("gpu", gpu_section)):
         path = folder / f"{name}.json"
         if path.exists():
             sections.append(section(json.loads(path.read_text(encoding="utf-8"))))

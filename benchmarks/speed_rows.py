@@ -1,4 +1,4 @@
-"""One row of the speed table: what was measured, what it stands beside, and what was to be reached."""
+"""One row of the speed table: the figure, what it is compared with, and the goal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Row:
         wanted = [(figure, most) for figure, most in checks if most is not None]
         if not wanted:
             return None
-        # A figure that is not a number has reached nothing.
+        # NaN does not reach a goal.
         return all(figure is not None and figure <= most for figure, most in wanted)
 
     @property
@@ -105,7 +105,7 @@ def shown_ratio(ratio: float | None) -> str:
 
 
 def goal(row: Row) -> str:
-    """What was to be reached.
+    """The goal of a row.
 
     >>> goal(Row("", "", 1.0, most_value=60.0)), goal(Row("", "", 1.0, most_ratio=1 / 150))
     ('≤ 60 s', '≤ 1/150')

@@ -138,7 +138,7 @@ def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch:
     from kernsift.estimators.draws.moments import FeatureDraws
     from kernsift.execution.threads import thread_limit
 
-    for module in ("feature_blocks", "draw_moments"):
+    for module in ("feature_blocks", "draws.moments"):
         monkeypatch.setattr(f"kernsift.estimators.{module}.is_readable", lambda table: True)
     monkeypatch.setattr(feature_blocks, "worker_threads", lambda: workers)
     model = script.scaling_model
