@@ -102,7 +102,7 @@ def nonzeros(rng: np.random.Generator, rows: int, count: int, columns: int, kind
 
 # --- tiny and uneven samples ------------------------------------------------------------------------------------------
 
-SIZES = ((3, 3), (4, 4), (5, 5), (6, 6), (4, 12), (10, 60))
+SIZES = ((3, 3), (4, 4), (5, 5), (6, 6), (4, 12), (10, 60), (3, 120))
 _COLUMNS = 100
 _RESPONSE_COLUMNS = 20
 

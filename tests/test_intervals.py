@@ -88,7 +88,7 @@ def phi(first, second, share):
     return np.sqrt(share * (1 - share) / (pooled * (1 - pooled))) * abs(first - second)
 
 
-PROPORTIONS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
+PROPORTIONS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.95, 0.98)
 
 
 @pytest.mark.parametrize(("n", "m"), [(5, 5), (8, 8), (15, 15), (10, 30), (30, 30), (10, 60)])

@@ -12,9 +12,10 @@ rejects.
 the opposite sign can have the larger effect that is compatible with T. There the upper end is the larger one of the
 families for C and for -C.
 
-**Unseen values.** A value of probability u does not occur in n rows with probability (1 - u)^n. The upper end is at
+**Unseen rows.** A value of probability u does not occur in n rows with probability (1 - u)^n. The upper end is at
 least the effect that one such value could have. No upper end excludes a smaller effect, so that for it all of the error
-probability is on the side of the lower end.
+probability is on the side of the lower end. Likewise a lower end is at most the effect that is left if a share of the
+rows is independent of the response, of which none occurs among the n.
 """
 
 from __future__ import annotations
@@ -74,6 +75,19 @@ class Unseen(NamedTuple):
         response = np.where(given, label, np.hypot((1.0 - weight) * target_size, weight * (1.0 - weight) * target))
         return np.sqrt(np.clip(between / (whole * response), 0.0, 1.0)).max(axis=1)
 
+    def independent(self, miss: np.ndarray) -> np.ndarray:
+        """(b,) the largest effect with such a share of independent rows that `miss` (b,) is the chance to see none.
+
+        With a share v of rows independent of the response the effect is at most 1 - v. With samples, such a row looks
+        like its own sample with the probability of that sample's share.
+        """
+        shares = np.linspace(0.0, 1.0, 513)[:-1]
+        other = np.where(self.target[:, None] == 0, 1.0 - self.share, 1.0)
+        log_unseen = (self.rows[:, None, :] * np.log1p(-shares[:, None] * other[:, None, :])).sum(axis=2)
+        return 1.0 - np.array(
+            [np.interp(-np.log(one), -row, shares) for one, row in zip(miss, log_unseen, strict=True)]
+        )
+
 
 class EffectLaws(NamedTuple):
     """Observed statistics of b features under one kernel, and their laws along families of alternatives.
@@ -129,7 +143,8 @@ class EffectLaws(NamedTuple):
         miss = np.broadcast_to(1.0 - np.asarray(level, float), self.score.shape)[:, None]
         least = self.least_upper_ends(level) if least is None else least
         high = np.max([least, *(self._ends(laws, unions, miss) for laws in self.families)], axis=0)
-        return np.column_stack([np.minimum(self._ends(self.families[0], unions, miss, least), high), high])
+        most = np.minimum(high, self.unseen.independent(0.5 * miss[:, 0]))
+        return np.column_stack([np.minimum(self._ends(self.families[0], unions, miss, least), most), high])
 
     def least_upper_ends(self, level: float | np.ndarray) -> np.ndarray:
         """(b,) the effects that a value could have of which no row tells."""
