@@ -106,15 +106,17 @@ def _shape(strata: Strata, scores: np.ndarray, smooth: np.ndarray, aligned: np.n
     free = len(strata.order) - len(strata.sizes)
     q = np.clip(within / free / np.where(between > 0, between, 1.0), 0.0, 1.0)[:, None]
     d, cubic, square = aligned[:, 0], aligned[:, 2], np.repeat(level**2, strata.sizes, axis=1)
-    cubic = cubic * np.sign((cubic * d**3).sum(axis=1, keepdims=True))
-    mean = (d * d * square).sum(axis=1) / np.maximum((d * d).sum(axis=1), 1e-300)
-    direction = _unit_length(cubic) + np.sqrt(3.0) * q * _unit_length(d * (square - mean[:, None]))
-    beyond = smooth[:, 2:, :]
-    beyond = beyond / np.maximum(np.sqrt((beyond[:, :1, :] ** 2).sum(axis=2, keepdims=True)), 1e-300)
-    q = q[:, :, None]
-    return np.concatenate([np.sqrt(1.0 - q) * _unit_length(direction)[:, None, :], np.sqrt(q) * beyond], axis=1)
+    squared = d * d
+    sign = np.sign(np.einsum("bn,bn,bn->b", cubic, squared, d))[:, None]
+    square -= (np.einsum("bn,bn->b", squared, square) / np.maximum(squared.sum(axis=1), 1e-300))[:, None]
+    square *= d
+    direction = cubic * (sign / _length(cubic)) + square * (np.sqrt(3.0) * q / _length(square))
+    out = np.empty((len(d), smooth.shape[1] - 1, smooth.shape[2]))
+    np.multiply(direction, np.sqrt(1.0 - q) / _length(direction), out=out[:, 0])
+    np.multiply(smooth[:, 2:], (np.sqrt(q) / _length(smooth[:, 2]))[:, :, None], out=out[:, 1:])
+    return out
 
 
-def _unit_length(vectors: np.ndarray) -> np.ndarray:
-    """(b, N) vectors of length 1; those of length 0 remain."""
-    return vectors / np.maximum(np.sqrt((vectors * vectors).sum(axis=1, keepdims=True)), 1e-300)
+def _length(vectors: np.ndarray) -> np.ndarray:
+    """(b, 1) the lengths of vectors (b, N)."""
+    return np.maximum(np.sqrt(np.einsum("bn,bn->b", vectors, vectors)), 1e-300)[:, None]
