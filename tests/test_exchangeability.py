@@ -29,6 +29,7 @@ from kernsift.estimators.restricted import estimator as restricted
 from kernsift.estimators.restricted import stratified_counts
 from kernsift.estimators.restricted.stratified_law import ResponseMoments, Strata, ThirdMoments
 from kernsift.estimators.restricted.unit_responses import UnitResponse
+from kernsift.estimators.restricted.unit_views import _shape
 from kernsift.kernels.fitted import fit_kernels
 
 # 1 - 1e-5 quantiles of how many of 100 independent null features are significant at level 0.05.
@@ -464,6 +465,24 @@ def test_pairs_see_a_change_of_shape_behind_the_pair_effect() -> None:
     assert compare(common + rng.normal(size=(400, 20)), common + shape, paired=True).rejected.sum() >= 12
 
 
+def test_the_view_of_shape_has_the_direction_of_a_third_cumulant() -> None:
+    """Of two normal variables with correlation 1/2, of which one gets a small third cumulant k.
+
+    d = (x - y) / s_d and s = (x + y) / s_s have the means k / s_d^3 of He_3(d) and k / (s_d s_s^2) of d He_2(s), whose
+    variances are 6 and 2; s_d^2 = 1 and s_s^2 = 3. No other antisymmetric polynomial of third degree has a mean.
+    """
+    rng = np.random.default_rng(0)
+    x, y = np.linalg.cholesky([[1.0, 0.5], [0.5, 1.0]]) @ rng.normal(size=(2, 20_000))
+    strata, rows = Strata.of(np.repeat(np.arange(20_000), 2)), np.column_stack([x, y]).ravel()
+    d = strata.centred(rows) / np.sqrt(0.25)
+    smooth, aligned = (np.array([[t, t**2, t**3 - 3 * t]]) for t in (rows, d))
+    found = _shape(strata, rows[None], strata.centred(smooth), strata.centred(aligned))[0, 0]
+    level = np.repeat((x + y) ** 2 / 3.0 - 1.0, 2)
+    best = (d**3 - 3 * d) / 6.0 + d * level / 3.0 / 2.0
+    # A correlation of 1 up to what 20,000 pairs tell of the ratio of variances.
+    assert np.corrcoef(found, best)[0, 1] > 0.999
+
+
 def test_the_cross_estimator_splits_by_units() -> None:
     """Rows that repeat in a unit add nothing: the answer is that of the units as rows."""
     rng = np.random.default_rng(13)
@@ -637,7 +656,10 @@ def test_designs_that_make_no_sense_are_refused_with_the_fix(message: str, given
         ("paired: needs the column or array", {"paired": True}),
         ("paired: each pair needs two rows", {"paired": np.arange(20) // 4}),
         ("strata: X has no column 'sit'.*did you mean 'site'", {"strata": "sit"}),
-        ("strata: 1 rows have no value", {"strata": np.append(np.zeros(19), np.nan), "missing": "error"}),
+        (
+            "strata: a value for each row is needed, but 1 of 20 have none",
+            {"strata": np.append(np.zeros(19), np.nan), "missing": "error"},
+        ),
         (
             "strata: '0' .* has rows in several strata",
             {"unit": np.arange(20) // 2, "strata": np.arange(20) % 2, "y": 1},
@@ -739,7 +761,19 @@ def test_rows_without_a_stratum_are_left_out() -> None:
     data["batch"] = data["batch"].astype(float)
     data.loc[:4, "batch"] = np.nan
     found = compare(data.drop(columns="donor"), by="treated", strata="batch", missing="drop", random_state=0)
-    assert any("5 rows have no value" in note for note in found.notes)
+    assert any("rows without a value are left out: 5 of" in note for note in found.notes)
+
+
+def test_long_identifiers_are_not_rounded(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"]).assign(unit=np.repeat(np.arange(20), 2))
+    table["label"] = table.unit % 2
+    known = compare(table, by="label", unit="unit", random_state=0).all_pvalues
+    table["unit"] += 2**53
+    np.testing.assert_allclose(compare(table, by="label", unit="unit", random_state=0).all_pvalues, known, rtol=1e-9)
+    table.to_parquet(tmp_path / "table.parquet")
+    with pytest.raises(InputError, match="unit: integers beyond 2\\^53 in 'unit' are rounded"):
+        compare(tmp_path / "table.parquet", by="label", unit="unit", random_state=0)
 
 
 def test_selectors_take_units_as_metadata() -> None:

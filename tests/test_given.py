@@ -245,7 +245,7 @@ def test_missing_confounders_are_noted_or_their_rows_left_out(frame):
     dropped = relate(gaps, "y", given=["age", "site"], missing="drop", random_state=0)
     kept = relate(frame[np.arange(300) % 7 > 0], "y", given=["age", "site"], random_state=0)
     assert np.allclose(dropped.all_pvalues, kept.all_pvalues)
-    assert "given: 43 rows have no value and are left out." in dropped.notes
+    assert "given: rows without a value are left out: 43 of 300." in dropped.notes
     assert any("43 of 300 rows have no 'age'" in note for note in relate(gaps, "y", given="age", random_state=0).notes)
     pairs = np.repeat(np.arange(150), 2)
     by = {"by": np.tile([0, 1], 150), "paired": pairs, "missing": "drop", "random_state": 0}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns.columns import Columns
+from kernsift.data.columns.columns import EXACT, Columns
 from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.rows.exchangeability import Exchangeability, varies
@@ -101,6 +101,12 @@ class RowArguments:
         return source
 
     def _keep(self, argument: str, columns: Columns) -> None:
+        for place, own in enumerate(to_numpy(columns.values).T):
+            if columns.kinds[place] == "integer" and place not in columns.integers and (np.abs(own) >= EXACT).any():
+                raise InputError(
+                    f"{argument}: integers beyond 2^53 in '{columns.names[place]}' are rounded where a table is read "
+                    "in pieces, so that some become equal; store identifiers as text, or load the table first."
+                )
         self._labels[argument].append(labels_of(columns))
         self._sources[argument] = " and ".join(columns.names) if columns.named else "given as an array"
 
@@ -118,10 +124,10 @@ class RowArguments:
             if absent.any():
                 if missing == "error":
                     raise InputError(
-                        f"{argument}: {int(absent.sum())} rows have no value; fill them in, leave these rows out, or "
-                        "use missing='drop'."
+                        f"{argument}: a value for each row is needed, but {int(absent.sum()):,} of {len(keep):,} have "
+                        "none; fill them in, leave these rows out, or use missing='drop'."
                     )
-                add_note(f"{argument}: {int(absent.sum()):,} rows have no value and are left out.")
+                add_note(f"{argument}: rows without a value are left out: {int(absent.sum()):,} of {len(keep):,}.")
                 found &= ~absent
             if argument == "paired" and not keep.all():
                 gone = set(labels[~keep])
@@ -156,14 +162,20 @@ def labels_of(columns: Columns) -> np.ndarray:
     """(n,) one label for each row, None where it is missing; several columns make one label together."""
     parts = []
     for place, own in enumerate(to_numpy(columns.values).T):
-        levels, start = columns.levels.get(place), columns.origin.get(place, 0)
-        known, inverse = np.unique(own, return_inverse=True)  # NaN comes last
-        present = known[~np.isnan(known)].tolist()
-        if levels:
-            names = [levels[int(value)] for value in present]
-        else:
-            names = [str(int(value) + start) if value.is_integer() else repr(value) for value in present]
-        parts.append(np.array([*names, None], dtype=object)[inverse.ravel()])
+        levels = columns.levels.get(place)
+
+        def name(value: Any, levels: tuple[str, ...] | None = levels) -> str | None:
+            if value != value:
+                return None
+            if levels:
+                return levels[int(value)]
+            return str(int(value)) if float(value).is_integer() else repr(value)
+
+        # Integers beyond 2^53, such as hashes, would be rounded as floating-point numbers.
+        known, inverse = np.unique(columns.integers.get(place, own), return_inverse=True)
+        part = np.array([name(value) for value in known.tolist()], dtype=object)[inverse.ravel()]
+        part[np.isnan(own)] = None
+        parts.append(part)
     if len(parts) == 1:
         return parts[0]
     rows = zip(*parts, strict=True)

@@ -92,7 +92,7 @@ def keep_complete(keep: KeepRows | None, columns: Columns, argument: str) -> Kee
 
     def kept(rows: np.ndarray) -> np.ndarray:
         if lost := int((rows & absent).sum()):
-            add_note(f"{argument}: {lost:,} rows have no value and are left out.")
+            add_note(f"{argument}: rows without a value are left out: {lost:,} of {len(rows):,}.")
         return rows & ~absent if keep is None else keep(rows & ~absent)
 
     return kept
