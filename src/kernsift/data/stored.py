@@ -40,7 +40,7 @@ class ShownRows:
 
     def __init__(self, n: int = 0, columns: int = 1, memory: int = 0) -> None:
         self.rows, self._kept = rows_to_show(n, columns), dict[int, np.ndarray]()
-        if 8 * len(self.rows) * columns > memory // 8:
+        if 8 * len(self.rows) * columns > memory // 4:
             self.rows = self.rows[:0]
 
     def collect(self, own: np.ndarray, pieces: Iterator[tables.Piece]) -> Iterator[tables.Piece]:
@@ -51,7 +51,12 @@ class ShownRows:
             kept = np.empty((len(own), len(self.rows)), dtype=piece.values.dtype) if kept is None else kept
             kept[piece.columns, first:last] = piece.values[self.rows[first:last] - piece.rows.start].T
             yield piece
-        self._kept.update(zip(own.tolist(), () if kept is None else kept, strict=False))
+        if kept is not None:
+            self.keep(own, kept)
+
+    def keep(self, own: np.ndarray, kept: np.ndarray) -> None:
+        """Keep the shown rows (columns, rows) of columns of the source."""
+        self._kept.update(zip(own.tolist(), kept, strict=True))
 
     def get(self, own: np.ndarray, rows: slice | np.ndarray) -> np.ndarray | None:
         """(rows, columns) values, where they were kept."""
@@ -155,6 +160,7 @@ class StoredTable(Table):
         return self._part(columns, rows)
 
     def _part(self, columns: Any, rows: Any, space: np.ndarray | None = None) -> np.ndarray:
+        """`part`, in `space` if that is given."""
         wanted = positions(columns, int(self.offsets[-1]))
         wanted = wanted if isinstance(wanted, np.ndarray) else np.arange(wanted.start, wanted.stop)
         places = positions(rows, self.n)
@@ -183,9 +189,7 @@ class StoredTable(Table):
         known = self.shown.get(own, places)
         if known is not None:
             return known
-        count = count_of(places)
-        space = np.empty(count * len(own), dtype=self.dtype) if space is None else space[: count * len(own)]
-        out = space.reshape(count, len(own))
+        out = np.empty((count_of(places), len(own)), dtype=self.dtype) if space is None else space
         sorting: np.ndarray | None = None
         if not isinstance(places, slice) and np.any(places[1:] < places[:-1]):
             sorting = np.argsort(places, kind="stable")
@@ -199,6 +203,8 @@ class StoredTable(Table):
 
         for _ in self._each(put, own, places, 4, self.source.at_once):
             pass
+        if isinstance(places, slice) and len(out) == self.n:
+            self.shown.keep(own, out[self.shown.rows].T)
         return out
 
     def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[tables.Piece]:
@@ -223,7 +229,7 @@ class StoredTable(Table):
         return self.changed(source=self.source.between(rows.start, rows.stop), shown=ShownRows())
 
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
-        """The features at these positions, in memory; in `space` if that is given."""
+        """The features at these positions, in memory; in `space` (n, columns) if that is given."""
         some = self.select(np.arange(self.d)[features])
         values = some._part(None, None, space)
         return Table(some.names, values, some.offsets, some.categorical, dict(some.levels), some.incomplete)

@@ -88,7 +88,7 @@ class Table:
             yield Piece(rows, slice(0, len(columns)), self.part(columns, rows))
 
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
-        """The features at these positions, in memory; `space` is room that a table on disk may read them into."""
+        """The features at these positions, in memory; a table on disk may read them into `space` (n, columns)."""
         return self.select(np.arange(self.d)[features])
 
     def owned(self) -> Table:

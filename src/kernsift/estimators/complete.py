@@ -320,6 +320,10 @@ class CountCache:
                 return grid.part(own), known.part(own)
         return None
 
+    def has(self, features: np.ndarray) -> bool:
+        """Whether the block that some features are in was kept."""
+        return self.get(features) is not None
+
     def __len__(self) -> int:
         return sum(len(features) for features, _, _ in self._blocks)
 
@@ -337,9 +341,9 @@ class Measuring(ABC, Generic[Found]):
     cache: CountCache
 
     def __call__(self, block: FeatureBlock) -> list[Found]:
-        table, cells, features = block.table, block.cells, block.features
+        cells, features = block.cells, block.features
         grid, known = self.cache.get(features) or self._counted(block)
-        rows, memory = (0, None) if cells is not None else (self.response.n, table.memory)
+        rows, memory = (0, None) if cells is not None else (self.response.n, block.memory)
         parts = parts_of(features, grid.points, rows, memory, several=block.by_rows)
         some = [(features[part], block.own[part], grid.part(part), known.part(part)) for part in parts]
         response = self.response._replace(cells=cells if known.joint is None else None)
@@ -347,13 +351,20 @@ class Measuring(ABC, Generic[Found]):
         return list(parallel_map(partial(self._measure, block.kernels, response), some))
 
     def _counted(self, block: FeatureBlock) -> tuple[Grid, Tabulation]:
+        if block.parts is None:
+            grid, known = self._grid_and_counts(block)
+        else:
+            grids, counted = zip(*map(self._grid_and_counts, block.parts), strict=True)
+            grid, known = Grid.joined(grids), Tabulation.joined(counted)
+        self.cache.put(block.features, grid, known)
+        return grid, known
+
+    def _grid_and_counts(self, block: FeatureBlock) -> tuple[Grid, Tabulation]:
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         # Without cells every row's code is needed, to look up the response's own row.
         kept = self.to_align if block.cells is not None else None
         count, large = int(self.response.counts.shape[0]), block.kernels.large
-        known = tabulate(block.table, block.own, grid, block.cells, count, kept, large)
-        self.cache.put(block.features, grid, known)
-        return grid, known
+        return grid, tabulate(block.table, block.own, grid, block.cells, count, kept, large)
 
     def _measure(
         self,
@@ -433,7 +444,7 @@ def _complete(
     cache = CountCache(table.memory)
     shared = (response._replace(cells=None), to_align, landmarks, cache)
     measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
-    blocks = partial(blocks_of, table, kernels, response.cells, to_sort, by_rows=True)
+    blocks = partial(blocks_of, table, kernels, response.cells, to_sort, by_rows=True, is_known=cache.has)
     found = measured_table(table.d, blocks, measuring, lambda score: EffectMeasuring(*shared, score), response.ceiling)
     if subset is not None:
         found = found._replace(factors=[factor.among(places, count) for factor in found.factors])

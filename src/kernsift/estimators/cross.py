@@ -415,7 +415,7 @@ class BlockScoring(Generic[Answer]):
         units, cells = (1, 1) if self.rows is None else (self.rows.units, self.rows.units + (self.rows.left_out > 0))
         counted = tabulate(block.table, block.own, whole, block.cells, cells, None, block.kernels.large)
         answers = []
-        for part in parts_of(block.features, whole.points, block.table.n, block.table.memory):
+        for part in parts_of(block.features, whole.points, block.table.n, block.memory):
             grid, known = whole.part(part), counted.part(part)
             views = [each.view(grid, known.counts, places[part], self.landmarks) for each in kinds]
             factor = side_by_side(views)

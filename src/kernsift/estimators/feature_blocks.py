@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 
+from kernsift.data.stored import StoredTable
 from kernsift.data.table_parts import is_readable, run_of, tables_of, to_send
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
@@ -34,6 +35,8 @@ _SHARE = 0.6
 # Bytes of a block: enough to read at full speed; and the fewest columns with which gathering rows uses most of a cache
 # line.
 _BLOCK_BYTES, _ROW = 2**27, 16
+# Parts of a table that were read in memory at a time, bytes of each, and bytes of its smallest pieces.
+_LOADS, _LOAD_BYTES, _LEAST_PIECE = 6, 2**25, 2**20
 # Bytes of a cache line. Rows that are aligned with cache lines do not load others.
 _LINE = 64
 
@@ -51,6 +54,8 @@ class FeatureBlock:
     to_sort : the rows whose order statistics become points; None for all.
     all_columns : the number of value columns of all features.
     by_rows : whether threads divide the rows, as of a long table with few features, and not the blocks.
+    limit : the memory limit of the table on disk that the values were read from.
+    parts : blocks in memory with some of the features each, where all do not fit.
     """
 
     features: np.ndarray
@@ -61,6 +66,8 @@ class FeatureBlock:
     to_sort: np.ndarray | None = None
     all_columns: int = 0
     by_rows: bool = False
+    limit: int | None = None
+    parts: Iterator[FeatureBlock] | None = None
 
     @cached_property
     def columns(self) -> slice | np.ndarray:
@@ -71,6 +78,11 @@ class FeatureBlock:
     def width(self) -> int:
         """The number of value columns of the features."""
         return int(np.diff(self.table.offsets)[self.own].sum())
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that may be used for the block; None for a table that is in memory anyway."""
+        return self.limit or self.table.memory
 
     @cached_property
     def own_kernels(self) -> FeatureKernels:
@@ -90,11 +102,16 @@ class FeatureBlock:
         if self.table.memory is None:
             return self
         tables = tables_of(self.table)
-        sizes = [(table.n * self.width, dtype_of(table.prototype)) for table in tables]
+        sizes = [((table.n, self.width), dtype_of(table.prototype)) for table in tables]
         spaces = [None] * len(tables) if pool is None else pool.spaces(sizes)
         found = [table.loaded(self.own, space) for table, space in zip(tables, spaces, strict=True)]
         kernels = self.kernels.on(self.own, found)
         return self._with(stack(found), kernels)
+
+    def split(self, most: int) -> list[FeatureBlock]:
+        """Blocks of at most `most` features."""
+        parts = np.array_split(np.arange(len(self.own)), -(-len(self.own) // most))
+        return [replace(self, features=self.features[part], own=self.own[part]) for part in parts]
 
     def _with(self, table: Table, kernels: FeatureKernels) -> FeatureBlock:
         """The block in a table that holds its features only."""
@@ -109,7 +126,7 @@ class FeatureBlock:
         table, cells = stack(tables), self.cells
         if cells is not None:
             cells = cells.astype(np.min_scalar_type(int(cells.max(initial=0))))
-        sent = replace(self._with(table, self.kernels.sent(self.own, table)), cells=cells)
+        sent = replace(self._with(table, self.kernels.within(self.own, table)), cells=cells)
         return FeatureBlock, tuple(getattr(sent, field.name) for field in fields(sent))
 
 
@@ -148,21 +165,51 @@ def blocks_of(
     *,
     among: np.ndarray | None = None,
     by_rows: bool = False,
+    is_known: Callable[[np.ndarray], bool] = lambda features: False,
 ) -> Iterator[FeatureBlock]:
-    """Blocks of the features of a table, of all or of those in `among`; `by_rows` where threads may divide its rows."""
-    threads = worker_threads()
-    by_rows = by_rows and not threads and cells is not None and long_and_narrow(table)
-    for features in feature_blocks(table, kernels.rounds, every_row=cells is None, whole=by_rows):
-        chosen = features if among is None else features[np.isin(features, among)]
-        if not len(chosen):
-            continue
-        block = FeatureBlock(chosen, table, kernels, chosen, cells, to_sort, by_rows=by_rows)
-        if not threads or block.counted_by_rows:
-            yield block
-            continue
-        most = sent_columns(table, table.d)
-        for part in np.array_split(chosen, -(-len(chosen) // most)):
-            yield FeatureBlock(part, table, kernels, part, cells, to_sort)
+    """Blocks of the features of a table, of all or of those in `among`.
+
+    Columns of a table on disk are read once where some of them fit into memory, and the next ones while a block is
+    processed; what `is_known` need not be read. `by_rows` where the counts of a block may come from threads that divide
+    its rows, and from `parts` of a block that does not fit into memory.
+    """
+    threads, fit = worker_threads(), columns_to_load(table)
+    in_parts, by_rows = by_rows, by_rows and not threads and cells is not None and long_and_narrow(table, fit > 0)
+
+    def blocks() -> Iterator[FeatureBlock]:
+        for features in feature_blocks(table, kernels.rounds, cells is None, whole=by_rows, loaded=fit > 0):
+            chosen = features if among is None else features[np.isin(features, among)]
+            if len(chosen):
+                block = FeatureBlock(chosen, table, kernels, chosen, cells, to_sort, by_rows=by_rows)
+                most = sent_columns(table, table.d) if threads and not block.counted_by_rows else len(chosen)
+                yield from block.split(most)
+
+    if threads or not fit:
+        yield from blocks()
+        return
+    cut = in_parts and table.incomplete is None
+    whole = [(one, one.split(fit) if cut and not is_known(one.features) else [one]) for one in blocks()]
+    loads = list[list[FeatureBlock]]()
+    for part in (part for _, parts in whole for part in parts):
+        if not loads or sum(one.width for one in loads[-1]) + part.width > fit:
+            loads.append([])
+        loads[-1].append(part)
+
+    def read(load: list[FeatureBlock]) -> list[FeatureBlock]:
+        unread = load[0].width > fit or all(is_known(part.features) for part in load)
+        return load if unread else read_together(load)
+
+    def arriving() -> Iterator[FeatureBlock]:
+        total, done = sum(block.width for block, _ in whole), 0
+        for load in prefetch(read, loads):
+            done += sum(part.width for part in load)
+            report_progress("reading columns", done, total)
+            yield from load
+
+    with table.reading():
+        found = arriving()
+        for block, parts in whole:
+            yield next(found) if len(parts) == 1 else replace(block, parts=islice(found, len(parts)))
 
 
 def sent_columns(table: Table, columns: int) -> int:
@@ -199,6 +246,37 @@ def held(table: Table) -> Table:
     if table.memory is None or columns_that_fit(tables_of(table), 0) < int(table.offsets[-1]):
         return table
     return table.loaded(slice(0, table.d))
+
+
+def columns_to_load(table: Table) -> int:
+    """Value columns of a table on disk that are read at a time; 0 where rows are read in pieces instead, and twice."""
+    tables = [one for one in tables_of(table) if isinstance(one, StoredTable)]
+    if table.memory is None or not tables:
+        return 0
+    each, columns = sum(one.n * one.dtype.itemsize for one in tables), int(table.offsets[-1])
+    if not all(one.by_column for one in tables):
+        return columns if columns * each <= _SHARE * table.memory else 0
+    fit = int(_SHARE * table.memory) // (_LOADS * each)
+    # Enough for pieces that are read at full speed.
+    least = min(columns, -(-_LEAST_PIECE * sum(len(one.source.edges) - 1 for one in tables) // each))
+    return min(fit, max(least, _LOAD_BYTES // each)) if fit >= least else 0
+
+
+def read_together(blocks: Sequence[FeatureBlock]) -> list[FeatureBlock]:
+    """Blocks with their values in memory, in one table that is contiguous by column.
+
+    Kernels are fitted when the columns are sorted.
+    """
+    tables, features = tables_of(blocks[0].table), np.concatenate([block.own for block in blocks])
+    width = sum(block.width for block in blocks)
+    spaces = [np.empty((width, one.n), dtype_of(one.prototype)).T if one.on_disk else None for one in tables]
+    table = stack([one.loaded(features, space) for one, space in zip(tables, spaces, strict=True)])
+    kernels, places = blocks[0].kernels.within(features, table), np.arange(len(features))
+    own = np.split(places, np.cumsum([len(block.own) for block in blocks[:-1]]))
+    return [
+        replace(block, table=table, kernels=kernels, own=some, limit=block.table.memory)
+        for block, some in zip(blocks, own, strict=True)
+    ]
 
 
 def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None = None) -> int:
@@ -244,16 +322,18 @@ class BufferPool:
         self._turn = 0
         self._buffers: dict[tuple[int, int], np.ndarray] = {}
 
-    def spaces(self, sizes: Sequence[tuple[int, np.dtype[Any]]]) -> list[np.ndarray]:
-        """An array of at least this many elements for each table."""
+    def spaces(self, sizes: Sequence[tuple[tuple[int, int], np.dtype[Any]]]) -> list[np.ndarray]:
+        """An array of this shape for each table."""
         self._turn = (self._turn + 1) % n_threads()
-        for place, (numbers, dtype) in enumerate(sizes):
+        found = []
+        for place, ((n, columns), dtype) in enumerate(sizes):
             buffer = self._buffers.pop((self._turn, place), None)
-            if buffer is None or len(buffer) < numbers or buffer.dtype != dtype:
+            if buffer is None or len(buffer) < n * columns or buffer.dtype != dtype:
                 del buffer
-                buffer = _aligned(numbers, dtype)
+                buffer = _aligned(n * columns, dtype)
             self._buffers[self._turn, place] = buffer
-        return [self._buffers[self._turn, place] for place in range(len(sizes))]
+            found.append(buffer[: n * columns].reshape(n, columns))
+        return found
 
 
 def _aligned(numbers: int, dtype: np.dtype[Any]) -> np.ndarray:

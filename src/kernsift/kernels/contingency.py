@@ -62,6 +62,21 @@ class Tabulation(NamedTuple):
         joint, codes = (None if part is None else part[features, ...] for part in (self.joint, self.codes))
         return Tabulation(self.counts[features, :], joint, codes)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Tabulation]) -> Tabulation:
+        """The counts of features, from those of some of them at a time, with different numbers of points."""
+        size = max(part.counts.shape[1] for part in parts)
+
+        def padded(array: Array) -> np.ndarray:
+            more = [(0, 0), (0, size - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
+            return np.pad(array, more)
+
+        counts, joint = (
+            None if each[0] is None else np.concatenate([padded(part) for part in each])
+            for each in ([part.counts for part in parts], [part.joint for part in parts])
+        )
+        return cls(counts, joint, np.concatenate([part.codes for part in parts]))
+
 
 def tabulate(
     table: Table,

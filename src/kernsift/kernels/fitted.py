@@ -209,8 +209,8 @@ class FeatureKernels:
     def learn(self, features: np.ndarray, ordered: Array) -> None:
         """Fit those features from the sorted columns (b, rows) of the rows that medians are computed from."""
 
-    def sent(self, features: np.ndarray, table: Table) -> FeatureKernels:
-        """The kernels of those features, for a worker that gets a table of these features only."""
+    def within(self, features: np.ndarray, table: Table) -> FeatureKernels:
+        """The kernels of those features, for a table of these features only; not fitted yet where they need not be."""
         return self.select(features)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
@@ -411,11 +411,14 @@ class LateKernels(FeatureKernels):
         The rows that median distances are computed from.
     found : ndarray of bool of shape (d,)
         The features whose kernels are fitted.
+    whole : tuple of LateKernels and ndarray, optional
+        The kernels of more features, which learn what these do, and the places of these features there.
     """
 
     pooled: Table
     rows: np.ndarray | None
     found: np.ndarray
+    whole: tuple[LateKernels, np.ndarray] | None = None
 
     @classmethod
     def of(cls, pooled: Table, kernel: Kernel, rows: np.ndarray | None) -> LateKernels:
@@ -435,10 +438,13 @@ class LateKernels(FeatureKernels):
     def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
         return self._fitted(features, stack(tables), np.arange(len(features))).select(features)
 
-    def sent(self, features: np.ndarray, table: Table) -> FeatureKernels:
+    def within(self, features: np.ndarray, table: Table) -> FeatureKernels:
         own = ("categorical", "inverse", "centre", "bandwidth", "found")
         some = {name: value[features] for name in own if (value := getattr(self, name)) is not None}
-        return replace(self, pooled=table, offsets=np.arange(len(features) + 1), **some)
+        return replace(self, pooled=table, offsets=np.arange(len(features) + 1), whole=(self, features), **some)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"whole": None}
 
     def learn(self, features: np.ndarray, ordered: Array) -> None:
         if self.found[features].any():
@@ -469,6 +475,9 @@ class LateKernels(FeatureKernels):
             self.bandwidth[features] = distances
             self.inverse[features] = _reciprocal(distances, self.inverse.dtype)
         self.found[features] = True
+        if self.whole is not None:
+            whole, places = self.whole
+            whole._keep(places[features], distances, middle)
 
 
 def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:

@@ -12,7 +12,7 @@ Groups of columns are not ordered and cannot be rounded: each of their rows is a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -88,6 +88,14 @@ class Grid(NamedTuple):
         known = None if self.known is None else self.known[features]
         return Grid(self.points[:, features], self.edges[features, :], self.missing, known)
 
+    @classmethod
+    def joined(cls, grids: Sequence[Grid]) -> Grid:
+        """The points of features without missing values, from those of some of them at a time."""
+        size = max(grid.points.shape[0] for grid in grids)
+        points = [_widened(grid.points.T, size, grid.points[-1:].T) for grid in grids]
+        edges = [_widened(grid.edges, size - 1, np.full((grid.points.shape[1], 1), np.inf)) for grid in grids]
+        return cls(np.ascontiguousarray(np.concatenate(points).T), np.concatenate(edges))
+
     def codes(self, values: Array) -> Array | None:
         """(b, rows) the point of each row of `values` (rows, b); None for a group."""
         if self.edges is None:
@@ -98,34 +106,33 @@ class Grid(NamedTuple):
         return xp.where(xp.isnan(turned), self.points.shape[0] - 1, codes) if self.missing else codes
 
 
-def long_and_narrow(table: Table) -> bool:
+def long_and_narrow(table: Table, loaded: bool = False) -> bool:
     """Whether a table in memory has so few columns that blocks of them would read the same cache lines again."""
     columns = int(table.offsets[-1])
-    dense = table.memory is None and not isinstance(table, SparseTable) and isinstance(table.prototype, np.ndarray)
-    return dense and columns <= _BLOCK and table.n * columns >= _MANY_VALUES
+    dense = not isinstance(table, SparseTable) and isinstance(table.prototype, np.ndarray)
+    return (table.memory is None or loaded) and dense and columns <= _BLOCK and table.n * columns >= _MANY_VALUES
 
 
 def feature_blocks(
-    table: Table, rounded: bool = True, every_row: bool = False, whole: bool = False
+    table: Table, rounded: bool = True, every_row: bool = False, *, whole: bool = False, loaded: bool = False
 ) -> Iterator[np.ndarray]:
     """Blocks of features that are processed together: single columns in blocks, the others one by one.
 
     Columns that are not `rounded` are processed one by one as well. `every_row`: the codes of all rows are kept.
-    `whole`: all columns of a kind are one block.
+    `whole`: all columns of a kind are one block. Those of a table on disk that is `loaded` are those of one in memory.
     """
     widths = np.diff(table.offsets)
     many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
     alone = (widths > 1) | many | (not rounded)
     single = np.flatnonzero(~alone)
     step = int(np.clip(len(single) // 8, np.clip(_NUMBERS // table.n, 1, _BLOCK), _LARGEST_BLOCK))
-    if whole:
-        step = _BLOCK
-    elif not on_host(table.prototype):
+    step = _BLOCK if whole else step
+    if not on_host(table.prototype):
         each = _DEVICE_BYTES + (_CODE_BYTES * table.n if every_row else 0)
         step = int(np.clip(device_room(table.prototype) // (8 * each), _BLOCK, _DEVICE_BLOCK))
     elif table.memory is not None:
         each = _BYTES + (table.n if every_row else 0)
-        step = int(np.clip(table.memory // (8 * each), 1, 64 * _BLOCK))
+        step = int(np.clip(table.memory // (8 * each), 1, step if loaded else 64 * _BLOCK))
         itself = bool((widths > 1).any()) or not rounded
         if (itself and _ROW_BYTES * table.n > table.memory) or (every_row and 8 * each > table.memory):
             _refuse(table, itself)
