@@ -90,7 +90,7 @@ def confounders_of(columns: Columns, keep: np.ndarray, missing: str = "column") 
         if levels > LEVELS + 1:
             add_note(
                 f"The {LEVELS} commonest of the {levels} categories of '{name}' in given= are told apart, the "
-                f"others are one; strata={name!r} compares within all of them."
+                "others are one; as strata= it would be held fixed in full."
             )
     return Confounders(columns.names, values, categorical)
 

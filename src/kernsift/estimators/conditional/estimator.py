@@ -77,16 +77,16 @@ CLASSES_GIVEN = (
     Pair(VALUES, "plain", _VALUES_SHARE),
 )
 NUMBERS_GIVEN = (
-    Pair("wide", "wide", 0.65),
-    Pair("moments", "wide", 0.12),
+    Pair("wide", "wide", 0.55),
+    Pair("moments", "wide", 0.13),
     Pair("narrow", "wide", 0.08),
-    Pair("wide", "smooth", 0.08),
-    Pair(VALUES, "wide", 0.07),
+    Pair("wide", "smooth", 0.15),
+    Pair(VALUES, "wide", 0.09),
 )
 """Pairs of views for classes and for a response of numbers, given confounders."""
 # Directions with less than this share of tr(K^2) are left out. Categories have as many directions as levels but one, of
 # equal size under the kernel of chi-square: the most of a response, and of products with those of a feature.
-_FAINT, _MOST_LEVELS, _MOST_PRODUCTS = 1e-2, 64, 512
+_FAINT, _MOST_RESPONSE, _MOST_PRODUCTS = 1e-2, 64, 512
 # Rows from which null laws are learned, and rows that show whether numbers have many ties.
 _LAW_ROWS, _TIE_ROWS = 2**13, 1000
 # Numbers of residuals that are computed in one product.
@@ -129,7 +129,7 @@ def conditional_mmd(
     `design` are the `strata`, `units` and `model` of `fit_regression`.
     """
     table = stack([X, Y])
-    response = _given_classes(label_response(X.n, Y.n, table.prototype, adaptive))
+    response = _given(label_response(X.n, Y.n, table.prototype, adaptive))
     regression = fit_regression(confounders, _rows_of(response)["plain"], rng, **design)
     return _conditional(table, _without(response, regression, rng), kernels, rows, rng)
 
@@ -172,15 +172,15 @@ def conditional_hsic(
     if response.pairs == NUMBERS:
         y, _, spent = residual_values(y, np.array([0]), regression)
         response = table_response(y, response_kernels, rng, adaptive)
-        views = {pair.response: response.views[pair.response] for pair in NUMBERS_GIVEN}
-        response = response._replace(pairs=NUMBERS_GIVEN, views=views)
-    response = _given_classes(response)
-    return _conditional(X, _without(response, regression, rng, spent), kernels, rows, rng)
+    return _conditional(X, _without(_given(response), regression, rng, spent), kernels, rows, rng)
 
 
-def _given_classes(response: Response) -> Response:
-    pairs = {CLASSES: CLASSES_GIVEN, SEVERAL_CLASSES: for_several_classes(CLASSES_GIVEN)}
-    return response._replace(pairs=pairs.get(response.pairs, response.pairs))
+def _given(response: Response) -> Response:
+    """The response with the pairs of views that are used given confounders, and the views of these."""
+    several = for_several_classes(CLASSES_GIVEN)
+    known = {CLASSES: CLASSES_GIVEN, SEVERAL_CLASSES: several, NUMBERS: NUMBERS_GIVEN}
+    pairs = known.get(response.pairs, response.pairs)
+    return response._replace(pairs=pairs, views={pair.response: response.views[pair.response] for pair in pairs})
 
 
 def _conditional(
@@ -227,16 +227,14 @@ def _without(
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
     rows_in_unit = 1.0 if units is None else response.n / (units.max() + 1.0)
     smoothed = {name: Smoothed.of(view, regression.neighbours, rows_in_unit) for name, view in views.items()}
-    slim = response._replace(cells=None)
-    return ConditionalResponse(slim, views, regression, law_rows, smoothed)
+    return ConditionalResponse(response._replace(cells=None), views, regression, law_rows, smoothed)
 
 
 def _rows_of(response: Response) -> dict[str, np.ndarray]:
     """(n, m) the directions that count of each view of a response, at its rows."""
     cells = slice(None) if response.cells is None else to_numpy(response.cells)
-    most = _MOST_LEVELS if response.pairs in (CLASSES, CLASSES_GIVEN) else DIRECTIONS
     factors = {name: to_numpy(view.factor)[:, cells].T.astype(float) for name, view in response.views.items()}
-    return {name: _leading(factor, most) for name, factor in factors.items()}
+    return {name: _leading(factor, _MOST_RESPONSE) for name, factor in factors.items()}
 
 
 def residual_values(
