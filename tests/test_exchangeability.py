@@ -7,6 +7,7 @@ import os
 import pickle
 import warnings
 from itertools import combinations, permutations, product
+from math import factorial, prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -321,7 +322,8 @@ def test_few_relabellings_have_the_p_value_of_all_permutations(numeric: bool) ->
         sizes = rng.integers(1, 5, size=rng.integers(2, 4))
         stratum = np.repeat(np.arange(len(sizes)), sizes)
         answers = rng.normal(size=len(stratum)).round(1) if numeric else rng.integers(0, 2, size=len(stratum)) * 1.0
-        if not any(len(np.unique(answers[stratum == one])) > 1 for one in range(len(sizes))):
+        varies = any(len(np.unique(answers[stratum == one])) > 1 for one in range(len(sizes)))
+        if not varies or prod(map(factorial, sizes.tolist())) > 8192:
             continue
         designs += 1
         unit = np.repeat(np.arange(len(stratum)), rng.integers(1, 4))
@@ -479,8 +481,9 @@ def test_the_view_of_shape_has_the_direction_of_a_third_cumulant() -> None:
     found = _shape(strata, rows[None], strata.centred(smooth), strata.centred(aligned))[0, 0]
     level = np.repeat((x + y) ** 2 / 3.0 - 1.0, 2)
     best = (d**3 - 3 * d) / 6.0 + d * level / 3.0 / 2.0
-    # A correlation of 1 up to what 20,000 pairs tell of the ratio of variances.
-    assert np.corrcoef(found, best)[0, 1] > 0.999
+    # He_3^4 has the mean 93 x 36, so that the length of He_3(d) is known up to sqrt(92 / 20,000) / 2 = 0.034, and the
+    # angle of 30 degrees up to 0.43 x 0.05. Five times that is a correlation of 0.994; without sqrt(3) it is 0.98.
+    assert np.corrcoef(found, best)[0, 1] > 0.994
 
 
 def test_the_cross_estimator_splits_by_units() -> None:
