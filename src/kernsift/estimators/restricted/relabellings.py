@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 # The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn, and the units
 # that may differ from the commonest value in a column whose outcomes are drawn.
 _MOST, _NUMBERS, _DRAWN, _SPARSE, _FEW_ROWS = 2**13, 2**22, 2**13, 15, 40
-# Statistics that differ by less than this share of the largest are equal.
-_EQUAL = 1e-9
 # The most rows for which sums of hypergeometric variables are convolved.
 _CONVOLVED = 2**13
 
@@ -71,28 +69,6 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     count = differs.sum(axis=1)
     few = ((count <= _SPARSE) & (2 * count <= n)) | (two_valued & (n <= _FEW_ROWS))
     return FewValues(two_valued, few, lambda place: differs[place])
-
-
-def _log_enumerated(factors: list[np.ndarray], relabelled: list[np.ndarray], weights: np.ndarray) -> float:
-    """Log of the share of relabellings whose smallest weighted p-value is at most that of the first one.
-
-    `factors` (m, N) are those of a feature under each pair of views, and `relabelled` (p, A, N) those of the response.
-    """
-    statistics = []
-    for factor, target in zip(factors, relabelled, strict=True):
-        cross = target @ factor.T
-        statistics.append(np.einsum("pam,pam->a", cross, cross))
-    count = len(statistics[0])
-    slack = [_EQUAL * max(float(found.max()), 1e-300) for found in statistics]
-    as_large = [np.count_nonzero(found >= found[0] - close) for found, close in zip(statistics, slack, strict=True)]
-    # A p-value at most that of the first relabelling has at most so many relabellings, of which the next is not one.
-    most = (np.min(as_large / weights) * weights * (1.0 + _EQUAL)).astype(int)
-    extreme = np.zeros(count, dtype=bool)
-    for found, close, number in zip(statistics, slack, most.tolist(), strict=True):
-        if number >= count:
-            return 0.0
-        extreme |= found > np.partition(found, count - 1 - number)[count - 1 - number] + close
-    return math.log(np.count_nonzero(extreme) / count)
 
 
 class Relabellings:
@@ -176,7 +152,9 @@ class Relabellings:
                 codes = counted.row_codes(int(place))
                 factors = [self._strata.centred(factor[:, codes]) for factor in factors]
             if every is not None:
-                log_pvalue = _log_enumerated(factors, relabelled, weights)
+                crossed = [target @ factor.T for factor, target in zip(factors, relabelled, strict=True)]
+                found = np.array([np.einsum("pam,pam->a", cross, cross) for cross in crossed])
+                log_pvalue = log_share(found, weights)
             elif two_classes[place]:
                 log_pvalue = self._hypergeometric(values.differing(int(place)))
             else:
