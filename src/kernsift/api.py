@@ -11,6 +11,7 @@ import numpy as np
 from kernsift.arguments import (
     CallSettings,
     Seed,
+    check_selection,
     check_test_options,
     generator,
     selection_rule,
@@ -223,7 +224,7 @@ def compare(
         if given_rows.reads_whole_columns:
             one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])
-        call.check_selection(pooled.d)
+        check_selection(k, threshold, pooled.d)
         label = np.repeat([0, 1], [one.n, two.n])
         rows = given_rows.rows(label, keep, samples.rows) if given_rows else None
         if rows is None:
@@ -371,7 +372,7 @@ def relate(
         table, target = table.owned(), target.owned()
         if given_rows.reads_whole_columns:
             table = held_in_memory(table, str(given_rows))
-        call.check_selection(table.d)
+        check_selection(k, threshold, table.d)
         rows = given_rows.rows(codes_of(target), keep) if given_rows else None
         if rows is None:
             note_identifiers(table, codes_of(target), (X.annotations,), keep, y if isinstance(y, str) else None)
@@ -483,7 +484,7 @@ def screen(
     with call.execution_context():
         base, others = as_candidates(reference, candidates, missing=missing, kinds=kinds, layer=layer)
         base, others = base.owned(), {name: other.owned() for name, other in others.items()}
-        call.check_selection(len(others))
+        check_selection(k, threshold, len(others))
         # One kernel, fitted to everything, so that the candidates' scores can be ranked against each other.
         kernels = fit_kernels(stack([base, *others.values()]), kernel, call.bandwidth, rng=call.rng)
         scores = call.statistic(base, others, kernels, rng=call.rng, **call.estimator_options)

@@ -229,10 +229,6 @@ class CallSettings:
             return "median", gaussian and not self.from_draws
         return bandwidth, False
 
-    def check_selection(self, d: int) -> None:
-        """Refuse k or a threshold that cannot select from d features, before scores are computed."""
-        check_selection(self.k, self.threshold, d)
-
 
 def _check_share(argument: str, value: Any, usual: float) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:

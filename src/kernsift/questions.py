@@ -24,7 +24,7 @@ from kernsift.execution.context import setting
 from kernsift.inference import Outcome, log_tail
 from kernsift.inference.advice import advise, several_two_valued
 from kernsift.inference.estimates import Coverage, Estimates
-from kernsift.inference.multiple_testing import adjust
+from kernsift.inference.multiple_testing import adjust, rank_limits
 from kernsift.inference.redundancy import Clusters, keep_distinct
 from kernsift.inference.selection_rules import Everything
 from kernsift.kernels.functions import Linear
@@ -130,13 +130,9 @@ def _distinct(
 
 
 def _distinct_level(call: CallSettings, discoveries: int, d: int) -> float:
-    """The largest conditional p-value of a distinct feature: what the correction asks of the last discovery."""
-    if call.correction is None:
-        return float(call.alpha)
-    if call.correction == "holm":
-        return float(call.alpha) / d
-    harmonic = float(np.sum(1.0 / np.arange(1, d + 1))) if call.correction == "by" else 1.0
-    return float(call.alpha) * discoveries / (d * harmonic)
+    """The largest conditional p-value of a distinct feature: the bound of the correction on the last discovery."""
+    rank = 1 if call.correction == "holm" else discoveries
+    return float(rank_limits(d, call.correction, float(call.alpha))[rank - 1])
 
 
 def to_result(

@@ -224,16 +224,16 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 def demo(seed: int, report: str | None, debug: bool) -> None:
     """See it at work on data that comes with scikit-learn: tumour measurements, hidden among shuffled copies."""
-    from kernsift.cli.demo import run
+    from kernsift.cli.demo import explain, run
     from kernsift.execution.progress import progress_bar
     from kernsift.report.export import write_whole
 
     check_report(report)
     with progress_bar(sys.stderr.isatty()):
-        shown = run(seed)
+        result, best = run(seed)
     if report:
-        write_whole(report, shown.result.to_html(command=f"kernsift demo --seed {seed}"))
-    show(shown.text(terminal_width()) + (f"\n\nReport: {report}\n" if report else "\n"))
+        write_whole(report, result.to_html(command=f"kernsift demo --seed {seed}"))
+    show(explain(result, best, terminal_width()) + (f"\n\nReport: {report}\n" if report else "\n"))
 
 
 @app.command(

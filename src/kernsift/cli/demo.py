@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,60 +14,8 @@ from kernsift.result import Result
 _MEASURED, _SHUFFLED, _LISTED = 10, 190, 20
 
 
-@dataclass(frozen=True)
-class Demo:
-    """Every column tested, the best ones as a short list, and which columns are shuffled copies."""
-
-    result: Result
-    best: Result
-    malignant: int
-    benign: int
-
-    def text(self, width: int) -> str:
-        """The setting, the two tables, and what they show."""
-        wide = min(width, 100)
-        return "\n\n".join(
-            [
-                _wrapped(self._setting(), wide),
-                said(self.result, wide),
-                table(self.result, width),
-                _wrapped(self._tested(), wide),
-                said(self.best, wide),
-                table(self.best, width),
-                legend(self.best, wide),
-                _wrapped(self._selected(), wide),
-            ]
-        )
-
-    def _setting(self) -> str:
-        return (
-            f"Which measurements differ between {self.malignant} malignant and {self.benign} benign breast tumours? "
-            f"{_MEASURED} real measurements are hidden among {_SHUFFLED} copies shuffled over the patients, which "
-            "cannot tell the two apart. First every column is tested:"
-        )
-
-    def _tested(self) -> str:
-        found = self.result.selected[self.result.rejected]
-        real, fake = int((found < _MEASURED).sum()), int((found >= _MEASURED).sum())
-        return (
-            f"Found: {real} of the {_MEASURED} real measurements, and {fake or 'none'} of the {_SHUFFLED} shuffled "
-            f"columns. Now the {_LISTED} columns that look most different, as a short list (k={_LISTED}):"
-        )
-
-    def _selected(self) -> str:
-        fake = self.best.selected >= _MEASURED
-        by_luck = int((fake & (self.best.unconditional_pvalues <= self.best.alpha)).sum())
-        small = int((fake & (self.best.pvalues <= self.best.alpha)).sum())
-        return (
-            f"{int(fake.sum())} of the listed columns are shuffled. {by_luck} of these have p-values of at most "
-            f"{self.best.alpha:g} if one forgets that they are the best of {_SHUFFLED}; {small or 'none'} of their "
-            "selective p-values are that small, which makes each of these a fair statement about one column. What is "
-            "significant is decided over all columns, with and without a list."
-        )
-
-
-def run(seed: int) -> Demo:
-    """Compare malignant with benign tumours on real and shuffled columns."""
+def run(seed: int) -> tuple[Result, Result]:
+    """Compare malignant with benign tumours on real and shuffled columns: all of them, and the best as a short list."""
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
@@ -79,7 +27,7 @@ def run(seed: int) -> Demo:
     names += [f"shuffled {names[source]} {i // _MEASURED + 1}" for i, source in enumerate(sources)]
     first, second = values[data.target == 0], values[data.target == 1]
     result, best = (_named(compare(first, second, k=k, random_state=seed), names) for k in (None, _LISTED))
-    return Demo(result, best, len(first), len(second))
+    return result, best
 
 
 def _named(result: Result, names: list[str]) -> Result:
@@ -89,5 +37,30 @@ def _named(result: Result, names: list[str]) -> Result:
     return named.renamed(("malignant", "benign"))
 
 
-def _wrapped(text: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(text, width))
+def explain(result: Result, best: Result, width: int) -> str:
+    """The setting, the two tables, and what they show."""
+    wide = min(width, 100)
+    malignant, benign = result.rows
+    found = result.selected[result.rejected]
+    real, false = int((found < _MEASURED).sum()), int((found >= _MEASURED).sum())
+    fake = best.selected >= _MEASURED
+    by_luck = int((fake & (best.unconditional_pvalues <= best.alpha)).sum())
+    small = int((fake & (best.pvalues <= best.alpha)).sum())
+    setting = (
+        f"Which measurements differ between {malignant} malignant and {benign} benign breast tumours? "
+        f"{_MEASURED} real measurements are hidden among {_SHUFFLED} copies shuffled over the patients, which "
+        "cannot tell the two apart. First every column is tested:"
+    )
+    tested = (
+        f"Found: {real} of the {_MEASURED} real measurements, and {false or 'none'} of the {_SHUFFLED} shuffled "
+        f"columns. Now the {_LISTED} columns that look most different, as a short list (k={_LISTED}):"
+    )
+    selected = (
+        f"{int(fake.sum())} of the listed columns are shuffled. {by_luck} of these have p-values of at most "
+        f"{best.alpha:g} if one forgets that they are the best of {_SHUFFLED}; {small or 'none'} of their "
+        "selective p-values are that small, which makes each of these a fair statement about one column. What is "
+        "significant is decided over all columns, with and without a list."
+    )
+    setting, tested, selected = (textwrap.fill(text, wide) for text in (setting, tested, selected))
+    whole, short = [said(result, wide), table(result, width)], [said(best, wide), table(best, width)]
+    return "\n\n".join([setting, *whole, tested, *short, legend(best, wide), selected])

@@ -63,6 +63,21 @@ def adjust(pvalues: np.ndarray, correction: str | None, listed: np.ndarray | Non
     return np.clip(steps * (count * penalty), own, 1.0)
 
 
+def rank_limits(count: int, correction: str | None, alpha: float) -> np.ndarray:
+    """(count,) the bound that "bh", "by" or "holm" puts on each p-value by its rank, smallest first.
+
+    >>> rank_limits(4, "bh", 0.1)
+    array([0.025, 0.05 , 0.075, 0.1  ])
+    """
+    ranks = np.arange(1, count + 1)
+    if correction is None:
+        return np.full(count, alpha)
+    if correction == "holm":
+        return alpha / (count + 1 - ranks)
+    penalty = (1.0 / ranks).sum() if correction == "by" else 1.0
+    return alpha * ranks / (count * penalty)
+
+
 def _step_up(pvalues: np.ndarray) -> np.ndarray:
     """The least p_(r) / r over the ranks r from each p-value's own: it is rejected when that is at most alpha / d."""
     order = np.argsort(pvalues, kind="stable")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from kernsift.exceptions import InputError, required
-from kernsift.inference.multiple_testing import adjust
+from kernsift.inference.multiple_testing import adjust, rank_limits
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
 from kernsift.report.text import clean, interval_name, level, shortened, things
 
@@ -240,19 +240,12 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def _limits(family: np.ndarray, result: Result) -> np.ndarray:
-    """What the r-th smallest p-value has to reach."""
-    count, alpha = len(family), result.alpha
-    ranks = np.arange(1, count + 1)
-    if result.correction is None:
-        return np.full(count, alpha)
-    if result.correction == "holm":
-        return alpha / (count + 1 - ranks)
-    if result.correction == "bky":
-        first = alpha / (1.0 + alpha)
-        nulls = count - int((adjust(family, "bh") <= first).sum())
-        return np.minimum(ranks * first / max(nulls, 1), 1.0)
-    penalty = (1.0 / ranks).sum() if result.correction == "by" else 1.0
-    return alpha * ranks / (count * penalty)
+    """The bound on each p-value by its rank; that of "bky" depends on the estimated number of true nulls."""
+    if result.correction != "bky":
+        return rank_limits(len(family), result.correction, result.alpha)
+    first = result.alpha / (1.0 + result.alpha)
+    nulls = len(family) - int((adjust(family, "bh") <= first).sum())
+    return np.minimum(np.arange(1, len(family) + 1) * first / max(nulls, 1), 1.0)
 
 
 def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
