@@ -52,7 +52,7 @@ from kernsift.estimators.null_laws.permutation_law import (
 )
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import CHI_SQUARE, PLAIN, FittedView, Pair, chosen_pairs, fitted_views
+from kernsift.estimators.views import PLAIN, RARE_LEVELS, FittedView, Pair, chosen_pairs, fitted_views, merged
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
@@ -376,7 +376,7 @@ class Measuring(ABC, Generic[Found]):
         if kernels.categorical[own].any() and kernels.rounds and response.pairs != PLAIN:
             # Rare levels have the same factor, and the outcomes of few levels may be enumerated.
             known = Levels.of(known.counts).merged(known)
-        statistics = _statistics(grid, known, own, kernels, response, self.landmarks)
+        statistics, response = _statistics(grid, known, own, kernels, response, self.landmarks)
         return self.measured(features, statistics, known, response)
 
     @abstractmethod
@@ -494,21 +494,21 @@ def measured_table(
 
 def _statistics(
     grid: Grid, known: Tabulation, own: np.ndarray, kernels: FeatureKernels, response: Response, landmarks: np.ndarray
-) -> list[FittedStatistic]:
-    """The statistics of a block of features under every pair of views."""
+) -> tuple[list[FittedStatistic], Response]:
+    """The statistics of a block of features under every pair of views, and the response with these pairs."""
     cross_table = CrossTable(known, response)
     names = dict.fromkeys(pair.feature for pair in response.pairs)
     rows = response.excess_kurtosis
     views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, added_rows=rows)
     # Several names may be those of one view, as of a group.
-    found: dict[tuple[int, int], FittedStatistic] = {}
-    for pair in response.pairs:
-        key = (id(views[pair.feature]), id(response.views[pair.response].fitted))
-        if key not in found:
-            found[key] = fit_statistics(views[pair.feature], cross_table, pair.response)
-            if kernels.categorical[own].any() and known.joint is not None:
-                found[key] = _corrected_for_continuity(found[key], known.counts, response, pair)
-    return [found[id(views[pair.feature]), id(response.views[pair.response].fitted)] for pair in response.pairs]
+    pairs = merged(response.pairs, lambda pair: (id(views[pair.feature]), id(response.views[pair.response].fitted)))
+    statistics = [fit_statistics(views[pair.feature], cross_table, pair.response) for pair in pairs]
+    if kernels.categorical[own].any() and known.joint is not None:
+        statistics = [
+            _corrected_for_continuity(one, known.counts, response, pair)
+            for one, pair in zip(statistics, pairs, strict=True)
+        ]
+    return statistics, response._replace(pairs=pairs)
 
 
 def _corrected_for_continuity(one: FittedStatistic, counts: Array, response: Response, pair: Pair) -> FittedStatistic:
@@ -517,7 +517,7 @@ def _corrected_for_continuity(one: FittedStatistic, counts: Array, response: Res
     cells = cells[cells > 0]
     if len(cells) != 2:
         return one
-    return one._replace(step=lattice_step(counts, cells, pair.feature in CHI_SQUARE) * one.laws.mean)
+    return one._replace(step=lattice_step(counts, cells, pair.feature in RARE_LEVELS) * one.laws.mean)
 
 
 def enumerated_scores(

@@ -27,18 +27,18 @@ plain
     The fitted kernel: the only view for a given bandwidth.
 
 balanced
-    Of a response of classes: the kernel 1[a = b] / p_a of chi-square, p_a being the share of a class.
+    Of a response of classes: the kernel 1[a = b] / p_a^1.15, p_a being the share of a class; nearly that of chi-square.
 
-Rows at one point are ties and have their midrank. Categories have two views: the kernel of chi-square in place of the
-wide, smooth, location and local views, and the kernel of equality in place of the others. The first sees rare levels,
+Rows at one point are ties and have their midrank. Categories have two views: the kernel 1[a = b] / p_a^1.15 in place of
+the wide, smooth, location and local views, and 1[a = b] / p_a^0.4 in place of the others. The first sees rare levels,
 the second is not diluted by them. A group of columns, which has no ranks, has two: wide, and a narrow one with
 flattened eigenvalues. The choice is based on the study in docs/power.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,8 @@ from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import (
+    COMMON,
+    RARE,
     TOLERANCE,
     WIDE,
     KernelView,
@@ -73,8 +75,8 @@ _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
 _WIDE_TOLERANCE = 1e-6
 _SMOOTH_DIRECTIONS = 5
-CHI_SQUARE = ("wide", "smooth", "location", "local", "balanced")
-"""Views whose counterpart for categories has the kernel of chi-square; the others have that of equality."""
+RARE_LEVELS = ("wide", "smooth", "location", "local", "balanced")
+"""Views whose counterpart for categories is that of rare levels; the others have that of common levels."""
 # The share of the level of the first pair for classes that goes to the balanced view, where there are more than two.
 _BALANCED_SHARE = 0.7
 
@@ -118,6 +120,21 @@ SCORES = (
     Pair("narrow", "plain", 0.15),
 )
 """Pairs for a response with a linear kernel, as log-rank scores: a hazard that grows with the feature comes first."""
+
+
+def merged(pairs: Sequence[Pair], same: Callable[[Pair], Hashable]) -> tuple[Pair, ...]:
+    """The pairs without those that are the same as earlier ones, which have their shares of the level as well.
+
+    Examples
+    --------
+    >>> merged((Pair("smooth", "plain", 0.5), Pair("scale", "plain", 0.3), Pair("narrow", "plain", 0.2)), len)
+    (Pair(feature='smooth', response='plain', weight=1.0),)
+    """
+    found: dict[Hashable, Pair] = {}
+    for pair in pairs:
+        known = found.setdefault(same(pair), pair._replace(weight=0.0))
+        found[same(pair)] = known._replace(weight=known.weight + pair.weight)
+    return tuple(found.values())
 
 
 def chosen_pairs(pairs: Sequence[Pair], winner: np.ndarray) -> np.ndarray:
@@ -262,18 +279,13 @@ def views_of_levels(
 ) -> dict[str, FittedView]:
     """The named views of categorical variables; names with the same kernel have the same view.
 
-    `added_rows` is added to the rows of each level in the weights of chi-square. It is the excess kurtosis of the
-    response: with heavy tails the part of a level with few rows in T would have a longer tail than its law.
+    `added_rows` is added to the rows of each level in its weight. It is the excess kurtosis of the response: with heavy
+    tails the part of a level with few rows in T would have a longer tail than its law.
     """
-    kernels: dict[str, Callable[[], View]] = {
-        "plain": partial(levels.equality, pooled=False),
-        "equality": levels.equality,
-        "chi-square": partial(levels.chi_square, added_rows),
-    }
-    kinds = {name: "chi-square" if name in CHI_SQUARE else "equality" for name in names}
-    kinds |= {name: name for name in names if name == "plain"}
-    found = {kind: fit(kernels[kind]()) for kind in set(kinds.values())}
-    return {name: found[kind] for name, kind in kinds.items()}
+    powers = {name: RARE if name in RARE_LEVELS else COMMON for name in names if name != "plain"}
+    found = {power: fit(levels.weighted(power, added_rows)) for power in set(powers.values())}
+    views = {name: found[power] for name, power in powers.items()}
+    return views | ({"plain": fit(levels.equality())} if "plain" in names else {})
 
 
 def _distinct(counts: Array) -> tuple[Array, np.ndarray]:

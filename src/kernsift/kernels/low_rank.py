@@ -45,6 +45,12 @@ _TOGETHER = 32
 WIDE = 4.0
 """Bandwidth of the wide kernel, in median distances."""
 _NARROW = 0.7
+RARE, COMMON = 1.15, 0.4
+"""Powers of the rows of a level in its weight, for changes of rare and of common levels.
+
+With the power 1 T would be chi-square, with the power 0 the distance covariance of the levels' indicators. A new level
+is found more often with the first of these powers than by chi-square (docs/power.md).
+"""
 
 
 class View(NamedTuple):
@@ -92,8 +98,8 @@ class View(NamedTuple):
 class KernelView(NamedTuple):
     """The kernels of all features, and whether the square root of the Gram matrix is taken (`flat`).
 
-    The root flattens the spectrum, which gives more weight to finer shapes. Categories have the kernel of chi-square in
-    its place, whose spectrum is flat.
+    The root flattens the spectrum, which gives more weight to finer shapes. Categories have the kernel that weights
+    levels by their rarity in its place, whose spectrum is nearly flat.
     """
 
     kernels: FeatureKernels
@@ -109,7 +115,7 @@ class KernelView(NamedTuple):
             factor = _group_factor(grid.points, own, landmark_rows)
         elif own.categorical.all() or not own.rounds:
             levels = Levels.of(counts)
-            view = levels.chi_square() if self.flat else levels.equality(pooled=False)
+            view = levels.weighted() if self.flat else levels.equality()
             return View(levels.at_points(view.factor), view.sizes)
         else:
             factor, _ = pivoted(grid.points, own, counts, _RANK)
@@ -240,17 +246,16 @@ class Levels(NamedTuple):
             codes = xp.astype(xp.reshape(xp.take(xp.reshape(self.places, (-1,)), index), codes.shape), codes.dtype)
         return Tabulation(self.counts, joint, codes)
 
-    def equality(self, power: float = 1.0, pooled: bool = True) -> View:
-        """The kernel 1[a = b]; if not `pooled`, pooled values differ from one another."""
+    def equality(self) -> View:
+        """The kernel 1[a = b]; pooled values differ from one another."""
         size = self.counts.shape[1]
-        identity = asarray_like(np.eye(size if pooled else size - 1, size), self.counts)
+        identity = asarray_like(np.eye(size - 1, size), self.counts)
         ones = namespace(self.counts).ones_like(self.counts)[:, None, :]
-        return centred(identity * ones, self.counts, power)
+        return centred(identity * ones, self.counts)
 
-    def chi_square(self, added_rows: float = 0.0) -> View:
-        """The kernel 1[a = b] / (n_a + added_rows), n_a being the rows of a level: chi-square if none are added."""
-        # All eigenvalues of chi-square's are equal; with a little more, directions of frequent levels are first.
-        scale = 1.0 / namespace(self.counts).sqrt(at_least(self.counts, 1.0) + max(added_rows, 1e-6))
+    def weighted(self, power: float = RARE, added_rows: float = 0.0) -> View:
+        """The kernel 1[a = b] / (n_a + added_rows)^power, n_a being the rows of a level; pooled values are equal."""
+        scale = (at_least(self.counts, 1.0) + added_rows) ** (-power / 2.0)
         identity = asarray_like(np.eye(self.counts.shape[1]), self.counts)
         return centred(identity * scale[:, None, :], self.counts)
 
