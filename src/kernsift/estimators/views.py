@@ -282,10 +282,12 @@ def views_of_levels(
     `added_rows` is added to the rows of each level in its weight. It is the excess kurtosis of the response: with heavy
     tails the part of a level with few rows in T would have a longer tail than its law.
     """
-    powers = {name: RARE if name in RARE_LEVELS else COMMON for name in names if name != "plain"}
-    found = {power: fit(levels.weighted(power, added_rows)) for power in set(powers.values())}
-    views = {name: found[power] for name, power in powers.items()}
-    return views | ({"plain": fit(levels.equality())} if "plain" in names else {})
+    powers = {name: None if name == "plain" else RARE if name in RARE_LEVELS else COMMON for name in names}
+    found = {
+        power: fit(levels.equality() if power is None else levels.weighted(power, added_rows))
+        for power in set(powers.values())
+    }
+    return {name: found[power] for name, power in powers.items()}
 
 
 def _distinct(counts: Array) -> tuple[Array, np.ndarray]:

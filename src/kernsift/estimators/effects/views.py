@@ -155,7 +155,9 @@ def combined(parts: Sequence[tuple[np.ndarray, CombinedEffects]], features: np.n
     """The effects of blocks of features, in the order of `features`."""
     found = np.concatenate([own for own, _ in parts])
     order = np.argsort(found)[np.searchsorted(np.sort(found), features)]
-    views = zip(*(effects.views for _, effects in parts), strict=True)
+    # The effect is the largest of all views, so that a block with fewer views may repeat its last one.
+    most = max(len(effects.views) for _, effects in parts)
+    views = zip(*((effects.views + most * effects.views[-1:])[:most] for _, effects in parts), strict=True)
     return CombinedEffects(tuple(concatenated(each).take(order) for each in views))
 
 
