@@ -225,8 +225,8 @@ def compare(
             one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])
         check_selection(k, threshold, pooled.d)
-        label = np.repeat([0, 1], [one.n, two.n])
-        rows = given_rows.rows(label, keep, samples.rows) if given_rows else None
+        label = partial(np.repeat, [0, 1], [one.n, two.n])
+        rows = given_rows.rows(label(), keep, samples.rows) if given_rows else None
         if rows is None:
             described = (samples.first.annotations, samples.second.annotations)
             note_identifiers(pooled, label, described, keep, by)
@@ -375,7 +375,9 @@ def relate(
         check_selection(k, threshold, table.d)
         rows = given_rows.rows(codes_of(target), keep) if given_rows else None
         if rows is None:
-            note_identifiers(table, codes_of(target), (X.annotations,), keep, y if isinstance(y, str) else None)
+            note_identifiers(
+                table, partial(codes_of, target), (X.annotations,), keep, y if isinstance(y, str) else None
+            )
         else:
             call.advise_rows(given_rows, rows, table.d, symmetric=bool(target.categorical.all()))
         # A bandwidth given as a number is in units of the features, so the response has its own.

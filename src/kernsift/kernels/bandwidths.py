@@ -31,7 +31,7 @@ _QUANTILES = 64
 # Elements of one temporary array while medians are computed: few enough to stay in the cache; more on a device.
 _CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
 # Elements up to which one thread sorts them: starting more would take longer.
-_FEW = 1 << 16
+_FEW = 1 << 18
 # Sparse columns per block.
 _SPARSE_BLOCK = 128
 # The most rows behind order statistics; of longer tables a random subset of this size.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ _LOOKED_AT = 512
 
 def note_identifiers(
     table: Table,
-    response: np.ndarray,
+    response: Callable[[], np.ndarray],
     described: Sequence[Annotations | None] = (),
     keep: np.ndarray | None = None,
     used: Any = None,
@@ -34,20 +35,21 @@ def note_identifiers(
 
     Parameters
     ----------
-    table, response : the features, and the response (n,) as codes.
+    table, response : the features, and a function that gives the response (n,) as codes.
     described : columns that describe the rows of each table, such as `obs` of AnnData objects.
     keep : which of their rows are in the table.
     used : the name of one of these that the response comes from.
     """
     if table.n < 2 * _FEWEST_SUBJECTS:
         return
+    response = cache(response)
     found = dict(_identifiers(table, response))
     tables = [one for one in described if one is not None]
     if tables and len(tables) == len(described):
         for name in [name for name in tables[0].names if name != used][:_DESCRIBED]:
             if all(name in one.names for one in tables):
                 column = _described(tables, name)
-                found[name] = _subjects(column if keep is None else column[keep], response)
+                found[name] = _subjects(column if keep is None else column[keep], response())
     for name, count in found.items():
         if count:
             add_note(
@@ -56,7 +58,7 @@ def note_identifiers(
             )
 
 
-def _identifiers(table: Table, response: np.ndarray) -> Iterator[tuple[str, int]]:
+def _identifiers(table: Table, response: Callable[[], np.ndarray]) -> Iterator[tuple[str, int]]:
     """Names of the features that may be identifiers, and their numbers of subjects."""
     if isinstance(table, SparseTable):  # whose columns are mostly 0, which identifiers are not
         return
@@ -70,7 +72,9 @@ def _identifiers(table: Table, response: np.ndarray) -> Iterator[tuple[str, int]
             return
         low, high = (bound[table.offsets[single]] for bound in table.span)
         single = single[(low == np.floor(low)) & (high == np.floor(high)) & (high - low >= _FEWEST_SUBJECTS - 1)]
-        looks = [np.unique([*range(min(table.n, _LOOKED_AT)), *np.flatnonzero(response == response[-1])[:_LOOKED_AT]])]
+        looks = [
+            np.unique([*range(min(table.n, _LOOKED_AT)), *np.flatnonzero(response() == response()[-1])[:_LOOKED_AT]])
+        ]
     for rows in looks:
         if not len(single):
             return
@@ -79,9 +83,9 @@ def _identifiers(table: Table, response: np.ndarray) -> Iterator[tuple[str, int]
     if table.memory is None:
         single = single[[len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first.T]]
     else:
-        single = single[[_one_response(column, response[rows]) for column in first.T]]
+        single = single[[_one_response(column, response()[rows]) for column in first.T]]
     for feature in single[:_CHECKED]:
-        yield table.names[feature], _subjects(to_numpy(table.part(table.offsets[[feature]]))[:, 0], response)
+        yield table.names[feature], _subjects(to_numpy(table.part(table.offsets[[feature]]))[:, 0], response())
 
 
 def _described(tables: Sequence[Annotations], name: str) -> np.ndarray:
