@@ -35,7 +35,7 @@ from kernsift.kernels.sparse_columns import sparse_codes
 
 # Values whose codes are computed at a time: 2^21 codes are 16 MB. On a device, each has so many bytes of free memory.
 _NUMBERS, _DEVICE_NUMBERS, _DEVICE_BYTES = 2**21, 2**29, 2**7
-# Columns of a piece of a table in memory, at most: they fill cache lines, and rows enough are left for long passes.
+# Columns of a piece of a table in memory: they fill whole cache lines, and leave enough rows for long passes.
 _COLUMNS = 32
 
 
@@ -189,11 +189,11 @@ def _in_pieces(counting: _Counting, table: Table, columns: np.ndarray, kept: int
 
 def _pieces(table: Table, columns: np.ndarray) -> Iterator[Piece]:
     """All rows of some columns of a table in memory."""
-    for places in np.array_split(np.arange(len(columns)), -(-len(columns) // _COLUMNS)):
-        own = columns[places]
+    for first in range(0, len(columns), _COLUMNS):
+        own = columns[first : first + _COLUMNS]
         for start, stop in table.row_chunks(own, _NUMBERS):
             rows = slice(start, stop)
-            yield Piece(rows, slice(int(places[0]), int(places[-1]) + 1), table.part(run_of(own), rows))
+            yield Piece(rows, slice(first, first + len(own)), table.part(run_of(own), rows))
 
 
 def _on_workers(counting: _Counting, table: Table, columns: np.ndarray) -> Iterator[_Counted]:
