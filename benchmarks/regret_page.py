@@ -286,10 +286,11 @@ def _real_table(figures: Figures, names: Iterable[str], numeric: bool, quantity:
             text = "–" if mean != mean else f"{mean:.3f}"
             line.append(f"**{text}**" if method == best and quantity == "found" else text)
         if quantity == "found":
-            leads = [f"{figures.mean(name, best, 'lead'):+.3f} ± {figures.error(name, best, 'lead'):.3f}"]
+            behind, error = theirs[best] - means[OWN] if best else np.nan, figures.error(name, best, "lead")
+            leads = [f"{behind:+.3f}" + ("" if error != error else f" ± {error:.3f}")]
             if not numeric:
-                leads.append(f"{max(figures.mean(name, other, 'lead, exact') for other in theirs):+.3f}")
-            line += [lead.replace("+nan ± nan", "–").replace("+nan", "–") for lead in leads]
+                leads.append(f"{max((figures.mean(name, one, 'lead, exact') for one in theirs), default=np.nan):+.3f}")
+            line += ["–" if lead == "+nan" else lead for lead in leads]
         body.append(line)
     more = ["best other less kernsift", *([] if numeric else ["with exact p-values"])] if quantity == "found" else []
     return table(["data set", *methods, *more], body)
