@@ -252,17 +252,17 @@ def test_draws_of_a_block_that_is_sent_are_the_same(kind: str, rng: np.random.Ge
 
 
 def test_a_block_that_is_read_leaves_the_one_at_work_alone() -> None:
-    sizes = [(10, np.dtype(np.float64)), (4, np.dtype(np.float32))]
+    sizes = [((5, 2), np.dtype(np.float64)), ((4, 1), np.dtype(np.float32))]
     with thread_limit(2):
-        shelf = blocks_module.BufferPool()
-        one, two, three = (shelf.spaces(sizes) for _ in range(3))
-        assert [(len(room), room.dtype) for room in one] == sizes
+        pool = blocks_module.BufferPool()
+        one, two, three = (pool.spaces(sizes) for _ in range(3))
+        assert [(room.shape, room.dtype) for room in one] == sizes
         assert not any(np.shares_memory(a, b) for a in one for b in two)
         # Room is used again, unless it is too small or of another kind.
-        assert all(a is b for a, b in zip(one, three, strict=True))
-        four = shelf.spaces([(11, np.dtype(np.float64)), (3, np.dtype(np.float32))])
-        assert len(four[0]) == 11 and four[1] is two[1]
-        assert shelf.spaces([(10, np.dtype(np.float32)), (4, np.dtype(np.float32))])[0].dtype == np.float32
+        assert all(a.ctypes.data == b.ctypes.data for a, b in zip(one, three, strict=True))
+        four = pool.spaces([((11, 1), np.dtype(np.float64)), ((1, 3), np.dtype(np.float32))])
+        assert four[0].shape == (11, 1) and four[1].shape == (1, 3) and four[1].ctypes.data == two[1].ctypes.data
+        assert pool.spaces([((5, 2), np.dtype(np.float32)), ((4, 1), np.dtype(np.float32))])[0].dtype == np.float32
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -279,8 +279,8 @@ def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
     """A row that is gathered brings whole lines: begun in the middle of one, half of what comes is for nothing."""
     in_line = 64 // np.dtype(dtype).itemsize
     for numbers in (1, 1000, 10**6):
-        (room,) = blocks_module.BufferPool().spaces([(numbers, np.dtype(dtype))])
-        assert room.ctypes.data % 64 == 0 and len(room) == numbers
+        (room,) = blocks_module.BufferPool().spaces([((numbers, 1), np.dtype(dtype))])
+        assert room.ctypes.data % 64 == 0 and room.shape == (numbers, 1)
         room[:] = 0
 
     def fits(columns: float) -> int:
