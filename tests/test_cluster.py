@@ -32,8 +32,8 @@ from kernsift.data.table_parts import row_chunks
 from kernsift.data.tables import stack
 from kernsift.estimators import HSIC, MMD
 from kernsift.estimators.feature_blocks import blocks_of
+from kernsift.execution import dask_clients, parallel, shared_arrays
 from kernsift.execution import dask_workers as cluster
-from kernsift.execution import parallel
 from kernsift.execution.progress import progress_callback
 from kernsift.execution.temporary_files import named_file
 from kernsift.kernels.fitted import fit_kernels
@@ -140,8 +140,9 @@ def test_any_number_of_workers_gives_the_answer_of_one_process(
 
 def test_workers_on_this_machine_map_arrays(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    monkeypatch.setattr(cluster, "_SHARED", 0)
-    monkeypatch.setattr(cluster, "named_file", lambda owner: written.append(named_file(owner)) or written[-1])
+    monkeypatch.setattr(shared_arrays, "_SHARED", 0)
+    for module in (cluster, shared_arrays):
+        monkeypatch.setattr(module, "named_file", lambda *given: written.append(named_file(*given)) or written[-1])
     X, Y = samples()
     X, Y = np.asfortranarray(X), np.repeat(Y, 2, axis=0)[::2]
     for estimator in ("complete", "cross", "incomplete"):
@@ -330,7 +331,7 @@ def test_a_killed_worker_does_not_change_the_answer(
     clients: Callable[[int], Client], workers: int, estimator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if workers > 1:
-        monkeypatch.setattr(cluster, "_SHARED", 0)
+        monkeypatch.setattr(shared_arrays, "_SHARED", 0)
     X, Y = samples(300, 64 * 10)
     given = {"k": 5, "estimator": estimator, "random_state": 9}
     used, killed = clients(workers), []
@@ -478,7 +479,7 @@ def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subpro
             scheduler.wait()
             lost.append(time.monotonic())
 
-    with cluster.connected(address) as used:
+    with dask_clients.connected(address) as used:
         with (
             progress_callback(kill),
             pytest.raises(InputError, match=rf"^client: the Dask scheduler at {address} is gone;"),
@@ -530,12 +531,12 @@ def test_a_file_removed_in_the_middle_is_one_clear_error(client: Client, tmp_pat
 
 
 def test_what_is_no_client_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_TO_CONNECT", 1.0)
+    monkeypatch.setattr(dask_clients, "_TO_CONNECT", 1.0)
     X, Y = samples(30, 3)
     with pytest.raises(InputError, match=r"^client: a distributed\.Client was needed, got str; connect"):
         compare(X, Y, client="tcp://127.0.0.1:8786")
     message = r"^client: no Dask scheduler answers at tcp://127\.0\.0\.1:9;"
-    with pytest.raises(InputError, match=message), cluster.connected("tcp://127.0.0.1:9"):
+    with pytest.raises(InputError, match=message), dask_clients.connected("tcp://127.0.0.1:9"):
         pass
 
 

@@ -95,7 +95,8 @@ def _dask_client(given: Mapping[str, Any]) -> Iterator[None]:
     if address is None and count is None:
         yield
         return
-    from kernsift.execution.dask_workers import client_in_use, connected
+    from kernsift.execution.dask_clients import connected
+    from kernsift.execution.dask_workers import client_in_use
 
     if address is not None and count is not None:
         raise click.UsageError("Choose one of --cluster and --workers.")

@@ -26,6 +26,11 @@ def is_readable(table: Table) -> bool:
     return all(isinstance(one, StoredTable) and not one.source.in_memory for one in tables_of(table))
 
 
+def is_shared(table: Table) -> bool:
+    """Whether workers can map the values of a table in memory."""
+    return type(table) is Table and isinstance(table.values, np.ndarray) and shared(table.values) is not None
+
+
 def to_send(table: Table, features: np.ndarray, whole_rows: bool) -> Table:
     """These features of a table in memory, and nothing else; `whole_rows` without space between them."""
     if not isinstance(table.prototype, np.ndarray):

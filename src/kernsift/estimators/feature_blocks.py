@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernsift.data.stored import StoredTable
-from kernsift.data.table_parts import is_readable, run_of, tables_of, to_send
+from kernsift.data.table_parts import is_readable, is_shared, run_of, tables_of, to_send
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
@@ -212,12 +212,15 @@ def blocks_of(
             yield next(found) if len(parts) == 1 else replace(block, parts=islice(found, len(parts)))
 
 
-def sent_columns(table: Table, columns: int) -> int:
-    """Columns of a block for a worker: every worker gets some, and blocks that are sent pass the scheduler."""
+def sent_columns(table: Table, columns: int, whole_rows: bool = False) -> int:
+    """Columns of a block for a worker: every worker gets some, and blocks that are sent pass the scheduler.
+
+    `whole_rows` must be contiguous and are sent; other columns of a table in memory may be shared.
+    """
     threads = worker_threads()
     # Where every block needs a pass over the whole file, two blocks per thread would take twice as long.
     fair = -(-columns // (2 * threads if all(one.by_column for one in tables_of(table)) else threads))
-    if is_readable(table):
+    if is_readable(table) or (not whole_rows and all(is_shared(one) for one in tables_of(table))):
         return max(1, fair)
     row = table.n * dtype_of(table.prototype).itemsize
     return max(1, min(fair, min(_MESSAGE_BYTES, _SENT_BYTES // (2 * threads)) // row))

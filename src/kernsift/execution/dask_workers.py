@@ -6,7 +6,6 @@ need it. The scheduler can therefore repeat any task whose worker died, and resu
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import sys
@@ -15,24 +14,24 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from kernsift.exceptions import InputError, required
+from kernsift.exceptions import InputError
 from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
-from kernsift.execution.parallel import SharedArray, use_workers
+from kernsift.execution.parallel import use_workers
+from kernsift.execution.shared_arrays import SharedArray, SharedArrays, mapped_arrays
 from kernsift.execution.temporary_files import named_file, remove
 
 # How often Dask repeats a task that raised an error, which may be due to another worker that died.
 _RETRIES = 2
-# Seconds to wait for a lost scheduler, for a worker that accepts tasks, between two checks, and for a connection.
-_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL, _TO_CONNECT = 5.0, 60.0, 2.0, 10.0
+# Seconds to wait for a lost scheduler, for a worker that accepts tasks, and between two checks.
+_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL = 5.0, 60.0, 2.0
 # Bytes that reading files takes at least, and that a worker process takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
-# Bytes of an array from which on it is shared in a file, and rows or columns that are written at a time.
-_SHARED, _ROWS = 1 << 24, 1 << 12
 
 
 class DaskWorkers:
@@ -42,7 +41,6 @@ class DaskWorkers:
         self._client = client
         self._distributed: Any = sys.modules["distributed"]
         self._waiting_since: float | None = None
-        self._files: dict[int, tuple[np.ndarray, SharedArray]] = {}
 
     def n_threads(self) -> int:
         """How many tasks run at the same time."""
@@ -51,15 +49,13 @@ class DaskWorkers:
     @cached_property
     def _threads(self) -> dict[str, int]:
         """The threads of each worker, of which there may be none for a while."""
-        until = time.monotonic() + _WITHOUT_WORKERS
-        # A worker that was waited for may have died before its threads are counted.
-        while (left := until - time.monotonic()) > 0:
-            with suppress(TimeoutError):
-                self._ask(self._client.wait_for_workers, 1, timeout=left)
-            found: dict[str, int] = self._ask(self._client.nthreads)
-            if found:
-                return found
-        raise self._no_workers()
+        until, found = time.monotonic() + _WITHOUT_WORKERS, dict[str, int]()
+        while not found:
+            found = self._ask(self._client.nthreads)
+            if not found and time.monotonic() > until:
+                raise self._no_workers()
+            time.sleep(0 if found else 0.05)
+        return found
 
     def task_memory(self, memory: int) -> int:
         """Bytes for each task: a share of `memory` on the machine with most threads, or of a worker's own limit."""
@@ -73,62 +69,39 @@ class DaskWorkers:
         return min(memory, max(share, _LEAST_MEMORY))
 
     def shared(self, array: np.ndarray) -> SharedArray | None:
-        """An array in a file of this machine, if all workers see it: mapping takes a fraction of the time of sending.
-
-        What is mapped counts as memory of a worker, so that large arrays are sent in parts.
-        """
-        if id(array) in self._files:
-            return self._files[id(array)][1]
-        used = array.nbytes + sum(known.nbytes for known, _ in self._files.values())
-        if array.nbytes < _SHARED or used > self._room:
-            return None
-        order = "F" if array.flags.f_contiguous else "C"
-        rows = array.T if order == "F" else array
-        try:
-            path = named_file(self)
-            with open(path, "wb") as file:
-                for start in range(0, len(rows), _ROWS):
-                    file.write(np.ascontiguousarray(rows[start : start + _ROWS]).data)
-        except OSError:  # no space
-            return None
-        found = SharedArray(path, array.dtype, array.shape, order, slice(None))
-        self._files[id(array)] = array, found  # with the array, so that its number stays its own
-        return found
-
-    def close(self) -> None:
-        """Remove the files of shared arrays."""
-        for _, found in self._files.values():
-            remove(found.path)
+        """An array in a file of this machine, if all workers see it: mapping is many times faster than sending."""
+        return self._arrays.of(array)
 
     @cached_property
-    def _room(self) -> int:
-        """Bytes that every worker can map: none where one does not see a file of this machine."""
+    def _arrays(self) -> SharedArrays:
+        # What is mapped counts as memory of a worker, so that large arrays are sent in parts.
         path = named_file(self)
         try:
             seen = self._client.run(os.path.exists, path)
             workers = self._client.scheduler_info()["workers"].values()
         except Exception:  # of a worker that is lost, which shows up elsewhere
-            return 0
+            return SharedArrays(0)
         finally:
             remove(path)
         room = min((one["memory_limit"] // 4 or sys.maxsize for one in workers), default=0)
-        return int(room) if all(seen.values()) else 0
+        return SharedArrays(room if all(seen.values()) else 0)
+
+    def close(self) -> None:
+        """Remove the files of shared arrays."""
+        if "_arrays" in self.__dict__:
+            self._arrays.close()
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function` of each item, in order; twice as many items as the workers have threads are submitted ahead."""
         self.__dict__.pop("_threads", None)  # workers come and go between two calls
-        most = 2 * self.n_threads()
         shared = self._submit(_receive, _pickled(function))
-        futures: deque[Any] = deque()
+        futures, items = deque[Any](), iter(items)
         try:
-            for item in items:
-                if len(futures) == most:
-                    yield self._result(futures[0])
-                    futures.popleft().release()
-                futures.append(self._submit(_run, shared, _pickled(item)))
+            futures += [self._submit(_run, shared, _pickled(item)) for item in islice(items, 2 * self.n_threads())]
             while futures:
                 yield self._result(futures[0])
                 futures.popleft().release()
+                futures += [self._submit(_run, shared, _pickled(item)) for item in islice(items, 1)]
         finally:
             # Released explicitly, because the traceback of an error or a timeout keeps futures alive.
             for future in (shared, *futures):
@@ -174,9 +147,8 @@ class DaskWorkers:
             time.sleep(0.1)
         running = self._client.status == "running"
         happened = "cancelled the work, or was cut off;" if running else "is gone; start the cluster again and"
-        raise InputError(
-            f"client: the Dask scheduler at {self._client._start_arg or 'this address'} {happened} repeat the call."
-        ) from None
+        address = self._client._start_arg or "this address"
+        raise InputError(f"client: the Dask scheduler at {address} {happened} repeat the call.") from None
 
     def _check_workers(self) -> None:
         """Raise if no worker accepts tasks for a while: there is none, or all have paused, because memory is full."""
@@ -211,7 +183,7 @@ class _Function:
     is several times slower on these."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
+        self.function, self.arrays = function, list[np.ndarray]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _receive, (_pickled(self.function),)
@@ -224,8 +196,10 @@ def _receive(message: Any) -> _Function:
 def _run(shared: _Function, item: Any) -> np.ndarray:
     """A task: a worker has a thread for each, so that one thread is enough inside."""
     keep_freed_memory()
+    item = pickle.loads(item)
+    shared.arrays = mapped_arrays()  # for the next item
     with threads.thread_limit(1):
-        return _pickled(shared.function(pickle.loads(item)))
+        return _pickled(shared.function(item))
 
 
 def _pickled(content: Any) -> np.ndarray:
@@ -259,30 +233,3 @@ def client_in_use(client: Any, *data: Any) -> Iterator[None]:
         raise InputError("client: an asynchronous Dask client cannot be waited for; pass one without asynchronous.")
     with closing(DaskWorkers(client)) as workers, use_workers(workers):
         yield
-
-
-@contextmanager
-def connected(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
-    """A client of the cluster at an address, or of `workers` processes on this machine, which end with it.
-
-    None where neither is given.
-    """
-    if address is None and workers is None:
-        yield None
-        return
-    dask = required("distributed", "Working on a cluster needs Dask")
-    # An error is reported in one sentence, and not by every part of Dask that hears of it.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    if address is None:
-        cluster = dask.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
-        )
-        with cluster, dask.Client(cluster, set_as_default=False) as client:
-            yield client
-        return
-    try:
-        client = dask.Client(address, set_as_default=False, timeout=_TO_CONNECT)
-    except (OSError, ValueError) as error:
-        raise InputError(f"client: no Dask scheduler answers at {address}; start one with `dask scheduler`.") from error
-    with client:
-        yield client

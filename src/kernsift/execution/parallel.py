@@ -9,40 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from kernsift.exceptions import InputError
 from kernsift.execution import threads
 from kernsift.execution.context import setting
+from kernsift.execution.shared_arrays import SharedArray
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True)
-class SharedArray:
-    """Columns of an array in a file, which is that array of the worker where it is unpickled."""
-
-    path: str
-    dtype: Any
-    shape: tuple[int, int]
-    order: Any
-    columns: slice
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _mapped, (self.path, self.dtype, self.shape, self.order, self.columns)
-
-
-def _mapped(path: str, dtype: Any, shape: tuple[int, int], order: Any, columns: slice) -> np.ndarray:
-    try:
-        return np.memmap(path, dtype, "c", shape=shape, order=order).view(np.ndarray)[:, columns]
-    except FileNotFoundError:
-        raise InputError(
-            "client: a worker on another machine joined the Dask cluster while it was in use; repeat the call."
-        ) from None
 
 
 class Workers(Protocol):

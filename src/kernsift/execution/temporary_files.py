@@ -12,9 +12,9 @@ from typing import Any
 _paths: dict[str, int] = {}
 
 
-def named_file(owner: Any = None) -> str:
+def named_file(owner: Any = None, folder: str | None = None) -> str:
     """The path of a new file, which is removed when the process ends, or before when `owner` is no more."""
-    handle, path = tempfile.mkstemp(prefix="kernsift-")
+    handle, path = tempfile.mkstemp(prefix="kernsift-", dir=folder)
     os.close(handle)
     _paths[path] = os.getpid()
     if owner is None:

@@ -93,7 +93,7 @@ class FeatureDraws(Generic[Kind]):
         if not self.in_memory:
             most = min(most, columns_that_fit(tables, self.draws.nbytes, 1 if workers else None))
         if workers:
-            most = min(most, sent_columns(self.table, int(self.table.offsets[-1])))
+            most = min(most, sent_columns(self.table, int(self.table.offsets[-1]), whole_rows=True))
             most = whole_lines(most, dtype_of(prototype).itemsize) if is_readable(self.table) else most
         return runs_of(self.table.offsets, most)
 
