@@ -152,7 +152,12 @@ def run_part(part: str, folder: Path, workers: int, *, quick: bool, fresh: bool,
     path = folder / f"{part}.csv"
     known = {} if fresh and not only else _by_setting(read_rows(path, Line))
     done = set() if fresh else set(known)
-    chosen = [name for name in settings_of(part) if name not in done and all(word in name for word in only.split())]
+    wanted = [words.split() for words in only.split(",")]
+    chosen = [
+        name
+        for name in settings_of(part)
+        if name not in done and any(all(word in name for word in words) for words in wanted)
+    ]
     tasks = [
         Task(part, name, first, min(first + _BATCH[part], calls_of(part, name, quick)))
         for name in chosen

@@ -48,11 +48,11 @@ def _all(result: Result, d: int) -> np.ndarray:
 
 def compare_pvalues(x: np.ndarray, first: int, **settings: Any) -> np.ndarray:
     """Of all columns, the first sample being the first rows."""
-    return _all(compare(x[:first], x[first:], k=None, correction=None, random_state=0, **settings), x.shape[1])
+    return _all(compare(x[:first], x[first:], k=None, correction=None, **{"random_state": 0} | settings), x.shape[1])
 
 
-def relate_pvalues(x: np.ndarray, y: np.ndarray, response: str) -> np.ndarray:
-    return _all(relate(x, y, k=None, correction=None, response=response, random_state=0), x.shape[1])
+def relate_pvalues(x: np.ndarray, y: np.ndarray, response: str, seed: int = 0) -> np.ndarray:
+    return _all(relate(x, y, k=None, correction=None, response=response, random_state=seed), x.shape[1])
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------
@@ -108,12 +108,15 @@ _RESPONSE_COLUMNS = 20
 
 
 def _samples(law: Law, sizes: tuple[int, int], rng: np.random.Generator) -> Pvalues:
-    return {"": compare_pvalues(law(rng, (sum(sizes), _COLUMNS)), sizes[0])}
+    x = law(rng, (sum(sizes), _COLUMNS))
+    return {"": compare_pvalues(x, sizes[0], random_state=int(rng.integers(2**32)))}
 
 
 def _classes(law: Law, sizes: tuple[int, ...], rng: np.random.Generator) -> Pvalues:
     y = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    return {"": relate_pvalues(law(rng, (sum(sizes), _COLUMNS)), y, "category")}
+    x = law(rng, (sum(sizes), _COLUMNS))
+    # Columns of a call share drawn labellings, those of different calls do not.
+    return {"": relate_pvalues(x, y, "category", int(rng.integers(2**32)))}
 
 
 def _response(law: Law, response: Law, n: int, rng: np.random.Generator) -> Pvalues:
@@ -134,7 +137,7 @@ def _tiny() -> Iterator[Setting]:
             yield Setting("tiny", f"compare, {one} v {two}, {law_name}", partial(_samples, law, (one, two)), 30)
     for sizes in ((5, 5), (4, 12), (3, 3, 3), (4, 4, 20)):
         shown = " v ".join(map(str, sizes))
-        yield Setting("tiny", f"relate, classes of {shown}, normal", partial(_classes, normal, sizes), 30)
+        yield Setting("tiny", f"relate, classes of {shown}, normal", partial(_classes, normal, sizes), 120)
     for n in (6, 8, 12, 20):
         for law_name, law in (("normal", normal), ("t(2)", heavy)):
             yield Setting("tiny", f"relate, n={n}, {law_name}", partial(_response, law, law, n), 120)

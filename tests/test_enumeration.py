@@ -102,6 +102,16 @@ def test_outliers_of_both_variables_keep_the_level():
     assert (pvalues <= 0.05).mean() < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1000)
 
 
+@pytest.mark.parametrize("values", [(-2, -1, -1, -1, 0, 0, 0, 1), (-1, -1, 0, 0, 0, 1, 1, 2)])
+def test_an_outlying_response_and_few_values_keep_the_level(values):
+    """All orders of a column with few values, against a response that two rows dominate: true permutations."""
+    y = np.array([0.01, -0.02, 0.0, 0.015, -0.01, 0.005, 50.0, -3.0])
+    X = np.unique(np.array(list(permutations(values))), axis=0).T.astype(float)
+    pvalues = relate(X, y, response="numeric", correction=None, random_state=0).all_pvalues
+    for level in (0.01, 0.05, 0.1):
+        assert (pvalues <= level).mean() < level + 4 * np.sqrt(level / 8192)
+
+
 def test_the_number_of_labellings_of_two_equal_samples_counts_once():
     """Three rows against three that are fully apart: two labellings of twenty reach that."""
     assert compare([[1.0], [2.0], [3.0]], [[7.0], [8.0], [9.5]]).pvalues == pytest.approx([0.1])

@@ -33,6 +33,7 @@ from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_bloc
 from kernsift.estimators.null_laws.enumeration import (
     NULL_TAIL,
     OUTLIER_ROWS,
+    SMALL_ROWS,
     ViewedFeature,
     enumerated_log_pvalues,
     few_outcomes,
@@ -548,7 +549,7 @@ def enumerated_scores(
         large = np.array([one.laws.mean + one.laws.sd for one in statistics])
         few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
     rare = has_rare_rows(cells, statistics[0].fitted.levels)
-    if rare:
+    if rare or (len(cells) > 2 and response.n <= SMALL_ROWS):
         few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~(two_valued(known.counts) & (len(cells) == 2))
     chosen = np.flatnonzero(few)
     if not len(chosen):

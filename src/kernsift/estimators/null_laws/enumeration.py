@@ -36,6 +36,8 @@ NULL_TAIL = 0.15
 """Features with a larger p-value under the continuous law keep it where labellings are drawn."""
 OUTLIER_ROWS = 32
 """With more rows a match of outliers is too rare to matter: its probability is one over the number of rows."""
+SMALL_ROWS = 16
+"""With so few rows, responses with ties or outliers have few distinct outcomes, and these are always drawn."""
 # Labellings that are drawn where the first sample has fewer than these beyond the observed one, unless its p-value
 # under the continuous law is below the last number.
 _DEEP, _ENOUGH, _DEEPEST = 2**16, 50, 1e-5
