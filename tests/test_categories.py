@@ -202,3 +202,19 @@ def test_the_level_holds_with_rare_levels(counts, first):
         assert (pvalues <= level).mean() <= 1.1 * level + 3 * error
     assert (pvalues <= 0.05).mean() >= 0.03
     assert (pvalues <= 1e-4).sum() <= 4  # 0.3 expected
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("levels", "rows"), [(10, 60), (20, 300)])
+def test_two_views_of_categories_share_the_level_as_they_occur_together(levels, rows):
+    """Levels by Zipf's law, on which the views of rare and of common levels differ most."""
+    rng, columns, calls = np.random.default_rng(7), 2000, 10
+    probability = 1.0 / np.arange(1, levels + 1)
+    below = 0
+    for _ in range(calls):
+        values = rng.choice(levels, size=(2 * rows, columns), p=probability / probability.sum())
+        result = compare(values[:rows], values[rows:], kinds={"*": "category"}, correction=None, random_state=rng)
+        below += (result.all_pvalues <= 0.05).sum()
+    count = columns * calls
+    # 0.056 to 0.057 if one direction is assumed for each view.
+    assert below / count <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / count)

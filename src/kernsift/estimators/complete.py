@@ -62,6 +62,14 @@ from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import Levels, View, landmark_rows
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
+LEVELS = 2.0
+"""The power of correlations between T under two views of categories.
+
+`union_score` takes T for the square of one normal variable. The levels of a category are as many directions, of which
+one view weighs the rare and the other the common ones, so that both exceed high levels together less often than that.
+With this power the joint probabilities are those of simulated columns.
+"""
+
 
 def complete_mmd(
     X: Table,
@@ -244,7 +252,10 @@ def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, respon
             theirs = _between(one.target.fitted, other.target.fitted, response.counts[None, :], n)
             scale = one.laws.sd * other.laws.sd
             covariance = ((ours @ matrix) * theirs).sum(axis=1)
-            out[i, j] = out[j, i] = np.clip(np.divide(covariance, scale, out=np.ones(b), where=scale > 0), -1.0, 1.0)
+            found = np.clip(np.divide(covariance, scale, out=np.ones(b), where=scale > 0), -1.0, 1.0)
+            if one.fitted is not other.fitted and one.fitted.levels:
+                found = np.maximum(found, 0.0) ** LEVELS
+            out[i, j] = out[j, i] = found
     return out
 
 
