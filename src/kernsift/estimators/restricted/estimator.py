@@ -29,6 +29,7 @@ from kernsift.data.rows.aligned_tables import AlignedTable
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
 from kernsift.estimators.complete import (
+    LEVELS,
     FittedStatistic,
     NullMoments,
     RowSubset,
@@ -58,7 +59,16 @@ from kernsift.estimators.restricted.unit_means import by_point, unit_means
 from kernsift.estimators.restricted.unit_responses import UnitResponse, informative_strata, stratified_invariants
 from kernsift.estimators.restricted.unit_views import ALIGNED, TWO_DIRECTIONS, centred_views, sources_of
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import CLASSES, PLAIN, FittedView, chosen_pairs, fitted, fitted_views, without_law
+from kernsift.estimators.views import (
+    CLASSES,
+    PLAIN,
+    RARE_LEVELS,
+    FittedView,
+    chosen_pairs,
+    fitted,
+    fitted_views,
+    without_law,
+)
 from kernsift.execution import threads
 from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
@@ -152,6 +162,7 @@ class _Fitted(NamedTuple):
     points : of the factors: units, or points that stand for rows.
     response : of the units, that of the statistics: on a device, or on the host.
     counted : the rows by point and stratum, where there are many.
+    levels : whether the features are categorical.
     """
 
     statistics: list[FittedStatistic]
@@ -159,6 +170,7 @@ class _Fitted(NamedTuple):
     points: Tabulation
     response: Response
     counted: StratifiedCounts | None = None
+    levels: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,7 +205,8 @@ class _Measuring:
         def measure(part: slice) -> Any:
             own, features = block.own[part], block.features[part]
             some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, tabulated, strict=True)]
-            fitted = self._fitted(some, own, block.kernels)
+            levels = bool(block.kernels.categorical[own].any())
+            fitted = self._fitted(some, own, block.kernels)._replace(levels=levels)
             return self._scores(features, fitted, some[0][1]) if self.final is None else self._effects(features, fitted)
 
         by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
@@ -323,8 +336,11 @@ class _Measuring:
             names = [pair.feature for pair in self.target.response.pairs]
             for i, j in combinations(range(len(scores)), 2):
                 found[i, j] = found[j, i] = fitted.correlation(i, j)
+                of_rare, of_other = (names[place] in RARE_LEVELS for place in (i, j))
                 if "unit moments" in (names[i], names[j]):
                     found[i, j] = found[j, i] = np.maximum(found[i, j], 0.0) ** TWO_DIRECTIONS
+                elif fitted.levels and of_rare != of_other:
+                    found[i, j] = found[j, i] = np.maximum(found[i, j], 0.0) ** LEVELS
             return found
 
         return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)
