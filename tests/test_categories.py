@@ -1,4 +1,4 @@
-"""Categorical columns: the kernels of equality and of chi-square, together."""
+"""Categorical columns: the kernels for rare and for common levels, together."""
 
 from itertools import combinations
 

@@ -99,7 +99,8 @@ def lattice_step(counts: Array, cells: np.ndarray, weighted: bool = False) -> np
     If they have nearly so, values of T are close to those of a lattice, which the spread of the sum of a c blurs: by
     exp(-2 pi^2 s^2), the factor of the first harmonic of a lattice with normal noise of s steps. With equally many rows
     in both cells T is in proportion to the sum of a (a - c), which is even for odd c. If `weighted`, T has the weights
-    1 / c of chi-square, and is a sum of a^2 / c.
+    1 / c of chi-square, and is a sum of a^2 / c. The weights in use are other powers of c, which are alike wherever the
+    lattice matters: where levels have nearly equally many rows.
     """
     rows, n, first = to_numpy(counts).astype(float), int(cells.sum()), int(cells[0])
     mean = (rows * (n - rows)).sum(axis=1) * first * (n - first) / (n - 1)
