@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -154,7 +155,7 @@ def child(task: Mapping[str, Any]) -> dict[str, Any]:
     case = Case(**task["case"])
     if task["kind"] == "growth":
         return growing(case, task["axis"], task["sizes"], task["patience"])
-    with nullcontext() if task.get("compiled", True) else patch.object(fused, "_for_host", lambda: None):
+    with nullcontext() if task.get("compiled", True) else patch.object(fused, "_for_host", cache(lambda: None)):
         return one_call(case)
 
 
