@@ -62,7 +62,7 @@ from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import Levels, View, landmark_rows
 from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
 
-LEVELS = 2.0
+CATEGORY_POWER = 2.0
 """The power of correlations between T under two views of categories.
 
 `union_score` takes T for the square of one normal variable. The levels of a category are as many directions, of which
@@ -254,7 +254,7 @@ def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, respon
             covariance = ((ours @ matrix) * theirs).sum(axis=1)
             found = np.clip(np.divide(covariance, scale, out=np.ones(b), where=scale > 0), -1.0, 1.0)
             if one.fitted is not other.fitted and one.fitted.levels:
-                found = np.maximum(found, 0.0) ** LEVELS
+                found = np.maximum(found, 0.0) ** CATEGORY_POWER
             out[i, j] = out[j, i] = found
     return out
 
@@ -334,7 +334,7 @@ class CountCache:
 
     def has(self, features: np.ndarray) -> bool:
         """Whether the block that some features are in was kept."""
-        return self.get(features) is not None
+        return any(np.isin(features, kept).all() for kept, _, _ in self._blocks)
 
     def __len__(self) -> int:
         return sum(len(features) for features, _, _ in self._blocks)

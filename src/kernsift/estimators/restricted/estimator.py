@@ -29,7 +29,7 @@ from kernsift.data.rows.aligned_tables import AlignedTable
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
 from kernsift.estimators.complete import (
-    LEVELS,
+    CATEGORY_POWER,
     FittedStatistic,
     NullMoments,
     RowSubset,
@@ -57,7 +57,7 @@ from kernsift.estimators.restricted.stratified_law import (
 )
 from kernsift.estimators.restricted.unit_means import by_point, unit_means
 from kernsift.estimators.restricted.unit_responses import UnitResponse, informative_strata, stratified_invariants
-from kernsift.estimators.restricted.unit_views import ALIGNED, TWO_DIRECTIONS, centred_views, sources_of
+from kernsift.estimators.restricted.unit_views import ALIGNED, UNIT_MOMENTS_POWER, centred_views, sources_of
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import (
     CLASSES,
@@ -335,12 +335,12 @@ class _Measuring:
             found = np.ones((len(scores), *scores.shape))
             names = [pair.feature for pair in self.target.response.pairs]
             for i, j in combinations(range(len(scores)), 2):
-                found[i, j] = found[j, i] = fitted.correlation(i, j)
-                of_rare, of_other = (names[place] in RARE_LEVELS for place in (i, j))
+                correlation = fitted.correlation(i, j)
                 if "unit moments" in (names[i], names[j]):
-                    found[i, j] = found[j, i] = np.maximum(found[i, j], 0.0) ** TWO_DIRECTIONS
-                elif fitted.levels and of_rare != of_other:
-                    found[i, j] = found[j, i] = np.maximum(found[i, j], 0.0) ** LEVELS
+                    correlation = np.maximum(correlation, 0.0) ** UNIT_MOMENTS_POWER
+                elif fitted.levels and (names[i] in RARE_LEVELS) != (names[j] in RARE_LEVELS):
+                    correlation = np.maximum(correlation, 0.0) ** CATEGORY_POWER
+                found[i, j] = found[j, i] = correlation
             return found
 
         return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)

@@ -32,7 +32,7 @@ UNITS = (
 In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors whose levels differ
 much may have spreads that differ little.
 """
-TWO_DIRECTIONS = 1.5
+UNIT_MOMENTS_POWER = 1.5
 """The power of correlations between T under "unit moments" and under other views.
 
 `union_score` takes T for the square of one normal variable. Under a view with two directions of equal weight T exceeds
