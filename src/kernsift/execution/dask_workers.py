@@ -41,6 +41,7 @@ class DaskWorkers:
         self._client = client
         self._distributed: Any = sys.modules["distributed"]
         self._waiting_since: float | None = None
+        self._had_workers = False
 
     def n_threads(self) -> int:
         """How many tasks run at the same time."""
@@ -55,6 +56,7 @@ class DaskWorkers:
             if not found and time.monotonic() > until:
                 raise self._no_workers()
             time.sleep(0 if found else 0.05)
+        self._had_workers = True
         return found
 
     def task_memory(self, memory: int) -> int:
@@ -170,9 +172,14 @@ class DaskWorkers:
 
     def _no_workers(self) -> InputError:
         address = self._client.scheduler.address
-        return InputError(
-            f"client: the Dask cluster at {address} has no workers; start some, with `dask worker {address}`."
+        # A worker that dies while it starts is not started again, not even by Dask's own supervision.
+        happened = (
+            "has lost all its workers during this call: they were stopped, or died, most likely for want of memory; "
+            "start some with more memory or fewer threads each"
+            if self._had_workers
+            else "has no workers; start some"
         )
+        return InputError(f"client: the Dask cluster at {address} {happened}, with `dask worker {address}`.")
 
 
 # On a worker ---------------------------------------------------------------------------------------------------------
