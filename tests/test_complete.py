@@ -12,7 +12,7 @@ from kernsift.data.inputs import as_candidates, as_pair, as_xy
 from kernsift.data.tables import stack
 from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross, cross_hsic, cross_mmd, cross_screen
 from kernsift.estimators.complete import best_of, correlations_of, fit_statistics, scores_of
-from kernsift.estimators.cross import Drawn, Ratio, _kept_parts, _witness_scores, side_by_side, witness_scores
+from kernsift.estimators.cross import Drawn, Ratio, _kept_parts, side_by_side, welch_scores, witness_scores
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import CrossTable, label_response, table_response
 from kernsift.estimators.views import fitted_views
@@ -351,7 +351,7 @@ NO_RATIO = Ratio(np.ones(3), np.ones(3))
 
 def of_two_samples(first: np.ndarray, second: np.ndarray) -> Any:
     one, two = Drawn.of(first), Drawn.of(second)
-    return _witness_scores(("a", "b", "c"), one, two, _kept_parts(one, two), NO_RATIO)
+    return welch_scores(("a", "b", "c"), one, two, _kept_parts(one, two), NO_RATIO)
 
 
 def test_witness_values_are_compared_by_welchs_test():

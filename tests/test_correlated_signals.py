@@ -16,7 +16,7 @@ from kernsift.estimators.scores import DenseCovariance, Path, Scores
 from kernsift.experiments.methods import Recipe, score
 from kernsift.experiments.problems import TwoSamples, WithResponse
 from kernsift.inference import exact, lines
-from kernsift.inference.paths import Event, truncation_along
+from kernsift.inference.lines import Event, truncation_along
 from kernsift.inference.selection_rules import TopK
 
 

@@ -56,7 +56,7 @@ def test_aic_finds_the_model_that_made_the_data():
 def test_akaike_counts_every_parameter():
     """So that of two laws that fit alike the smaller one is taken, and the singular one counts its bend."""
     hits = expected_hits(np.array([[-1.2], [0.4]]) + 0.3 * GAMMA2, 1000)
-    assert [_fit(name, hits, 1000, GAMMA2).parameters for name in MODELS[:-1]] == [2, 1, 3, 3]
+    assert [_fit(name, hits, 1000, GAMMA2)[0].parameters for name in MODELS[:-1]] == [2, 1, 3, 3]
     assert fit_scaling_law(hits, 1000, GAMMA2, "aic").model == ("linear", "linear")
 
 

@@ -774,7 +774,7 @@ def test_influence_of_the_scale_is_part_of_the_spread(
     shift: float, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """h - T (log D)' draw by draw, with the derivative of log D by a small change of each row's weight."""
-    monkeypatch.setattr(block, "MANY_DRAWS", 25)
+    monkeypatch.setattr(effects, "_MANY_DRAWS", 25)
     X, Y = numeric(60, rng, 1), numeric(50, rng, 1, shift=shift)
     table_of_both = stack([X, Y])
     kernels = fit_kernels(table_of_both, rng=rng)

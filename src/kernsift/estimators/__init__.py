@@ -8,7 +8,7 @@ from kernsift.estimators.cross import cross_hsic, cross_mmd
 from kernsift.estimators.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.estimators.linear import linear_mmd
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.screening import block_screen, complete_screen, cross_screen, incomplete_screen, linear_screen
+from kernsift.estimators.screening import complete_screen, cross_screen, screened_by
 from kernsift.estimators.ustatistic import hsic_ustat, mmd_ustat
 
 MMD: Mapping[str, Callable[..., Scores]] = {
@@ -27,9 +27,9 @@ HSIC: Mapping[str, Callable[..., Scores]] = {
 SCREEN: Mapping[str, Callable[..., Scores]] = {
     "complete": complete_screen,
     "cross": cross_screen,
-    "incomplete": incomplete_screen,
-    "block": block_screen,
-    "linear": linear_screen,
+    "incomplete": screened_by(incomplete_mmd),
+    "block": screened_by(block_mmd),
+    "linear": screened_by(linear_mmd),
 }
 
 __all__ = [

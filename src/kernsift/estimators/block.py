@@ -16,7 +16,7 @@ from kernsift.data.tables import Table, stack
 from kernsift.estimators.draws.batches import Draws
 from kernsift.estimators.draws.designs import blocks
 from kernsift.estimators.draws.moments import FeatureDraws, moments_of, scores_from_batches
-from kernsift.estimators.effects.kernel_correlations import MANY_DRAWS, with_hsic_effects, with_mmd_effects
+from kernsift.estimators.effects.kernel_correlations import with_hsic_effects, with_mmd_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, columns_that_fit
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.ustatistic import (
@@ -26,8 +26,7 @@ from kernsift.estimators.ustatistic import (
     largest,
     pair_weights,
     require_rows,
-    resample_joint,
-    resample_two,
+    resampling,
     snap_to_zero,
 )
 from kernsift.exceptions import InputError
@@ -68,12 +67,11 @@ def block_mmd(
         rows, others = (blocks(table.n, table.n // count, rng)[:count] for table in (x, y))
         return FeatureDraws(stack([x, y]), kernels, _MMDBlocks(rows, others))
 
-    resample = resample_two(X, Y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
+    resample = resampling(X, Y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean, joint=False)
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = values(X, Y, rng)
     scores = scores_from_batches(draws, resample=resample)
-    intervals = draws if draws.count >= MANY_DRAWS else None
-    return with_mmd_effects(scores, X, Y, kernels, intervals, (draws.draws.rows, draws.draws.others))
+    return with_mmd_effects(scores, X, Y, kernels, draws, (draws.draws.rows, draws.draws.others))
 
 
 def block_hsic(
@@ -105,12 +103,11 @@ def block_hsic(
     def values(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[_HSICBlocks]:
         return FeatureDraws(x, kernels, _HSICBlocks(y, response_kernels, blocks(x.n, size, rng)))
 
-    resample = resample_joint(X, y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean)
+    resample = resampling(X, y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean, joint=True)
     columns_that_fit([X], 16 * X.n)
     draws = values(X, y, rng)
     scores = scores_from_batches(draws, resample=resample)
-    intervals = draws if draws.count >= MANY_DRAWS else None
-    return with_hsic_effects(scores, X, y, kernels, response_kernels, intervals, (draws.draws.rows,))
+    return with_hsic_effects(scores, X, y, kernels, response_kernels, draws, (draws.draws.rows,))
 
 
 def _checked_size(block_size: int, least: int, n: int) -> int:

@@ -14,11 +14,10 @@ those over permutations; the covariance of the scores uses the pair with the sma
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -53,7 +52,7 @@ from kernsift.estimators.null_laws.permutation_law import (
 )
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import PLAIN, RARE_LEVELS, FittedView, Pair, chosen_pairs, fitted_views, merged
+from kernsift.estimators.views import PLAIN, RARE_LEVELS, FittedView, chosen_pairs, fitted_views, merged
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
 from kernsift.execution.parallel import parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
@@ -184,6 +183,11 @@ class FittedStatistic(NamedTuple):
     def view(self) -> View | GroupView:
         return self.fitted.view
 
+    def weighted(self, weights: np.ndarray) -> FittedStatistic:
+        """The same with points that count in proportion to the squares of their weights (G,)."""
+        view = View(self.view.factor * weights, self.view.sizes)
+        return self._replace(fitted=self.fitted._replace(view=view))
+
 
 def fit_statistics(fitted: FittedView, cross_table: CrossTable, response_view: str = "plain") -> FittedStatistic:
     """T of features under one pair of views, and its law."""
@@ -292,7 +296,7 @@ def _products(sums: Array, fitted: FittedView) -> Array:
     return xp.matrix_transpose(xp.reshape(turned, (b, p, factor.shape[1])))
 
 
-class _Measured(NamedTuple):
+class MeasuredFeatures(NamedTuple):
     """The results of a block of features."""
 
     features: np.ndarray
@@ -303,7 +307,26 @@ class _Measured(NamedTuple):
     views: np.ndarray
 
 
-Found = TypeVar("Found")
+def measured_features(
+    features: np.ndarray,
+    statistics: Sequence[FittedStatistic],
+    score: np.ndarray,
+    winner: np.ndarray,
+    known: Tabulation,
+    response: Response,
+    to_align: np.ndarray | None,
+    dtype: Any,
+) -> MeasuredFeatures:
+    """The scores of features, their laws, and the factors (in `dtype`) that the covariance is computed from."""
+    factors = [
+        SelectedFactor.of(
+            one, pair.response, features, np.flatnonzero(winner == which), known, response, to_align, dtype
+        )
+        for which, (one, pair) in enumerate(zip(statistics, response.pairs, strict=True))
+        if (winner == which).any()
+    ]
+    laws, views = np.choose(winner, [np.array(one.laws) for one in statistics]), chosen_pairs(response.pairs, winner)
+    return MeasuredFeatures(features, score, laws, point_effects(statistics), factors, views)
 
 
 class CountCache:
@@ -344,15 +367,26 @@ class CountCache:
 
 
 @dataclass(frozen=True)
-class Measuring(ABC, Generic[Found]):
-    """The computation for blocks of features, with what they share but for the cells of the response's rows."""
+class _Measuring:
+    """The computation for blocks of features, with what they share but for the cells of the response's rows.
+
+    Attributes
+    ----------
+    response, to_align, landmarks, cache : as in `_complete`.
+    dtype : of the factors that correlations are computed from.
+    seed : for sampled outcomes.
+    final : (d,) the scores of all features, with which the laws of effects are measured; None to measure the scores.
+    """
 
     response: Response
     to_align: np.ndarray | None
     landmarks: np.ndarray
     cache: CountCache
+    dtype: Any
+    seed: int
+    final: np.ndarray | None = None
 
-    def __call__(self, block: FeatureBlock) -> list[Found]:
+    def __call__(self, block: FeatureBlock) -> list[Any]:
         cells, features = block.cells, block.features
         grid, known = self.cache.get(features) or self._counted(block)
         rows, memory = (0, None) if cells is not None else (self.response.n, block.memory)
@@ -379,71 +413,19 @@ class Measuring(ABC, Generic[Found]):
         return grid, tabulate(block.table, block.own, grid, block.cells, count, kept, large)
 
     def _measure(
-        self,
-        kernels: FeatureKernels,
-        response: Response,
-        part: tuple[np.ndarray, np.ndarray, Grid, Tabulation],
-    ) -> Found:
+        self, kernels: FeatureKernels, response: Response, part: tuple[np.ndarray, np.ndarray, Grid, Tabulation]
+    ) -> MeasuredFeatures | tuple[np.ndarray, CombinedEffects]:
         features, own, grid, known = part
         if kernels.categorical[own].any() and kernels.rounds and response.pairs != PLAIN:
             # Rare levels have the same factor, and the outcomes of few levels may be enumerated.
             known = Levels.of(known.counts).merged(known)
         statistics, response = _statistics(grid, known, own, kernels, response, self.landmarks)
-        return self.measured(features, statistics, known, response)
-
-    @abstractmethod
-    def measured(
-        self, features: np.ndarray, statistics: list[FittedStatistic], known: Tabulation, response: Response
-    ) -> Found:
-        """The results of features, from their statistics under every pair of views."""
-
-
-@dataclass(frozen=True)
-class ScoreMeasuring(Measuring[_Measured]):
-    """Scores, and the factors that their covariance is computed from; `seed` is for sampled outcomes."""
-
-    dtype: Any
-    seed: int
-
-    def measured(
-        self, features: np.ndarray, statistics: list[FittedStatistic], known: Tabulation, response: Response
-    ) -> _Measured:
         scores = scores_of(statistics)
-        score, winner = best_of(statistics, scores, known.counts, response)
-        score = enumerated_scores(known, statistics, scores, response, score, self.seed)
-        laws = np.choose(winner, [np.array(one.laws) for one in statistics])
-        factors = [
-            SelectedFactor.of(
-                features,
-                np.flatnonzero(winner == which),
-                known,
-                one.view,
-                one.cross,
-                response.pairs[which].response,
-                response,
-                self.to_align,
-                self.dtype,
-                one.fitted.alike,
-            )
-            for which, one in enumerate(statistics)
-            if (winner == which).any()
-        ]
-        views = chosen_pairs(response.pairs, winner)
-        return _Measured(features, score, laws, point_effects(statistics), factors, views)
-
-
-@dataclass(frozen=True)
-class EffectMeasuring(Measuring[tuple[np.ndarray, CombinedEffects]]):
-    """The laws of the effects of features; `score` (d,) are their final scores."""
-
-    score: np.ndarray
-
-    def measured(
-        self, features: np.ndarray, statistics: list[FittedStatistic], known: Tabulation, response: Response
-    ) -> tuple[np.ndarray, CombinedEffects]:
-        scores = scores_of(statistics)
-        smooth, _ = best_of(statistics, scores, known.counts, response)
-        return features, view_effects(statistics, scores, smooth, self.score[features], known, response)
+        smooth, winner = best_of(statistics, scores, known.counts, response)
+        if self.final is not None:
+            return features, view_effects(statistics, scores, smooth, self.final[features], known, response)
+        score = enumerated_scores(known, statistics, scores, response, smooth, self.seed)
+        return measured_features(features, statistics, score, winner, known, response, self.to_align, self.dtype)
 
 
 def _complete(
@@ -454,10 +436,10 @@ def _complete(
         to_align, places, count = subset.aligned
     landmarks = landmark_rows(table.n, rng)
     cache = CountCache(table.memory)
-    shared = (response._replace(cells=None), to_align, landmarks, cache)
-    measuring = ScoreMeasuring(*shared, table.prototype.dtype, int(rng.integers(2**32)))
+    seed, dtype = int(rng.integers(2**32)), table.prototype.dtype
+    measuring = _Measuring(response._replace(cells=None), to_align, landmarks, cache, dtype, seed)
     blocks = partial(blocks_of, table, kernels, response.cells, to_sort, by_rows=True, is_known=cache.has)
-    found = measured_table(table.d, blocks, measuring, lambda score: EffectMeasuring(*shared, score), response.ceiling)
+    found = measured_table(table.d, blocks, measuring, response.ceiling)
     if subset is not None:
         found = found._replace(factors=[factor.among(places, count) for factor in found.factors])
     cov = AlignmentCovariance(tuple(found.factors), response, found.laws, to_align)
@@ -477,13 +459,13 @@ class MeasuredTable(NamedTuple):
 
 
 def measured_table(
-    d: int,
-    blocks: Callable[..., Iterable[FeatureBlock]],
-    measuring: Callable[[FeatureBlock], Iterable[_Measured]],
-    measuring_effects: Callable[[np.ndarray], Callable[[FeatureBlock], Iterable[tuple[np.ndarray, CombinedEffects]]]],
-    ceiling: float,
+    d: int, blocks: Callable[..., Iterable[FeatureBlock]], measuring: Any, ceiling: float
 ) -> MeasuredTable:
-    """Measure the blocks of d features; effects, which final scores are needed for, are measured on demand."""
+    """Measure the blocks of d features.
+
+    `measuring` is a record that is called with a block. Effects need the final scores, so that they are measured on
+    demand, with these as the field `final` of the record.
+    """
     score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(NullMoments._fields), d))
     factors: list[SelectedFactor] = []
     views = np.empty(d, dtype=object)
@@ -496,7 +478,7 @@ def measured_table(
 
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
-            found = map_blocks(measuring_effects(score), blocks(among=features), len(features))
+            found = map_blocks(replace(measuring, final=score), blocks(among=features), len(features))
             return combined([part for parts in found for part in parts], features)
 
         return MeasuredEffects(effect[features], measure)
@@ -516,20 +498,12 @@ def _statistics(
     pairs = merged(response.pairs, lambda pair: (id(views[pair.feature]), id(response.views[pair.response].fitted)))
     statistics = [fit_statistics(views[pair.feature], cross_table, pair.response) for pair in pairs]
     if kernels.categorical[own].any() and known.joint is not None:
-        statistics = [
-            _corrected_for_continuity(one, known.counts, response, pair)
-            for one, pair in zip(statistics, pairs, strict=True)
-        ]
+        cells = to_numpy(response.counts)
+        cells = cells[cells > 0]
+        for place, pair in enumerate(pairs if len(cells) == 2 else ()):
+            step = lattice_step(known.counts, cells, pair.feature in RARE_LEVELS)
+            statistics[place] = statistics[place]._replace(step=step * statistics[place].laws.mean)
     return statistics, response._replace(pairs=pairs)
-
-
-def _corrected_for_continuity(one: FittedStatistic, counts: Array, response: Response, pair: Pair) -> FittedStatistic:
-    """The statistic of levels, with the distance between its neighbouring values where the response has two cells."""
-    cells = to_numpy(response.counts)
-    cells = cells[cells > 0]
-    if len(cells) != 2:
-        return one
-    return one._replace(step=lattice_step(counts, cells, pair.feature in RARE_LEVELS) * one.laws.mean)
 
 
 def enumerated_scores(

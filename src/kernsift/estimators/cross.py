@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def cross_mmd(
                 yield own, namespace(high.kept).concat(parts, axis=0)
 
     parts = _kept_parts(one, two) if here and kept == learning else again
-    return _witness_scores(table.names, one, two, parts, ratio)
+    return welch_scores(table.names, one, two, parts, ratio)
 
 
 def _require_units(units: int, needed: int, where: str = "") -> None:
@@ -221,7 +221,7 @@ class Drawn(NamedTuple):
     The rows are in random order, so that correlations can be estimated from the first ones.
     """
 
-    size: int
+    size: Any
     mean: np.ndarray
     variance: np.ndarray
     kept: Array
@@ -458,13 +458,10 @@ def side_by_side(views: Sequence[View | GroupView]) -> Array:
     return xp.concat(parts, axis=1)
 
 
-def witness_scores(
-    names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], ratio: Ratio | None = None
-) -> Scores:
+def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], ratio: Ratio) -> Scores:
     """Welch statistics of witness values where only the first sample's rows are shared by the features.
 
     `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
-    Without `ratio` there are no effects.
     """
     counts = np.array([len(column) for column in seconds])
     below = np.zeros((counts.sum(), len(seconds)))
@@ -473,7 +470,7 @@ def witness_scores(
     mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
     one = Drawn.of(first)
     parts = _in_blocks(np.vstack([one.part(np.arange(len(names))), below]))
-    return _welch(names, one, (counts, mean, variance), parts, ratio)
+    return welch_scores(names, one, Drawn(counts, mean, variance, below), parts, ratio)
 
 
 Parts = Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
@@ -494,28 +491,16 @@ def _in_blocks(rows: np.ndarray) -> Parts:
     return parts
 
 
-def _witness_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, ratio: Ratio | None) -> Scores:
-    """Welch statistics of witness values."""
-    return _welch(names, one, (np.full(len(names), two.size), two.mean, two.variance), parts, ratio)
-
-
-def _welch(
-    names: tuple[str, ...],
-    one: Drawn,
-    other: tuple[np.ndarray, np.ndarray, np.ndarray],
-    parts: Parts,
-    ratio: Ratio | None,
-) -> Scores:
-    counts, mean, variance = other
-    gap = one.mean - mean
-    squares = one.variance / one.size, variance / counts
-    least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (counts - 1), np.finfo(float).tiny)
-    freedom = (squares[0] + squares[1]) ** 2 / least
+def welch_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, ratio: Ratio) -> Scores:
+    """Welch statistics of the values in two samples; `two.size` may be one number per feature."""
+    gap, rows = one.mean - two.mean, one.size + two.size
+    squares = one.variance / one.size, two.variance / two.size
+    total = squares[0] + squares[1]
+    least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (two.size - 1), np.finfo(float).tiny)
     # Two constants up to rounding: the variance that `supported_variances` gives them has the freedom of all rows.
-    flat = squares[0] + squares[1] < 1e-12 * (gap / (one.size + counts)) ** 2
-    freedom = np.where(flat | (squares[0] + squares[1] <= 0), one.size + counts - 2.0, freedom)
-    count = one.size + int(counts.max())
-    return _student_scores(names, gap, squares[0] + squares[1], parts, count, np.maximum(freedom, 1.0), ratio)
+    flat = (total < 1e-12 * (gap / rows) ** 2) | (total <= 0)
+    freedom = np.maximum(np.where(flat, rows - 2.0, total**2 / least), 1.0)
+    return _student_scores(names, gap, total, parts, int(np.max(rows)), freedom, ratio)
 
 
 def _student_scores(
@@ -525,7 +510,7 @@ def _student_scores(
     parts: Parts,
     count: int,
     freedom: np.ndarray,
-    ratio: Ratio | None,
+    ratio: Ratio,
 ) -> Scores:
     """Normal scores of estimates with centred, scaled draws `parts`, whose squares add up to the variances.
 
@@ -546,10 +531,6 @@ def _student_scores(
             own = asarray_like(among.astype(float), rows)
             yield features, namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
 
-    cov = BlockCovariance(varies.astype(float), blocks)
-    if ratio is None:
-        return Scores(names, np.where(varies, score, 0.0), cov)
-
     def sizes(features: np.ndarray) -> EffectSizes:
         own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], ratio.scale[features]
 
@@ -561,4 +542,5 @@ def _student_scores(
         spread = (ends[0] - ends[1]) / (2 * step) * ratio.error[features] / unit
         return EffectSizes(effect_of(estimate[features], scale), spread, at)
 
+    cov = BlockCovariance(varies.astype(float), blocks)
     return Scores(names, np.where(varies, score, 0.0), cov, effects=sizes)

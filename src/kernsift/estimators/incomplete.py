@@ -10,7 +10,7 @@ HSIC are skewed to the right: their mean and variance are positively correlated,
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -28,13 +28,13 @@ from kernsift.estimators.ustatistic import (
     hsic_null_ratio,
     mmd_null_ratio,
     require_rows,
-    resample_joint,
-    resample_two,
+    resampling,
 )
 from kernsift.exceptions import InputError
 from kernsift.kernels.fitted import FeatureKernels
 
 Design = Literal["shared", "independent"]
+_SomeDraws = Callable[[int], FeatureDraws[Any]]  # so many draws of some features
 
 # Features whose separate designs are drawn together, and draws per call: results depend on these for a given seed.
 _FEATURES, _DRAWS = 64, 2**17
@@ -68,40 +68,29 @@ def incomplete_mmd(
     _check(r, design)
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
-    factor = _variance_factor(_count(r, min(X.n, Y.n)), mmd_null_ratio(X.n, Y.n))
+
+    def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
+        count = _count(r, x, y)
+        rows = np.stack([*pairs(x.n, count, rng), *pairs(y.n, count, rng)])
+        draws = MMDDraws(tuple(rows if x.memory is None else in_order(rows, x, y)))
+        return FeatureDraws(stack([x, y]), kernels, draws)
+
+    def separate(x: Table, y: Table, features: np.ndarray, rng: np.random.Generator) -> _SomeDraws:
+        table, own = held(stack([x.select(features), y.select(features)])), kernels.select(features)
+
+        def some(draws: int) -> FeatureDraws[Any]:
+            rows = [*pairs(x.n, (draws, len(features)), rng), *pairs(y.n, (draws, len(features)), rng)]
+            return FeatureDraws(table, own, OwnMMDDraws(tuple(rows)))
+
+        return some
+
+    count = _count(r, X, Y)
+    columns_that_fit([X, Y], 4 * index_type(X, Y).itemsize * count if design == "shared" else 0)
+    factor = _variance_factor(count, mmd_null_ratio(X.n, Y.n))
+    resample = partial(resampling, X, Y, 2, joint=False)
+    scores = _scores(X, Y, r, factor, shared if design == "shared" else None, separate, resample, rng)
     # Draws that share rows have at most as many degrees of freedom as there are rows.
-    freedom = max(1, min(_count(r, min(X.n, Y.n)), X.n, Y.n) - 1)
-    each = 4 * index_type(X, Y).itemsize
-    columns_that_fit([X, Y], each * _count(r, min(X.n, Y.n)) if design == "shared" else 0)
-    if design == "shared":
-
-        def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
-            count = _count(r, min(x.n, y.n))
-            rows = np.stack([*pairs(x.n, count, rng), *pairs(y.n, count, rng)])
-            draws = MMDDraws(tuple(rows if x.memory is None else in_order(rows, x, y)))
-            return FeatureDraws(stack([x, y]), kernels, draws)
-
-        draws = shared(X, Y, rng)
-        resample = resample_two(X, Y, 2, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
-        scores = scores_from_batches(draws, variance_factor=factor, resample=resample)
-        return with_mmd_effects(with_student_tails(scores, freedom), X, Y, kernels)
-
-    def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
-        count = _count(r, min(x.n, y.n))
-
-        def block(features: np.ndarray) -> Callable[[int], FeatureDraws[Any]]:
-            table, own = held(stack([x.select(features), y.select(features)])), kernels.select(features)
-
-            def some(draws: int) -> FeatureDraws[Any]:
-                rows = [*pairs(x.n, (draws, len(features)), rng), *pairs(y.n, (draws, len(features)), rng)]
-                return FeatureDraws(table, own, OwnMMDDraws(tuple(rows)))
-
-            return some
-
-        return _by_feature(x.d, count, block)
-
-    resample = resample_two(X, Y, 2, lambda x, y, rng: own(x, y, rng).mean)
-    scores = _uncorrelated(X.names, own(X, Y, rng), factor, resample)
+    freedom = max(1, min(count, X.n, Y.n) - 1)
     return with_mmd_effects(with_student_tails(scores, freedom), X, Y, kernels)
 
 
@@ -131,35 +120,26 @@ def incomplete_hsic(
     """
     _check(r, design)
     require_rows(X, 4, "X")
-    factor = _variance_factor(_count(r, X.n), hsic_null_ratio(X.n))
+
+    def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
+        rows = quadruples(x.n, _count(r, x), rng)
+        rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T, x).T)
+        return FeatureDraws(x, kernels, HSICDraws.at(rows, y, response_kernels))
+
+    def separate(x: Table, y: Table, features: np.ndarray, rng: np.random.Generator) -> _SomeDraws:
+        table, own = held(x.select(features)), kernels.select(features)
+
+        def some(draws: int) -> FeatureDraws[Any]:
+            rows = quadruples(x.n, (draws, len(features)), rng)
+            return FeatureDraws(table, own, OwnHSICDraws(rows, y, response_kernels))
+
+        return some
+
     each = 4 * index_type(X).itemsize + 16  # quadruples, and their two weights
-    columns_that_fit([X], each * _count(r, X.n) if design == "shared" else 0)
-    if design == "shared":
-
-        def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
-            rows = quadruples(x.n, _count(r, x.n), rng)
-            rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T, x).T)
-            return FeatureDraws(x, kernels, HSICDraws.at(rows, y, response_kernels))
-
-        draws = shared(X, y, rng)
-        resample = resample_joint(X, y, 4, lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
-        scores = scores_from_batches(draws, variance_factor=factor, resample=resample)
-        return with_hsic_effects(scores, X, y, kernels, response_kernels)
-
-    def own(x: Table, y: Table, rng: np.random.Generator) -> Moments:
-        def block(features: np.ndarray) -> Callable[[int], FeatureDraws[Any]]:
-            table, own = held(x.select(features)), kernels.select(features)
-
-            def some(draws: int) -> FeatureDraws[Any]:
-                rows = quadruples(x.n, (draws, len(features)), rng)
-                return FeatureDraws(table, own, OwnHSICDraws(rows, y, response_kernels))
-
-            return some
-
-        return _by_feature(x.d, _count(r, x.n), block)
-
-    resample = resample_joint(X, y, 4, lambda x, y, rng: own(x, y, rng).mean)
-    scores = _uncorrelated(X.names, own(X, y, rng), factor, resample)
+    columns_that_fit([X], each * _count(r, X) if design == "shared" else 0)
+    factor = _variance_factor(_count(r, X), hsic_null_ratio(X.n))
+    resample = partial(resampling, X, y, 4, joint=True)
+    scores = _scores(X, y, r, factor, shared if design == "shared" else None, separate, resample, rng)
     return with_hsic_effects(scores, X, y, kernels, response_kernels)
 
 
@@ -170,8 +150,8 @@ def _check(r: float, design: str) -> None:
         raise InputError(f"design: 'shared' or 'independent' was needed, got {design!r}.")
 
 
-def _count(r: float, n: int) -> int:
-    return max(2, round(float(r) * n))
+def _count(r: float, *tables: Table) -> int:
+    return max(2, round(float(r) * min(table.n for table in tables)))
 
 
 def _variance_factor(count: int, ratio: float) -> float:
@@ -183,18 +163,31 @@ def _variance_factor(count: int, ratio: float) -> float:
     return 1 / count + min(ratio, 0.9) / (1 - min(ratio, 0.9))
 
 
-def _by_feature(d: int, count: int, block: Callable[[np.ndarray], Callable[[int], FeatureDraws[Any]]]) -> Moments:
-    """Moments of draws with a separate design for each feature, in blocks of features and draws."""
-    found = []
-    for start in range(0, d, _FEATURES):
-        features = np.arange(start, min(start + _FEATURES, d))
-        some = block(features)
-        parts = [moments_of(some(min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
-        found.append(reduce(Moments.plus, parts))
-    return Moments(count, np.concatenate([one.mean for one in found]), np.concatenate([one.squares for one in found]))
+def _scores(
+    X: Table,
+    y: Table,
+    r: float,
+    factor: float,
+    shared: Callable[[Table, Table, np.random.Generator], FeatureDraws[Any]] | None,
+    separate: Callable[[Table, Table, np.ndarray, np.random.Generator], _SomeDraws],
+    resample: Callable[[Callable[[Table, Table, Any], np.ndarray]], Resample],
+    rng: np.random.Generator,
+) -> Scores:
+    """Scores from draws that all features share; without these from separate draws for each feature."""
+    if shared is not None:
+        again = resample(lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
+        return scores_from_batches(shared(X, y, rng), variance_factor=factor, resample=again)
 
+    def moments(x: Table, y: Table, rng: np.random.Generator) -> Moments:
+        found, count = [], _count(r, x, y)
+        for start in range(0, x.d, _FEATURES):
+            some = separate(x, y, np.arange(start, min(start + _FEATURES, x.d)), rng)
+            parts = [moments_of(some(min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
+            found.append(reduce(Moments.plus, parts))
+        mean, squares = (np.concatenate([getattr(one, name) for one in found]) for name in ("mean", "squares"))
+        return Moments(count, mean, squares)
 
-def _uncorrelated(names: tuple[str, ...], moments: Moments, factor: float, resample: Resample) -> Scores:
-    variances = moments.squares * (factor / max(moments.count - 1, 1))
-    cov = DiagonalCovariance(supported_variances(variances, moments.mean, moments.count))
-    return Scores(names, moments.mean, cov, draws=float(moments.count), resample=resample)
+    whole, again = moments(X, y, rng), resample(lambda x, y, rng: moments(x, y, rng).mean)
+    variances = whole.squares * (factor / max(whole.count - 1, 1))
+    cov = DiagonalCovariance(supported_variances(variances, whole.mean, whole.count))
+    return Scores(X.names, whole.mean, cov, draws=float(whole.count), resample=again)

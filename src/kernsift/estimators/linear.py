@@ -8,11 +8,11 @@ from kernsift.data.tables import Table, stack
 from kernsift.estimators.draws.batches import MMDDraws
 from kernsift.estimators.draws.designs import blocks
 from kernsift.estimators.draws.moments import FeatureDraws, moments_of, scores_from_batches
-from kernsift.estimators.effects.kernel_correlations import MANY_DRAWS, with_mmd_effects
+from kernsift.estimators.effects.kernel_correlations import with_mmd_effects
 from kernsift.estimators.feature_blocks import columns_that_fit
 from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.ustatistic import require_rows, resample_two
+from kernsift.estimators.ustatistic import require_rows, resampling
 from kernsift.kernels.fitted import FeatureKernels
 
 
@@ -32,15 +32,12 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     """
     require_rows(X, 4, "X", " for the linear-time estimator")
     require_rows(Y, 4, "Y", " for the linear-time estimator")
-    resample = resample_two(X, Y, 4, lambda x, y, rng: moments_of(_draws(x, y, kernels, rng)).mean)
+    resample = resampling(X, Y, 4, lambda x, y, rng: moments_of(_draws(x, y, kernels, rng)).mean, joint=False)
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = _draws(X, Y, kernels, rng)
-    scores = scores_from_batches(draws, resample=resample)
-    # The mean of few draws is too skewed for an interval.
-    intervals = draws if draws.count >= MANY_DRAWS else None
+    scores = with_student_tails(scores_from_batches(draws, resample=resample), draws.count - 1)
     i, i2, j, j2 = draws.draws.rows
-    scores = with_student_tails(scores, draws.count - 1)
-    return with_mmd_effects(scores, X, Y, kernels, intervals, (np.stack([i, i2], axis=1), np.stack([j, j2], axis=1)))
+    return with_mmd_effects(scores, X, Y, kernels, draws, (np.stack([i, i2], axis=1), np.stack([j, j2], axis=1)))
 
 
 def _draws(X: Table, Y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> FeatureDraws[MMDDraws]:

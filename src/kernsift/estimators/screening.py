@@ -7,21 +7,18 @@ sqrt(m_a m_b / ((n + m_a) (n + m_b))), and quadratic statistics of them its squa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.block import block_mmd
 from kernsift.estimators.complete import FittedStatistic, best_of, fit_statistics, scores_of
 from kernsift.estimators.cross import Ratio, mmd_ratio, side_by_side, witness_scores
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
-from kernsift.estimators.incomplete import Design, incomplete_mmd
-from kernsift.estimators.linear import linear_mmd
 from kernsift.estimators.responses import CrossTable, Response, label_response
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.estimators.ustatistic import require_rows
@@ -181,43 +178,15 @@ def _ratio(factor: np.ndarray, *halves: tuple[np.ndarray, np.ndarray]) -> Ratio:
     return mmd_ratio(part[None, ...], np.ones((1, len(own))), shares, sizes)
 
 
-def linear_screen(
-    reference: Table, candidates: Candidates, kernels: FeatureKernels, *, rng: np.random.Generator
-) -> Scores:
-    """The linear-time MMD of every candidate, on one set of pairs."""
-    one, two = _side_by_side(reference, candidates, rng)
-    return linear_mmd(one, two, _repeated(kernels, candidates), rng=rng)
+def screened_by(mmd: Callable[..., Scores]) -> Callable[..., Scores]:
+    """A screen with an estimator of two samples: the candidates are features of one call, which share its design."""
 
+    @wraps(mmd)
+    def screen(reference: Table, candidates: Candidates, kernels: FeatureKernels, **options: Any) -> Scores:
+        one, two = _side_by_side(reference, candidates, options["rng"])
+        return mmd(one, two, kernels.select(np.zeros(len(candidates), dtype=int)), **options)
 
-def incomplete_screen(
-    reference: Table,
-    candidates: Candidates,
-    kernels: FeatureKernels,
-    *,
-    r: float = 1.0,
-    design: Design = "shared",
-    rng: np.random.Generator,
-) -> Scores:
-    """The incomplete MMD of every candidate, on one design."""
-    one, two = _side_by_side(reference, candidates, rng)
-    return incomplete_mmd(one, two, _repeated(kernels, candidates), r=r, design=design, rng=rng)
-
-
-def block_screen(
-    reference: Table,
-    candidates: Candidates,
-    kernels: FeatureKernels,
-    *,
-    block_size: int | None = None,
-    rng: np.random.Generator,
-) -> Scores:
-    """The block MMD of every candidate, on one set of blocks."""
-    one, two = _side_by_side(reference, candidates, rng)
-    return block_mmd(one, two, _repeated(kernels, candidates), block_size=block_size, rng=rng)
-
-
-def _repeated(kernels: FeatureKernels, candidates: Candidates) -> FeatureKernels:
-    return kernels.select(np.zeros(len(candidates), dtype=int))
+    return screen
 
 
 def _side_by_side(base: Table, others: Candidates, rng: np.random.Generator) -> tuple[Table, Table]:

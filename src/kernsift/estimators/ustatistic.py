@@ -238,21 +238,17 @@ def bootstrap_rows(n: int, fraction: float, least: int, rng: np.random.Generator
     return rng.integers(n, size=max(least, round(fraction * n)))
 
 
-def resample_two(X: Table, Y: Table, least: int, estimate: Callable[[Table, Table, Any], np.ndarray]) -> Resample:
-    """The slow alternative of the paper's section 3: the estimate on rows of both samples drawn with replacement."""
+def resampling(
+    X: Table, y: Table, least: int, estimate: Callable[[Table, Table, Any], np.ndarray], *, joint: bool
+) -> Resample:
+    """The slow alternative of the paper's section 3: the estimate on rows drawn with replacement.
 
-    def resample(fraction: float, rng: np.random.Generator) -> np.ndarray:
-        x, y = (table.take(bootstrap_rows(table.n, fraction, least, rng)) for table in (X, Y))
-        return estimate(x, y, rng)
-
-    return resample
-
-
-def resample_joint(X: Table, y: Table, least: int, estimate: Callable[[Table, Table, Any], np.ndarray]) -> Resample:
-    """The same for features and a response, whose rows are drawn jointly."""
+    The rows of features and a response are drawn jointly, those of two samples are not.
+    """
 
     def resample(fraction: float, rng: np.random.Generator) -> np.ndarray:
         rows = bootstrap_rows(X.n, fraction, least, rng)
-        return estimate(X.take(rows), y.take(rows), rng)
+        others = rows if joint else bootstrap_rows(y.n, fraction, least, rng)
+        return estimate(X.take(rows), y.take(others), rng)
 
     return resample

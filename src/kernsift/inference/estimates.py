@@ -154,7 +154,7 @@ class Estimates:
         pieces = self._work[2].truncation
         if pieces is None or all(piece is EVERYWHERE for piece in pieces):
             return self._sizes.point
-        return self._median_unbiased
+        return self._estimated(np.arange(len(pieces))).median_unbiased
 
     @cached_property
     def intervals(self) -> np.ndarray | None:
@@ -180,11 +180,6 @@ class Estimates:
             return None
         return np.concatenate([found, np.full((len(rows) - len(found), 2), np.nan)])
 
-    @cached_property
-    def _median_unbiased(self) -> np.ndarray:
-        assert self._work is not None
-        return self._estimated(np.arange(len(self._work[1]))).median_unbiased
-
     def _estimated(self, rows: np.ndarray) -> EffectEstimates:
         assert self._work is not None and self._sizes is not None
         scores, selected, outcome, coverage = self._work
@@ -206,13 +201,9 @@ class Estimates:
         scores, selected, *_ = self._work
         if len(selected) == 0:
             return EffectSizes(np.empty(0), np.empty(0), lambda means: means)
-        return scores.effects(selected) if scores.effects is not None else None
+        assert scores.effects is not None
+        return scores.effects(selected)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the numbers without the data they are computed from."""
-        return {
-            "raw_effects": self.raw_effects,
-            "effects": self.effects,
-            "intervals": self.intervals,
-            "_work": None,
-        }
+        return {name: getattr(self, name) for name in ("raw_effects", "effects", "intervals")} | {"_work": None}

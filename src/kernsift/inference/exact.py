@@ -6,7 +6,7 @@ multiscale bootstrap approximates, without resampling and without extrapolation;
 uniformly most powerful unbiased test of its hypothesis in the normal model (Fithian et al. 2014).
 
 Where the covariance models how features with an effect depend on a null feature, scores follow curves instead of lines
-(`kernsift.inference.paths`).
+(`kernsift.inference.lines`).
 
 Where the event does not depend on the other scores (a threshold, or no selection at all), no covariance is computed.
 """
@@ -16,9 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernsift.estimators.scores import Scores
-from kernsift.inference.lines import separate_test, truncated_test
+from kernsift.inference.lines import Event, separate_test, truncated_test
 from kernsift.inference.outcome import Outcome
-from kernsift.inference.paths import Event
 from kernsift.inference.selection_rules import SelectionRule
 
 

@@ -1,21 +1,24 @@
-"""Tests of a score truncated to a selection event along a line.
+"""Tests of a score truncated to a selection event, along a line or a path.
 
 Split the scores into feature i's own score and a part independent of it: with c = Sigma[:, i] / Sigma[i, i] and
-u = T - c T_i, moving T_i to t moves the scores along u + c t while u, the nuisance part, stays as observed. Where the
-covariance models a nonlinear dependence, the scores follow curves instead (`kernsift.inference.paths`).
+u = T - c T_i, moving T_i to t moves the scores along u + c t while u, the nuisance part, stays as observed.
+
+Where the covariance models more than the null slopes, some scores follow a path (`kernsift.estimators.scores.Path`)
+instead. It is linear between its knots, so that between two of them the selection rule's truncation for lines applies.
+It is evaluated only between knots of which one keeps the feature and the other does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.distributions.truncated_normal import EVERYWHERE, log_survivals
-from kernsift.estimators.scores import Path, Scores
+from kernsift.distributions.truncated_normal import EVERYWHERE, joined, log_survivals
+from kernsift.estimators.scores import CurvedCovariance, Path, Scores
 from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
-from kernsift.inference.paths import Event, paths_of, truncation_along
 
 # Columns of the covariance fetched at a time, at least, and their numbers: 2^24 doubles are 128 MB.
 _BATCH, _NUMBERS = 64, 2**24
@@ -23,6 +26,24 @@ _BATCH, _NUMBERS = 64, 2**24
 _LONG = 5000
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
 _ROOM = 1e-9
+
+
+class Event(NamedTuple):
+    """The event that a test conditions on.
+
+    Attributes
+    ----------
+    truncation : callable
+        From lines `intercept + slope * t` and a feature: the t for which the feature is kept, as a union of intervals.
+    kept : callable
+        From many score vectors (g, d), which may be overwritten, and a feature: in which of them it is kept.
+    starts : callable, optional
+        From lines (b, d) of b features: the t from which on each is kept; NaN where that is not all.
+    """
+
+    truncation: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+    kept: Callable[[np.ndarray, int], np.ndarray]
+    starts: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
 def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcome:
@@ -35,7 +56,9 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
         batch = selected[start : start + step]
         columns = scores.cov.columns(batch)
         variances[start : start + step] = columns[batch, np.arange(len(batch))]
-        paths = paths_of(scores, batch, columns)
+        paths: list[Path | None] = [None] * len(batch)
+        if isinstance(scores.cov, CurvedCovariance):
+            paths = scores.cov.paths(batch, columns)
         starts = np.full(len(batch), np.nan)
         if event.starts is not None and len(scores) <= _LONG:
             own = variances[start : start + step, None]
@@ -107,3 +130,47 @@ def _containing(pieces: np.ndarray, value: float) -> np.ndarray:
         pieces = pieces.copy()
         pieces[nearest] = min(pieces[nearest, 0], value), max(pieces[nearest, 1], value)
     return pieces
+
+
+def truncation_along(
+    path: Path | None, event: Event, intercept: np.ndarray, slope: np.ndarray, feature: int
+) -> np.ndarray:
+    """`event.truncation` where some scores follow the path instead of their lines.
+
+    Examples
+    --------
+    A second score that is 1 while the first is below 2, and decreases to 0 from there:
+
+    >>> import numpy as np
+    >>> from kernsift.inference.selection_rules import TopK
+    >>> path = Path(np.array([0.0, 2.0, 3.0]), np.array([1]), np.array([[1.0, 1.0, 0.0]]))
+    >>> event = Event(TopK(1).truncation, lambda samples, feature: samples[:, 0] >= samples[:, 1])
+    >>> truncation_along(path, event, np.zeros(2), np.array([1.0, 0.5]), 0)
+    array([[ 1., inf]])
+    """
+    if path is None:
+        return event.truncation(intercept, slope, feature)
+    knots, followers, values = _increasing(path)
+    samples = intercept + slope * knots[:, None]
+    samples[:, followers] = values.T
+    samples[:, feature] = knots
+    kept = event.kept(samples, feature)
+    edges = np.concatenate([[-np.inf], knots, [np.inf]])
+    # Intervals between knots: with both ends kept all of it, with one of them a part.
+    whole = np.concatenate([kept[:1], kept[1:] & kept[:-1], kept[-1:]])
+    pieces = [np.column_stack([edges[:-1][whole], edges[1:][whole]])]
+    for cell in np.flatnonzero(kept[1:] != kept[:-1]):
+        low, high = knots[cell], knots[cell + 1]
+        slope[followers] = (values[:, cell + 1] - values[:, cell]) / (high - low)
+        intercept[followers] = values[:, cell] - slope[followers] * low
+        found = event.truncation(intercept, slope, feature).clip(low, high)
+        pieces.append(found[found[:, 1] > found[:, 0]])
+    every = np.concatenate(pieces)
+    return joined(every[np.argsort(every[:, 0], kind="stable")])
+
+
+def _increasing(path: Path) -> Path:
+    """The path without repeated knots, which rounding may produce."""
+    highest = np.maximum.accumulate(path.knots)
+    added = np.concatenate([[True], np.diff(highest) > 1e-9 * (1.0 + np.abs(highest[1:]))])
+    return path if added.all() else Path(path.knots[added], path.followers, path.values[:, added])

@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from kernsift.estimators.scores import Scores
-from kernsift.inference.lines import truncated_test
+from kernsift.inference.lines import Event, truncated_test
 from kernsift.inference.naive import naive
 from kernsift.inference.outcome import Outcome
-from kernsift.inference.paths import Event
 from kernsift.inference.selection_rules import Everything, Lines, SelectionRule
 
 

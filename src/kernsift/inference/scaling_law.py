@@ -12,6 +12,7 @@ have to drop them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -21,6 +22,7 @@ SCALES = tuple(1.0 / np.geomspace(0.5, 2.0, 10))
 
 MODELS = ("linear", "constant", "quadratic", "singular", "aic")
 
+# Steps of Newton's method. Each is at most 2 long, so that these reach any z-value that is not clipped, up to 37.
 _NEWTON_STEPS = 50
 # Curvatures are of order 1; a standard normal prior on them keeps fits finite when almost every replicate hits, and has
 # no noticeable effect with 10,000 replicates.
@@ -62,8 +64,7 @@ class ScalingFit:
     curve: np.ndarray
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """One model fitted to all regions."""
 
     name: str
@@ -91,19 +92,17 @@ def fit_scaling_law(hits: np.ndarray, replicates: int, gamma2: np.ndarray, model
     [0.0]
     """
     hits = np.asarray(hits, float)
-    candidates = [_fit(name, hits, replicates, gamma2) for name in (MODELS[:-1] if model == "aic" else (model,))]
+    names = MODELS[:-1] if model == "aic" else (model,)
+    candidates = [candidate for name in names for candidate in _fit(name, hits, replicates, gamma2)]
     criterion = np.array([2.0 * c.parameters - 2.0 * c.log_likelihood for c in candidates])
     best = np.argmin(criterion, axis=0)
-    rows = np.arange(len(hits))
-    zero = np.array([c.at_zero for c in candidates])[best, rows]
-    minus = np.array([c.at_minus_one for c in candidates])[best, rows]
-    curve = np.array([c.curve for c in candidates])[best, rows]
+    *_, zeros, minuses, curves = zip(*candidates, strict=True)
+    zero, minus, curve = (np.array(values)[best, np.arange(len(hits))] for values in (zeros, minuses, curves))
     # With every replicate inside (or outside) at every scale there is no slope to fit: the distance is infinite.
     for extreme, value in ((hits.min(axis=1) == replicates, -np.inf), (hits.max(axis=1) == 0, np.inf)):
         zero[extreme], minus[extreme] = value, value
-    return ScalingFit(
-        gamma2, _observed_psi(hits, replicates, gamma2), zero, minus, tuple(candidates[b].name for b in best), curve
-    )
+    psi = -np.sqrt(gamma2) * ndtri(hits / replicates)
+    return ScalingFit(gamma2, psi, zero, minus, tuple(candidates[b].name for b in best), curve)
 
 
 def mirrored(gamma2: np.ndarray) -> np.ndarray:
@@ -120,46 +119,25 @@ def mirrored(gamma2: np.ndarray) -> np.ndarray:
     return np.asarray(sign * np.sqrt(gamma2))
 
 
-def _observed_psi(hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> np.ndarray:
-    return -np.sqrt(gamma2) * ndtri(hits / replicates)
-
-
-def _fit(name: str, hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> _Candidate:
-    if name == "singular":
-        return _fit_singular(hits, replicates, gamma2)
-    degree = {"constant": 0, "linear": 1, "quadratic": 2}[name]
-    basis = gamma2[:, None] ** np.arange(degree + 1)
-    beta, log_likelihood = _probit(hits, replicates, np.sqrt(gamma2), basis)
-    at = (-1.0) ** np.arange(degree + 1)
-    return _Candidate(name, degree + 1, log_likelihood, beta[:, 0], beta @ at, beta @ basis.T)
-
-
-def _fit_singular(hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> _Candidate:
-    """b2 on a grid, the rest by probit; psi(-1) by a Taylor polynomial at gamma^2 = 1, as gamma = i has no meaning."""
+def _fit(name: str, hits: np.ndarray, replicates: int, gamma2: np.ndarray) -> list[_Candidate]:
+    """The fits of a model: one, or for "singular" one for each b2 of a grid."""
     gamma = np.sqrt(gamma2)
-    best: _Candidate | None = None
+    degree = {"constant": 0, "linear": 1, "quadratic": 2}.get(name)
+    if degree is not None:
+        basis = gamma2[:, None] ** np.arange(degree + 1)
+        beta, log_likelihood = _probit(hits, replicates, gamma, basis)
+        minus = beta @ (-1.0) ** np.arange(degree + 1)
+        return [_Candidate(name, degree + 1, log_likelihood, beta[:, 0], minus, beta @ basis.T)]
+    found = []
     for bend in np.linspace(0.05, 0.95, 10):
         basis = np.column_stack([np.ones_like(gamma), gamma2 / (1.0 + bend * (gamma - 1.0))])
         beta, log_likelihood = _probit(hits, replicates, gamma, basis)
-        # At v = 1, g(v) = v / (1 + b (sqrt(v) - 1)) has g = 1, g' = 1 - b/2, g'' = -3b/4 + b^2/2; v = -1 is 2 away.
+        # psi(-1) by a Taylor polynomial at gamma^2 = 1, as gamma = i has no meaning. At v = 1,
+        # g(v) = v / (1 + b (sqrt(v) - 1)) has g = 1, g' = 1 - b/2, g'' = -3b/4 + b^2/2; v = -1 is 2 away.
         second = -0.75 * bend + 0.5 * bend**2
         minus = beta[:, 0] + beta[:, 1] * (1.0 - 2.0 * (1.0 - 0.5 * bend) + 2.0 * second)
-        fit = _Candidate("singular", 3, log_likelihood, beta[:, 0], minus, beta @ basis.T)
-        best = fit if best is None else _better(best, fit)
-    assert best is not None
-    return best
-
-
-def _better(a: _Candidate, b: _Candidate) -> _Candidate:
-    wins = b.log_likelihood > a.log_likelihood
-    return _Candidate(
-        a.name,
-        a.parameters,
-        np.where(wins, b.log_likelihood, a.log_likelihood),
-        np.where(wins, b.at_zero, a.at_zero),
-        np.where(wins, b.at_minus_one, a.at_minus_one),
-        np.where(wins[:, None], b.curve, a.curve),
-    )
+        found.append(_Candidate(name, 3, log_likelihood, beta[:, 0], minus, beta @ basis.T))
+    return found
 
 
 def _probit(hits: np.ndarray, total: int, gamma: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -172,7 +150,7 @@ def _probit(hits: np.ndarray, total: int, gamma: np.ndarray, basis: np.ndarray) 
     misses = total - hits
     size = basis.shape[1]
     prior = np.diag([1e-9] + [_CURVATURE_PRECISION] * (size - 1))
-    beta = np.linalg.lstsq(design, _start(hits, total).T, rcond=None)[0].T
+    beta = np.linalg.lstsq(design, ndtri((hits + 0.5) / (total + 1.0)).T, rcond=None)[0].T
     for _ in range(_NEWTON_STEPS):
         eta = np.clip(beta @ design.T, -37.0, 37.0)
         up, down = _inverse_mills(eta), _inverse_mills(-eta)
@@ -186,10 +164,6 @@ def _probit(hits: np.ndarray, total: int, gamma: np.ndarray, basis: np.ndarray) 
             break
     eta = beta @ design.T
     return beta, (hits * log_ndtr(eta) + misses * log_ndtr(-eta)).sum(axis=1)
-
-
-def _start(hits: np.ndarray, total: int) -> np.ndarray:
-    return np.asarray(ndtri((hits + 0.5) / (total + 1.0)))
 
 
 def _inverse_mills(eta: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
 import numpy as np
@@ -76,7 +76,7 @@ def _of_present_values(table: Table, columns: np.ndarray, rows: np.ndarray | Non
             values = values[~np.isnan(values)]
             if not len(values):
                 continue
-            [distance], [middles[place]] = _medians(values[:, None])
+            [distance], [middles[place]] = _medians_of(np.sort(values)[None, :])
             distances[place] = 1.0 if np.isnan(distance) else distance
             if not np.isnan(distance):
                 break
@@ -87,8 +87,7 @@ def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tu
     count = table.n if rows is None else len(rows)
     if isinstance(table, SparseTable):
         blocks = [columns[start : start + _SPARSE_BLOCK] for start in range(0, len(columns), _SPARSE_BLOCK)]
-        parts = list(parallel_map(lambda own: sparse_medians(table.stored(own).within(rows), _QUANTILES), blocks))
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return _joined(parallel_map(lambda own: sparse_medians(table.stored(own).within(rows), _QUANTILES), blocks))
     if table.memory is None:
         return _of_columns(lambda block: table.part(run_of(block), rows), columns, count, table.prototype)
     # Read as many columns of a file at a time as memory allows.
@@ -97,14 +96,14 @@ def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tu
     for start in range(0, len(columns), step):
         values = read_part(table, columns[start : start + step], rows)
         places = np.arange(values.shape[1])
-        found.append(_of_columns(partial(_columns_of, values), places, count, values))
+        found.append(_of_columns(partial(take, values, axis=1), places, count, values))
         report_progress("looking for bandwidths", min(start + step, len(columns)), len(columns))
+    return _joined(found)
+
+
+def _joined(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
     return distances, middles
-
-
-def _columns_of(values: Array, block: np.ndarray) -> Array:
-    return values[:, run_of(block)]
 
 
 def _of_columns(
@@ -114,9 +113,8 @@ def _of_columns(
     size = max(count, _QUANTILES * (_QUANTILES - 1) // 2)
     step = max(1, (_CHUNK if on_host(prototype) else _DEVICE_CHUNK) // size)
     blocks = np.array_split(columns, -(-len(columns) // step))
-    found = list(parallel_map(lambda block: _medians(read(block)), blocks, None if count * len(columns) > _FEW else 1))
-    distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
-    return distances, middles
+    several = None if count * len(columns) > _FEW else 1
+    return _joined(parallel_map(lambda block: _medians_of(sorted_columns(read(block))), blocks, several))
 
 
 def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -124,14 +122,7 @@ def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarr
     b, step = ordered.shape[0], max(1, 2 * (_CHUNK if on_host(ordered) else _DEVICE_CHUNK) // _QUANTILES**2)
     if b <= step or (large and on_host(ordered)):
         return _medians_of(ordered, large)
-    found = [_medians_of(ordered[start : min(start + step, b), :], large) for start in range(0, b, step)]
-    distances, middles = (np.concatenate(part) for part in zip(*found, strict=True))
-    return distances, middles
-
-
-def _medians(values: Array) -> tuple[np.ndarray, np.ndarray]:
-    """Median distance and median of each column of an array; NaN for the distance within a constant column."""
-    return _medians_of(sorted_columns(values))
+    return _joined(_medians_of(ordered[start : min(start + step, b), :], large) for start in range(0, b, step))
 
 
 def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.ndarray]:

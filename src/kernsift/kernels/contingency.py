@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.sparse import SparseTable, StoredColumns
+from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import is_readable, row_chunks, run_of, tables_of
 from kernsift.data.tables import Piece, Table
 from kernsift.execution import threads
@@ -97,7 +97,9 @@ def tabulate(
         return Tabulation(xp.ones((1, n), dtype=accumulator_dtype(grid.points), device=grid.points.device), None, None)
     columns = columns_of(table.offsets, features)
     if isinstance(table, SparseTable):
-        return _of_sparse(table.stored(columns), grid, cells, 1 if cells is None else count, rows)
+        counts, stored = sparse_codes(table.stored(columns), grid.edges, cells, 1 if cells is None else count, rows)
+        # Without cells the caller works row by row.
+        return Tabulation(counts.sum(axis=2), *((None, np.asarray(stored)) if cells is None else (counts, stored)))
     large = is_large(n, int(table.offsets[-1])) if large is None else large
     counting = _Counting(grid, cells, 1 if cells is None else count, rows, large)
     if grid.known is not None:
@@ -115,15 +117,6 @@ def tabulate(
         codes = found[0].codes if len(found) == 1 else xp.concat([one.codes for one in found], axis=1)
     joint = xp.astype(joint, accumulator_dtype(grid.points))
     return Tabulation(xp.sum(joint, axis=2), None if cells is None else joint, codes)
-
-
-def _of_sparse(
-    stored: StoredColumns, grid: Grid, cells: Array | None, count: int, rows: np.ndarray | None
-) -> Tabulation:
-    assert grid.edges is not None
-    joint, codes = sparse_codes(stored, grid.edges, cells, count, rows)
-    # Without cells whoever asks works row by row.
-    return Tabulation(joint.sum(axis=2), *((None, np.asarray(codes)) if cells is None else (joint, codes)))
 
 
 class _Counted(NamedTuple):

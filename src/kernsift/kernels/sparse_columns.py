@@ -156,7 +156,7 @@ def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, n
         low, high = np.triu_indices(count, 1)
         gaps = np.sort(chosen[rest][:, high] - chosen[rest][:, low], axis=1)
         out[rest] = _halfway(gaps[:, (pairs - 1) // 2], gaps[:, pairs // 2])
-        out[rest] = np.where(out[rest] == 0, _positive_median(gaps), out[rest])
+        out[rest] = np.where(out[rest] == 0, _weighted_median(gaps, np.ones(gaps.shape, dtype=int)), out[rest])
     flat = np.flatnonzero(out == 0)
     if len(flat):
         # All order statistics are equal: then the rows off the median decide, or the column is constant.
@@ -189,11 +189,6 @@ def _weighted_median(values: np.ndarray, copies: np.ndarray) -> np.ndarray:
     ends = [(reach <= rank).sum(axis=1, keepdims=True) for rank in ((total - 1) // 2, total // 2)]
     found = _halfway(*(np.take_along_axis(values, np.minimum(end, last), axis=1)[:, 0] for end in ends))
     return np.where(total[:, 0] > 0, found, 0.0)
-
-
-def _positive_median(ordered: np.ndarray) -> np.ndarray:
-    """(b,) the median of the values above 0 of sorted rows; 0 where there are none."""
-    return _weighted_median(ordered, np.ones(ordered.shape, dtype=int))
 
 
 def _halfway(low: np.ndarray, high: np.ndarray) -> np.ndarray:

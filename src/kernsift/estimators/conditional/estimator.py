@@ -53,8 +53,7 @@ from kernsift.estimators.conditional.residual_statistics import (
     point_effect,
 )
 from kernsift.estimators.effects.combined import CombinedEffects, penalties
-from kernsift.estimators.effects.intervals import EffectLaws, concatenated
-from kernsift.estimators.effects.views import MeasuredEffects
+from kernsift.estimators.effects.views import MeasuredEffects, combined
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.permutation_law import union_score
 from kernsift.estimators.patterns import FeatureScores, bandwidth_of, pattern_effects
@@ -201,11 +200,8 @@ def _conditional(
     def effects(features: np.ndarray) -> MeasuredEffects:
         def measure() -> CombinedEffects:
             blocks = blocks_of(table, kernels, None, to_sort, among=features)
-            own = _EffectMeasuring(given, landmarks)
-            found = [part for parts in map_blocks(own, blocks, len(features)) for part in parts]
-            order = {feature: place for place, (feature, _) in enumerate(found)}
-            chosen = [found[order[feature]][1] for feature in features.tolist()]
-            return CombinedEffects(tuple(concatenated(each) for each in zip(*chosen, strict=True)))
+            found = map_blocks(_Measuring(given, landmarks), blocks, len(features))
+            return combined([part for parts in found for part in parts], features)
 
         return MeasuredEffects(effect[features], measure)
 
@@ -269,11 +265,16 @@ def _leading(rows: np.ndarray, most: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Residualising:
-    """Turns blocks of features into their residuals, one feature at a time."""
+class _Measuring:
+    """Scores of blocks of features, with the rows that correlations are learned from; without these, effects."""
 
     given: ConditionalResponse
     landmarks: np.ndarray
+    rows: LearningRows | None = None
+
+    def __call__(self, block: FeatureBlock) -> list[Any]:
+        measure = self._effects if self.rows is None else self._winner
+        return [measure(feature, own) for feature, own in self._features(block)]
 
     @property
     def weights(self) -> np.ndarray:
@@ -281,6 +282,7 @@ class _Residualising:
         return np.array([pair.weight for pair in self.given.response.pairs])
 
     def _features(self, block: FeatureBlock) -> Iterator[tuple[int, dict[str, ResidualView]]]:
+        """The residuals of each feature by view."""
         response, regression = self.given.response, self.given.regression
         names = list(dict.fromkeys(pair.feature for pair in response.pairs))
         spent, residual_block = np.zeros(len(block.own)), block
@@ -344,17 +346,8 @@ class _Residualising:
             return float(scores[0])
         return float(union_score(scores[:, None], self.weights, correlations(statistics)[:, :, None])[0])
 
-
-@dataclass(frozen=True)
-class _Measuring(_Residualising):
-    """Scores of blocks of features."""
-
-    rows: LearningRows
-
-    def __call__(self, block: FeatureBlock) -> list[Winner]:
-        return [self._measured(feature, own) for feature, own in self._features(block)]
-
-    def _measured(self, feature: int, own: dict[str, ResidualView]) -> Winner:
+    def _winner(self, feature: int, own: dict[str, ResidualView]) -> Winner:
+        assert self.rows is not None
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)
@@ -382,25 +375,18 @@ class _Measuring(_Residualising):
             min(1.0, len(left) * min(left)),
         )
 
-
-@dataclass(frozen=True)
-class _EffectMeasuring(_Residualising):
-    """The laws behind the effects of blocks of features."""
-
-    def __call__(self, block: FeatureBlock) -> list[tuple[int, tuple[EffectLaws, ...]]]:
-        return [(feature, self._laws(own)) for feature, own in self._features(block)]
-
-    def _laws(self, own: dict[str, ResidualView]) -> tuple[EffectLaws, ...]:
+    def _effects(self, feature: int, own: dict[str, ResidualView]) -> tuple[np.ndarray, CombinedEffects]:
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)[:, None]
         taken = np.zeros_like(scores)
         if len(pairs) > 1:
             taken = penalties(scores, self.weights, np.array([self._combined(statistics, scores[:, 0])]))
-        return tuple(
+        laws = tuple(
             effect_law(one, own[pair.feature], given.views[pair.response], score, penalty, given.regression.units)
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
         )
+        return np.array([feature]), CombinedEffects(laws)
 
 
 Measure = Callable[[Sequence[Table], Any, LearningRows], Scores | None]

@@ -131,7 +131,7 @@ class ConfounderRegression:
     def residuals(self, outputs: np.ndarray, steps_below: int = _STEPS_BELOW) -> ResidualView:
         """What is left of outputs (n, m), with penalties some steps below those with the smallest errors."""
         outputs = centred_within(outputs, self.strata)
-        inner = self._inner(outputs)
+        inner = (self.basis.T @ outputs.astype(self.basis.dtype)).astype(float)
         error, model, step = self._choose(outputs, inner)
         fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], self._means)
         near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
@@ -157,10 +157,6 @@ class ConfounderRegression:
         tell the row's error.
         """
         return centred_within(outputs, self.strata) - self.residuals(outputs, steps_below=0).values
-
-    def _inner(self, outputs: np.ndarray) -> np.ndarray:
-        """(Q, m) outputs in the basis."""
-        return (self.basis.T @ outputs.astype(self.basis.dtype)).astype(float)
 
     @property
     def _means(self) -> float:

@@ -94,13 +94,9 @@ def encode(confounders: Confounders) -> _Encoded:
         score = score / score.std()
         numbers.append(number)
         scores.append(number if np.mean(number * score) > _NEARLY_NORMAL else score)
-    n = len(confounders.values)
-
-    def stacked(parts: list[np.ndarray]) -> np.ndarray:
-        return np.column_stack(parts).astype(float) if parts else np.empty((n, 0))
-
-    flags = stacked(indicators)
-    return _Encoded(stacked(numbers), stacked(scores), flags - flags.mean(axis=0), np.array(owner, dtype=int))
+    columns = ([part[:, None].astype(float) for part in parts] for parts in (numbers, scores, indicators))
+    number, score, flags = (stacked_terms(parts, len(confounders.values)) for parts in columns)
+    return _Encoded(number, score, flags - flags.mean(axis=0), np.array(owner, dtype=int))
 
 
 def _midranks(values: np.ndarray) -> np.ndarray:

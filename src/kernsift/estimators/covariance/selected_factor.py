@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,10 @@ from kernsift.execution.arrays import (
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import View
 from kernsift.kernels.sparse_columns import SparseCodes
+
+if TYPE_CHECKING:
+    from kernsift.estimators.complete import FittedStatistic
 
 # The most rows that correlations are estimated from.
 _ROWS = 2**14
@@ -82,21 +84,17 @@ class SelectedFactor(NamedTuple):
     @classmethod
     def of(
         cls,
+        statistic: FittedStatistic,
+        target: str,
         features: np.ndarray,
         chosen: np.ndarray,
         known: Tabulation,
-        view: View | GroupView,
-        cross: Array,
-        target: str,
         response: Response,
         rows: np.ndarray | None,
         dtype: Any,
-        alike: bool = False,
     ) -> SelectedFactor:
-        """The `chosen` ones of a block of features; `cross` (b, m, p) has all directions of both views.
-
-        `alike` where all features have the same view.
-        """
+        """The `chosen` ones of a block of features, from their statistic under a pair of views."""
+        view, cross, alike = statistic.view, statistic.cross, statistic.fitted.alike
         xp = namespace(view.sizes)
         squares = to_numpy(view.sizes)[chosen] ** 2
         # The sum of squares from each direction on, the largest first.

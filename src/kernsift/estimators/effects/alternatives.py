@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.estimators.effects.array_records import each, taken
-from kernsift.estimators.effects.family_laws import FamilyMoments, NullMoments
+from kernsift.estimators.effects.family_laws import FamilyMoments, NullMoments, each, taken
 from kernsift.estimators.effects.intervals import EffectLaws, Unseen, concatenated
 
 # Members of a family whose moments are computed, in standard deviations of the influence function under independence,

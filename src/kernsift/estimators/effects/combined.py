@@ -35,10 +35,6 @@ class CombinedEffects:
         """(b,) effects, corrected for chance."""
         return np.max([view.point for view in self.views], axis=0)
 
-    def chance(self, probability: float = 0.05) -> np.ndarray:
-        """(b,) the estimated effects that a feature without any exceeds with at most this probability."""
-        return np.max([view.chance(probability) for view in self.views], axis=0)
-
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b, 2) confidence intervals; see `EffectLaws.intervals`."""
         least = np.max([view.least_upper_ends(level) for view in self.views], axis=0)

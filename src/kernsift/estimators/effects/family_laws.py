@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,8 @@ _ASYMMETRY, _LEFT_ASYMMETRY = 0.8, 3.0
 # The correction for a smaller asymmetry is in proportion to it.
 _LITTLE = 0.05
 _LEAST_POWER = 0.1
+
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
 class NullMoments(NamedTuple):
@@ -64,3 +67,17 @@ class FamilyMoments(NamedTuple):
 
 def _signed_power(values: np.ndarray, power: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.abs(values) ** power
+
+
+def each(function: Callable[..., np.ndarray], first: Arrays, *others: Arrays) -> Arrays:
+    """A function of the arrays of one or several tuples of the same kind, which may contain tuples."""
+    found = [
+        each(function, *parts) if isinstance(parts[0], tuple) else function(*parts)
+        for parts in zip(first, *others, strict=True)
+    ]
+    return type(first)(*found) if hasattr(first, "_fields") else type(first)(found)
+
+
+def taken(arrays: Arrays, features: np.ndarray | slice) -> Arrays:
+    """Some of the features, the first axis of all arrays."""
+    return each(lambda part: part[features], arrays)

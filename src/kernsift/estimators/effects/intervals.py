@@ -24,11 +24,10 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtr
 
 from kernsift.distributions.truncated_normal import log_mass
-from kernsift.estimators.effects.array_records import each, taken
-from kernsift.estimators.effects.family_laws import FamilyMoments
+from kernsift.estimators.effects.family_laws import FamilyMoments, each, taken
 
 # Up to this score the test's correction of a score is constant; and the least slope of corrected scores.
 _NEAR, _LEAST_SLOPE = 2.0, 0.1
@@ -154,13 +153,6 @@ class EffectLaws(NamedTuple):
         """(b,) median-unbiased effects: the observed score is the median of its law given selection."""
         tails, effect = self._log_tails(self.families[0], unions, "middle")
         return _first_crossing(effect, np.log(0.5) - tails, beyond=effect[:, -1])
-
-    def chance(self, probability: float = 0.05) -> np.ndarray:
-        """(b,) the estimated effects that a null feature exceeds with this probability."""
-        warp, laws = self._warp(self.penalty), self.families[0]
-        score = np.full(len(self.score), -ndtri(probability))
-        excess = laws.null_statistics(warp.inverse(score)) - laws.mean[:, 0]
-        return np.sqrt(np.clip(self.whole * excess, 0.0, 1.0))
 
     def _ends(
         self,

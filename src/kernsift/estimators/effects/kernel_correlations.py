@@ -32,8 +32,8 @@ from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.quantisation import POINTS, fit_grid
 
-MANY_DRAWS = 40
-"""The fewest draws whose mean has a confidence interval; fewer are too skewed."""
+# The fewest draws whose mean has a confidence interval: that of fewer is too skewed.
+_MANY_DRAWS = 40
 # Rows that a denominator is computed from: of a column, which is rounded to a grid, and with one point per row.
 _ROWS, _POINT_ROWS = 2**14, 2**10
 # Features per block.
@@ -123,8 +123,8 @@ def with_mmd_effects(
 ) -> Scores:
     """MMD^2 scores with effect sizes.
 
-    They have intervals where the scores are means of independent `draws`; `design` are the rows (l, c) of X and of Y
-    that the draws use.
+    They have intervals where the scores are means of many independent `draws`; `design` are the rows (l, c) of X and
+    of Y that the draws use.
     """
     share = X.n / (X.n + Y.n)
 
@@ -174,6 +174,8 @@ def _with_effects(
     draws: FeatureDraws[Any] | None,
     design: Sequence[np.ndarray],
 ) -> Scores:
+    draws = None if draws is None or draws.count < _MANY_DRAWS else draws
+
     def sizes(features: np.ndarray) -> EffectSizes:
         step = max(1, _NUMBERS // table.n)
         if draws is not None:

@@ -187,7 +187,3 @@ class MeasuredEffects:
     def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b,) median-unbiased effects."""
         return self._laws.medians(unions)
-
-    def chance(self, probability: float = 0.05) -> np.ndarray:
-        """(b,) estimated effects that a null feature exceeds with this probability."""
-        return self._laws.chance(probability)

@@ -18,7 +18,7 @@ aligned ranks, and the others are of the values as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -31,18 +31,19 @@ from kernsift.data.tables import Table
 from kernsift.estimators.complete import (
     CATEGORY_POWER,
     FittedStatistic,
+    MeasuredFeatures,
     NullMoments,
     RowSubset,
-    _Measured,
     best_of,
     correlations_of,
     fit_statistics,
+    measured_features,
     measured_table,
     scores_of,
 )
 from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.effects.combined import CombinedEffects
-from kernsift.estimators.effects.views import point_effects, view_effects
+from kernsift.estimators.effects.views import view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
 from kernsift.estimators.responses import CrossTable, Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import RestrictedCovariance
@@ -64,7 +65,6 @@ from kernsift.estimators.views import (
     PLAIN,
     RARE_LEVELS,
     FittedView,
-    chosen_pairs,
     fitted,
     fitted_views,
     without_law,
@@ -345,34 +345,19 @@ class _Measuring:
 
         return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)
 
-    def _scores(self, features: np.ndarray, fitted: _Fitted, known: Tabulation) -> _Measured:
+    def _scores(self, features: np.ndarray, fitted: _Fitted, known: Tabulation) -> MeasuredFeatures:
         target, statistics, counted = self.target, fitted.statistics, fitted.counted
         scores = scores_of(statistics)
         score, winner = self._best(fitted, scores)
         few = few_values(known, self.rows, target.strata, counted)
         weights = np.array([pair.weight for pair in target.response.pairs])
         score = target.relabellings.scores(statistics, scores, score, weights, few, self.seed, counted)
-        laws = np.choose(winner, [np.array(statistic.laws) for statistic in statistics])
         # Units count as their strata do; the covariance centres counted rows.
-        alike = counted is not None or len(target.strata.sizes) == 1
-        root = 1.0 if alike else np.sqrt(target.scale)
-        factors = [
-            SelectedFactor.of(
-                features,
-                np.flatnonzero(winner == which),
-                fitted.points,
-                View(statistic.view.factor * root, statistic.view.sizes),
-                statistic.cross,
-                target.response.pairs[which].response,
-                target.response,
-                self.to_align,
-                getattr(namespace(statistic.view.sizes), self.dtype.name),
-            )
-            for which, statistic in enumerate(statistics)
-            if (winner == which).any()
-        ]
-        views = chosen_pairs(target.response.pairs, winner)
-        return _Measured(features, score, laws, point_effects(statistics), factors, views)
+        if counted is None and len(target.strata.sizes) > 1:
+            statistics = [one.weighted(np.sqrt(target.scale)) for one in statistics]
+        dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
+        given = (fitted.points, target.response, self.to_align, dtype)
+        return measured_features(features, statistics, score, winner, *given)
 
     def _effects(self, features: np.ndarray, fitted: _Fitted) -> tuple[np.ndarray, CombinedEffects]:
         assert self.final is not None
@@ -453,9 +438,7 @@ def _restricted(
     seed = int(rng.integers(2**32))
     measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, counted)
     blocks = partial(blocks_of, table, kernels, cells, to_sort)
-    found = measured_table(
-        table.d, blocks, measuring, lambda score: replace(measuring, final=score), target.response.ceiling
-    )
+    found = measured_table(table.d, blocks, measuring, target.response.ceiling)
     factors = found.factors
     if among is not None:
         places = among.places(target.strata.order)
