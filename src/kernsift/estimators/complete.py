@@ -254,13 +254,16 @@ def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, respon
         for j, other in enumerate(statistics[:i]):
             ours = _between(one.fitted, other.fitted, counts, n)
             theirs = _between(one.target.fitted, other.target.fitted, response.counts[None, :], n)
-            scale = one.laws.sd * other.laws.sd
-            covariance = ((ours @ matrix) * theirs).sum(axis=1)
-            found = np.clip(np.divide(covariance, scale, out=np.ones(b), where=scale > 0), -1.0, 1.0)
+            found = correlation_of(((ours @ matrix) * theirs).sum(axis=1), one.laws.sd * other.laws.sd)
             if one.fitted is not other.fitted and one.fitted.levels:
                 found = np.maximum(found, 0.0) ** CATEGORY_POWER
             out[i, j] = out[j, i] = found
     return out
+
+
+def correlation_of(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """(b,) correlations from covariances and products of standard deviations; 1 where something is constant."""
+    return np.clip(np.divide(covariance, scale, out=np.ones(len(scale)), where=scale > 0), -1.0, 1.0)
 
 
 def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.paths import ScoreLaws
 from kernsift.estimators.covariance.selected_factor import SelectedFactor, response_directions
-from kernsift.estimators.responses import Response
 from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
@@ -68,23 +68,17 @@ def measure_features(
     patterns = Patterns(tables)
     patterns.note()
     state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
-    merged: _Merged | None = None
+    parts: list[tuple[np.ndarray, Scores]] = []
     for own in patterns.patterns:
         rng.bit_generator.state = state
-        part = patterns.tables(own)
-        subset = None if merged is None or own.rows is None else RowSubset(own.rows, patterns.rows, merged.rows)
+        part, subset = patterns.tables(own), None
+        if parts and own.rows is not None:
+            subset = RowSubset(own.rows, patterns.rows, _covariance(parts[0][1]).rows)
         found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), subset)
-        if merged is None:
-            assert found is not None and isinstance(found.cov, AlignmentCovariance)
-            merged = _Merged(pooled.d, found.cov)
         if found is not None:
-            merged.add(own.features, found)
+            parts.append((own.features, found))
             constant[own.features] = stack(part).constant if len(own.features) else False
-    assert merged is not None
-    if merged.untested.any():
-        names = [pooled.names[j] for j in np.flatnonzero(merged.untested)]
-        add_note(f"Not testable on the rows that have a value, so without evidence (p = 1): {quoted(names)}.")
-    return FeatureScores(merged.scores(pooled.names), constant, patterns.n)
+    return FeatureScores(_merged(pooled.names, parts), constant, patterns.n)
 
 
 def _check(bandwidth: Any, estimator: str) -> None:
@@ -109,50 +103,45 @@ def bandwidth_of(bandwidth: Any, features: np.ndarray, d: int) -> Any:
     return given[features]
 
 
-class _Merged:
-    """Scores of patterns, put together one by one."""
+def _covariance(scores: Scores) -> AlignmentCovariance:
+    assert isinstance(scores.cov, AlignmentCovariance)
+    return scores.cov
 
-    def __init__(self, d: int, whole: AlignmentCovariance) -> None:
-        self._response, self.rows = whole.response, whole.rows
-        self._laws = ScoreLaws(*np.zeros((len(ScoreLaws._fields), d)))
-        self._factors: list[SelectedFactor] = []
-        self._parts: list[tuple[np.ndarray, Scores]] = []
-        self._views = np.empty(d, dtype=object)
-        self.untested = np.ones(d, dtype=bool)
 
-    def add(self, features: np.ndarray, scores: Scores) -> None:
-        """Scores of some features."""
-        assert isinstance(scores.cov, AlignmentCovariance)
-        for whole, own in zip(self._laws, scores.cov.laws, strict=True):
-            whole[features] = own
-        self._parts.append((features, scores))
-        self.untested[features], self._views[features] = False, scores.views
-        for factor in scores.cov.factors:
+def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) -> Scores:
+    """Scores of all features, from those of patterns, the first of which has all rows, and which features these are."""
+    d, whole = len(names), _covariance(parts[0][1])
+    laws, views, factors = ScoreLaws(*np.zeros((len(ScoreLaws._fields), d))), np.empty(d, dtype=object), []
+    untested = np.ones(d, dtype=bool)
+    for features, scores in parts:
+        untested[features], views[features] = False, scores.views
+        for every, own in zip(laws, _covariance(scores).laws, strict=True):
+            every[features] = own
+        for factor in _covariance(scores).factors:
             if factor.present is not None:
-                factor = factor._replace(cross=self._cross(factor))
-            self._factors.append(factor._replace(features=features[factor.features]))
+                factor = factor._replace(cross=_cross(factor, whole))
+            factors.append(factor._replace(features=features[factor.features]))
+    if untested.any():
+        add_note(
+            "Not testable on the rows that have a value, so without evidence (p = 1): "
+            f"{quoted([names[j] for j in np.flatnonzero(untested)])}."
+        )
+        factors.append(_no_factor(np.flatnonzero(untested), whole, factors))
+    cov = AlignmentCovariance(tuple(factors), whole.response, laws, whole.rows)
+    return Scores(names, laws.score, cov, effects=partial(pattern_effects, parts), views=views)
 
-    def _cross(self, factor: SelectedFactor) -> Array:
-        """Cross-covariances with the directions of the response over all rows, which may differ from those of some."""
-        xp, view = namespace(factor.factor), self._response.views[factor.target]
-        target = xp.astype(view.factor[: response_directions(view), :], factor.factor.dtype)
-        rows = _rows_of(self._response, self.rows)
-        target = target if rows is None else xp.take(target, asarray_like(rows, target), axis=1)
-        share = 1.0 if self.rows is None else self._response.n / len(self.rows)
-        turned, q = xp.matrix_transpose(target), factor.cross.shape[1]
-        found = [factor.rows(slice(j, j + 1)).padded(q) @ turned for j in range(len(factor.features))]
-        return xp.concat(found, axis=0) * share
 
-    def scores(self, names: tuple[str, ...]) -> Scores:
-        """All scores."""
-        nothing = np.flatnonzero(self.untested)
-        if len(nothing):
-            self._factors.append(_no_factor(nothing, self._response, self.rows, self._factors))
-        cov = AlignmentCovariance(tuple(self._factors), self._response, self._laws, self.rows)
-        return Scores(names, self._laws.score, cov, effects=self._effects, views=self._views)
-
-    def _effects(self, features: np.ndarray) -> PatternEffects:
-        return pattern_effects(self._parts, features)
+def _cross(factor: SelectedFactor, whole: AlignmentCovariance) -> Array:
+    """Cross-covariances with the directions of the response over all rows, which may differ from those of some."""
+    xp, response, rows = namespace(factor.factor), whole.response, whole.rows
+    view, share = response.views[factor.target], 1.0 if rows is None else response.n / len(rows)
+    target = xp.astype(view.factor[: response_directions(view), :], factor.factor.dtype)
+    if response.cells is not None:
+        rows = to_numpy(response.cells) if rows is None else to_numpy(response.cells)[rows]
+    target = target if rows is None else xp.take(target, asarray_like(rows, target), axis=1)
+    turned, q = xp.matrix_transpose(target), factor.cross.shape[1]
+    found = [factor.rows(slice(j, j + 1)).padded(q) @ turned for j in range(len(factor.features))]
+    return xp.concat(found, axis=0) * share
 
 
 def pattern_effects(parts: Sequence[tuple[np.ndarray, Scores]], features: np.ndarray) -> PatternEffects:
@@ -169,26 +158,14 @@ def pattern_effects(parts: Sequence[tuple[np.ndarray, Scores]], features: np.nda
     return PatternEffects(len(features), tuple(found))
 
 
-def _rows_of(response: Response, rows: np.ndarray | None) -> np.ndarray | None:
-    """The points of the response at the rows that correlations are estimated from; None where these are all points."""
-    if response.cells is None:
-        return rows
-    cells = to_numpy(response.cells)
-    return cells if rows is None else cells[rows]
-
-
-def _no_factor(
-    features: np.ndarray, response: Response, rows: np.ndarray | None, others: Sequence[SelectedFactor]
-) -> SelectedFactor:
+def _no_factor(features: np.ndarray, whole: AlignmentCovariance, others: Sequence[SelectedFactor]) -> SelectedFactor:
     """Factors of features that cannot be tested: nothing varies."""
-    count = response.n if rows is None else len(rows)
-    prototype = others[0].factor if others else response.factor
-    factor, codes = np.zeros((len(features), 1, 1)), np.zeros((len(features), count), dtype=np.uint8)
-    cross = np.zeros((len(features), 1, 1))
-    factor, codes, cross = (asarray_like(part, prototype) for part in (factor, codes, cross))
-    dtype = prototype.dtype
-    factor, cross = (namespace(prototype).astype(part, dtype) for part in (factor, cross))
-    return SelectedFactor(features, factor, codes, factor[:, :, 0], cross, next(iter(response.views)))
+    count = whole.response.n if whole.rows is None else len(whole.rows)
+    prototype = others[0].factor if others else whole.response.factor
+    codes = asarray_like(np.zeros((len(features), count), dtype=np.uint8), prototype)
+    factor = asarray_like(np.zeros((len(features), 1, 1)), prototype)
+    factor = namespace(prototype).astype(factor, prototype.dtype)
+    return SelectedFactor(features, factor, codes, factor[:, :, 0], factor, next(iter(whole.response.views)))
 
 
 @dataclass(frozen=True)

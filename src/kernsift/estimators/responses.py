@@ -123,14 +123,6 @@ class Response(NamedTuple):
     def factor(self) -> Array:
         return self.first.factor
 
-    @property
-    def sizes(self) -> np.ndarray:
-        return self.first.sizes
-
-    @property
-    def own(self) -> Invariants:
-        return self.first.own
-
 
 def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Response:
     """The label of two samples whose rows are stacked."""

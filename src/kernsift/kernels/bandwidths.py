@@ -96,9 +96,13 @@ def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tu
     for start in range(0, len(columns), step):
         values = read_part(table, columns[start : start + step], rows)
         places = np.arange(values.shape[1])
-        found.append(_of_columns(partial(take, values, axis=1), places, count, values))
+        found.append(_of_columns(partial(_columns_of, values), places, count, values))
         report_progress("looking for bandwidths", min(start + step, len(columns)), len(columns))
     return _joined(found)
+
+
+def _columns_of(values: Array, block: np.ndarray) -> Array:
+    return values[:, run_of(block)]
 
 
 def _joined(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

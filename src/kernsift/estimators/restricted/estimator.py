@@ -35,6 +35,7 @@ from kernsift.estimators.complete import (
     NullMoments,
     RowSubset,
     best_of,
+    correlation_of,
     correlations_of,
     fit_statistics,
     measured_features,
@@ -255,8 +256,10 @@ class _Measuring:
             return _Fitted(statistics, partial(self._correlation, statistics), units, self.target.response)
         ready = {name: counted.counted(factor) for name, factor in factors.items()}
         sums = counted.response_sums({name: view.factor for name, view in views.items()}, self.target.values)
+        # The sum of squares of the first view of the response.
+        spread = float(self.target.response.first.sizes.sum())
         statistics = [
-            _counted_statistic(counted, ready[pair.feature], views[pair.response], sums[pair.response], self._spread)
+            _counted_statistic(counted, ready[pair.feature], views[pair.response], sums[pair.response], spread)
             for pair in pairs
         ]
 
@@ -267,7 +270,7 @@ class _Measuring:
             found = (inner * inner).sum() * to_numpy(namespace(scatter).sum(scatter * scatter, axis=(1, 2)))
             sizes = [(part.target.sizes, to_numpy(part.view.sizes)) for part in (one, other)]
             own = [(target**2).sum() * (feature**2).sum(axis=1) for target, feature in sizes]
-            return _ratio(found, np.sqrt(own[0] * own[1]))
+            return correlation_of(found, np.sqrt(own[0] * own[1]))
 
         return _Fitted(statistics, correlation, counted.points(self._rows_to_align), self.target.response, counted)
 
@@ -282,16 +285,11 @@ class _Measuring:
         correlations = correlations_of(statistics, ones, response) if len(pairs) > 1 else np.ones((1, 1, len(ones)))
         return _Fitted(statistics, lambda i, j: correlations[i, j], units, response)
 
-    @property
-    def _spread(self) -> float:
-        """The sum of squares of the first view of the response."""
-        return float(self.target.response.first.sizes.sum())
-
     def _correlation(self, statistics: Sequence[FittedStatistic], i: int, j: int) -> np.ndarray:
         one, other, pairs = statistics[i], statistics[j], self.target.response.pairs
         moments = self.target.moments[pairs[i].response, pairs[j].response]
         found = covariance(one.view.factor, other.view.factor, self.target.strata, moments)
-        return _ratio(found, one.laws.sd * other.laws.sd)
+        return correlation_of(found, one.laws.sd * other.laws.sd)
 
     def _counts(self, known: Tabulation) -> Array:
         """(b, G) shares of the units at each point, all units counting alike."""
@@ -410,11 +408,6 @@ def _moved(response: Response, prototype: Array, view: Callable[[FittedView], Re
         there = known.fitted.moved_to(prototype)
         views[name] = known._replace(fitted=there) if view is None else view(there)
     return response._replace(counts=asarray_like(response.counts, prototype), views=views)
-
-
-def _ratio(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Correlations, 1 where something is constant."""
-    return np.clip(np.divide(covariance, scale, out=np.ones(len(scale)), where=scale > 0), -1.0, 1.0)
 
 
 def _restricted(
