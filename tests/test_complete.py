@@ -14,7 +14,7 @@ from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cr
 from kernsift.estimators.complete import best_of, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.cross import Drawn, Ratio, _kept_parts, side_by_side, welch_scores, witness_scores
 from kernsift.estimators.draws.designs import halves
-from kernsift.estimators.responses import CrossTable, label_response, table_response
+from kernsift.estimators.responses import label_response, table_response
 from kernsift.estimators.views import fitted_views
 from kernsift.execution.arrays import search
 from kernsift.inference import exact, naive
@@ -44,8 +44,7 @@ def seen_by(one, two, kernels, adaptive):
     known = tabulate(table, features, grid, response.cells, 2, None)
     names = [pair.feature for pair in response.pairs]
     views = fitted_views(names, grid, known.counts, table.n, kernels, features, np.arange(table.n))
-    meeting = CrossTable(known, response)
-    return known, [fit_statistics(views[pair.feature], meeting, pair.response) for pair in response.pairs], response
+    return known, fit_statistics(views, known, response), response
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
@@ -81,9 +80,7 @@ def test_correlations_between_pairs_of_views_are_those_over_permutations():
     known = tabulate(X, np.arange(3), grid, response.cells, len(response.counts), None)
     names = [pair.feature for pair in response.pairs]
     views = fitted_views(names, grid, known.counts, n, kernels, np.arange(3), np.arange(n))
-    statistics = [
-        fit_statistics(views[pair.feature], CrossTable(known, response), pair.response) for pair in response.pairs
-    ]
+    statistics = fit_statistics(views, known, response)
     claimed = correlations_of(statistics, known.counts, response)
     orders = [rng.permutation(n) for _ in range(4000)]
     for feature in range(3):

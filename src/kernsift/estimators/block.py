@@ -128,10 +128,6 @@ class _MMDBlocks(Draws):
     others: np.ndarray
 
     @property
-    def count(self) -> int:
-        return len(self.rows)
-
-    @property
     def nbytes(self) -> int:
         return self.rows.nbytes + self.others.nbytes
 
@@ -165,14 +161,6 @@ class _HSICBlocks(Draws):
     y: Table
     response_kernels: FeatureKernels
     rows: np.ndarray
-
-    @property
-    def count(self) -> int:
-        return len(self.rows)
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows.nbytes
 
     @property
     def kernel_values(self) -> int:

@@ -14,7 +14,7 @@ those over permutations; the covariance of the scores uses the pair with the sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ from kernsift.estimators.null_laws.permutation_law import (
     spectral_score,
     union_score,
 )
-from kernsift.estimators.responses import CrossTable, Response, ResponseView, label_response, table_response
+from kernsift.estimators.responses import Response, ResponseView, label_response, response_sums, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import PLAIN, RARE_LEVELS, FittedView, chosen_pairs, fitted_views, merged
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
@@ -189,12 +189,19 @@ class FittedStatistic(NamedTuple):
         return self._replace(fitted=self.fitted._replace(view=view))
 
 
-def fit_statistics(fitted: FittedView, cross_table: CrossTable, response_view: str = "plain") -> FittedStatistic:
-    """T of features under one pair of views, and its law."""
-    response, view, own = cross_table.response, fitted.view, fitted.own
-    target = response.views[response_view]
-    xp, n = namespace(view.sizes), response.n
-    cross = _products(cross_table.sums[response_view], fitted)
+def fit_statistics(views: Mapping[str, FittedView], known: Tabulation, response: Response) -> list[FittedStatistic]:
+    """T of features under every pair of views, and its law."""
+    sums = response_sums(known, response)
+    return [
+        _fit_statistic(views[pair.feature], response.views[pair.response], sums[pair.response], response.n)
+        for pair in response.pairs
+    ]
+
+
+def _fit_statistic(fitted: FittedView, target: ResponseView, sums: Any, n: int) -> FittedStatistic:
+    view, own = fitted.view, fitted.own
+    xp = namespace(view.sizes)
+    cross = _products(sums, fitted)
     mean, sd, skewness = moments(n, own, target.own)
     statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
     size = own.second[:, 0] + own.trace**2 / (n - 1)
@@ -493,20 +500,20 @@ def _statistics(
     grid: Grid, known: Tabulation, own: np.ndarray, kernels: FeatureKernels, response: Response, landmarks: np.ndarray
 ) -> tuple[list[FittedStatistic], Response]:
     """The statistics of a block of features under every pair of views, and the response with these pairs."""
-    cross_table = CrossTable(known, response)
     names = dict.fromkeys(pair.feature for pair in response.pairs)
     rows = response.excess_kurtosis
     views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, added_rows=rows)
     # Several names may be those of one view, as of a group.
     pairs = merged(response.pairs, lambda pair: (id(views[pair.feature]), id(response.views[pair.response].fitted)))
-    statistics = [fit_statistics(views[pair.feature], cross_table, pair.response) for pair in pairs]
+    response = response._replace(pairs=pairs)
+    statistics = fit_statistics(views, known, response)
     if kernels.categorical[own].any() and known.joint is not None:
         cells = to_numpy(response.counts)
         cells = cells[cells > 0]
         for place, pair in enumerate(pairs if len(cells) == 2 else ()):
             step = lattice_step(known.counts, cells, pair.feature in RARE_LEVELS)
             statistics[place] = statistics[place]._replace(step=step * statistics[place].laws.mean)
-    return statistics, response._replace(pairs=pairs)
+    return statistics, response
 
 
 def enumerated_scores(

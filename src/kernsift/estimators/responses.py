@@ -1,9 +1,9 @@
-"""Responses and sample labels, and their cross tables with the points of features."""
+"""Responses and sample labels, and sums of their factors over the points of features."""
 
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -206,45 +206,33 @@ def _response(
     return Response(n, cells, counts, known, pairs, ceiling)
 
 
-class CrossTable:
-    """The cross table of a block of features and a response.
+def response_sums(known: Tabulation, response: Response) -> dict[str, Any]:
+    """By view of the response, sums (b, G, p) of its factor over the rows of each point of a block of features.
 
-    Attributes
-    ----------
-    joint : array of shape (b, G, cells) or None
-        Number of rows at each point and cell; None where the features or the response have one point per row.
-    sums : dict of str to array of shape (b, G, p), or to functions
-        By view of the response, sums of its factor over the rows of each point; for a feature with one point per row
-        in host memory a function from rows to their factor.
+    For features with one point per row in host memory, functions from rows to their factor (rows, p).
     """
+    by_row = known.joint is None and known.codes is None and isinstance(known.counts, np.ndarray)
+    points = known.counts.shape[1]
 
-    def __init__(self, known: Tabulation, response: Response) -> None:
-        self.response, self.joint = response, known.joint
-        # Without cells all codes were kept.
-        self._codes = known.codes if known.joint is None else None
-        points = known.counts.shape[1]
-        by_row = known.joint is None and known.codes is None and isinstance(known.counts, np.ndarray)
-        # Several names may be those of one view, as of several columns.
-        different = {id(view.fitted): view for view in response.views.values()}
-        sums = {
-            key: partial(self._rows, view) if by_row else self._sums(view, points) for key, view in different.items()
-        }
-        self.sums = {name: sums[id(view.fitted)] for name, view in response.views.items()}
-
-    def _sums(self, view: ResponseView, points: int) -> Array:
-        if self.joint is not None:
-            return self.joint @ namespace(self.joint).matrix_transpose(view.factor)
-        if self._codes is None:
-            return self._rows(view, slice(None))[None, ...]
-        if isinstance(view.fitted.view, GroupView):
-            return view.fitted.view.summed(self._codes, points)
-        return summed_rows(self._codes, namespace(view.factor).matrix_transpose(self._rows(view, slice(None))), points)
-
-    def _rows(self, view: ResponseView, rows: slice) -> Array:
-        """(rows, p) the response's factor at some rows."""
-        cells = self.response.cells
-        found = view.at(rows if cells is None else cells[rows])
+    def rows_of(view: ResponseView, rows: slice) -> Array:
+        found = view.at(rows if response.cells is None else response.cells[rows])
         return namespace(found).matrix_transpose(found)
+
+    def sums(view: ResponseView) -> Any:
+        if by_row:
+            return partial(rows_of, view)
+        if known.joint is not None:
+            return known.joint @ namespace(known.joint).matrix_transpose(view.factor)
+        if known.codes is None:
+            return rows_of(view, slice(None))[None, ...]
+        if isinstance(view.fitted.view, GroupView):
+            return view.fitted.view.summed(known.codes, points)
+        return summed_rows(known.codes, namespace(view.factor).matrix_transpose(rows_of(view, slice(None))), points)
+
+    # Several names may be those of one view, as of several columns.
+    different = {id(view.fitted): view for view in response.views.values()}
+    found = {key: sums(view) for key, view in different.items()}
+    return {name: found[id(view.fitted)] for name, view in response.views.items()}
 
 
 def summed_rows(codes: Array, values: Array, points: int) -> Array:

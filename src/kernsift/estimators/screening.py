@@ -19,7 +19,7 @@ from kernsift.estimators.cross import Ratio, mmd_ratio, side_by_side, witness_sc
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
-from kernsift.estimators.responses import CrossTable, Response, label_response
+from kernsift.estimators.responses import Response, label_response
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.estimators.views import Pair, fitted
@@ -102,14 +102,14 @@ class _Measured(NamedTuple):
     ) -> tuple[list[FittedStatistic], np.ndarray, np.ndarray, int, Response, Tabulation]:
         n, rows = self.reference[0].shape[2], np.arange(self.ends[place], self.ends[place + 1])
         label = label_response(n, len(rows), self.views[0].sizes)
-        label = label._replace(pairs=tuple(Pair("", "plain", 1 / len(self.views)) for _ in self.views))
+        label = label._replace(pairs=tuple(Pair(str(i), "plain", 1 / len(self.views)) for i in range(len(self.views))))
         ones = _ones(label.n, self.views[0].sizes)
         known = Tabulation(ones, None, None)
-        cross_table = CrossTable(known, label)
-        statistics = []
-        for view, first in zip(self.views, self.reference, strict=True):
+        views = {}
+        for pair, view, first in zip(label.pairs, self.views, self.reference, strict=True):
             factor = namespace(first).concat([first, view.at(rows)], axis=2)
-            statistics.append(fit_statistics(fitted(centred(factor, ones), ones, label.n), cross_table))
+            views[pair.feature] = fitted(centred(factor, ones), ones, label.n)
+        statistics = fit_statistics(views, known, label)
         scores = scores_of(statistics)
         smooth, winner = best_of(statistics, scores, ones, label)
         return statistics, scores, smooth, int(winner[0]), label, known

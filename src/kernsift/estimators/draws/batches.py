@@ -30,19 +30,21 @@ _PAIRINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
 class Draws(ABC):
     """The rows of each draw of a statistic's kernel, for any features."""
 
+    rows: Any
+
     @property
-    @abstractmethod
     def count(self) -> int:
         """The number of draws."""
+        return len(self.rows)
 
     @abstractmethod
     def of(self, block: FeatureBlock, draws: slice) -> Array:
         """(draws, features) some draws of a block whose table is in memory; the caller may overwrite them."""
 
     @property
-    @abstractmethod
     def nbytes(self) -> int:
         """Bytes of the index arrays."""
+        return int(self.rows.nbytes)
 
     def sums(self, block: FeatureBlock, draws: slice, pilot: Array) -> tuple[Array, Array] | None:
         """(p,) sums of deviations from a pilot and of their squares, where a compiled function has them; else None."""
@@ -131,14 +133,6 @@ class HSICDraws(Draws):
         second, third = (xp.concat(part, axis=0)[:, None] for part in zip(*parts, strict=True))
         return cls(rows, (second, third))
 
-    @property
-    def count(self) -> int:
-        return len(self.rows)
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows.nbytes
-
     def of(self, block: FeatureBlock, draws: slice) -> Array:
         columns, kernels = block.columns, block.own_kernels
         rows, weights = self.rows[draws], [weight[draws, :] for weight in self.weights]
@@ -157,14 +151,6 @@ class OwnHSICDraws(Draws):
     rows: np.ndarray
     y: Table
     response_kernels: FeatureKernels
-
-    @property
-    def count(self) -> int:
-        return len(self.rows)
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows.nbytes
 
     @property
     def shared(self) -> bool:

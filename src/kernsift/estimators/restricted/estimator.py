@@ -46,7 +46,7 @@ from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_
 from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
-from kernsift.estimators.responses import CrossTable, Response, ResponseView, table_response
+from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import RestrictedCovariance
 from kernsift.estimators.restricted.relabellings import few_values
 from kernsift.estimators.restricted.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
@@ -279,10 +279,10 @@ class _Measuring:
         ones, n = units.counts, self.target.response.n
         response = _moved(self.target.response, ones, ResponseView.of)
         views = {name: fitted(centred(factor, ones), ones, n) for name, factor in factors.items()}
-        table = CrossTable(units, response)
-        pairs = response.pairs
-        statistics = [fit_statistics(views[pair.feature], table, pair.response) for pair in pairs]
-        correlations = correlations_of(statistics, ones, response) if len(pairs) > 1 else np.ones((1, 1, len(ones)))
+        statistics = fit_statistics(views, units, response)
+        correlations = np.ones((1, 1, len(ones)))
+        if len(statistics) > 1:
+            correlations = correlations_of(statistics, ones, response)
         return _Fitted(statistics, lambda i, j: correlations[i, j], units, response)
 
     def _correlation(self, statistics: Sequence[FittedStatistic], i: int, j: int) -> np.ndarray:
