@@ -148,18 +148,12 @@ class SelectedFactor(NamedTuple):
 
     def take(self, places: np.ndarray) -> SelectedFactor:
         """The features at these places."""
-        xp, which = namespace(self.factor), asarray_like(places, self.factor)
-        codes = self.codes
-        if codes is not None:
-            codes = codes[places] if isinstance(codes, SparseCodes) else xp.take(codes, which, axis=0)
-        return self._replace(
-            features=self.features[places],
-            factor=xp.take(self.factor, which, axis=0),
-            codes=codes,
-            sizes=None if self.sizes is None else xp.take(self.sizes, which, axis=0),
-            cross=xp.take(self.cross, which, axis=0),
-            ranks=None if self.ranks is None else self.ranks[places],
-        )
+
+        def some(part: Any) -> Any:
+            return part[places] if isinstance(part, SparseCodes) else take(part, places, axis=0)
+
+        names = ("features", "factor", "codes", "sizes", "cross", "ranks")
+        return self._replace(**{name: some(part) for name in names if (part := getattr(self, name)) is not None})
 
     def rows(self, chosen: slice | np.ndarray, dtype: Any = None, *, packed: bool = False) -> FactorRows:
         """Some of the features, row by row, in another precision where one is given.
@@ -316,14 +310,8 @@ class FactorRows(NamedTuple):
     def take(self, places: np.ndarray) -> FactorRows:
         """The features at these places."""
         index = columns_of(np.concatenate([[0], np.cumsum(self.ranks)]), places)
-        return FactorRows(
-            take(self.directions, index, 0),
-            self.ranks[places],
-            take(self.trace, places, 0),
-            take(self.square, places, 0),
-            self.targets[places],
-            None if self.present is None else take(self.present, places, 0),
-        )
+        rest: list[Any] = [None if part is None else take(part, places, 0) for part in self[1:]]
+        return FactorRows(take(self.directions, index, 0), *rest)
 
     def rest(self) -> Array:
         """(b, rows) diagonals of the Gram matrices, after their trace is removed."""
@@ -346,20 +334,13 @@ class FactorRows(NamedTuple):
 
 def joined(parts: Sequence[FactorRows]) -> FactorRows:
     """The features of several parts, one after the other."""
-    xp, first = namespace(parts[0].directions), parts[0]
     if len(parts) == 1:
-        return first
-    present = None
+        return parts[0]
     if any(part.present is not None for part in parts):
-        present = xp.concat([part.all_present() for part in parts], axis=0)
-    return FactorRows(
-        xp.concat([part.directions for part in parts], axis=0),
-        np.concatenate([part.ranks for part in parts]),
-        xp.concat([part.trace for part in parts]),
-        xp.concat([part.square for part in parts]),
-        np.concatenate([part.targets for part in parts]),
-        present,
-    )
+        parts = [part._replace(present=part.all_present()) for part in parts]
+    fields = zip(*parts, strict=True)
+    whole: list[Any] = [None if each[0] is None else namespace(each[0]).concat(each, axis=0) for each in fields]
+    return FactorRows(*whole)
 
 
 def places_of(factors: Sequence[SelectedFactor], features: np.ndarray) -> np.ndarray:
