@@ -11,8 +11,9 @@ behind all others whatever its score: a score of 0 is no evidence, and other sco
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,8 @@ class Lines(NamedTuple):
     slope: np.ndarray
 
 
-class SelectionRule(Protocol):
-    """The interface of a selection rule.
+class SelectionRule(ABC):
+    """A selection rule; without other definitions, one whose event does not depend on the scores of other features.
 
     Examples
     --------
@@ -40,9 +41,11 @@ class SelectionRule(Protocol):
     array([1])
     """
 
+    @abstractmethod
     def select(self, estimate: np.ndarray) -> np.ndarray:
         """Indices of the kept features, best first."""
 
+    @abstractmethod
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
         """Whether each of `features` is kept in each row of `samples`: (rows, len(features)), boolean.
 
@@ -51,15 +54,22 @@ class SelectionRule(Protocol):
 
     def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
         """The values t of `feature`'s own score for which it is kept, as a union of intervals."""
+        own = self.own_truncation(np.array([feature]))
+        assert own is not None
+        return own[0]
 
     def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
         """The ends (b,) of half-lines on which b features with lines (b, d) are kept; NaN for other truncations."""
+        return np.full(len(features), np.nan)
 
+    @abstractmethod
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         """`truncation` of the named features where it depends on no other score; None where it does."""
 
     def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
         """Lines that stay above, and lines that stay below them, exactly while `selected` is the selected set."""
+        none = Lines(np.empty(0), np.empty(0))
+        return none, none
 
 
 def by_score(estimate: np.ndarray, varies: np.ndarray | None = None) -> np.ndarray:
@@ -72,7 +82,7 @@ def _standardised_order(estimate: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Everything:
+class Everything(SelectionRule):
     """Keep all features, so that there is no selection to condition on.
 
     Features are ordered by their scores in units of their standard deviations `sd`, where given: by p-value.
@@ -92,22 +102,12 @@ class Everything:
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
         return np.ones((len(samples), len(features)), dtype=bool)
 
-    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
-        return EVERYWHERE
-
-    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
-        return np.full(len(features), -np.inf)
-
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         return [EVERYWHERE] * len(features)
 
-    def sides(self, intercept: np.ndarray, slope: np.ndarray, selected: np.ndarray) -> tuple[Lines, Lines]:
-        none = Lines(np.empty(0), np.empty(0))
-        return none, none
-
 
 @dataclass(frozen=True)
-class Threshold:
+class Threshold(SelectionRule):
     """Keep every feature whose score reaches `level` of its standard deviations `sd`.
 
     Examples
@@ -131,12 +131,6 @@ class Threshold:
     def keeps(self, samples: np.ndarray, features: np.ndarray) -> np.ndarray:
         return (samples[:, features] >= self.cuts[features]) & (self.sd[features] > 0)
 
-    def truncation(self, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
-        return np.array([[self.cuts[feature], np.inf]])
-
-    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
-        return self.cuts[features]
-
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         return list(np.stack([self.cuts[features], np.full(len(features), np.inf)], axis=1)[:, None, :])
 
@@ -151,7 +145,7 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(SelectionRule):
     """Keep the k highest scores; features for which `varies` is False only if no others are left.
 
     Examples
