@@ -164,7 +164,9 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
         linear = isinstance(kernels.kernel, Linear)
         pairs = SEVERAL_CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
     names = dict.fromkeys(pair.response for pair in pairs)
-    alike = _multiplicities(y) if cells is None else to_numpy(counts)
+    alike = to_numpy(counts)
+    if cells is None:
+        alike = np.unique(to_numpy(y.values), axis=0, return_counts=True)[1]
     symmetric = bool(kernels.categorical[0])
     if symmetric and cells is not None and used.sum() > CATEGORIES:
         # A table of counts of every feature by every category would be large.
@@ -186,10 +188,6 @@ def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:
     if symmetric:
         total -= gammaln(np.unique(counts, return_counts=True)[1] + 1).sum()
     return float(total)
-
-
-def _multiplicities(y: Table) -> np.ndarray:
-    return np.unique(to_numpy(y.values), axis=0, return_counts=True)[1]
 
 
 def _response(

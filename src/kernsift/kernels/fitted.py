@@ -183,7 +183,10 @@ class FeatureKernels:
             xp = namespace(A)
             same = xp.astype(A == B, xp.result_type(A.dtype, B.dtype))
             return same if width == 1 else xp.astype(_sums(same, width) == width, same.dtype)
-        return _function_values(part, A, B)
+        assert isinstance(part.kernel, Custom)
+        xp, parts = namespace(A), [slice(start, start + width) for start in range(0, A.shape[-1], width)]
+        dtype = xp.result_type(A.dtype, B.dtype)
+        return xp.stack([xp.astype(part.kernel(A[..., own], B[..., own]), dtype) for own in parts], axis=-1)
 
     def _standardised(self, A: Array, columns: Columns) -> Array:
         t = A if self.centre is None else A - take(self.centre, columns, 0)
@@ -238,17 +241,6 @@ def _sums(t: Array, width: int) -> Array:
     for place in range(2, width):
         total += t[..., place::width]
     return total
-
-
-def _function_values(part: _Part, A: Array, B: Array) -> Array:
-    assert isinstance(part.kernel, Custom)
-    xp, width = namespace(A), part.width
-    dtype = xp.result_type(A.dtype, B.dtype)
-    pieces = [
-        xp.astype(part.kernel(A[..., start : start + width], B[..., start : start + width]), dtype)
-        for start in range(0, A.shape[-1], width)
-    ]
-    return xp.stack(pieces, axis=-1)
 
 
 def columns_of(offsets: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -481,21 +473,13 @@ class LateKernels(FeatureKernels):
 
 
 def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:
-    if isinstance(bandwidth, str):
-        if bandwidth in ("median", "joint"):
-            return bandwidth
-        raise InputError(
-            f"bandwidth: 'median', 'joint', a positive number or {d} of them were needed, got {bandwidth!r}."
-        )
+    if isinstance(bandwidth, str) and bandwidth in ("median", "joint"):
+        return bandwidth
     try:
-        given = np.asarray(bandwidth, dtype=float)
+        given = np.empty(0) if isinstance(bandwidth, str | bool) else np.asarray(bandwidth, dtype=float)
     except (TypeError, ValueError):
         given = np.empty(0)
-    if (
-        isinstance(bandwidth, bool)
-        or given.size == 0
-        or (given.ndim == 0 and not isinstance(bandwidth, Real | np.ndarray))
-    ):
+    if given.size == 0 or (given.ndim == 0 and not isinstance(bandwidth, Real | np.ndarray)):
         raise InputError(
             f"bandwidth: 'median', 'joint', a positive number or {d} of them were needed, got {bandwidth!r}."
         )

@@ -431,7 +431,8 @@ def _representatives(ordered: Array, most: int) -> Array:
     if n > most:
         tied = to_numpy(xp.any(points[:, 1:] == points[:, :-1], axis=1) & ~few)
         for feature in np.flatnonzero(tied):
-            points[int(feature), :] = asarray_like(_spread_out(to_numpy(ordered[int(feature), :]), most), points)
+            values, copies = np.unique(to_numpy(ordered[int(feature), :]), return_counts=True)
+            points[int(feature), :] = asarray_like(_spread_values(values, copies, n, most), points)
     if bool(xp.any(few)):
         # The distinct values in order, padded with the largest.
         which = xp.nonzero(few)[0]
@@ -445,13 +446,8 @@ def _representatives(ordered: Array, most: int) -> Array:
     return xp.astype(points, accumulator_dtype(ordered))
 
 
-def _spread_out(ordered: np.ndarray, most: int) -> np.ndarray:
-    """(most,) values of one sorted column, in which the counts of very frequent values are capped."""
-    values, copies = np.unique(ordered, return_counts=True)
-    return _spread_values(values, copies, len(ordered), most)
-
-
 def _spread_values(values: np.ndarray, copies: np.ndarray, n: int, most: int) -> np.ndarray:
+    """(most,) distinct values of one column of n rows, in which the counts of very frequent values are capped."""
     reach = np.cumsum(np.minimum(copies, max(n // most, 1)))
     places = np.searchsorted(reach, _places(int(reach[-1]), most), "right")
     return np.asarray(values[np.minimum(places, len(values) - 1)])

@@ -172,7 +172,8 @@ class AlignmentCovariance:
         weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
         main, share = (asarray_like(part, one.directions) for part in np.array(weights).T)
         # Of two features that miss different rows the trace is taken out of the rows that have both.
-        shared = (one.shared_rows(other) - 1.0) / ((_column(one.counts) - 1.0) * (other.counts - 1.0))
+        own_rows = one.counts if isinstance(one.counts, int) else one.counts[:, None]
+        shared = (one.shared_rows(other) - 1.0) / ((own_rows - 1.0) * (other.counts - 1.0))
         covariance = (products - one.trace[:, None] * other.trace[None, :] * shared) * main
         own = [self._variances(part) for part in (one, other)]
         if one.n <= _FEW_ROWS:
@@ -240,11 +241,6 @@ def _squared_products(one: FactorRows, other: FactorRows) -> Array:
     inner = one.directions @ namespace(one.directions).matrix_transpose(other.directions)
     inner *= inner
     return other.sums(one.sums(inner, 0), 1)
-
-
-def _column(counts: Array | int) -> Array | int:
-    """An array (b,) as a column; a scalar is unchanged."""
-    return counts if isinstance(counts, int) else counts[:, None]
 
 
 def _thinned(part: FactorRows) -> FactorRows:

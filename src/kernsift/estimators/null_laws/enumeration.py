@@ -373,15 +373,12 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]
 @lru_cache(maxsize=4)
 def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int], target: bytes) -> np.ndarray:
     """(draws, pairs of rows) products g'g of the response's factor between rows drawn without replacement."""
-    factor = np.frombuffer(target).reshape(shape)
-    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(sum(cells), _most_drawn(sum(cells)), _DRAWN, rng_seed)]
+    factor, n = np.frombuffer(target).reshape(shape), sum(cells)
+    # Rows that suffice for any column whose outcomes are sampled.
+    most = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= _FEW_ROWS else _SPARSE
+    rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(n, most, _DRAWN, rng_seed)]
     first, second = np.triu_indices(rows.shape[1])
     return np.asarray((rows @ rows.transpose(0, 2, 1))[:, first, second])
-
-
-def _most_drawn(n: int) -> int:
-    """Rows that suffice for any column whose outcomes are sampled."""
-    return n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= _FEW_ROWS else _SPARSE
 
 
 @lru_cache(maxsize=4)
