@@ -29,7 +29,7 @@ from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.effects.kernel_correlations import SelfDependence, effect_of, hsic_scale, mmd_scale
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.student import normal_scores, student_statistics
-from kernsift.estimators.responses import Response, summed_rows, table_response
+from kernsift.estimators.responses import summed_rows, table_response
 from kernsift.estimators.restricted.unit_means import by_point, unit_means
 from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, supported_variances
 from kernsift.estimators.ustatistic import require_rows
@@ -314,7 +314,7 @@ def cross_hsic(
         _require_units(len(used), 12)
     test, fit = (used[half] for half in halves(len(used), rng))
     response = table_response(y, response_kernels, rng)
-    at_fit, at_test = (_rows_of(response, rows) for rows in (fit, test))
+    at_fit, at_test = (response.at(rows, response.first) for rows in (fit, test))
     at_fit, at_test = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (at_fit, at_test))
     target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
     cells = np.arange(y.n) if response.cells is None else to_numpy(response.cells)
@@ -388,13 +388,6 @@ def _products(
     # Where prediction and response are orthogonal, their product is rounding error too.
     most = np.sqrt(to_numpy(squares) * float(xp.sum(xp.mean(test[1] ** 2, axis=1))))
     return np.where(np.abs(found).max(axis=0) > 1e-10 * most, found, 0.0)
-
-
-def _rows_of(response: Response, rows: np.ndarray) -> Array:
-    """(p, rows) the response's factor at some rows."""
-    xp, index = namespace(response.factor), asarray_like(rows, response.factor)
-    cells = index if response.cells is None else xp.take(response.cells, index)
-    return xp.take(response.factor, cells, axis=1)
 
 
 Answer = TypeVar("Answer")

@@ -23,7 +23,7 @@ from kernsift.estimators.covariance.paths import ScoreLaws
 from kernsift.estimators.covariance.selected_factor import SelectedFactor, response_directions
 from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.exceptions import InputError, quoted
-from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace
 from kernsift.execution.notes import add_note
 
 Measure = Callable[[Sequence[Table], Any, RowSubset | None], Scores | None]
@@ -135,10 +135,7 @@ def _cross(factor: SelectedFactor, whole: AlignmentCovariance) -> Array:
     """Cross-covariances with the directions of the response over all rows, which may differ from those of some."""
     xp, response, rows = namespace(factor.factor), whole.response, whole.rows
     view, share = response.views[factor.target], 1.0 if rows is None else response.n / len(rows)
-    target = xp.astype(view.factor[: response_directions(view), :], factor.factor.dtype)
-    if response.cells is not None:
-        rows = to_numpy(response.cells) if rows is None else to_numpy(response.cells)[rows]
-    target = target if rows is None else xp.take(target, asarray_like(rows, target), axis=1)
+    target = xp.astype(response.at(rows, view, response_directions(view)), factor.factor.dtype)
     turned, q = xp.matrix_transpose(target), factor.cross.shape[1]
     found = [factor.rows(slice(j, j + 1)).padded(q) @ turned for j in range(len(factor.features))]
     return xp.concat(found, axis=0) * share

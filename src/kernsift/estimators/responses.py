@@ -110,6 +110,15 @@ class Response(NamedTuple):
         """The only view, or the first of several."""
         return next(iter(self.views.values()))
 
+    def at(self, rows: slice | np.ndarray | None, view: ResponseView, count: int | None = None) -> Array:
+        """(p, rows) the factor of a view at some rows, None for all, or its first `count` directions."""
+        points = slice(None) if rows is None else rows
+        if not isinstance(points, slice):
+            points = asarray_like(points, self.counts)
+        if self.cells is not None:
+            points = self.cells[points] if isinstance(points, slice) else namespace(self.cells).take(self.cells, points)
+        return view.at(points, count)
+
     @property
     def excess_kurtosis(self) -> float:
         """The largest E|g|^4 / (E|g|^2)^2 - 3 of a view with the factor g, or 0 if all are negative.
@@ -213,7 +222,7 @@ def response_sums(known: Tabulation, response: Response) -> dict[str, Any]:
     points = known.counts.shape[1]
 
     def rows_of(view: ResponseView, rows: slice) -> Array:
-        found = view.at(rows if response.cells is None else response.cells[rows])
+        found = response.at(rows, view)
         return namespace(found).matrix_transpose(found)
 
     def sums(view: ResponseView) -> Any:
@@ -225,7 +234,7 @@ def response_sums(known: Tabulation, response: Response) -> dict[str, Any]:
             return rows_of(view, slice(None))[None, ...]
         if isinstance(view.fitted.view, GroupView):
             return view.fitted.view.summed(known.codes, points)
-        return summed_rows(known.codes, namespace(view.factor).matrix_transpose(rows_of(view, slice(None))), points)
+        return summed_rows(known.codes, response.at(None, view), points)
 
     # Several names may be those of one view, as of several columns.
     different = {id(view.fitted): view for view in response.views.values()}

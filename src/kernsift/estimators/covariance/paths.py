@@ -185,11 +185,8 @@ class ScorePaths:
 
     def _response_rows(self, view: ResponseView, prototype: Array) -> Array:
         """(p, rows) leading directions of a view of the response, centred over the rows used."""
-        xp, cells = namespace(self.response.counts), self.response.cells
-        if self.rows is not None:
-            rows = asarray_like(self.rows, self.response.counts)
-            cells = rows if cells is None else xp.take(cells, rows)
-        factor = view.at(slice(None) if cells is None else cells, response_directions(view))
+        factor = self.response.at(self.rows, view, response_directions(view))
+        xp = namespace(factor)
         return xp.astype(factor - xp.mean(factor, axis=1, keepdims=True), prototype.dtype)
 
     def _between(self, name: str, other: str) -> np.ndarray:
