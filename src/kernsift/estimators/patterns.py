@@ -94,7 +94,7 @@ def _check(bandwidth: Any, estimator: str) -> None:
 
 
 def bandwidth_of(bandwidth: Any, features: np.ndarray, d: int) -> Any:
-    """The bandwidths of some features, where there is one for each; what does not fit is refused by whoever uses it."""
+    """The bandwidths of some features, where there is one for each."""
     given = bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth)
     if isinstance(given, str) or given.ndim == 0:
         return bandwidth

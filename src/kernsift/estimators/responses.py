@@ -60,7 +60,7 @@ class ResponseView(NamedTuple):
 
     @property
     def factor(self) -> Array:
-        """(p, points) its centred factor; that of several columns is computed anew every time."""
+        """(p, points) its centred factor; that of several columns is recomputed at each use."""
         return self.fitted.view.factor[0, ...]
 
     def at(self, points: Array | slice, count: int | None = None) -> Array:

@@ -70,7 +70,7 @@ def complete_screen(
 
 
 class _Measured(NamedTuple):
-    """The statistics of candidates, computed anew for whoever asks: those of all would fill the memory.
+    """The statistics of candidates, recomputed at each use: those of all would fill the memory.
 
     Attributes
     ----------

@@ -442,7 +442,7 @@ class LateKernels(FeatureKernels):
         if self.found[features].any():
             return
         distances, middle = medians_of_sorted(ordered, self.large)
-        # Columns that are constant on these rows are looked at in full.
+        # Columns that are constant on these rows are read in full.
         varies = ~np.isnan(distances)
         self._keep(features[varies], distances[varies], middle[varies])
 

@@ -2,7 +2,7 @@
 
 Every row of a group is a point of its own, and the factor of all rows would be many times as large as the table. It is
 linear in the kernel values of a row x at some landmarks, F(x) = W (k(landmarks, x) - mean), so that W and sums of
-products of kernel values are enough; the factor itself is computed for those rows that are asked for.
+products of kernel values are enough; the factor itself is computed for the requested rows.
 
 Sums of products, whose small eigenvalues count, are computed in double precision. Where the factor of every row is
 needed for sums over rows, it is computed in single precision, which takes half the time.

@@ -38,7 +38,7 @@ CATEGORIES = 256
 TOLERANCE = 1e-3
 # Relative preference for earlier points, so that ties between residuals do not depend on rounding.
 _TILT = 1e-9
-# Directions that are added on a device before the next look at which features are done.
+# Directions that are added on a device between two checks for convergence, for each of which the host has to wait.
 _EVERY = 4
 # Rows of a group's sample whose kernel values with all others are computed at a time.
 _TOGETHER = 32
@@ -172,7 +172,7 @@ def pivoted(
         place = feature * size + pivot
         open_ = xp.take(xp.reshape(gain, (-1,)), place) > enough
         more.append(xp.any(open_))
-        # On a device, which would have to wait, a look now and then.
+        # A check makes the host wait for a device, so that not every step has one.
         if step % every == 0 and not bool(more[-1]):
             break
         if exponents is not None:

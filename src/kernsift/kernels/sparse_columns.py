@@ -11,7 +11,7 @@ from kernsift.data.sparse import StoredColumns, places_among
 
 
 class SortedSparse:
-    """Sorted columns (b, n), in which one 0 stands for all.
+    """Sorted columns (b, n), in which one 0 represents all.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
 
 LEVELS = 100
-"""Categories of one confounder that are told apart, beside all others."""
+"""The most categories of one confounder that are distinguished; all others are one."""
 # Rows per stratum, on average, from which on strata are a confounder.
 _FEW_STRATA = 16
 
@@ -89,14 +89,14 @@ def confounders_of(columns: Columns, keep: np.ndarray, missing: str = "column") 
             )
         if levels > LEVELS + 1:
             add_note(
-                f"The {LEVELS} commonest of the {levels} categories of '{name}' in given= are told apart, the "
+                f"The {LEVELS} commonest of the {levels} categories of '{name}' in given= are distinguished, the "
                 "others are one; as strata= it would be held fixed in full."
             )
     return Confounders(columns.names, values, categorical)
 
 
 def table_confounders(table: Table, features: np.ndarray, more: Confounders | None = None) -> Confounders:
-    """Features of a table as confounders, and `more` beside them."""
+    """Features of a table as confounders, added to `more`."""
     part = table.loaded(features)
     values = to_numpy(part.values).astype(float)
     categorical = np.repeat(part.categorical, np.diff(part.offsets))

@@ -2,7 +2,7 @@
 
 A conditional test of a feature x and a response y given z needs residuals f(x) - E[f(x) | z] and g(y) - E[g(y) | z] for
 all directions f and g of the two kernels. Its p-values hold if the product of the errors of the two regressions is
-small beside 1 / n (Shah and Peters 2020), so that the regression decides about the false positives.
+small compared with 1 / n (Shah and Peters 2020), so that the regression decides about the false positives.
 
 **Models and penalties.** A model is a set of terms with weights, fitted by ridge regression. For each output the model
 and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
@@ -153,8 +153,8 @@ class ConfounderRegression:
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """(n, m) predictions of outputs (n, m), with the penalties that have the smallest errors.
 
-        Each row's own output counts in its prediction: predictions from the other rows alone would, beside the basis,
-        tell the row's error.
+        Each row's own output counts in its prediction: predictions from the other rows alone, together with the
+        basis, would reveal the row's error.
         """
         return centred_within(outputs, self.strata) - self.residuals(outputs, steps_below=0).values
 
@@ -214,7 +214,7 @@ def fit_regression(
     """The regression on confounders, with directions that the leading outputs `targets` (n, k) of the response show.
 
     `strata` (n,) are codes whose means are taken out of everything, `units` (n,) codes of rows that belong together.
-    `model` is a scikit-learn regressor that is tried beside the ridge regression.
+    `model` is a scikit-learn regressor that is compared with the ridge regression.
     """
     terms, n = terms_of(confounders, targets, rng), confounders.n
     rows = np.arange(n) if confounders.rows is None else confounders.rows
@@ -233,7 +233,7 @@ def fit_regression(
         first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
         leading = centred_within(targets[:, :_PREDICTED], strata)
         predicted = first.predictions(leading)
-        # A prediction that is nothing but rounding errors would tell the response.
+        # A prediction that consists of rounding errors would reveal the response.
         some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
         curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T[some]]
         left = leading - replace(first, models=first.models[:2]).predictions(leading)

@@ -8,7 +8,7 @@ iteration (Radhakrishnan et al. 2024): a response that depends on one combinatio
 rows, which a kernel of five variables would not do. With u the first direction, products of its splines and of the
 columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that they take out what an error e of the
 direction leaves. Narrow kernels of the pairs of columns that explain most of what a sum of curves leaves: a wave along
-two of ten confounders is in none of the other terms. At last, splines of predictions of the leading directions of the
+two of ten confounders is in none of the other terms. Finally, splines of predictions of the leading directions of the
 response: where z changes where y is and not its shape, all g(y) have means that are functions of these predictions.
 
 **Gaps.** A missing category is a category; a missing number is the mean, with an indicator of its own. Features that
@@ -109,7 +109,7 @@ def splines(values: np.ndarray, knots: int) -> np.ndarray:
     """(n, m) cubic splines of one column beyond its linear part, the smoothest first and with variance 1.
 
     They are the leading directions of the reproducing kernel of cubic smoothing splines on [0, 1] (Gu 2013, section
-    2.3.3) on quantiles of the column; the squared lengths fall off as the penalty on roughness wants them to.
+    2.3.3) on quantiles of the column; their squared lengths decrease as the penalty on roughness requires.
     """
     n = len(values)
     if knots < 1 or (len(np.unique(values[: 4 * knots + 100])) <= 2 and len(np.unique(values)) <= 2):
@@ -178,7 +178,7 @@ def kernel_features(values: np.ndarray, count: int, width: float, rng: np.random
 
 
 def precision(n: int) -> type[np.floating[Any]]:
-    """Of terms of n rows: their errors are of no account beside those of a regression."""
+    """The precision of terms of n rows: its errors are negligible compared with those of a regression."""
     return np.float32 if n > SINGLE else np.float64
 
 

@@ -1,7 +1,7 @@
 """What a regression on confounders leaves of them in the residuals of features and of a response.
 
 If residuals of the feature and of the response still depend on z, and in the same way, the mean
-of v_i is not 0 and the p-value is too small. Then r_i goes together with the mean of s_j over rows j that have nearly
+of v_i is not 0 and the p-value is too small. Then r_i is correlated with the mean of s_j over rows j that have nearly
 the same z, which it cannot do for another reason: rows are independent. U = |sum_i r_i (W s)_i'|^2, with W the means
 over 1 to 64 neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted
 by the products of their eigenvalues. With k neighbours the noise in W s is sqrt(k) times less than in s, so that U

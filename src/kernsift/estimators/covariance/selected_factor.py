@@ -200,7 +200,7 @@ class SelectedFactor(NamedTuple):
 
 
 class GroupFactor(SelectedFactor):
-    """The factor of a group of columns, which is computed when it is asked for: it is larger than the group."""
+    """The factor of a group of columns, which is computed at each use: it is larger than the group."""
 
     @property
     def factor(self) -> Array:

@@ -160,7 +160,7 @@ class _Fitted(NamedTuple):
     ----------
     statistics : under every pair of views.
     correlation : gives the correlations (b,) of T under two of the pairs.
-    points : of the factors: units, or points that stand for rows.
+    points : of the factors: units, or points that represent rows.
     response : of the units, that of the statistics: on a device, or on the host.
     counted : the rows by point and stratum, where there are many.
     levels : whether the features are categorical.
@@ -194,7 +194,7 @@ class _Measuring:
         rounds = block.kernels.rounds
         grids = [fit_grid(tables[0], block.own, block.to_sort, rounded=rounds, kernels=block.kernels)]
         grids += [fit_grid(table, block.own, block.to_sort, rounded=rounds) for table in tables[1:]]
-        # Units that are counted by point need no row by itself.
+        # Counts of units by point need no codes of rows.
         count, kept = self.rows.units + (self.rows.left_out > 0), None if block.cells is None else np.arange(0)
         if self.cells is not None:
             count, kept = self.cells.number, self.cells.kept(self._rows_to_align)
@@ -402,7 +402,7 @@ def _with_law(
 
 
 def _moved(response: Response, prototype: Array, view: Callable[[FittedView], ResponseView] | None = None) -> Response:
-    """A response on the device of a prototype; `view` makes its views anew."""
+    """A response on the device of a prototype; `view` makes new views from these."""
     views = {}
     for name, known in response.views.items():
         there = known.fitted.moved_to(prototype)

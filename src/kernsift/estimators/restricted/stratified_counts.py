@@ -2,7 +2,7 @@
 
 Where rows are many, the moments of each stratum by itself add nothing to those of V (see
 `kernsift.estimators.restricted.stratified_law`): mean, variance and third moment are tr V, 2 tr V^2 and 8 tr V^3 up to
-a share of 1 / n, and V needs nothing but how many rows of each stratum a point of the feature stands for. The response
+a share of 1 / n, and V depends only on the number of rows of each stratum at each point of the feature. The response
 is taken to vary alike in all strata up to a factor r_b: V = (sum_b r_b S_b) (x) R.
 """
 
@@ -94,7 +94,7 @@ class StratifiedCounts(NamedTuple):
     ----------
     cells : what is counted.
     codes : (b, rows) the points of the rows of the table, of all or of those that correlations come from.
-    joint : (b, G, C) how many rows of each cell a point stands for.
+    joint : (b, G, C) rows of each cell at each point.
     counts : (b, G, S) the same for strata.
     shares : (S,) r_b, what the response varies in each stratum.
     """

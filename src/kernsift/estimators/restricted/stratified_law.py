@@ -16,7 +16,7 @@ T_b is the statistic of one stratum, whose moments `kernsift.estimators.null_law
 C, and w_b = n_b / ((n_b - 1)(n_b - 2)), 0 for pairs. u_b = sum_i |f_i|^2 f_i and M_b = sum_i f_i (x) f_i (x) f_i are
 third moments of the feature's factor, h_b and N_b those of the response's.
 
-The sums over strata that V stands for are folded into few matrices: the R_b / (n_b - 1) are combinations of matrices
+The sums over strata in V are folded into few matrices: the R_b / (n_b - 1) are combinations of matrices
 B_k, a single one where the response has one direction, so that V = sum_k A_k (x) B_k with weighted sums A_k of the S_b.
 For a response with many directions the third moment leaves out what the first few B_k do not explain.
 """
@@ -213,7 +213,7 @@ class Flips(NamedTuple):
 def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: ResponseMoments) -> np.ndarray:
     """(b,) covariances of T under two views of b features, with factors (b, m, N) and (b, q, N) centred within strata.
 
-    `response` are the moments of the two views of the response that these are held against.
+    `response` are the moments of the two views of the response in these statistics.
     """
     flips = [Flips.of(part, strata, response) for part in (one, other)]
     if flips[0] is not None and flips[1] is not None:

@@ -1,4 +1,4 @@
-"""The response of units that can be relabelled, and the views that features are held against it with."""
+"""The response of units that can be relabelled, and the pairs of views that are used with it."""
 
 from __future__ import annotations
 
