@@ -11,11 +11,12 @@ from scipy.optimize import brentq
 
 from kernsift import compare, relate
 from kernsift.estimators.covariance import selected_factor
+from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.tilting import tilted_paths
-from kernsift.estimators.scores import DenseCovariance, Path, Scores
+from kernsift.estimators.scores import CurvedCovariance, DenseCovariance, Path, Scores
 from kernsift.experiments.methods import Recipe, score
 from kernsift.experiments.problems import TwoSamples, WithResponse
-from kernsift.inference import exact, lines
+from kernsift.inference import exact
 from kernsift.inference.lines import Event, truncation_along
 from kernsift.inference.selection_rules import TopK
 
@@ -118,7 +119,7 @@ def test_a_null_mate_of_a_signal_is_found_no_more_often_than_the_level(
     rng = np.random.default_rng(7)
     curved: list[float] = []
     lined: list[float] = []
-    follow, truth, rule = lines.paths_of, np.array([False, True]), TopK(1)
+    follow, truth, rule = AlignmentCovariance.paths, np.array([False, True]), TopK(1)
     while len(curved) < 80:
         X = mates(rng, 100, 0.98)
         y = np.repeat([0.0, 1.0], 50) if question == "compare" else 0.5 * rng.standard_normal(100)
@@ -130,7 +131,7 @@ def test_a_null_mate_of_a_signal_is_found_no_more_often_than_the_level(
         if selected[0] != 0:
             continue
         for found, paths in ((curved, follow), (lined, straight)):
-            monkeypatch.setattr(lines, "paths_of", paths)
+            monkeypatch.setattr(AlignmentCovariance, "paths", paths)
             found.append(float(exact(scores, rule, selected, rng=rng).pvalues[0]))
     # At a level of 0.05, 12 or more of 80 have a probability below 0.001.
     limit = stats.binom.isf(1e-3, 80, 0.05)
@@ -143,7 +144,7 @@ def test_unrelated_columns_follow_straight_lines(monkeypatch: pytest.MonkeyPatch
     rng = np.random.default_rng(1)
     X, Y = rng.standard_normal((400, 12)), rng.standard_normal((400, 12)) + 0.2
     curved = compare(X, Y, k=4, random_state=0)
-    monkeypatch.setattr(lines, "paths_of", straight)
+    monkeypatch.setattr(AlignmentCovariance, "paths", straight)
     np.testing.assert_array_equal(compare(X, Y, k=4, random_state=0).pvalues, curved.pvalues)
 
 
@@ -213,4 +214,4 @@ def test_truncation_along_a_path_is_where_the_rule_keeps_the_feature(k: int) -> 
 
 def test_scores_of_ones_own_follow_lines() -> None:
     scores = Scores(("a", "b"), np.array([2.0, 1.0]), DenseCovariance(np.array([[1.0, 0.5], [0.5, 1.0]])))
-    assert lines.paths_of(scores, np.array([0]), scores.cov.columns(np.array([0]))) == [None]
+    assert not isinstance(scores.cov, CurvedCovariance)

@@ -106,11 +106,8 @@ def effect_of(means: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return np.sqrt(np.clip(share, 0.0, 1.0))
 
 
-class _Denominator(NamedTuple):
-    """The scale (f,) of some features, and the influence (n, f) of each row on its logarithm."""
-
-    scale: np.ndarray
-    influence: np.ndarray
+# The scale (f,) of some features, and the influence (n, f) of each row on its logarithm.
+_Denominator = tuple[np.ndarray, np.ndarray]
 
 
 def with_mmd_effects(
@@ -137,7 +134,7 @@ def with_mmd_effects(
             for sample in (rows < X.n, rows >= X.n):
                 at_rows[sample] -= at_rows[sample].mean(axis=0) if sample.any() else 0.0
             influence[np.ix_(rows, places)] = at_rows
-        return _Denominator(scale, influence)
+        return scale, influence
 
     shifted = [part + start for part, start in zip(design, (0, X.n), strict=False)]
     return _with_effects(scores, stack([X, Y]), kernels, denominator, draws, shifted)
@@ -161,7 +158,7 @@ def with_hsic_effects(
         for places, rows, own, codes in _self_dependence(table, kernels, features):
             scale[places] = hsic_scale(own, target, len(rows))
             influence[np.ix_(rows, places)] += np.take_along_axis(own.influence, codes, axis=1).T / len(rows)
-        return _Denominator(scale, influence)
+        return scale, influence
 
     return _with_effects(scores, X, kernels, denominator, draws, design)
 
@@ -184,12 +181,12 @@ def _with_effects(
         scales, spreads = [], []
         for some in np.split(features, range(step, len(features), step)):
             if draws is None:
-                scales.append(denominator(table, kernels, some).scale)
+                scales.append(denominator(table, kernels, some)[0])
                 continue
             block = draws.block(some).loaded()
-            found = denominator(block.table, block.kernels, block.own)
-            scales.append(found.scale)
-            spreads.append(_spread(scores.estimate[some] * found.influence, draws.draws, block, design))
+            scale, influence = denominator(block.table, block.kernels, block.own)
+            scales.append(scale)
+            spreads.append(_spread(scores.estimate[some] * influence, draws.draws, block, design))
         scale, spread = np.concatenate(scales), np.concatenate(spreads) if draws is not None else None
         return EffectSizes(effect_of(scores.estimate[features], scale), spread, lambda means: effect_of(means, scale))
 
