@@ -61,38 +61,20 @@ class Call:
 
     @property
     def draws_per_row(self) -> float:
-        return (self.draws or 0.0) / max(self.rows, 1)
+        return round((self.draws or 0.0) / max(self.rows, 1), 2)
+
+    @property
+    def most_draws_per_row(self) -> float:
+        # One draw per row, the paper's choice, is the fewest, so it is never too many however few the rows are.
+        return max(1.0, _DRAWS_PER_ROW * self.rows)
 
     @property
     def block_size(self) -> int:
         return int(self.rows // max(self.draws or 1.0, 1.0))
 
-
-def _few_blocks(call: Call) -> bool:
-    return call.estimator == "block" and call.draws is not None and call.draws < _FEW_BLOCKS
-
-
-def _large_blocks(call: Call) -> bool:
-    averages = call.question == "relate" and call.estimator == "block"
-    return averages and call.block_size > _SMALL_BLOCK and _FEW_BLOCKS <= (call.draws or 0) < _MANY_BLOCKS
-
-
-def _many_draws(call: Call) -> bool:
-    # One draw per row, the paper's choice, is the fewest, so it is never too many however few the rows are.
-    return call.estimator == "incomplete" and call.draws_per_row > max(1.0, _DRAWS_PER_ROW * call.rows)
-
-
-def _small_sample(call: Call) -> bool:
-    # With samples of equal size Student's t accounts for the imprecise variance.
-    return call.estimator == "cross" and call.rows < _FEW_ROWS and call.longest > 2 * call.rows
-
-
-def _one_winner(call: Call) -> bool:
-    return call.test == "multiscale" and isinstance(call.rule, TopK) and call.rule.k == 1 < call.features
-
-
-def _near_ties(call: Call) -> bool:
-    return call.test == "polyhedral" and call.two_valued()
+    @property
+    def largest_block(self) -> int:
+        return self.rows // _FEW_BLOCKS
 
 
 def several_two_valued(table: Table) -> bool:
@@ -104,37 +86,44 @@ def several_two_valued(table: Table) -> bool:
 
 _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
     (
-        _one_winner,
+        lambda call: call.test == "multiscale" and isinstance(call.rule, TopK) and call.rule.k == 1 < call.features,
         "test='multiscale' with k=1 rejects only about half as often as it may, because the region in which one "
         "feature wins has corners that the bootstrap's extrapolation does not follow; test='exact' keeps the level.",
     ),
     (
-        _near_ties,
+        lambda call: call.test == "polyhedral" and call.two_valued(),
         "test='polyhedral' with features of two values may reject too often (up to 0.09 at level 0.05), because their "
         "scores nearly tie at the cut, and what room that leaves comes from few values and not from a normal law; "
         "test='exact' keeps the level.",
     ),
     (
-        _many_draws,
-        "estimator='incomplete' with r={per_row:g} rejects too often on {rows} rows (up to 0.2 at level 0.05), because "
-        "so many draws have the skewed null law of the complete statistic in place of a normal one; "
-        "estimator='complete' knows that law, or take r up to {most_per_row:g}.",
+        lambda call: call.estimator == "incomplete" and (call.draws or 0.0) > call.most_draws_per_row * call.rows,
+        "estimator='incomplete' with r={call.draws_per_row:g} rejects too often on {call.rows} rows (up to 0.2 at "
+        "level 0.05), because so many draws have the skewed null law of the complete statistic in place of a normal "
+        "one; estimator='complete' knows that law, or take r up to {call.most_draws_per_row:g}.",
     ),
     (
-        _small_sample,
-        "estimator='cross' with {rows} rows against {longest} rejects too often (0.07 to 0.4 at level 0.05 with k=1), "
-        "because half of so few rows do not tell the spread, which the other sample hides; use estimator='complete'.",
+        # With samples of equal size Student's t accounts for the imprecise variance.
+        lambda call: call.estimator == "cross" and call.rows < _FEW_ROWS and call.longest > 2 * call.rows,
+        "estimator='cross' with {call.rows} rows against {call.longest} rejects too often (0.07 to 0.4 at level 0.05 "
+        "with k=1), because half of so few rows do not tell the spread, which the other sample hides; use "
+        "estimator='complete'.",
     ),
     (
-        _few_blocks,
-        "estimator='block' with {draws:g} blocks rejects too often (0.06 to 0.1 at level 0.05), because the spread of "
-        "so few blocks is not known well enough; use estimator='complete', or a block_size up to {largest_block}.",
+        lambda call: call.estimator == "block" and call.draws is not None and call.draws < _FEW_BLOCKS,
+        "estimator='block' with {call.draws:g} blocks rejects too often (0.06 to 0.1 at level 0.05), because the "
+        "spread of so few blocks is not known well enough; use estimator='complete', or a block_size up to "
+        "{call.largest_block}.",
     ),
     (
-        _large_blocks,
-        "estimator='block' with {draws:g} blocks of {block_size} rows rejects only about half as often as it may, "
-        "because the values of large blocks are skewed and few of them do not average that out; "
-        "use estimator='complete', or block_size=5.",
+        lambda call: (
+            (call.question, call.estimator) == ("relate", "block")
+            and call.block_size > _SMALL_BLOCK
+            and _FEW_BLOCKS <= (call.draws or 0) < _MANY_BLOCKS
+        ),
+        "estimator='block' with {call.draws:g} blocks of {call.block_size} rows rejects only about half as often as it "
+        "may, because the values of large blocks are skewed and few of them do not average that out; use "
+        "estimator='complete', or block_size=5.",
     ),
 )
 
@@ -153,17 +142,7 @@ def advise(
     call = Call(question, estimator, test, rule, len(scores), shortest, longest, draws, two_valued)
     for applies, sentence in _ADVICE:
         if applies(call):
-            message = sentence.format(
-                estimator=estimator,
-                rows=call.rows,
-                longest=call.longest,
-                draws=call.draws,
-                per_row=round(call.draws_per_row, 2),
-                most_per_row=max(1.0, _DRAWS_PER_ROW * call.rows),
-                block_size=call.block_size,
-                largest_block=call.rows // _FEW_BLOCKS,
-            )
-            warnings.warn(message, CalibrationWarning, stacklevel=_caller_level())
+            warnings.warn(sentence.format(call=call), CalibrationWarning, stacklevel=_caller_level())
 
 
 def _caller_level() -> int:
