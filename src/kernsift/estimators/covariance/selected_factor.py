@@ -114,18 +114,17 @@ class SelectedFactor(NamedTuple):
         sizes = xp.astype(xp.take(view.sizes[:, :count], which, axis=0), dtype) * own if rows is None else None
         cross = cross[:, :count, : response_directions(response.views[target])]
         cross = xp.astype(xp.take(cross, which, axis=0), dtype) * own[:, :, None]
-        if isinstance(view, GroupView):
-            return GroupFactor(features[chosen], factor, None, sizes, cross, target, ranks)
-        if known.codes is None:
-            if rows is not None:
-                factor = xp.take(factor, asarray_like(rows, factor), axis=2)
-            return cls(features[chosen], factor, None, sizes, cross, target, ranks)
-        if isinstance(known.codes, SparseCodes):
-            return cls(features[chosen], factor, known.codes[chosen], sizes, cross, target, ranks)
-        codes = xp.take(known.codes, which, axis=0)
-        if rows is not None and codes.shape[1] != len(rows):
-            codes = xp.take(codes, asarray_like(rows, codes), axis=1)
-        return cls(features[chosen], factor, codes, sizes, cross, target, ranks)
+        codes = known.codes
+        if isinstance(codes, SparseCodes):
+            codes = codes[chosen]
+        elif codes is not None:
+            codes = xp.take(codes, which, axis=0)
+            if rows is not None and codes.shape[1] != len(rows):
+                codes = xp.take(codes, asarray_like(rows, codes), axis=1)
+        elif rows is not None and not isinstance(view, GroupView):
+            factor = xp.take(factor, asarray_like(rows, factor), axis=2)
+        kind = GroupFactor if isinstance(view, GroupView) else cls
+        return kind(features[chosen], factor, codes, sizes, cross, target, ranks)
 
     def among(self, places: np.ndarray, rows: int) -> SelectedFactor:
         """The same features among more rows, in which they are missing except at `places`."""
@@ -181,22 +180,16 @@ class SelectedFactor(NamedTuple):
         if self.sizes is not None:
             sizes = take(self.sizes, chosen, axis=0)
             norms = xp.sum(sizes, axis=1), xp.sum(sizes * sizes, axis=1)
-        if norms is not None:
-            return FactorRows(directions, ranks, *norms, targets, self._present(directions, len(ranks)))
-        if self.present is None:
+        present: Array | None = None
+        if self.present is not None:
+            present = xp.astype(asarray_like(self.present, directions), directions.dtype)
+            present = xp.broadcast_to(present, (len(ranks), directions.shape[1]))
+            if norms is None:
+                mean = xp.sum(directions, axis=1, keepdims=True) / max(int(self.present.sum()), 1)
+                directions = xp.where(asarray_like(self.present, directions), directions - mean, 0.0)
+        elif norms is None:
             directions = directions - xp.mean(directions, axis=1, keepdims=True)
-        else:
-            mean = xp.sum(directions, axis=1, keepdims=True) / max(int(self.present.sum()), 1)
-            directions = xp.where(asarray_like(self.present, directions), directions - mean, 0.0)
-        norms = norms_of(directions, ranks)
-        return FactorRows(directions, ranks, *norms, targets, self._present(directions, len(ranks)))
-
-    def _present(self, directions: Array, b: int) -> Array | None:
-        if self.present is None:
-            return None
-        xp = namespace(directions)
-        present = xp.astype(asarray_like(self.present, directions), directions.dtype)
-        return xp.broadcast_to(present, (b, directions.shape[1]))
+        return FactorRows(directions, ranks, *(norms or norms_of(directions, ranks)), targets, present)
 
 
 class GroupFactor(SelectedFactor):
