@@ -280,9 +280,7 @@ class _Measuring:
         response = _moved(self.target.response, ones, ResponseView.of)
         views = {name: fitted(centred(factor, ones), ones, n) for name, factor in factors.items()}
         statistics = fit_statistics(views, units, response)
-        correlations = np.ones((1, 1, len(ones)))
-        if len(statistics) > 1:
-            correlations = correlations_of(statistics, ones, response)
+        correlations = correlations_of(statistics, ones, response)
         return _Fitted(statistics, lambda i, j: correlations[i, j], units, response)
 
     def _correlation(self, statistics: Sequence[FittedStatistic], i: int, j: int) -> np.ndarray:
