@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
@@ -11,6 +12,7 @@ from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import read_part, run_of
 from kernsift.data.tables import Table
 from kernsift.execution.arrays import (
+    INDEX_MODE,
     Array,
     accumulator_dtype,
     asarray_like,
@@ -28,8 +30,10 @@ from kernsift.kernels.sparse_columns import sparse_medians
 
 # Order statistics per column behind the median distance: 2016 differences, the same for any row order.
 _QUANTILES = 64
+# Intervals in which these differences are counted.
+_INTERVALS = 128
 # Elements of one temporary array while medians are computed: few enough to stay in the cache; more on a device.
-_CHUNK, _DEVICE_CHUNK = 1 << 16, 1 << 26
+_CHUNK, _DEVICE_CHUNK = 1 << 17, 1 << 26
 # Elements up to which one thread sorts them: starting more would take longer.
 _FEW = 1 << 18
 # Sparse columns per block.
@@ -152,15 +156,41 @@ def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.nda
 
 def _middle_gaps(ordered: Array) -> tuple[Array, Array]:
     """Row by row, the two middle ones of the differences of all pairs of ordered values."""
+    if isinstance(ordered, np.ndarray):
+        return _counted_middles(ordered)
     gaps = _gaps(ordered)
     count = gaps.shape[1]
-    if isinstance(gaps, np.ndarray):
-        gaps.partition(count // 2, axis=1)
-        # The lower of the two middle values is the maximum below: cheaper than partitioning at both.
-        low = gaps[:, : count // 2].max(axis=1) if count % 2 == 0 else gaps[:, count // 2]
-        return low, gaps[:, count // 2]
     gaps = namespace(gaps).sort(gaps, axis=1)
     return gaps[:, (count - 1) // 2], gaps[:, count // 2]
+
+
+def _counted_middles(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`_middle_gaps` by counting differences in intervals of equal length: half the time of `np.partition`.
+
+    Only the few differences in the intervals of the middle ones are sorted.
+    """
+    (b, m), (ones, others) = ordered.shape, _pairs(ordered.shape[1])
+    turned = np.ascontiguousarray(ordered.T)
+    gaps = turned.take(others, axis=0, mode=INDEX_MODE)
+    gaps -= turned.take(ones, axis=0, mode=INDEX_MODE)
+    low, high = (len(gaps) - 1) // 2, len(gaps) // 2
+    # The differences within a run of so many places are more than half of all, so that no middle one is larger.
+    reach = math.ceil(math.sqrt(2 * high + 2.25) - 0.5)
+    bound = np.clip((turned[reach:] - turned[: m - reach]).min(axis=0).astype(float), 1e-300, 1e300)
+    with np.errstate(over="ignore"):
+        place = gaps * (_INTERVALS / bound)
+    np.minimum(place, _INTERVALS, out=place)
+    place += np.arange(0, b * (_INTERVALS + 1), _INTERVALS + 1)
+    interval = place.astype(np.intp).reshape(-1)
+    counts = np.bincount(interval, minlength=b * (_INTERVALS + 1)).reshape(b, -1)
+    ends = counts.cumsum(axis=1)
+    middle = (ends > low) & (ends - counts <= high)
+    found = np.flatnonzero(middle.reshape(-1).take(interval, mode=INDEX_MODE))
+    values = gaps.reshape(-1)[found]
+    values = values[np.lexsort((values, found % b))]
+    sizes, below = (np.where(some, counts, 0).sum(axis=1) for some in (middle, ends <= low))
+    first = sizes.cumsum() - sizes - below
+    return values[first + low], values[first + high]
 
 
 def _gaps(ordered: Array) -> Array:
