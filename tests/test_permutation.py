@@ -273,7 +273,7 @@ def test_scores_match_brute_force_permutation(share, kind):
     names = {pair.feature for pair in CLASSES + NUMBERS}
     views = fitted_views(names, grid, known.counts, n, fit_kernels(table, rng=rng), np.arange(3), np.arange(n))
     for name, (view, own, *_) in views.items():
-        law = moments(n, own, one(sums_of(label[None, :])))
+        law = [np.broadcast_to(part, 3) for part in moments(n, own, one(sums_of(label[None, :])))]
         weights, counts = limit_weights(view.sizes, np.array([label @ label]))
         for j in range(3):
             T = ((view.factor[j][:, known.codes[j]] @ permuted) ** 2).sum(axis=0)

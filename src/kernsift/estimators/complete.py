@@ -202,31 +202,32 @@ def _fit_statistic(fitted: FittedView, target: ResponseView, sums: Any, n: int) 
     view, own = fitted.view, fitted.own
     xp = namespace(view.sizes)
     cross = _products(sums, fitted)
-    mean, sd, skewness = moments(n, own, target.own)
-    statistic = to_numpy(xp.sum(cross**2, axis=(1, 2)))
-    size = own.second[:, 0] + own.trace**2 / (n - 1)
-    target_size = np.full(len(size), target.own.second[0] + target.own.trace**2 / (n - 1))
-    return FittedStatistic(fitted, target, NullMoments(statistic, mean, sd, skewness, size, target_size), cross)
+    statistic = to_numpy(xp.sum(cross * cross, axis=(1, 2)))
+    sizes = (one.second[..., 0] + one.trace**2 / (n - 1) for one in (own, target.own))
+    laws = np.empty((len(NullMoments._fields), len(statistic)))
+    for place, values in enumerate((statistic, *moments(n, own, target.own), *sizes)):
+        laws[place] = values
+    return FittedStatistic(fitted, target, NullMoments(*laws), cross)
 
 
 def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
     """(pairs, b) normal scores of T."""
+    varies = np.array([one.laws.sd > 0 for one in statistics])
     weights, counts = [], []
-    for one in statistics:
-        sizes = in_double(one.view.sizes)
-        xp, varies = namespace(sizes), one.laws.sd > 0
-        # The eigenvalues; arbitrary for constant features.
-        sizes = xp.where(asarray_like(varies[:, None], sizes), sizes, 1.0)
+    for one, some in zip(statistics, varies, strict=True):
+        sizes = in_double(one.view.sizes[:1, :] if one.fitted.alike else one.view.sizes)
+        xp = namespace(sizes)
+        if not some.all():
+            # The eigenvalues of constant features are arbitrary.
+            sizes = xp.where(asarray_like(some[: sizes.shape[0], None], sizes), sizes, 1.0)
         target = asarray_like(one.target.sizes if one.target.sizes.any() else np.ones(1), sizes)
-        found = limit_weights(sizes[:1, :] if one.fitted.alike and varies.all() else sizes, target)
-        weight, count = (xp.broadcast_to(part, (len(varies), part.shape[1])) for part in found)
+        weight, count = (xp.broadcast_to(part, (len(some), part.shape[1])) for part in limit_weights(sizes, target))
         weights.append(weight)
         counts.append(count)
     weight, count = (xp.concat(parts, axis=0) for parts in (weights, counts))
     standardised = asarray_like(np.concatenate([one.standardised for one in statistics]), weight)
     skewness = asarray_like(np.concatenate([one.laws.skewness for one in statistics]), weight)
     score = to_numpy(spectral_score(standardised, skewness, weight, count))
-    varies = np.array([one.laws.sd > 0 for one in statistics])
     return np.where(varies, score.reshape(varies.shape), 0.0)
 
 
@@ -274,13 +275,11 @@ def correlation_of(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.ndarray:
-    """(b, 2) the invariants of second order of two views of the same features."""
+    """(b, 2) the invariants of second order of two views of the same features; (1, 2) where these are alike."""
     if one is other:
         return one.own.second
     if one.alike and other.alike:
-        whole = len(one.own.trace)
         one, other, counts = one.first, other.first, counts[:1, :]
-        return np.broadcast_to(_between(one, other, counts, n), (whole, 2))
     xp = namespace(counts)
     if isinstance(one.view, GroupView) and isinstance(other.view, GroupView):
         inner: Array = one.view.inner(other.view)
@@ -289,7 +288,7 @@ def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.nd
             one, other = other, one
         inner = _products(xp.matrix_transpose(one.view.factor * counts[:, None, :]), other)
     products = to_numpy(xp.sum(inner**2, axis=(1, 2))) - one.own.trace * other.own.trace / (n - 1)
-    return np.column_stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))])
+    return np.stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))], axis=1)
 
 
 def _products(sums: Array, fitted: FittedView) -> Array:

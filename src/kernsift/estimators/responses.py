@@ -142,7 +142,7 @@ def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Res
 
 def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Response:
     """A response with two values, for which all kernels are equal up to a factor."""
-    view = _view_of_two(n, float(to_numpy(counts)[0])).repeated(1, counts)
+    view = _view_of_two(n, float(to_numpy(counts)[0])).moved_to(counts)
     return _response(
         n, cells, counts, {"plain": view}, CLASSES if adaptive else PLAIN, _log_matchings(to_numpy(counts))
     )

@@ -153,7 +153,7 @@ class FittedView(NamedTuple):
     view : View
         Factors and eigenvalues of the Gram matrices.
     own : Invariants
-        Their invariants.
+        Their invariants; those of one feature where all have the same view.
     rest : array of shape (b, G)
         Their diagonals, after the trace is removed.
     alike : bool
@@ -183,17 +183,16 @@ class FittedView(NamedTuple):
 
     @property
     def first(self) -> FittedView:
-        """The view of the first feature."""
+        """The view of the first of features that are alike."""
         view = View(self.view.factor[:1, ...], self.view.sizes[:1, :])
-        return FittedView(view, Invariants(*(part[:1] for part in self.own)), self.rest[:1, :])
+        return FittedView(view, self.own, self.rest[:1, :])
 
     def repeated(self, b: int, prototype: Array) -> FittedView:
         """The view of one feature for b features, on the device of a prototype."""
         xp, there = namespace(prototype), self.moved_to(prototype)
-        own = Invariants(*(np.broadcast_to(part, (b, *part.shape[1:])) for part in self.own))
         parts = (there.view.factor, there.view.sizes, there.rest)
         factor, sizes, rest = (xp.broadcast_to(part, (b, *part.shape[1:])) for part in parts)
-        return FittedView(View(factor, sizes), own, rest, alike=True)
+        return FittedView(View(factor, sizes), self.own, rest, alike=True)
 
     def moved_to(self, prototype: Array) -> FittedView:
         """The view on the device of a prototype, from there or from the host."""
@@ -337,13 +336,14 @@ def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
     signed = xp.where(counts > 0, xp.clip(away, -1.0, 1.0), 0.0)
     signed = signed - _row_sums(counts * signed) / n
     square = signed * signed
-    square = square - _row_sums(counts * square) / n
-    spread = _row_sums(counts * signed * signed)
+    weighted = counts * square
+    spread, fourth = _row_sums(weighted), _row_sums(weighted * square)
+    square = square - spread / n
     square = square - signed * (_row_sums(counts * signed * square) / xp.where(spread > 0, spread, 1.0))
     size = _row_sums(counts * square * square)
     # Values of two kinds have a location alone.
-    some = size > 1e-10 * _row_sums(counts * signed**4)
-    factor = xp.where(some, square / xp.sqrt(xp.where(some, size, 1.0)), 0.0)
+    some = size > 1e-10 * fourth
+    factor = square * xp.where(some, 1.0 / xp.sqrt(xp.where(some, size, 1.0)), 0.0)
     return View(factor[:, None, :], xp.astype(some, counts.dtype))
 
 

@@ -86,9 +86,12 @@ def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     cells : ndarray of shape (J,)
         Rows of each cell of the response.
     """
+    used = _used_values(counts)
+    if _log_arrangements(cells) > math.log(_MOST) and (used > _SPARSE + 1).all():
+        return np.zeros(len(used), dtype=bool)  # columns with many values
     few = _log_outcomes(counts, cells) <= math.log(_MOST)
     # Two values against two cells is Fisher's test, which has a closed form.
-    return (few | _is_sparse(counts)) & ~(two_valued(counts) & (len(cells) == 2))
+    return (few | _is_sparse(counts)) & ~((used == 2) & (len(cells) == 2))
 
 
 def lattice_step(counts: Array, cells: np.ndarray, weighted: bool = False) -> np.ndarray:
@@ -129,8 +132,13 @@ def _is_sparse(counts: Array) -> np.ndarray:
 
 def two_valued(counts: Array) -> np.ndarray:
     """(b,) whether features with these counts (b, G) have two values."""
+    return np.asarray(_used_values(counts) == 2)
+
+
+def _used_values(counts: Array) -> np.ndarray:
+    """(b,) numbers of values with rows."""
     xp = namespace(counts)
-    return to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
+    return to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1))
 
 
 def _log_tables(counts: Array) -> np.ndarray:

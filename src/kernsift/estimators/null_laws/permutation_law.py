@@ -120,11 +120,12 @@ def invariants(view: View | GroupView, counts: Array, n: int) -> tuple[Invariant
     mixed = xp.sum(weighted * (own - 2 * shift[:, None] * diagonal + (shift**2 * (1 - 1 / n))[:, None]), axis=1)
     between = xp.sum(along**2, axis=1) - shift * rest2
     off = shift / n
+    moved = diagonal + off[:, None]
     cubes = (
         _sum_of_cubes(leading, counts, diagonal)
         + 3 * off * square
         + n * n * off**3
-        - xp.sum(counts * (diagonal + off[:, None]) ** 3, axis=1)
+        - xp.sum(counts * (moved * moved * moved), axis=1)
         + rest3
     )
     third = [cube - 3 * shift * square + 3 * shift**2 * trace - shift**3 * (n - 1), rest3, cubes, mixed, between]
@@ -158,7 +159,8 @@ def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
     xp, (_, directions, points) = namespace(leading), leading.shape
     turned = xp.matrix_transpose(leading)
     if points <= 2 * directions:
-        cubes = xp.sum(counts * ((turned @ leading) ** 3 @ counts[:, :, None])[:, :, 0], axis=1)
+        gram = turned @ leading
+        cubes = xp.sum(counts * ((gram * gram * gram) @ counts[:, :, None])[:, :, 0], axis=1)
     else:
         cubes, weighted = 0.0, leading * counts[:, None, :]
         for i in range(directions):
@@ -166,7 +168,7 @@ def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
             cubes = cubes + 2.0 * xp.sum(third * third, axis=(1, 2)) - xp.sum(third[:, 0, :] ** 2, axis=1)
     # The diagonal includes all directions.
     partial = xp.sum(leading * leading, axis=1)
-    return cubes + xp.sum(counts * (diagonal**3 - partial**3), axis=1)
+    return cubes + xp.sum(counts * (diagonal * diagonal * diagonal - partial * partial * partial), axis=1)
 
 
 def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -189,10 +191,11 @@ def limit_weights(sizes: Array, response_sizes: Array) -> tuple[Array, Array]:
     xp = namespace(sizes)
     weights = xp.reshape(sizes[..., None] * response_sizes, (*sizes.shape[:-1], -1))
     weights = -xp.sort(-weights, axis=-1)
-    missing = _WEIGHTS_KEPT - weights.shape[-1]
+    missing = _WEIGHTS_KEPT + 1 - weights.shape[-1]
     if missing > 0:
         shape = (*weights.shape[:-1], missing)
         weights = xp.concat([weights, xp.zeros(shape, dtype=weights.dtype, device=weights.device)], axis=-1)
+        return weights, xp.ones_like(weights)
     top, rest = weights[..., :_WEIGHTS_KEPT], weights[..., _WEIGHTS_KEPT:]
     total, squares = xp.sum(rest, axis=-1), xp.sum(rest * rest, axis=-1)
     some = squares > 0
@@ -214,7 +217,7 @@ def spectral_score(standardised: Array, skewness: Array, weights: Array, counts:
     scale = xp.sqrt(2.0 * xp.sum(counts * weights**2, axis=-1, keepdims=True))
     weights = weights / xp.where(scale > 0, scale, 1.0)
     skewness = at_least(skewness, _LEAST_SKEWNESS)
-    change = skewness / at_least(8.0 * xp.sum(counts * weights**3, axis=-1), 1e-12)
+    change = skewness / at_least(8.0 * xp.sum(counts * weights * weights * weights, axis=-1), 1e-12)
     weights, counts = weights * change[..., None], counts / change[..., None] ** 2
     largest = at_least(xp.max(weights, axis=-1), 1e-300)
     relative = weights / largest[..., None]
@@ -236,22 +239,23 @@ def _saddlepoint(value: Array, mean: Array, weights: Array, counts: Array, relat
     leading = xp.sum(xp.where(relative > 1.0 - 1e-12, counts, 0.0), axis=-1)
     low = xp.where(right, xp.log(xp.clip(leading * largest / value, 0.0, 1.0)), 0.0)
     high = xp.where(right, 0.0, xp.log(xp.sum(counts, axis=-1) * largest / value + 1.0))
-    products, target = counts * weights, xp.log(value)
+    products, target, others = counts * weights, xp.log(value), 1.0 - relative
     log_v = xp.where(right, low, 0.0)
     for _ in range(60):
         v = xp.exp(log_v)
-        spread = v[..., None] * relative + (1.0 - relative)
+        spread = v[..., None] * relative + others
         shares = products / spread
         total = xp.sum(shares, axis=-1)
         beyond = xp.log(total) - target
         low, high = xp.where(beyond > 0, log_v, low), xp.where(beyond > 0, high, log_v)
         # log K' is nearly linear in log v, so that Newton's method converges fast; outside the bracket, bisect.
-        slope = v * xp.sum(shares * (relative / spread), axis=-1) / total
-        moved = log_v + beyond / at_least(slope, 1e-300)
-        moved = xp.where((moved >= low) & (moved <= high), moved, 0.5 * (low + high))
-        if bool(xp.all(xp.abs(moved - log_v) <= 1e-14 * (1.0 + xp.abs(moved)))):
+        slope = v * xp.sum(shares * relative / spread, axis=-1) / total
+        step = beyond / at_least(slope, 1e-300)
+        moved = log_v + step
+        log_v = xp.where((moved >= low) & (moved <= high), moved, 0.5 * (low + high))
+        # The error of a small step is its square.
+        if bool(xp.all(xp.abs(step) <= 1e-8)):
             break
-        log_v = moved
     return xp.exp(log_v)
 
 
