@@ -256,8 +256,10 @@ def check_test_options(options: Mapping[str, Any]) -> None:
         raise InputError(f"model: needs one of {', '.join(map(repr, MODELS))}, got {options['model']!r}.")
     if options.get("resampling", "normal") not in ("normal", "rows"):
         raise InputError(f"resampling: needs 'normal' or 'rows', got {options['resampling']!r}.")
+    if "scales" not in options:
+        return
     try:
-        scales = np.asarray(options.get("scales", [0.5, 1.0, 2.0]), dtype=float)
+        scales = np.asarray(options["scales"], dtype=float)
     except (TypeError, ValueError):
         scales = np.empty(0)
     if scales.ndim != 1 or len(np.unique(scales)) < 3 or not (np.isfinite(scales) & (scales > 0)).all():

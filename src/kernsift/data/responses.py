@@ -55,7 +55,8 @@ def _respond(columns: Columns, response: str) -> Columns:
     levels, values = dict(columns.levels), to_numpy(columns.values).copy()
     for i in coded:
         if i not in levels:
-            found, values[:, i] = np.unique(values[:, i], return_inverse=True)
+            found = np.unique(values[:, i])
+            values[:, i] = np.searchsorted(found, values[:, i])
             start = columns.origin.get(i)
             if columns.kinds[i] == "truth":
                 levels[i] = tuple(str(bool(value)) for value in found)

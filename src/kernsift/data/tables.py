@@ -285,7 +285,7 @@ def spaced_rows(n: int, most: int) -> np.ndarray:
     >>> spaced_rows(9, 3).tolist(), spaced_rows(2, 3).tolist()
     ([0, 4, 8], [0, 1])
     """
-    return np.linspace(0, n - 1, min(n, most)).round().astype(np.intp)
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(np.intp)
 
 
 MOST_DESCRIBED, _SHOWN_ROWS = 2000, 5000

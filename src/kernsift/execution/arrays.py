@@ -213,7 +213,7 @@ def sorted_with_order(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rows = transposed(array)
     order = np.argsort(rows, axis=1)
     order += np.arange(0, rows.size, rows.shape[1])[:, None]
-    return rows.reshape(-1)[order], order
+    return rows.reshape(-1).take(order, mode=INDEX_MODE), order
 
 
 def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -221,16 +221,19 @@ def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, en
 
     `ends` (E,) are the numbers of values up to each edge in most rows.
     """
-    (b, n), size = ordered.shape, edges.shape[1] + 1
-    edges, found = edges.astype(ordered.dtype), np.broadcast_to(ends, edges.shape).copy()
-    if size > 1:
-        right = (ordered[:, ends - 1] <= edges) & (edges < ordered[:, np.minimum(ends, n - 1)])
-        for row in np.flatnonzero(~right.all(axis=1)):
+    (b, n), size, edges = ordered.shape, edges.shape[1] + 1, edges.astype(ordered.dtype, copy=False)
+    points = np.arange(size, dtype=code_dtype(np, size))
+    in_order: np.ndarray = np.repeat(points, np.diff(ends, prepend=0, append=n))
+    below, above = (ordered.take(ranks, axis=1, mode=INDEX_MODE) for ranks in (ends - 1, np.minimum(ends, n - 1)))
+    wrong = np.flatnonzero(~((below <= edges) & (edges < above)).all(axis=1))
+    if len(wrong):
+        found = np.tile(ends, (b, 1))
+        for row in wrong:
             found[row] = ordered[row].searchsorted(edges[row], "right")
-    counts = np.diff(found, axis=1, prepend=0, append=n)
-    points = np.tile(np.arange(size, dtype=code_dtype(np, size)), b)
+        counts = np.diff(found, axis=1, prepend=0, append=n)
+        in_order = np.repeat(np.tile(points, b), counts.ravel()).reshape(b, n)
     codes = np.empty((b, n), dtype=points.dtype)
-    codes.reshape(-1)[order] = np.repeat(points, counts.ravel()).reshape(b, n)
+    codes.reshape(-1)[order] = in_order
     return codes
 
 

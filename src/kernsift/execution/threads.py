@@ -38,7 +38,7 @@ def _controller() -> ThreadpoolController:
 def available() -> int:
     """The number of threads for `n_jobs=None`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *(int(library["num_threads"]) for library in _controller().info())]))
+    return max(1, min([cores, *(library.get_num_threads() for library in _controller().lib_controllers)]))
 
 
 def jobs_of(n_jobs: int | None) -> int:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, joined, log_survivals
-from kernsift.estimators.scores import CurvedCovariance, Path, Scores
+from kernsift.estimators.scores import Path, Scores
 from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
 
@@ -57,26 +57,27 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
         columns = scores.cov.columns(batch)
         variances[start : start + step] = columns[batch, np.arange(len(batch))]
         paths: list[Path | None] = [None] * len(batch)
-        if isinstance(scores.cov, CurvedCovariance):
+        if hasattr(scores.cov, "paths"):
             paths = scores.cov.paths(batch, columns)
-        starts = np.full(len(batch), np.nan)
+        rays = np.full((len(batch), 1, 2), [np.nan, np.inf])
         if event.starts is not None and len(scores) <= _LONG:
             own = variances[start : start + step, None]
             slopes = columns.T / np.where(own > 0, own, 1.0)
-            starts = event.starts(scores.estimate - slopes * values[start : start + step, None], slopes, batch)
+            nuisance = scores.estimate - slopes * values[start : start + step, None]
+            rays[:, 0, 0] = event.starts(nuisance, slopes, batch)
 
         def union(
             place: int,
             start: int = start,
             columns: np.ndarray = columns,
             paths: list[Path | None] = paths,
-            starts: np.ndarray = starts,
+            rays: np.ndarray = rays,
         ) -> np.ndarray:
-            feature, variance, value = (part[start + place] for part in (selected, variances, values))
+            feature, variance, value = selected[start + place], variances[start + place], values[start + place]
             if variance <= 0:
                 return EVERYWHERE
-            if paths[place] is None and starts[place] <= value:
-                return np.array([[starts[place], np.inf]])
+            if paths[place] is None and rays[place, 0, 0] <= value:
+                return rays[place]
             slope = columns[:, place] / variance
             pieces = truncation_along(paths[place], event, scores.estimate - slope * value, slope, int(feature))
             if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:

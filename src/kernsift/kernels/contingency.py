@@ -116,7 +116,9 @@ def tabulate(
         joint = found[0].joint if len(found) == 1 else sum(one.joint for one in found)
         codes = found[0].codes if len(found) == 1 else xp.concat([one.codes for one in found], axis=1)
     joint = xp.astype(joint, accumulator_dtype(grid.points))
-    return Tabulation(xp.sum(joint, axis=2), None if cells is None else joint, codes)
+    # A product is faster than a sum over a short axis.
+    counts = joint @ xp.ones(joint.shape[2], dtype=joint.dtype, device=joint.device)
+    return Tabulation(counts, None if cells is None else joint, codes)
 
 
 class _Counted(NamedTuple):

@@ -125,8 +125,8 @@ def feature_blocks(
     many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
     alone = (widths > 1) | many | (not rounded)
     single = np.flatnonzero(~alone)
-    step = int(np.clip(len(single) // 8, np.clip(_NUMBERS // table.n, 1, _BLOCK), _LARGEST_BLOCK))
-    step = _BLOCK if whole else step
+    least = max(1, min(_NUMBERS // table.n, _BLOCK))
+    step = _BLOCK if whole else min(max(len(single) // 8, least), _LARGEST_BLOCK)
     if not on_host(table.prototype):
         each = _DEVICE_BYTES + (_CODE_BYTES * table.n if every_row else 0)
         step = int(np.clip(device_room(table.prototype) // (8 * each), _BLOCK, _DEVICE_BLOCK))
@@ -200,7 +200,7 @@ def fit_grid(
     if table.incomplete is not None and table.incomplete[columns].any():
         return _with_missing_point(table, features, rows, points, rounded)
     levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
-    if levels > min(points, POINTS):
+    if levels and (rows is None or levels > min(points, POINTS)):
         # Codes of categories are not ordered: rounding would merge levels.
         chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
     elif rows is None or not rounded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -201,7 +202,7 @@ def _check_range(
                 f"{argument}: numbers beyond 1e70 in {quoted(names[i] for i in large.tolist())} are too large for "
                 "squares of squares; rescale these columns."
             )
-    low, high = np.min([low for low, _ in spans], axis=0), np.max([high for _, high in spans], axis=0)
+    low, high = reduce(np.minimum, [low for low, _ in spans]), reduce(np.maximum, [high for _, high in spans])
     spread = high - low
     narrow = np.flatnonzero((spread > 0) & (spread < 1e-70))
     if narrow.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -65,7 +65,7 @@ def _identifiers(table: Table, response: Callable[[], np.ndarray]) -> Iterator[t
     single = np.flatnonzero(np.diff(table.offsets) == 1)
     # A few rows suffice to exclude most columns with fractions. Rows of a subject are often adjacent, so that the first
     # rows may have one value.
-    looks = [np.arange(_FEWEST_SUBJECTS), spaced_rows(table.n, _LOOKED_AT)]
+    looks: Iterable[np.ndarray] = (spaced_rows(rows, _LOOKED_AT) for rows in (_FEWEST_SUBJECTS, table.n))
     if table.memory is not None:
         # Of a table in files the first rows of both samples are read, of columns that may have whole numbers.
         if table.span is None:
