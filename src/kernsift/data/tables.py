@@ -169,7 +169,7 @@ class Table:
         """The features at these positions, in this order."""
         chosen = np.asarray(features, dtype=np.intp)
         offsets, columns = ranges(self.offsets[chosen], self.offsets[chosen + 1])
-        names = tuple(self.names[j] for j in chosen)
+        names = tuple(self.names[j] for j in chosen.tolist())
         return Table(
             names=names,
             values=self.part(columns),

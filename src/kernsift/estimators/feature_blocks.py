@@ -110,6 +110,8 @@ class FeatureBlock:
 
     def split(self, most: int) -> list[FeatureBlock]:
         """Blocks of at most `most` features."""
+        if len(self.own) <= most:
+            return [self]
         parts = np.array_split(np.arange(len(self.own)), -(-len(self.own) // most))
         return [replace(self, features=self.features[part], own=self.own[part]) for part in parts]
 

@@ -138,7 +138,7 @@ def feature_blocks(
             _refuse(table, itself)
     for kind in (single[~table.categorical[single]], single[table.categorical[single]]):
         if len(kind):
-            yield from np.array_split(kind, -(-len(kind) // step))
+            yield from [kind] if len(kind) <= step else np.array_split(kind, -(-len(kind) // step))
     for one in np.flatnonzero(alone):
         yield np.array([one])
 

@@ -90,7 +90,7 @@ def number_kind(dtype: Any) -> str:
         return "float32" if dtype == np.float32 else "float64"
     if dtype.kind in "SUT":
         return "text"
-    return {"b": "truth", "i": "integer", "u": "integer", "M": "date", "m": "duration"}.get(dtype.kind, str(dtype))
+    return {"b": "truth", "i": "integer", "u": "integer", "M": "date", "m": "duration"}.get(dtype.kind) or str(dtype)
 
 
 def is_unicode(texts: np.ndarray) -> bool:

@@ -104,6 +104,8 @@ def open_table(
     a table that takes little memory is read once where no limit is given, because every pass over many small files or
     groups of rows takes longer than that.
     """
+    if isinstance(data, Source):
+        return data
     if is_anndata(data):
         return anndata_source(data, argument, layer, whole=memory is None)
     if is_sparse_table(data):
