@@ -499,7 +499,7 @@ def _same(new: Cell, old: Cell) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure levels and coverage, and write docs/calibration.md.")
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default")
-    parser.add_argument("--replicates", type=int, help="replicates of every store, instead of each one's own number")
+    parser.add_argument("--replicates", type=int, help="of every setting, instead of each one's own number")
     parser.add_argument("--quick", action="store_true", help="few replicates of everything")
     parser.add_argument("--only", default="", help="only settings whose name holds all these words (comma: or)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
@@ -539,7 +539,8 @@ def _run_parts(parts: Sequence[str], chosen: Sequence[Store], given: argparse.Na
     replicates = _QUICK if given.quick and given.replicates is None else given.replicates
     for part in calibrate_hard.PARTS:
         if part in parts:
-            options = {"quick": given.quick, "fresh": given.fresh, "only": given.only}
+            calls = calibrate_hard.QUICK_CALLS if given.quick and given.replicates is None else given.replicates
+            options = {"calls": calls, "fresh": given.fresh, "only": given.only}
             calibrate_hard.run_part(part, given.folder, given.workers, **options)
     if "seeds" in parts:
         calibrate_hard.run_seeds(given.folder, quick=given.quick)

@@ -25,7 +25,7 @@ from kernsift.experiments.studies import Progress, read_rows, run_tasks, write_r
 PARTS = ("levels", "coverage", "tail")
 LEVELS = (0.05, 0.01)
 _COVERAGE_CALLS = 200
-_QUICK_CALLS = 3
+QUICK_CALLS = 3
 # Calls that one task makes, so that the processes end at about the same time.
 _BATCH = {"levels": 25, "coverage": 20, "tail": 20}
 
@@ -139,16 +139,17 @@ def settings_of(part: str) -> list[str]:
     return list({"levels": SETTINGS, "coverage": interval_coverage.CELLS, "tail": far_tail.COLUMNS}[part])
 
 
-def calls_of(part: str, setting: str, quick: bool) -> int:
-    if quick:
-        return _QUICK_CALLS
+def calls_of(part: str, setting: str) -> int:
     if part == "levels":
         return SETTINGS[setting].calls
     return _COVERAGE_CALLS if part == "coverage" else far_tail.PERMUTATIONS // far_tail.COPIES
 
 
-def run_part(part: str, folder: Path, workers: int, *, quick: bool, fresh: bool, only: str) -> None:
-    """Run the settings that are not on record; a setting's lines are written when its last task is done."""
+def run_part(part: str, folder: Path, workers: int, *, calls: int | None, fresh: bool, only: str) -> None:
+    """Run the settings that are not on record; a setting's lines are written when its last task is done.
+
+    `calls` is the number of calls of every setting, instead of each one's own.
+    """
     path = folder / f"{part}.csv"
     known = {} if fresh and not only else _by_setting(read_rows(path, Line))
     done = set() if fresh else set(known)
@@ -159,9 +160,10 @@ def run_part(part: str, folder: Path, workers: int, *, quick: bool, fresh: bool,
         if name not in done and any(all(word in name for word in words) for words in wanted)
     ]
     tasks = [
-        Task(part, name, first, min(first + _BATCH[part], calls_of(part, name, quick)))
+        Task(part, name, first, min(first + _BATCH[part], last))
         for name in chosen
-        for first in range(0, calls_of(part, name, quick), _BATCH[part])
+        for last in [calls or calls_of(part, name)]
+        for first in range(0, last, _BATCH[part])
     ]
     progress = Progress([f"{part} | {task.setting}" for task in tasks], "task")
     merged: dict[str, Counts] = {name: {} for name in chosen}
