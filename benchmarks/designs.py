@@ -389,7 +389,7 @@ def tasks(part: str, trials: int) -> Iterator[Task]:
             for kind in ("equal", "unequal", "ten times"):
                 for shape in SHAPES if (kind, count) == ("equal", 4) else SHAPES[:1]:
                     yield Task(part, "units in strata", f"{count} / {size} / {rows} / {kind} / 0.3", shape, trials)
-        for m, rows in ((8, 10), (10, 20), (20, 20), (50, 5)):
+        for m, rows in ((10, 10), (10, 20), (20, 20), (50, 5)):
             for kind in ("equal", "unequal", "ten times"):
                 for common in (0.0, 0.3, 0.9):
                     for shape in SHAPES if common == 0.3 else SHAPES[:1]:

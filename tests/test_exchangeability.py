@@ -640,7 +640,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("estimator: unit= needs estimator='complete' or 'cross'.*got 'block'", {"unit": "a", "estimator": "block"}),
     ("estimator: paired= needs estimator='complete'.*got 'cross'", {"paired": True, "estimator": "cross"}),
     (
-        "unit: at least 8 units are needed in each sample for the cross estimator, got 4; use estimator='complete'",
+        "unit: at least 10 units are needed in each sample for the cross estimator, got 4; use estimator='complete'",
         {"unit": (np.arange(20) // 2, 10 + np.arange(19) // 5), "estimator": "cross"},
     ),
 ]

@@ -81,7 +81,7 @@ def cross_mmd(
     else:
         rows = rows.evened(rng)
         samples = [rows.informative[rows.responses[rows.informative] == label] for label in (0, 1)]
-        _require_units(min(map(len, samples)), 8, " in each sample")
+        _require_units(min(map(len, samples)), 10, " in each sample")
     (x_test, x_fit), (y_test, y_fit) = ([own[half] for half in halves(len(own), rng)] for own in samples)
     landmarks = landmark_rows(table.n, rng)
     learning = min(len(x_test), LEARNING // 2), min(len(y_test), LEARNING // 2)
