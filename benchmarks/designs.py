@@ -2,7 +2,7 @@
 
     python benchmarks/designs.py                       all parts, then the page
     python benchmarks/designs.py levels --trials 40    one part
-    python benchmarks/designs.py again                 levels above 0.06 with 1,600 p-values of new data sets
+    python benchmarks/designs.py again                 levels above 0.06 with 1,600 p-values of new data sets, then 6,400
     python benchmarks/designs.py --quick               all parts with few trials (give it another --folder)
     python benchmarks/designs.py page                  the tables and the picture of docs/howto/dependent-rows.md
 
@@ -610,6 +610,7 @@ def main() -> None:
             run_cost(trials, given.folder)
         elif part == "again":
             run_again(trials, given.folder, given.workers)
+            run_again(4 * trials, given.folder, given.workers)
         elif part == "real" and "KERNSIFT_DATA" not in os.environ:
             print("real: left out, as KERNSIFT_DATA is not set", file=sys.stderr)
         else:
