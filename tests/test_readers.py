@@ -15,9 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from kernsift import Incomplete, compare
-from kernsift.data.formats import open_files as readers
-from kernsift.data.formats import open_source
-from kernsift.data.formats.open_files import Readers
+from kernsift.data.formats import arrow, open_source
+from kernsift.data.formats.arrow import Readers
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.inputs import as_pair
 from kernsift.exceptions import InputError
@@ -54,8 +53,8 @@ def test_readers_are_used_again_while_somebody_reads() -> None:
 
 
 def test_what_stays_open_is_bounded_and_a_second_pass_finds_most_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_FILES", 4)
-    monkeypatch.setattr(readers, "_COLUMNS", 30)
+    monkeypatch.setattr(arrow, "_FILES", 4)
+    monkeypatch.setattr(arrow, "_COLUMNS", 30)
     for columns, stay in ((1, 4), (10, 3), (29, 1), (1000, 1)):
         files = Files()
         with files.readers.reading():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
-from kernsift.data.formats.file_stamps import guarded
-from kernsift.data.formats.open_files import Readers
+from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source
 from kernsift.exceptions import InputError, quoted
 
@@ -20,37 +21,97 @@ from kernsift.exceptions import InputError, quoted
 _TOGETHER = 8 << 20
 # Bytes that are read before Arrow is asked to give back what it keeps.
 _KEPT = 64 << 20
+# Bytes of a text, before it becomes a code, where the file does not say.
 _TEXT = 40.0
-"""Bytes of a text, before it becomes a code, where the file does not say."""
+# Columns of all files that are kept open, each of which takes a kilobyte of a reader, and files.
+_COLUMNS, _FILES = 2**14, 64
 
 
-class Part(Protocol):
+class Part(ABC):
     """One file, or one fragment of a data set.
 
     Attributes
     ----------
     name : what messages call it.
+    kind : what it is, such as "a Parquet file".
     schema : its Arrow schema.
     sizes : rows of each group that can be read by itself.
-    reads_all_columns : whether reading some columns takes room for all of them.
+    reads_all_columns : whether reading some columns takes memory for all of them.
     """
 
-    name: str
+    kind: str
     schema: Any
     sizes: np.ndarray
-    reads_all_columns: bool
+    reads_all_columns = False
+
+    def __init__(self, name: str, argument: str, *stamps: FileStamp) -> None:
+        self.name, self._argument, self._stamps = name, argument, stamps
 
     def opened(self) -> Any:
-        """What `load` reads with; it may serve several times."""
+        """What `load` reads with, several times; None where the file is opened for every piece."""
+        return None
 
+    @abstractmethod
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
-        """The columns `names` of the groups `first` to `last`, the last one left out, as an Arrow table."""
+        """The columns `names` of the groups from `first` to before `last`, as an Arrow table."""
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
         """What the part says about these columns."""
+        return None
 
     def check(self) -> None:
         """Raise if the part is no longer what it was."""
+        for stamp in self._stamps:
+            stamp.check(self._argument)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return guarded(self._argument, self.name, self.kind, *self._stamps)
+
+
+class Readers:
+    """Readers of numbered files that stay open between pieces, each used by one thread at a time.
+
+    Opening a file again costs as much as reading a few columns. Outside of `reading` nothing stays open. A pass over
+    all files reads each of them once: where there are more than may stay open, the first ones stay, and the last one,
+    which may be read again at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._idle: list[tuple[int, Any]] = []
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let readers stay open inside."""
+        with self._lock:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._idle.clear()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a block of `reading` is active."""
+        return self._users > 0
+
+    @contextmanager
+    def of(self, number: int, opened: Callable[[], Any], columns: int) -> Iterator[Any]:
+        """A reader of one of the files, each of which has `columns` columns."""
+        with self._lock:
+            there = [place for place, (file, _) in enumerate(self._idle) if file == number]
+            reader = self._idle.pop(there[0])[1] if there else None
+        reader = opened() if reader is None else reader
+        yield reader
+        with self._lock:
+            if self._users:
+                most = max(1, min(_FILES, _COLUMNS // max(1, columns)))
+                del self._idle[most - 1 :]
+                self._idle.append((number, reader))
 
 
 class ArrowSource(Source):

@@ -13,19 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.source import Bounds
+from kernsift.data.formats.arrow import Part
+from kernsift.data.formats.file_stamps import FileStamp
 
 
-class FeatherPart:
+class FeatherPart(Part):
     """One file, opened for every piece."""
 
-    reads_all_columns = True
+    kind, reads_all_columns = "a Feather file", True
 
     def __init__(self, path: str, argument: str) -> None:
-        self.name = path
-        self._argument = argument
-        self._stamp = FileStamp.of(path, argument)
+        super().__init__(path, argument, FileStamp.of(path, argument))
         with self._opened() as reader:
             self.schema = reader.schema
             batches = reader.num_record_batches
@@ -34,9 +32,6 @@ class FeatherPart:
             self.sizes = np.array([reader.get_batch(i).num_rows for i in range(batches)], dtype=np.int64)
             self._packed = batches > 0 and len(self.schema) > 0 and _unpacked(reader.get_batch(0))
 
-    def opened(self) -> Any:
-        return None  # a map is made for every piece
-
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         import pyarrow as pa
 
@@ -44,12 +39,6 @@ class FeatherPart:
         with self._opened(fields) as reader:
             batches = [reader.get_batch(i) for i in range(first, last)]
             return pa.Table.from_batches(batches, schema=reader.schema).select(list(names))
-
-    def statistics(self, names: Sequence[str]) -> Bounds | None:
-        return None
-
-    def check(self) -> None:
-        self._stamp.check(self._argument)
 
     def _narrowest(self) -> int:
         def width(i: int) -> int:
@@ -64,8 +53,8 @@ class FeatherPart:
     def _opened(self, fields: Sequence[int] = ()) -> Iterator[Any]:
         import pyarrow as pa
 
-        with guarded(self._argument, self.name, "a Feather file", self._stamp):
-            self._stamp.check(self._argument)
+        with self._reading():
+            self.check()
             options = pa.ipc.IpcReadOptions(included_fields=list(fields))
             yield pa.ipc.open_file(pa.memory_map(self.name), options=options)
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.formats.archives import refuse_bomb
-from kernsift.data.formats.file_stamps import FileStamp, guarded
+from kernsift.data.formats.arrow import Part
+from kernsift.data.formats.file_stamps import FileStamp
 from kernsift.data.formats.source import Bounds
 from kernsift.execution.threads import n_threads
 
@@ -22,21 +23,19 @@ _WORTH = 1000
 _ABSURD = 10_000
 
 
-class ParquetPart:
+class ParquetPart(Part):
     """One file; it is opened when pieces are read, so that nothing stays open and workers can have their own.
 
     `keys` are columns with one value, an Arrow array of length 1 each: those in the names of its folders.
     """
 
-    reads_all_columns = False
+    kind = "a Parquet file"
 
     def __init__(self, path: str, argument: str, keys: Mapping[str, Any] | None = None) -> None:
-        self.name = path
-        self._argument = argument
-        self._keys = keys or {}
-        self._stamp = FileStamp.of(path, argument)
         import pyarrow as pa
 
+        super().__init__(path, argument, FileStamp.of(path, argument))
+        self._keys = keys or {}
         with self._reading():
             self._file_schema = self.schema = self._open([]).schema_arrow
             for name, value in self._keys.items():
@@ -98,9 +97,6 @@ class ParquetPart:
                         known[i] = reported.null_count == group.num_rows
         return Bounds(known, low, high, gaps)
 
-    def check(self) -> None:
-        self._stamp.check(self._argument)
-
     @cached_property
     def _metadata(self) -> Any:
         import pyarrow.parquet
@@ -121,9 +117,6 @@ class ParquetPart:
         import pyarrow.parquet
 
         return pyarrow.parquet.ParquetFile(self.name, metadata=self._metadata, read_dictionary=texts)
-
-    def _reading(self) -> Any:
-        return guarded(self._argument, self.name, "a Parquet file", self._stamp)
 
     def __getstate__(self) -> dict[str, Any]:
         # The footer of a wide file is large, and quickly read again.

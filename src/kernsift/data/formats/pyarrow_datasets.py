@@ -15,24 +15,20 @@ from kernsift.data.formats.arrow import ArrowSource, Part
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.parquet import ParquetPart
-from kernsift.data.formats.source import Bounds
 from kernsift.exceptions import InputError, quoted
 
 
-class Fragment:
-    """One fragment, usually a file; the keys in the names of its folders are columns."""
+class Fragment(Part):
+    """One fragment, usually a file, which it opens itself; the keys in the names of its folders are columns."""
 
-    reads_all_columns = False
+    kind = "a part of a data set"
 
     def __init__(self, fragment: Any, schema: Any, argument: str) -> None:
-        from pyarrow import dataset, fs
+        from pyarrow import dataset
 
-        self.schema = schema
-        self.name = str(getattr(fragment, "path", "") or "a fragment of the data set")
-        self._fragment = fragment
-        self._argument = argument
-        local = isinstance(getattr(fragment, "filesystem", None), fs.LocalFileSystem)
-        self._stamps = [FileStamp.of(self.name, argument)] if local else []
+        name = str(getattr(fragment, "path", "") or "a fragment of the data set")
+        super().__init__(name, argument, *([FileStamp.of(name, argument)] if _is_local(fragment) else []))
+        self.schema, self._fragment = schema, fragment
         with self._reading():
             keys = set(dataset.get_partition_keys(fragment.partition_expression))
             lacking = [name for name in schema.names if name not in {*fragment.physical_schema.names, *keys}]
@@ -45,9 +41,6 @@ class Fragment:
                 "with the same columns."
             )
 
-    def opened(self) -> Any:
-        return None  # the fragment opens its file itself
-
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         with self._reading():
             wanted = self._fragment
@@ -56,15 +49,11 @@ class Fragment:
                 wanted = wanted.subset(row_group_ids=ids)
             return wanted.to_table(schema=self.schema, columns=list(names))
 
-    def statistics(self, names: Sequence[str]) -> Bounds | None:
-        return None
 
-    def check(self) -> None:
-        for stamp in self._stamps:
-            stamp.check(self._argument)
+def _is_local(fragment: Any) -> bool:
+    from pyarrow import fs
 
-    def _reading(self) -> Any:
-        return guarded(self._argument, self.name, "a part of a data set", *self._stamps)
+    return isinstance(getattr(fragment, "filesystem", None), fs.LocalFileSystem)
 
 
 def dataset_source(data: Any, argument: str) -> ArrowSource:
@@ -83,10 +72,10 @@ def dataset_source(data: Any, argument: str) -> ArrowSource:
 def _part(fragment: Any, schema: Any, argument: str) -> Part:
     """The reader of a fragment."""
     import pyarrow as pa
-    from pyarrow import dataset, fs
+    from pyarrow import dataset
 
     keys = dataset.get_partition_keys(fragment.partition_expression)
-    if isinstance(getattr(fragment, "filesystem", None), fs.LocalFileSystem):
+    if _is_local(fragment):
         own: Part | None = None
         if isinstance(fragment.format, dataset.ParquetFileFormat):
             values = {name: pa.array([keys[name]], schema.field(name).type) for name in schema.names if name in keys}
