@@ -15,8 +15,9 @@ import click
 from kernsift.cli.options import split_names
 from kernsift.data.columns.kinds import matching_columns
 from kernsift.data.formats import Source, open_table
-from kernsift.data.formats.archives import archive_kind, array_columns, npz_arrays
+from kernsift.data.formats.archives import archive_kind
 from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.numpy_files import array_columns, npz_arrays
 from kernsift.data.formats.source import NUMBERS
 from kernsift.exceptions import InputError, quoted, suggestion
 from kernsift.execution.temporary_files import named_file

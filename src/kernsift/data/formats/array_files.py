@@ -12,7 +12,7 @@ import numpy as np
 from kernsift.data.columns.cells import number_kind
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.source import Rows, Source
-from kernsift.data.frames import read_columns
+from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError
 
 CHUNK = 8 << 20
@@ -69,20 +69,20 @@ class ArraySource(Source):
         if not self._fields:
             read = read_columns(block[:, None] if block.ndim == 1 else block, self.argument)
             return replace(read, names=names)
-        fields = [read_columns(block[self._fields[i]], self.argument) for i in columns]
-        return Columns(
-            names,
-            np.concatenate([field.values for field in fields], axis=1),
-            {i: field.levels[0] for i, field in enumerate(fields) if field.levels},
-            tuple(field.kinds[0] for field in fields),
-            True,
-            self.flat,
-        )
+        fields = [read_columns(block[name], self.argument) for name in names]
+        return replace(side_by_side(fields, names, self.argument), flat=self.flat)
 
     def scattered(self, columns: Sequence[int], rows: np.ndarray) -> np.ndarray:
         """The cells at sorted rows: the run that holds all of them is read and thinned out."""
         first = int(rows[0])
         return self.cells(columns, first, int(rows[-1]) + 1)[rows - first]
+
+
+def read_block(array: Any, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
+    """Some rows of an HDF5 dataset or a Zarr array; neighbouring columns are read together."""
+    if array.ndim == 1:
+        return np.asarray(array[start:stop])
+    return np.concatenate([np.asarray(array[start:stop, there]) for _, there in runs(columns)], axis=1)
 
 
 def runs(columns: Sequence[int]) -> Iterator[tuple[slice, slice]]:

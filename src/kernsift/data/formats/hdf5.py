@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.array_files import ArraySource, runs
+from kernsift.data.formats.array_files import ArraySource, read_block
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.exceptions import InputError, quoted, required
 
@@ -35,10 +35,7 @@ class Hdf5Dataset(ArraySource):
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         with guarded(self.argument, self.name, "an HDF5 dataset", *self._stamps), self._opened() as dataset:
-            if dataset.ndim == 1:
-                return np.asarray(_texts(dataset[start:stop]) if self._strings else dataset[start:stop])
-            parts = [dataset[start:stop, there] for _, there in runs(columns)]
-            cells = np.concatenate(parts, axis=1)
+            cells = read_block(dataset, columns, start, stop)
             return _texts(cells) if self._strings else cells
 
     @contextmanager

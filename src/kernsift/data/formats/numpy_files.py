@@ -1,19 +1,22 @@
-""".npy files and NumPy's memory maps.
+""".npy and .npz files, and NumPy's memory maps. Pickles, which could run code, are refused.
 
 Files are read, not mapped: pages of a map count as memory of this process until something else needs it, and a file
-that is cut short under a map ends the process instead of raising an error.
+that is cut short under a map ends the process instead of raising an error. Archives are read as a whole.
 """
 
 from __future__ import annotations
 
 import mmap
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.array_files import ArraySource
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
+from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError
 
 # One row in this many, and it is quicker to jump from row to row than to read all of them.
@@ -95,6 +98,53 @@ class MappedArray(ArraySource):
         for stamp in self._stamps:
             stamp.check(self.argument)
         return block
+
+
+def read_npz(path: str, argument: str) -> Columns:
+    """One array is the table; several of one dimension and one length are its columns."""
+    arrays = npz_arrays(path, argument)
+    if len(arrays) == 1:
+        return array_columns(next(iter(arrays.values())), argument, path)
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) > 1 or len(next(iter(shapes))) != 1:
+        listed = ", ".join(f"{key} {array.shape}" for key, array in list(arrays.items())[:5])
+        raise InputError(
+            f"{argument}: {path}: one table, or columns of one length, are needed, but it holds {listed}; save one "
+            "table."
+        )
+    return side_by_side([read_columns(array, argument) for array in arrays.values()], list(arrays), argument)
+
+
+def npz_arrays(path: str, argument: str) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, by name."""
+    with guarded(argument, path, "a NumPy archive", FileStamp.of(path, argument)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers that an old version of Python wrote
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {key: archive[key] for key in archive.files}
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            raise _broken(path, argument, error) from None
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member is no array")
+        return arrays
+
+
+def array_columns(array: np.ndarray, argument: str, name: str) -> Columns:
+    """An array with rows and columns, or with fields."""
+    if array.dtype.names:
+        if array.ndim != 1:
+            raise InputError(
+                f"{argument}: {name} has fields and needs one dimension, got shape {array.shape}; flatten it."
+            )
+        fields = [read_columns(array[field], argument) for field in array.dtype.names]
+        return side_by_side(fields, list(array.dtype.names), argument)
+    if array.ndim not in (1, 2):
+        raise InputError(
+            f"{argument}: a table with rows and columns is needed, but {name} has shape {array.shape}; reshape it."
+        )
+    return read_columns(array[:, None] if array.ndim == 1 else array, argument)
 
 
 def _broken(path: str, argument: str, error: Exception) -> InputError:

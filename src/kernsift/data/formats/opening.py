@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,14 +12,15 @@ import numpy as np
 
 from kernsift.data.columns.columns import EXACT
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
-from kernsift.data.formats.archives import archive_kind, read_excel, read_npz
+from kernsift.data.formats.archives import archive_kind
 from kernsift.data.formats.arrow import ArrowSource, Part
 from kernsift.data.formats.dask_collections import computed, dask_source
+from kernsift.data.formats.excel import excel_source
 from kernsift.data.formats.feather import FeatherPart
-from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
+from kernsift.data.formats.file_stamps import first_line, guarded
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.numpy_files import MappedArray, NumpyFile
+from kernsift.data.formats.numpy_files import MappedArray, NumpyFile, read_npz
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.pyarrow_datasets import dataset_source
 from kernsift.data.formats.source import Source
@@ -190,26 +190,12 @@ def _path(
     if start.startswith((b"PAR1", b"ARROW1")):
         return _arrow_files([place], argument)
     if start.startswith(b"PK"):
-        return _archive(place, argument)
+        kind = archive_kind(place, f"{argument}: {place}")
+        return excel_source(place, argument) if kind == "Excel" else MemorySource(read_npz(place, argument), argument)
     for magic, what, fix in _REFUSED:
         if start.startswith(magic):
             raise InputError(f"{argument}: {path} {what}; {fix}.")
     return text_source(place, argument, encoding, whole=whole, memory=memory)
-
-
-def _archive(path: str, argument: str) -> Source:
-    kind = archive_kind(path, f"{argument}: {path}")
-    notes: tuple[str, ...] = ()
-    with guarded(argument, path, f"{'an' if kind == 'Excel' else 'a'} {kind} file", FileStamp.of(path, argument)):
-        if kind == "Excel":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about styles and extensions, which hold no cells
-                columns, notes = read_excel(path, argument)
-        else:
-            columns = read_npz(path, argument)
-    source = MemorySource(columns, argument)
-    source.notes = notes
-    return source
 
 
 def _folder(path: str, argument: str) -> Source:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.array_files import ArraySource, runs
+from kernsift.data.formats.array_files import ArraySource, read_block
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.exceptions import InputError, quoted, required
 
@@ -35,10 +35,7 @@ class ZarrArray(ArraySource):
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         stamps = [self._stamps[path] for path in self._watched(start, stop) if path in self._stamps]
         with guarded(self.argument, self.name, "a Zarr array", *stamps):
-            if self._array.ndim == 1:
-                return np.asarray(self._array[start:stop])
-            parts = [np.asarray(self._array[start:stop, there]) for _, there in runs(columns)]
-            return np.concatenate(parts, axis=1)
+            return read_block(self._array, columns, start, stop)
 
     def _watched(self, start: int, stop: int) -> Iterator[str]:
         """The folders in which the files of these rows lie."""
