@@ -125,7 +125,7 @@ def same_as_dense(path: str, by: str) -> float:
 
     found = compare(path, by=by, random_state=0)
     dense = open_table(path, "X")
-    everything = dense.read(range(len(dense.names)), 0, dense.n)
+    everything = dense.read(range(len(dense.names)))
     labels = dense.annotations.column(by, "by") if dense.annotations else None
     assert labels is not None
     codes = labels.values[:, 0]

@@ -202,7 +202,7 @@ def read_in_pieces(path: Path) -> None:
     source = open_source(str(path), "X")
     assert source is not None
     for start in range(0, min(source.n, 100), 7):
-        source.read(list(range(min(len(source.names), 20))), start, min(start + 7, source.n))
+        source.read(list(range(min(len(source.names), 20))), slice(start, min(start + 7, source.n)))
 
 
 @contextmanager

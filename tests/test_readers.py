@@ -125,12 +125,12 @@ def test_blocks_of_columns_open_no_file_anew(samples: list[str], monkeypatch: py
         opened.clear()
         with inside.reading():
             for column in range(19):
-                inside.read([column], 0, inside.n)
+                inside.read([column])
         assert set(opened.values()) == {1} and len(opened) == 3
     # Without a word about it, once for each block.
     opened.clear()
     for column in range(4):
-        source.read([column], 0, source.n)
+        source.read([column])
     assert set(opened.values()) == {4}
     # A call whose blocks have 8 of 20 columns: 3 of them, and two threads.
     monkeypatch.setattr("kernsift.estimators.feature_blocks._BLOCK_BYTES", 8 * 8 * 24_000)

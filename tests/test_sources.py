@@ -151,14 +151,14 @@ def test_every_format_gives_the_same_cells_however_it_is_cut(name: str, table: p
         columns = data.draw(st.lists(st.integers(0, len(source.names) - 1), min_size=1, max_size=3, unique=True))
         stop = data.draw(st.integers(1, source.n))
         start = data.draw(st.integers(0, stop - 1))
-        assert_cells(source.read(columns, start, stop), table, columns, np.arange(start, stop))
+        assert_cells(source.read(columns, slice(start, stop)), table, columns, np.arange(start, stop))
         rows = np.sort(data.draw(st.lists(st.integers(0, source.n - 1), min_size=1, max_size=9)))
         assert_cells(rows_of(source, columns, rows), table, columns, rows)
 
 
 def rows_of(source: Source, columns: list[int], rows: np.ndarray) -> Columns:
     """Scattered rows, as a table reads them."""
-    return source._join(columns, rows)
+    return source.read(columns, rows)
 
 
 def assert_cells(found: Columns, table: pa.Table, columns: list[int], rows: np.ndarray) -> None:
@@ -188,7 +188,7 @@ def test_single_precision_is_kept_where_all_columns_have_it(table: pa.Table, dat
         assert source is not None
         columns = data.draw(st.lists(st.integers(0, len(source.names) - 1), min_size=1, unique=True))
         single = all(table.schema.field(i).type == pa.float32() for i in columns)
-        assert source.read(columns, 0, source.n).values.dtype == (np.float32 if single else np.float64)
+        assert source.read(columns).values.dtype == (np.float32 if single else np.float64)
 
 
 CELLS = st.one_of(
@@ -217,7 +217,7 @@ def test_text_in_chunks_is_read_as_the_whole_is(data: Any, monkeypatch: pytest.M
         whole = loaded(open_table(path, "X")).columns
         source = open_source(path, "X")
         assert source is not None
-        found = source.read(range(width + 1), 0, source.n)
+        found = source.read(range(width + 1))
     assert found.names == whole.names
     for i in range(width + 1):
         if i in whole.levels or i in found.levels:
@@ -277,13 +277,13 @@ def test_every_kind_of_array_gives_the_same_cells(name: str, kind: Any, tmp_path
         assert source is not None
         assert not source.named and not source.flat
         assert len(source.edges) > 2 or "Fortran" in name
-        assert_same(source.read(range(5), 0, 23), read_columns(array, "X"))
+        assert_same(source.read(range(5), slice(0, 23)), read_columns(array, "X"))
         for columns in ([3], [4, 0, 2], [1, 2]):
             for rows in ([0], [0, 22], [3, 4, 4, 5, 19], list(range(23))):
                 found = rows_of(source, columns, np.array(rows))
                 np.testing.assert_array_equal(found.values, array[rows][:, columns].astype(found.values.dtype))
                 assert found.names == tuple(f"x{i}" for i in columns)
-            np.testing.assert_array_equal(source.read(columns, 2, 13).values, array[2:13, columns])
+            np.testing.assert_array_equal(source.read(columns, slice(2, 13)).values, array[2:13, columns])
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -298,7 +298,7 @@ def test_one_dimension_is_one_column(name: str, tmp_path: Path) -> None:
     source = open_source(makers.get(name, lambda: ARRAYS[name](tmp_path, column))(), "X")
     assert source is not None
     assert source.flat
-    assert_same(source.read([0], 0, 23), read_columns(column, "X"))
+    assert_same(source.read([0], slice(0, 23)), read_columns(column, "X"))
     assert rows_of(source, [0], np.array([2, 9])).values.tolist() == column[[2, 9], None].tolist()
 
 
@@ -326,7 +326,7 @@ def test_arrays_of_texts_are_categories(name: str, tmp_path: Path) -> None:
     source = open_source(path, "X")
     assert source is not None
     assert source.kinds == ("text", "text")
-    assert_same(source.read([0, 1], 0, 4), read_columns(words, "X"))
+    assert_same(source.read([0, 1], slice(0, 4)), read_columns(words, "X"))
 
 
 @pytest.mark.parametrize("name", ["npy", "mapped", "hdf5"])
@@ -338,7 +338,7 @@ def test_records_have_named_columns(name: str, tmp_path: Path) -> None:
     source = open_source(np.load(path, mmap_mode="r") if name == "mapped" else path, "X")
     assert source is not None
     assert source.named and source.names == ("height", "count", "city")
-    found = source.read([2, 0], 1, 5)
+    found = source.read([2, 0], slice(1, 5))
     assert found.levels == {0: ("Oslo", "Rome")}
     assert found.values.tolist() == [[0, 0.25], [1, 0.5], [0, 0.75], [1, 1.0]]
     assert rows_of(source, [1], np.array([0, 5])).values.tolist() == [[0], [2]]
@@ -351,7 +351,7 @@ def test_changes_in_a_private_map_are_seen_and_kept(tmp_path: Path) -> None:
     source = open_source(mapped, "X")
     assert source is not None
     for _ in range(2):
-        assert source.read([1], 3, 4).values.tolist() == [[77.0]]
+        assert source.read([1], slice(3, 4)).values.tolist() == [[77.0]]
 
 
 # Dask
@@ -372,7 +372,7 @@ def test_a_dask_frame_is_its_partitions(npartitions: int) -> None:
         source = open_source(dask.dataframe.from_pandas(frame, npartitions=npartitions), "X")
         assert source is not None
         assert source.kinds == ("float64", "integer", "text", "category", "truth")
-        assert_same(source.read(range(5), 0, 9), read_columns(frame, "X"))
+        assert_same(source.read(range(5), slice(0, 9)), read_columns(frame, "X"))
         assert_same(rows_of(source, [3, 0], np.array([1, 8])), read_columns(frame[["c", "f"]].iloc[[1, 8]], "X"))
         series = open_source(dask.dataframe.from_pandas(frame, npartitions=npartitions)["f"], "X")
         assert series is not None
@@ -390,7 +390,7 @@ def test_a_dask_frame_that_changes_is_refused() -> None:
         source = open_source(frame, "X")
         assert source is not None
         with refused("partition 0", "5 rows where it had 4", ".persist()"):
-            source.read([0], 0, 2)
+            source.read([0], slice(0, 2))
 
 
 def test_an_error_inside_dask_names_the_partition() -> None:
@@ -402,7 +402,7 @@ def test_an_error_inside_dask_names_the_partition() -> None:
         source = open_source(array, "X")
         assert source is not None
         with refused("partition 1 of the Dask array", "disk on fire"):
-            source.read([0], 4, 6)
+            source.read([0], slice(4, 6))
 
 
 # Threads
@@ -424,7 +424,7 @@ def test_threads_may_read_at_the_same_time(name: str, tmp_path: Path) -> None:
     source = open_source(makers[name](), "X")
     assert source is not None
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda i: source.read([i % 6], 0, 400).values[:, 0], range(24)))
+        found = list(pool.map(lambda i: source.read([i % 6], slice(0, 400)).values[:, 0], range(24)))
     for i, column in enumerate(found):
         np.testing.assert_allclose(column, array[:, i % 6], rtol=1e-12)  # pandas reads texts to a few units in the end
 
@@ -489,8 +489,8 @@ def test_picked_columns_are_columns_of_their_own(tmp_path: Path) -> None:
     assert source is not None
     picked = source.pick([2, 1], ["C", "B"])
     assert (picked.names, picked.kinds) == (("C", "B"), ("float32", "text"))
-    assert picked.read([1, 0], 0, 2).names == ("B", "C")
-    assert picked.read([1, 0], 0, 2).values.tolist() == [[0, 1], [1, 2]]
+    assert picked.read([1, 0], slice(0, 2)).names == ("B", "C")
+    assert picked.read([1, 0], slice(0, 2)).values.tolist() == [[0, 1], [1, 2]]
     assert source.pick([0, 1, 2]) is source
 
 
@@ -549,7 +549,7 @@ def test_keys_in_the_names_of_folders_are_columns(tmp_path: Path) -> None:
     source = open_source(tmp_path / "t", "X")
     assert source is not None
     assert source.names == ("a", "year")
-    assert source.read([1, 0], 1, 4).values.tolist() == [[2020, 1], [2021, 2], [2021, 3]]
+    assert source.read([1, 0], slice(1, 4)).values.tolist() == [[2020, 1], [2021, 2], [2021, 3]]
 
 
 def test_what_a_parquet_file_says_of_its_columns(tmp_path: Path) -> None:
@@ -587,7 +587,7 @@ def test_sources_of_files_travel_to_other_processes(name: str, tmp_path: Path) -
     table = pa.table({"a": np.arange(20.0), "s": ["u", "v"] * 10})
     source = open_source(FORMATS[name](table, tmp_path), "X")
     copy = pickle.loads(pickle.dumps(source))
-    assert_same(copy.read([0, 1], 0, 20), read_columns(table, "X"))
+    assert_same(copy.read([0, 1], slice(0, 20)), read_columns(table, "X"))
 
 
 @pytest.mark.parametrize("package", ["zarr", "h5py"])
@@ -642,7 +642,7 @@ def test_numbers_of_different_types_go_together_and_texts_do_not(
     assert source is not None
     assert source.kinds == (kind,)
     cells = [1.5, float(second[0].as_py()) if second[0].as_py() is not None else np.nan]
-    np.testing.assert_array_equal(source.read([0], 0, 2).values[:, 0], cells[::-1] if backwards else cells)
+    np.testing.assert_array_equal(source.read([0], slice(0, 2)).values[:, 0], cells[::-1] if backwards else cells)
 
 
 def test_texts_with_and_without_dictionary_go_together(tmp_path: Path) -> None:
@@ -650,7 +650,7 @@ def test_texts_with_and_without_dictionary_go_together(tmp_path: Path) -> None:
     write_parquet(pa.table({"a": pa.array(["u", "v"]).dictionary_encode()}), tmp_path / "2.parquet")
     source = open_source(tmp_path, "X")
     assert source is not None
-    found = source.read([0], 0, 4)
+    found = source.read([0], slice(0, 4))
     assert found.levels == {0: ("u", "v")}
     np.testing.assert_array_equal(found.values[:, 0], [1, np.nan, 0, 1])
 
@@ -670,7 +670,7 @@ def test_a_file_cut_short_is_named(name: str, tmp_path: Path) -> None:
     with refused(os.path.basename(path), what):
         source = open_source(path, "X")
         assert source is not None
-        source.read([0], 0, 23)
+        source.read([0], slice(0, 23))
 
 
 @pytest.mark.parametrize("fault", ["removed", "cut short", "changed"])
@@ -679,7 +679,7 @@ def test_a_file_that_changes_after_it_was_opened_is_named(name: str, fault: str,
     path = BROKEN["npy" if name == "mapped" else name][0](tmp_path)
     source = open_source(np.load(path, mmap_mode="r") if name == "mapped" else path, "X")
     assert source is not None
-    source.read([0], 0, 5)
+    source.read([0], slice(0, 5))
     if fault == "removed":
         os.remove(path)
     elif fault == "cut short":
@@ -687,7 +687,7 @@ def test_a_file_that_changes_after_it_was_opened_is_named(name: str, fault: str,
     else:
         os.utime(path, ns=(1, 1))
     with refused(os.path.basename(path), "removed" if fault == "removed" else "changed", "while it was being read"):
-        source.read([0], 0, 23)
+        source.read([0], slice(0, 23))
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -695,10 +695,10 @@ def test_a_chunk_that_goes_missing_is_no_chunk_of_zeros(zarr_format: int, tmp_pa
     path = Path(in_zarr(tmp_path, ARRAY, chunks=(4, 5), zarr_format=zarr_format))
     source = open_source(path, "X")
     assert source is not None
-    source.read([0], 0, 23)
+    source.read([0], slice(0, 23))
     os.remove(path / ("2.0" if zarr_format == 2 else "c/2/0"))
     with refused("a.zarr", "changed while it was being read"):
-        source.read([0], 8, 12)
+        source.read([0], slice(8, 12))
 
 
 def test_a_broken_chunk_is_named(tmp_path: Path) -> None:
@@ -707,7 +707,7 @@ def test_a_broken_chunk_is_named(tmp_path: Path) -> None:
     assert source is not None
     os.truncate(path / "c/2/0", 10)
     with refused("a.zarr could not be read as a Zarr array"):
-        source.read([0], 0, 23)
+        source.read([0], slice(0, 23))
 
 
 def pickled(folder: Path) -> str:
@@ -779,7 +779,7 @@ def test_one_of_several_arrays_can_be_named(tmp_path: Path) -> None:
     for path in (two_datasets(tmp_path) + "::/b", two_arrays(tmp_path) + "::b"):
         source = open_source(path, "X")
         assert source is not None
-        assert source.read([0], 0, 2).values.shape == (2, 1)
+        assert source.read([0], slice(0, 2)).values.shape == (2, 1)
 
 
 @pytest.mark.parametrize("name", ["2.parquet", "2.csv"])
@@ -860,7 +860,7 @@ def test_text_is_read_however_it_is_written(name: str, content: bytes, tmp_path:
         source = open_source(path, "X")
     assert source is not None
     assert (source.names, source.kinds) == (("name", "x", "b"), ("text", "float64", "truth"))
-    found = source.read([1, 2, 0], 10, 13)
+    found = source.read([1, 2, 0], slice(10, 13))
     assert found.values.tolist() == [[2.5, 0, 1], [2.75, 1, 2], [3.0, 0, 0]]
     copy = pickle.loads(pickle.dumps(source))
     del copy
@@ -870,7 +870,7 @@ def test_text_is_read_however_it_is_written(name: str, content: bytes, tmp_path:
     alone = open_source(path, "X")
     assert alone is not None
     assert os.listdir(spool) == [], "without workers the file has no name, and is gone however the process ends"
-    assert alone.read([1, 2, 0], 10, 13).values.tolist() == found.values.tolist()
+    assert alone.read([1, 2, 0], slice(10, 13)).values.tolist() == found.values.tolist()
 
 
 class SomeWorkers:
@@ -892,7 +892,7 @@ def test_numbers_beyond_64_bits_are_what_pandas_makes_of_them(tmp_path: Path) ->
     whole = loaded(open_table(path, "X")).columns
     source = open_source(path, "X")
     assert source is not None
-    found = source.read([0, 1], 0, 2)
+    found = source.read([0, 1], slice(0, 2))
     assert found.levels == whole.levels
     assert found.values.tolist() == whole.values.tolist()
 
@@ -906,7 +906,7 @@ def test_numbers_alone_have_no_names(tmp_path: Path) -> None:
 def test_an_encoding_can_be_named(tmp_path: Path) -> None:
     source = open_source(written(tmp_path, "t.csv", "a,b\n1,é\n2,e\n".encode("latin-1")), "X", encoding="latin-1")
     assert source is not None
-    assert source.read([1], 0, 2).levels == {0: ("e", "é")}
+    assert source.read([1], slice(0, 2)).levels == {0: ("e", "é")}
     with pytest.raises(InputError, match="encoding: 'klingon' is unknown"):
         open_source(written(tmp_path, "t.csv", b"a\n1\n"), "X", encoding="klingon")
 
@@ -920,7 +920,7 @@ def test_a_column_that_turns_out_to_be_text_is_text_from_its_first_row(
     source = open_source(written(tmp_path, "t.csv", lines.encode()), "X")
     assert source is not None
     assert source.kinds == ("text", "text")
-    found = source.read([0, 1], 0, 10)
+    found = source.read([0, 1], slice(0, 10))
     assert texts(found, 0) == [*(f"{i}.50" for i in range(9)), "x"]
     assert texts(found, 1) == [*(str(i) for i in range(9)), "True"]
 
@@ -1041,7 +1041,7 @@ def test_data_sets_of_files_are_read_by_the_readers_of_files(tmp_path: Path) -> 
     order = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
     for source in sources:
         assert source is not None
-        found = source.read([source.names.index(name) for name in ("a", "s", "k")], 0, 10)
+        found = source.read([source.names.index(name) for name in ("a", "s", "k")], slice(0, 10))
         rows = slice(None) if source.names == ("a", "s", "k") and len(source.edges) == 2 else order
         assert found.values[:, 0].tolist() == np.arange(10.0)[rows].tolist()
         assert texts(found, 1) == np.array(table["s"].to_pylist(), dtype=object)[rows].tolist()

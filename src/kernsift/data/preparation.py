@@ -178,7 +178,7 @@ def _rows_to_keep(one: Scan, verdict: Verdict, missing: str) -> np.ndarray:
     if lost:  # texts that denote missing values
         gaps, keep = gaps.copy(), keep.copy()
         for i in lost & one.levels.keys():
-            cells = one.source.read([i], 0, one.source.n)
+            cells = one.source.read([i])
             absent = np.isnan([verdict.parsed[i].get(level, np.nan) for level in cells.levels.get(0, ())])
             codes = cells.values[:, 0]
             empty = np.isnan(codes)

@@ -179,7 +179,7 @@ def _distinct(one: Scan, i: int) -> np.ndarray:
     """The different numbers in a column."""
     if i in one.levels:
         return np.empty(0)
-    values = to_numpy(one.source.read([i], 0, one.source.n).values)[:, 0]
+    values = to_numpy(one.source.read([i]).values)[:, 0]
     return np.unique(values[~np.isnan(values)])
 
 

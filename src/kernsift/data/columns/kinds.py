@@ -325,7 +325,7 @@ def _numbered(scan: Scan) -> dict[int, str]:
             called or scan.high[i] - scan.low[i] == source.n - 1
         ):
             continue
-        values = to_numpy(source.read([i], 0, min(source.n, _HEAD)).values)[:, 0]
+        values = to_numpy(source.read([i], slice(0, min(source.n, _HEAD))).values)[:, 0]
         if (values[1:] - values[:-1] == 1).all():
             found[i] = "row number"
         elif called and (values == np.floor(values)).all():

@@ -41,12 +41,9 @@ class DaskArray(Source):
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         with guarded(self.argument, f"partition {chunk} of the Dask array", "a table"):
-            cells = self._lazy(chunk, columns, rows).compute()
+            part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
+            cells = (part[:, None] if self.flat else part[:, list(columns)])[rows].compute()
         return replace(read_columns(np.asarray(cells), self.argument), names=tuple(self.names[i] for i in columns))
-
-    def _lazy(self, chunk: int, columns: Sequence[int], rows: Rows) -> Any:
-        part = self._array[int(self.edges[chunk]) : int(self.edges[chunk + 1])]
-        return (part[:, None] if self.flat else part[:, list(columns)])[rows]
 
 
 class DaskFrame(Source):
@@ -66,25 +63,14 @@ class DaskFrame(Source):
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         with guarded(self.argument, f"partition {chunk} of the Dask data frame", "a table"):
-            part = self._lazy(chunk, columns).compute()
-        part = _rows_of(part, rows, chunk, self._expected(chunk), self.argument)
-        return replace(read_columns(part, self.argument), flat=self.flat)
-
-    def _lazy(self, chunk: int, columns: Sequence[int]) -> Any:
-        return self._frame[[self._frame.columns[i] for i in columns]].partitions[chunk]
-
-    def _expected(self, chunk: int) -> int:
-        return int(self.edges[chunk + 1] - self.edges[chunk])
-
-
-def _rows_of(part: Any, rows: Rows, chunk: int, expected: int, argument: str) -> Any:
-    """Rows of a partition, a pandas data frame, which must be as long as it was when it was looked at first."""
-    if len(part) != expected:
-        raise InputError(
-            f"{argument}: partition {chunk} of the Dask data frame has {len(part)} rows where it had {expected} "
-            "before: its files changed, or what makes it is random; call .persist() first."
-        )
-    return part.iloc[rows]
+            part = self._frame[[self._frame.columns[i] for i in columns]].partitions[chunk].compute()
+        expected = int(self.edges[chunk + 1] - self.edges[chunk])
+        if len(part) != expected:
+            raise InputError(
+                f"{self.argument}: partition {chunk} of the Dask data frame has {len(part)} rows where it had "
+                f"{expected} before: its files changed, or what makes it is random; call .persist() first."
+            )
+        return replace(read_columns(part.iloc[rows], self.argument), flat=self.flat)
 
 
 def _frame_kind(dtype: Any) -> str:

@@ -66,6 +66,6 @@ def loaded(source: Source, memory: int | None = None) -> MemorySource:
             f"memory: the response alone takes {size / 1e6:,.0f} MB, more than half of the {memory / 1e6:,.0f} MB that "
             "may be used; allow more."
         )
-    found = MemorySource(source.read(range(len(source.names)), 0, source.n), source.argument)
+    found = MemorySource(source.read(range(len(source.names))), source.argument)
     found.notes = source.notes
     return found

@@ -74,7 +74,7 @@ def open_source(
     ...     path = os.path.join(folder, "x.npy")
     ...     np.save(path, np.arange(6.0).reshape(3, 2))
     ...     source = open_source(path, "X")
-    ...     source.n, source.names, source.read([1], 1, 3).values.tolist()
+    ...     source.n, source.names, source.read([1], slice(1, 3)).values.tolist()
     (3, ('x0', 'x1'), [[3.0], [5.0]])
     >>> open_source(np.zeros((3, 2)), "X") is None
     True
@@ -139,7 +139,7 @@ def _in_memory(source: Source) -> Source:
         return source
     if size > parse_memory(None) // SMALL or source.n < 2:
         return source
-    cells = source.read(range(len(source.names)), 0, source.n)
+    cells = source.read(range(len(source.names)))
     whole = [i for i, kind in enumerate(cells.kinds) if kind == "integer"]
     low, high = cells.span
     if (np.maximum(-low[whole], high[whole]) > EXACT).any():  # which are refused, or left out

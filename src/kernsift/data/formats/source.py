@@ -148,10 +148,9 @@ class Source(ABC):
 
     def pick(self, positions: Sequence[int], names: Sequence[str] | None = None) -> Source:
         """The columns at these positions, in this order, under other names where these are given."""
-        called = tuple(self.names[i] for i in positions) if names is None else tuple(names)
-        if list(positions) == list(range(len(self.names))) and called == self.names and names is None:
+        if names is None and list(positions) == list(range(len(self.names))):
             return self
-        return _Picked(self, positions, called)
+        return _Picked(self, positions, [self.names[i] for i in positions] if names is None else names)
 
     def called(self, names: Sequence[str], named: bool) -> Source:
         """The same columns under other names."""
@@ -174,28 +173,39 @@ class Source(ABC):
         """Whether the cells are in memory."""
         return False
 
-    def read(self, columns: Sequence[int], start: int, stop: int) -> Columns:
-        """The rows `start` to `stop` of some columns."""
-        return self._join(columns, slice(start, stop))
+    def read(self, columns: Sequence[int], rows: Rows | None = None) -> Columns:
+        """Some columns in memory, and of all rows unless some are named."""
+        rows = slice(0, self.n) if rows is None else rows
+        single = bool(columns) and all(self.kinds[i] == "float32" for i in columns)
+        values = np.full((count_of(rows), len(columns)), np.nan, dtype=np.float32 if single else np.float64)
+        kinds = [self.kinds[i] for i in columns]
+        found: dict[int, dict[str, int]] = {}
+        for piece in self.pieces(columns, rows):
+            for i, kind in enumerate(piece.cells.kinds, piece.columns.start):
+                kinds[i] = kind if kinds[i] == "unknown" and kind != "empty" else kinds[i]
+            for i, levels in piece.cells.levels.items():
+                codes = found.setdefault(piece.columns.start + i, {})
+                numbers = np.array([codes.setdefault(level, len(codes)) for level in levels], dtype=np.float64)
+                recode(piece.cells.values, i, numbers)
+            values[piece.rows, piece.columns] = piece.cells.values
+        for i, codes in found.items():
+            order = {level: float(code) for code, level in enumerate(sorted(codes))}
+            recode(values, i, np.array([order[level] for level in codes]))
+        levels_found = {i: tuple(sorted(codes)) for i, codes in found.items()}
+        names = tuple(self.names[i] for i in columns)
+        return Columns(names, values, levels_found, tuple(kinds), self.named, self.flat)
 
-    def pieces(
-        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
-    ) -> Iterator[CellPiece]:
-        """All the cells asked for, chunk after chunk, each piece within `scratch` bytes.
-
-        A single column of a chunk may take up to `most` bytes, which is the same unless given.
-        """
+    def pieces(self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH) -> Iterator[CellPiece]:
+        """All the cells asked for, chunk after chunk, each piece within `scratch` bytes."""
         with self.reading():
-            for cut in self.cuts(columns, rows, scratch, most):
+            for cut in self.cuts(columns, rows, scratch, scratch):
                 yield self.piece(columns, cut)
 
-    def cuts(
-        self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH, most: int | None = None
-    ) -> Iterator[Cut]:
-        """What `pieces` reads, before it is read."""
+    def cuts(self, columns: Sequence[int], rows: Rows, scratch: int, most: int) -> Iterator[Cut]:
+        """What `pieces` reads, before it is read; a single column of a chunk may take up to `most` bytes."""
         for chunk, inside, place in self._touched(rows):
             length = int(self.edges[chunk + 1] - self.edges[chunk])
-            for block in self._blocks(columns, length, scratch, scratch if most is None else most):
+            for block in self._blocks(columns, length, scratch, most):
                 yield Cut(chunk, inside, place, block)
 
     def piece(self, columns: Sequence[int], cut: Cut) -> CellPiece:
@@ -240,27 +250,6 @@ class Source(ABC):
                 stop = start + 1
             yield slice(start, stop)
             start, spent = stop, float(ends[stop - 1])
-
-    def _join(self, columns: Sequence[int], rows: Rows) -> Columns:
-        count = count_of(rows)
-        single = bool(columns) and all(self.kinds[i] == "float32" for i in columns)
-        values = np.full((count, len(columns)), np.nan, dtype=np.float32 if single else np.float64)
-        kinds = [self.kinds[i] for i in columns]
-        found: dict[int, dict[str, int]] = {}
-        for piece in self.pieces(columns, rows):
-            for i, kind in enumerate(piece.cells.kinds, piece.columns.start):
-                kinds[i] = kind if kinds[i] == "unknown" and kind != "empty" else kinds[i]
-            for i, levels in piece.cells.levels.items():
-                codes = found.setdefault(piece.columns.start + i, {})
-                numbers = np.array([codes.setdefault(level, len(codes)) for level in levels], dtype=np.float64)
-                recode(piece.cells.values, i, numbers)
-            values[piece.rows, piece.columns] = piece.cells.values
-        for i, codes in found.items():
-            order = {level: float(code) for code, level in enumerate(sorted(codes))}
-            recode(values, i, np.array([order[level] for level in codes]))
-        levels_found = {i: tuple(sorted(codes)) for i, codes in found.items()}
-        names = tuple(self.names[i] for i in columns)
-        return Columns(names, values, levels_found, tuple(kinds), self.named, self.flat)
 
 
 class _Part(Source):
