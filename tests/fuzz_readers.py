@@ -36,7 +36,7 @@ import pandas as pd
 
 from kernsift import InputError
 from kernsift.cli.inputs import open_candidates
-from kernsift.data.formats import archives, excel, numpy_files, open_source, text
+from kernsift.data.formats import archives, excel, numpy_files, open_source, text, text_dialects
 from kernsift.data.inputs import as_pair
 
 LONGEST = 10.0
@@ -306,7 +306,7 @@ def _guided(kinds: list[str], count: int, folder: Path) -> int:
         for i, data in enumerate(seeds()[kind]):
             (corpus / f"{kind}-{i}").write_bytes(data)
     path = folder / "input"
-    for module in (archives, excel, numpy_files, text):
+    for module in (archives, excel, numpy_files, text, text_dialects):
         for name, function in list(vars(module).items()):
             if inspect.isfunction(function) and function.__module__ == module.__name__:
                 setattr(module, name, atheris.instrument_func(function))

@@ -33,7 +33,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernsift.data.columns.columns import Columns
-from kernsift.data.formats import Source, arrow, open_source, open_table, points_outside, text
+from kernsift.data.formats import Source, arrow, open_source, open_table, points_outside, text, text_dialects
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.formats.parquet import ParquetPart
@@ -1018,8 +1018,8 @@ def test_lines_of_equal_fields_are_counted_by_the_block(
     content: bytes, rows: tuple[int, bool] | None, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is odd in any way is left to the reader of rows, which tells what is wrong."""
-    monkeypatch.setattr(text, "_BLOCK", block)
-    assert text._regular_rows(str(written(tmp_path, "t.csv", content)), ",", "utf-8-sig") == rows
+    monkeypatch.setattr(text_dialects, "_BLOCK", block)
+    assert text_dialects._regular_rows(str(written(tmp_path, "t.csv", content)), ",", "utf-8-sig") == rows
 
 
 def test_data_sets_of_files_are_read_by_the_readers_of_files(tmp_path: Path) -> None:

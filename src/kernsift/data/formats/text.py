@@ -9,7 +9,6 @@ where workers of a cluster read it, it has one, and is removed when nobody holds
 from __future__ import annotations
 
 import errno
-import gzip
 import io
 import json
 import os
@@ -18,28 +17,17 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.columns.cells import number_kind
 from kernsift.data.columns.columns import Columns
-from kernsift.data.formats.archives import refuse_bomb
 from kernsift.data.formats.array_files import runs
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source
-from kernsift.data.formats.text_dialects import (
-    LONGEST_CELL,
-    SAMPLE,
-    SAMPLE_ROWS,
-    Dialect,
-    check_rows,
-    encoding_of,
-    separator_of,
-    unreadable,
-)
+from kernsift.data.formats.text_dialects import TextTable, opened, unreadable
 from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError, required
 from kernsift.execution.memory import parse_memory
@@ -54,9 +42,6 @@ _CHUNK, _WHOLE, _SHARE = 4 << 20, 64 << 20, 16
 _PER_COLUMN = 8 << 10
 # pandas keeps every column apart while it reads, which takes minutes with a million of them.
 _MANY_COLUMNS = 20_000
-_START, _BLOCK, _LONGEST_LINE = 100_000, 1 << 20, 1 << 26
-# Encodings in which the signs that cut a text into cells are single bytes, and these bytes nothing else.
-_ONE_BYTE = {"utf-8", "utf-8-sig", "latin-1", "iso-8859-1", "cp1252", "ascii"}
 
 
 def text_source(
@@ -65,7 +50,7 @@ def text_source(
     """A text file: in memory where it is small and may be read as a whole, else read in pieces."""
     stamp = FileStamp.of(path, argument)
     with guarded(argument, path, "separated values", stamp):
-        text = _Text.of(path, argument, encoding)
+        text = TextTable.of(path, argument, encoding)
         chunk = int(np.clip(_PER_COLUMN * len(text.dialect.names), _CHUNK, max(_CHUNK, parse_memory(memory) // _SHARE)))
         found: Source
         if whole and text.size <= max(chunk, _WHOLE):
@@ -76,133 +61,6 @@ def text_source(
     return found
 
 
-class _Text(NamedTuple):
-    """A text file, after a look at every line.
-
-    Attributes
-    ----------
-    size : bytes, after unpacking.
-    """
-
-    path: str
-    argument: str
-    encoding: str
-    dialect: Dialect
-    size: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.argument}: {self.path}"
-
-    @classmethod
-    def of(cls, path: str, argument: str, encoding: str | None) -> _Text:
-        name = f"{argument}: {path}"
-        size = _unpacked_size(path, name)
-        if encoding is None:
-            with _opened(path) as file:
-                encoding = _encoding(file.read(_START), name)
-        try:
-            with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
-                separator = separator_of(lines.read(SAMPLE + 1))
-            regular = _regular_rows(path, separator, encoding)
-            # newline="" lets lines end in any way, that of old Macintoshes included.
-            with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
-                dialect = check_rows(lines if regular is None else islice(lines, SAMPLE_ROWS), separator, name)
-                if regular is not None:
-                    dialect = replace(dialect, rows=regular[0] - dialect.named, spaces=regular[1])
-                return cls(path, argument, encoding, dialect, size)
-        except (LookupError, UnicodeError) as error:  # the codec "undefined" decodes nothing
-            if not isinstance(error, UnicodeDecodeError):
-                raise InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.") from None
-            byte = error.object[error.start]
-            raise InputError(
-                f"{name} is no {error.encoding.upper()} text (byte 0x{byte:02x}{_line_of(path, encoding)}); save it as "
-                "UTF-8, or pass pandas.read_csv(path, encoding='latin-1') if it is Latin-1."
-            ) from None
-
-
-def _unpacked_size(path: str, name: str) -> int:
-    """Bytes of text, after a complaint about a packed file that unpacks to what no table is."""
-    packed = os.path.getsize(path)
-    with _opened(path) as file:
-        if not isinstance(file, gzip.GzipFile):
-            return packed
-        while file.read(1 << 24):
-            refuse_bomb(name, packed, file.tell(), np.inf)
-        return file.tell()
-
-
-def _regular_rows(path: str, separator: str, encoding: str) -> tuple[int, bool] | None:
-    """The rows of a file without quotation marks whose lines all have the same number of separators; else None.
-
-    With them comes whether there are spaces. Separators and ends of lines are counted by the block, which takes a tenth
-    of the time of a reader of rows.
-    """
-    if separator == " " or encoding.lower().replace("_", "-") not in _ONE_BYTE:
-        return None
-    sign, rows, fields, spaces, rest = ord(separator), 0, 0, False, b""
-    with _opened(path) as file:
-        while True:
-            read = file.read(_BLOCK)
-            block = rest + (read or b"\n")
-            end = block.rfind(b"\n") + 1
-            block, rest = block[:end], block[end:]
-            if len(rest) > _LONGEST_LINE or b'"' in block or b"\0" in block:
-                return None
-            returns = b"\r" in block
-            if returns and block.count(b"\r") != block.count(b"\r\n"):
-                return None
-            try:
-                block.decode(encoding)
-            except UnicodeDecodeError:
-                return None
-            data = np.frombuffer(block, dtype=np.uint8)
-            marks = np.flatnonzero((data == sign) | (data == ord("\n")))
-            if np.diff(marks, prepend=-1).max(initial=0) > LONGEST_CELL:
-                return None
-            ends = np.flatnonzero(data[marks] == ord("\n"))
-            counts = np.diff(ends, prepend=-1) - 1
-            counts = counts[np.diff(marks[ends], prepend=-1) - 1 > int(returns)]  # without blank lines
-            fields = fields or (int(counts[0]) if len(counts) else 0)
-            if (counts != fields).any() or (len(counts) and not fields):
-                return None
-            rows += len(counts)
-            spaces = spaces or b" " in block
-            if not read:
-                return rows, spaces
-
-
-def _line_of(path: str, encoding: str) -> str:
-    """Where the first byte is that cannot be decoded."""
-    with _opened(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode(encoding)
-            except UnicodeDecodeError:
-                return f" in line {number}" if b"\0" not in line else ""
-    return ""
-
-
-def _encoding(start: bytes, name: str) -> str:
-    """The encoding of a text that begins like this; zero bytes in UTF-8 mean another encoding, or no text."""
-    found = encoding_of(start[:4])
-    if found != "utf-8-sig" or b"\0" not in start:
-        return found
-    for encoding, zeros, others in (("utf-16-le", start[1::2], start[::2]), ("utf-16-be", start[::2], start[1::2])):
-        if zeros.count(0) > 0.9 * len(zeros) and 0 not in others:
-            raise InputError(
-                f"{name} looks like UTF-16 without a mark at its start; pass pandas.read_csv(path, "
-                f"encoding='{encoding}')."
-            )
-    raise InputError(f"{name} is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
-
-
-def _opened(path: str) -> Any:
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else open(path, "rb")
-
-
 # Chunks --------------------------------------------------------------------------------------------------------------
 
 
@@ -210,14 +68,14 @@ class _NotPlain(Exception):
     """A cell is no plain number."""
 
 
-def _chunks(text: _Text, size: int, texts: set[str], plain: bool) -> Iterator[Columns]:
+def _chunks(text: TextTable, size: int, texts: set[str], plain: bool) -> Iterator[Columns]:
     """Chunks of the file of about `size` bytes; `texts` are columns whose numbers are texts as well.
 
     With `plain` all cells are taken for numbers, and another raises `_NotPlain`.
     """
     total = os.path.getsize(text.path)
     rows = -(-size * text.dialect.rows // max(1, text.size)) if size < text.size else text.dialect.rows
-    with _opened(text.path) as file, io.TextIOWrapper(file, text.encoding, newline="") as lines:
+    with opened(text.path) as file, io.TextIOWrapper(file, text.encoding, newline="") as lines:
         try:
             for frame in _number_blocks(lines, text, rows) if plain else _frames(lines, text, rows, texts):
                 yield _columns(frame, text)
@@ -226,13 +84,13 @@ def _chunks(text: _Text, size: int, texts: set[str], plain: bool) -> Iterator[Co
             raise unreadable(text.name, first_line(error)) from error
 
 
-def _frames(lines: Any, text: _Text, rows: int, texts: set[str]) -> Iterator[Any]:
+def _frames(lines: Any, text: TextTable, rows: int, texts: set[str]) -> Iterator[Any]:
     pandas = required("pandas", "Reading text files needs pandas")
     strings = dict.fromkeys(texts, str) or None
     yield from pandas.read_csv(lines, **text.dialect.for_pandas(), dtype=strings, chunksize=rows)
 
 
-def _number_blocks(lines: Any, text: _Text, rows: int) -> Iterator[np.ndarray]:
+def _number_blocks(lines: Any, text: TextTable, rows: int) -> Iterator[np.ndarray]:
     dialect = text.dialect
     for skipped in range(0, dialect.rows, rows):
         try:
@@ -252,7 +110,7 @@ def _number_blocks(lines: Any, text: _Text, rows: int) -> Iterator[np.ndarray]:
         yield values
 
 
-def _columns(frame: Any, text: _Text) -> Columns:
+def _columns(frame: Any, text: TextTable) -> Columns:
     """Cells as numbers and codes; plain numbers in one go, because looking at each column takes time."""
     names, named = tuple(text.dialect.names), text.dialect.named
     if isinstance(frame, np.ndarray):
@@ -282,7 +140,7 @@ def _columns(frame: Any, text: _Text) -> Columns:
     return replace(found, levels=levels, kinds=tuple(kinds))
 
 
-def _whole(text: _Text) -> Columns:
+def _whole(text: TextTable) -> Columns:
     """The file as one chunk."""
     if _may_be_plain(text):
         with suppress(_NotPlain):
@@ -295,7 +153,7 @@ def _whole(text: _Text) -> Columns:
     return found
 
 
-def _all_numbers(text: _Text, chunk: int) -> Columns | None:
+def _all_numbers(text: TextTable, chunk: int) -> Columns | None:
     """A table of numbers, some rows at a time, which takes less time and memory; None where a column is something else.
 
     Columns of text are mostly seen in the first rows.
@@ -313,7 +171,7 @@ def _all_numbers(text: _Text, chunk: int) -> Columns | None:
     return Columns(tuple(names), values, {}, kinds, text.dialect.named, False) if done == len(values) else None
 
 
-def _may_be_plain(text: _Text) -> bool:
+def _may_be_plain(text: TextTable) -> bool:
     return len(text.dialect.names) > _MANY_COLUMNS and text.dialect.decimal == "."
 
 
@@ -338,7 +196,7 @@ class TextFile(Source):
 
     at_once = 2
 
-    def __init__(self, text: _Text, size: int) -> None:
+    def __init__(self, text: TextTable, size: int) -> None:
         # Without a name it is gone however the process ends; workers have to find it.
         self._path: str | None = None
         self._file: Any = None
@@ -353,7 +211,7 @@ class TextFile(Source):
         widths = np.where([kind in NUMBERS for kind in kinds], 24.0, 80.0)
         super().__init__(text.argument, text.dialect.names, kinds, edges, widths, named=text.dialect.named)
 
-    def _fill(self, text: _Text, size: int) -> None:
+    def _fill(self, text: TextTable, size: int) -> None:
         texts: set[str] = set()
         plain = _may_be_plain(text)
         while True:
@@ -397,7 +255,7 @@ class TextFile(Source):
             self._file = tempfile.TemporaryFile(prefix="kernsift-", buffering=0)  # noqa: SIM115, closed with its owner
         weakref.finalize(self, self._file.close)
 
-    def _write(self, text: _Text, chunks: Iterator[Columns]) -> set[str]:
+    def _write(self, text: TextTable, chunks: Iterator[Columns]) -> set[str]:
         """Write chunks; returns the columns that hold texts in one of them and numbers in another."""
         p = len(text.dialect.names)
         self._chunks: list[_Chunk] = []

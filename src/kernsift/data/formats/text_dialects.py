@@ -1,27 +1,37 @@
-"""How a table is kept as text: separator, header and decimal sign, guessed from its first lines as people expect."""
+"""How a table is kept as text: encoding, separator, header and decimal sign, guessed as people expect.
+
+Every line is checked: all rows must have as many cells as the first.
+"""
 
 from __future__ import annotations
 
 import codecs
 import csv
+import gzip
+import io
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from kernsift.data.formats.archives import refuse_bomb
 from kernsift.exceptions import InputError
 
 # In the order of trial: a comma may be a decimal sign, and a space part of a name.
-SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas", " ": "spaces"}
-SAMPLE = 200_000
-"""Characters that are looked at to find the separator."""
-
-SAMPLE_ROWS = 50
-"""Rows that are looked at to find the decimal sign."""
-
-LONGEST_CELL = 131_072
-"""The longest cell that is read, in characters: what is longer is no number, no category and no name."""
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas", " ": "spaces"}
+# Characters that show the separator, and rows that show the decimal sign.
+_SAMPLE, _SAMPLE_ROWS = 200_000, 50
+# The longest cell that is read, in characters: what is longer is no number, no category and no name.
+_LONGEST_CELL = 131_072
+# Bytes that show the encoding, that are read at a time, and of the longest line.
+_START, _BLOCK, _LONGEST_LINE = 100_000, 1 << 20, 1 << 26
+# Encodings in which the signs that cut a text into cells are single bytes, and these bytes nothing else.
+_ONE_BYTE = {"utf-8", "utf-8-sig", "latin-1", "iso-8859-1", "cp1252", "ascii"}
 
 # The longer marks first: that of UTF-32 begins as that of UTF-16 does.
 _MARKS = {
@@ -75,7 +85,7 @@ class Dialect:
         said = []
         usual = self.separator == "\t" and name.lower().endswith((".tsv", ".tab", ".txt"))
         if self.separator != "," and not usual:
-            said.append(f"{name}: columns are separated by {SEPARATORS[self.separator]}.")
+            said.append(f"{name}: columns are separated by {_SEPARATORS[self.separator]}.")
         if self.decimal == ",":
             said.append(f"{name}: numbers have decimal commas.")
         if not self.named:
@@ -83,18 +93,140 @@ class Dialect:
         return tuple(said)
 
 
-def encoding_of(start: bytes) -> str:
-    """The encoding that the mark at the start of a file names; UTF-8 where there is none."""
-    return next((known for mark, known in _MARKS.items() if start.startswith(mark)), "utf-8-sig")
+class TextTable(NamedTuple):
+    """A text file, after a look at every line.
+
+    Attributes
+    ----------
+    size : bytes, after unpacking.
+    """
+
+    path: str
+    argument: str
+    encoding: str
+    dialect: Dialect
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.argument}: {self.path}"
+
+    @classmethod
+    def of(cls, path: str, argument: str, encoding: str | None) -> TextTable:
+        name = f"{argument}: {path}"
+        size = _unpacked_size(path, name)
+        if encoding is None:
+            with opened(path) as file:
+                encoding = _encoding(file.read(_START), name)
+        try:
+            with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
+                separator = _separator_of(lines.read(_SAMPLE + 1))
+            regular = _regular_rows(path, separator, encoding)
+            # newline="" lets lines end in any way, that of old Macintoshes included.
+            with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
+                dialect = _check_rows(lines if regular is None else islice(lines, _SAMPLE_ROWS), separator, name)
+                if regular is not None:
+                    dialect = replace(dialect, rows=regular[0] - dialect.named, spaces=regular[1])
+                return cls(path, argument, encoding, dialect, size)
+        except (LookupError, UnicodeError) as error:  # the codec "undefined" decodes nothing
+            if not isinstance(error, UnicodeDecodeError):
+                raise InputError(f"encoding: {encoding!r} is unknown; utf-8, latin-1 and cp1252 are usual.") from None
+            byte = error.object[error.start]
+            raise InputError(
+                f"{name} is no {error.encoding.upper()} text (byte 0x{byte:02x}{_line_of(path, encoding)}); save it as "
+                "UTF-8, or pass pandas.read_csv(path, encoding='latin-1') if it is Latin-1."
+            ) from None
 
 
-def separator_of(text: str) -> str:
+def _unpacked_size(path: str, name: str) -> int:
+    """Bytes of text, after a complaint about a packed file that unpacks to what no table is."""
+    packed = os.path.getsize(path)
+    with opened(path) as file:
+        if not isinstance(file, gzip.GzipFile):
+            return packed
+        while file.read(1 << 24):
+            refuse_bomb(name, packed, file.tell(), np.inf)
+        return file.tell()
+
+
+def _regular_rows(path: str, separator: str, encoding: str) -> tuple[int, bool] | None:
+    """The rows of a file without quotation marks whose lines all have the same number of separators; else None.
+
+    With them comes whether there are spaces. Separators and ends of lines are counted by the block, which takes a tenth
+    of the time of a reader of rows.
+    """
+    if separator == " " or encoding.lower().replace("_", "-") not in _ONE_BYTE:
+        return None
+    sign, rows, fields, spaces, rest = ord(separator), 0, 0, False, b""
+    with opened(path) as file:
+        while True:
+            read = file.read(_BLOCK)
+            block = rest + (read or b"\n")
+            end = block.rfind(b"\n") + 1
+            block, rest = block[:end], block[end:]
+            if len(rest) > _LONGEST_LINE or b'"' in block or b"\0" in block:
+                return None
+            returns = b"\r" in block
+            if returns and block.count(b"\r") != block.count(b"\r\n"):
+                return None
+            try:
+                block.decode(encoding)
+            except UnicodeDecodeError:
+                return None
+            data = np.frombuffer(block, dtype=np.uint8)
+            marks = np.flatnonzero((data == sign) | (data == ord("\n")))
+            if np.diff(marks, prepend=-1).max(initial=0) > _LONGEST_CELL:
+                return None
+            ends = np.flatnonzero(data[marks] == ord("\n"))
+            counts = np.diff(ends, prepend=-1) - 1
+            counts = counts[np.diff(marks[ends], prepend=-1) - 1 > int(returns)]  # without blank lines
+            fields = fields or (int(counts[0]) if len(counts) else 0)
+            if (counts != fields).any() or (len(counts) and not fields):
+                return None
+            rows += len(counts)
+            spaces = spaces or b" " in block
+            if not read:
+                return rows, spaces
+
+
+def _line_of(path: str, encoding: str) -> str:
+    """Where the first byte is that cannot be decoded."""
+    with opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError:
+                return f" in line {number}" if b"\0" not in line else ""
+    return ""
+
+
+def _encoding(start: bytes, name: str) -> str:
+    """The encoding that the mark at the start of a text names, else UTF-8, in which zero bytes mean no such text."""
+    found = next((known for mark, known in _MARKS.items() if start.startswith(mark)), "utf-8-sig")
+    if found != "utf-8-sig" or b"\0" not in start:
+        return found
+    for encoding, zeros, others in (("utf-16-le", start[1::2], start[::2]), ("utf-16-be", start[::2], start[1::2])):
+        if zeros.count(0) > 0.9 * len(zeros) and 0 not in others:
+            raise InputError(
+                f"{name} looks like UTF-16 without a mark at its start; pass pandas.read_csv(path, "
+                f"encoding='{encoding}')."
+            )
+    raise InputError(f"{name} is no text and of no kind that is known here; save it as CSV, Parquet or .npy.")
+
+
+def opened(path: str) -> Any:
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if packed else open(path, "rb")
+
+
+def _separator_of(text: str) -> str:
     """The sign that cuts all of the first lines into the same number of columns, more than one."""
-    lines = [line for line in text[:SAMPLE].splitlines()[:SAMPLE_ROWS] if line.strip()]
-    if len(text) > SAMPLE and len(lines) > 1:
+    lines = [line for line in text[:_SAMPLE].splitlines()[:_SAMPLE_ROWS] if line.strip()]
+    if len(text) > _SAMPLE and len(lines) > 1:
         lines = lines[:-1]
     best, most = ",", (0.0, 0)
-    for sign in SEPARATORS:
+    for sign in _SEPARATORS:
         try:
             counts = Counter(len(row) for row in csv.reader(lines, delimiter=sign, skipinitialspace=True) if row)
         except csv.Error:
@@ -108,7 +240,7 @@ def separator_of(text: str) -> str:
     return best
 
 
-def check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
+def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
     """How a text is written, after a look at every line: each row must be as long as the first."""
     rows = csv.reader(_whole_lines(lines, name), delimiter=separator, skipinitialspace=True)
     first: list[str] = []
@@ -122,14 +254,14 @@ def check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
                 first = row
             elif len(row) != len(first):
                 raise _ragged(name, first, begun, rows.line_num, len(row), separator)
-            elif len(sample) < SAMPLE_ROWS:
+            elif len(sample) < _SAMPLE_ROWS:
                 sample.append(row)
             begun = rows.line_num + 1
             count += 1
     except csv.Error as error:
         if "limit" in str(error):
             raise InputError(
-                f"{name}: a cell in line {begun} is longer than {LONGEST_CELL:,} characters; shorten it, or close a "
+                f"{name}: a cell in line {begun} is longer than {_LONGEST_CELL:,} characters; shorten it, or close a "
                 "quotation mark that is open there."
             ) from None
         raise InputError(f"{name}: line {rows.line_num} cannot be read ({error}); mend that line.") from None
@@ -188,7 +320,7 @@ def unreadable(name: str, said: str) -> InputError:
 def _ragged(name: str, first: list[str], begun: int, line: int, width: int, separator: str) -> InputError:
     if line > begun:
         return InputError(f"{name}: a quotation mark in line {begun} is open until line {line}; close or remove it.")
-    fix = f"mend that line, or quote fields that hold {SEPARATORS[separator]}"
+    fix = f"mend that line, or quote fields that hold {_SEPARATORS[separator]}"
     if first[0].startswith("#") and len(first) == 1:
         fix = "remove the comment lines at the top"
     return InputError(
