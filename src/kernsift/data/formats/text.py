@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns.cells import number_kind
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.array_files import runs
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
@@ -116,28 +115,12 @@ def _columns(frame: Any, text: TextTable) -> Columns:
     if isinstance(frame, np.ndarray):
         return Columns(names, frame, {}, ("float64",) * len(names), named, False)
     types = list(frame.dtypes)
-    known = {kind: number_kind(kind) if getattr(kind, "kind", "O") in "iuf" else "" for kind in set(types)}
-    kinds = [known[kind] for kind in types]
-    other = [i for i, kind in enumerate(kinds) if not kind]
-    values = np.empty((len(frame), len(types)), order="F")
-    plain = [i for i, kind in enumerate(kinds) if kind]
-    values[:, plain] = (frame.iloc[:, plain] if other else frame).to_numpy(dtype=np.float64)
-    found = Columns(names, values, {}, tuple(kinds), named, False)
-    found = found.with_integers(lambda i: frame.iloc[:, i].to_numpy(), [i for i in plain if kinds[i] == "integer"])
-    if not other:
-        return found
-    levels = {}
-    for i in other:
-        column = frame.iloc[:, i]
-        if str(types[i]).startswith("str"):
-            codes, texts = column.factorize(sort=True)
-            values[:, i], kinds[i] = np.where(codes < 0, np.nan, codes), "text"
-            levels[i] = tuple(map(str, texts))
-        else:
-            one = read_columns(column, text.argument)
-            values[:, i], kinds[i] = one.values[:, 0], one.kinds[0]
-            levels |= {i: one.levels[0]} if one.levels else {}
-    return replace(found, levels=levels, kinds=tuple(kinds))
+    if not all(getattr(dtype, "kind", "O") in "iuf" for dtype in set(types)):
+        return replace(read_columns(frame, text.argument), names=names, named=named)
+    kinds = tuple("float64" if dtype.kind == "f" else "integer" for dtype in types)
+    found = Columns(names, frame.to_numpy(dtype=np.float64, copy=True), {}, kinds, named, False)
+    whole = [i for i, kind in enumerate(kinds) if kind == "integer"]
+    return found.with_integers(lambda i: frame.iloc[:, i].to_numpy(), whole)
 
 
 def _whole(text: TextTable) -> Columns:
