@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -64,11 +64,14 @@ class CalibrationWarning(UserWarning):
     """
 
 
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """At most `most` items, then how many more there are."""
+    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
+
+
 def quoted(names: Iterable[Any], most: int = 5) -> str:
-    """At most `most` names in quotes, then how many more there are."""
-    listed = [text if len(text) <= 60 else f"{text[:57]}..." for text in map(str, names)]
-    shown = ", ".join(f"'{name}'" for name in listed[:most])
-    return shown + (f" and {len(listed) - most} more" if len(listed) > most else "")
+    """The same for names, in quotes."""
+    return listed([f"'{text}'" if len(text) <= 60 else f"'{text[:57]}...'" for text in map(str, names)], most)
 
 
 def suggestion(name: Any, names: Iterable[str], otherwise: str = ".") -> str:

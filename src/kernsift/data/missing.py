@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.data.tables import MISSING_LEVEL, Table, stack
-from kernsift.exceptions import InputError, quoted
+from kernsift.exceptions import InputError, listed, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.memory import answer_of
 from kernsift.execution.notes import add_note
@@ -141,14 +141,13 @@ def refuse_cells(
         return
     order = suspect[np.argsort(-gaps[suspect], kind="stable")] if missing == "drop" else suspect
     counts = [f"'{names[i]}' ({gaps[i]})" for i in order]
-    listed = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
     if missing == "drop":
         raise InputError(
             f"{argument}: missing='drop' leaves {left} of {n} rows, at least 2 are needed; leave out or fill the "
-            f"columns with most missing values: {listed}."
+            f"columns with most missing values: {listed(counts)}."
         )
     fix = "fill them in, or " + ("use missing='drop' or 'column'" if missing == "error" else "leave these rows out")
-    raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed}; {fix}.")
+    raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed(counts)}; {fix}.")
 
 
 def require_two(keep: np.ndarray, argument: str) -> None:

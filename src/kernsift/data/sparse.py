@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.columns.layout import Layout
+from kernsift.data.frames import LARGEST_DENSE
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 
@@ -27,8 +28,6 @@ _BLOCK = 256
 _PIECE = 2**20
 # Numbers up to this and down to its reciprocal can be squared in any type.
 _ORDINARY = 1e15
-# A sparse table is made dense up to this many cells, 0.4 GB of float64, for what works on rows.
-LARGEST_DENSE = 50_000_000
 
 
 class StoredColumns(NamedTuple):

@@ -6,6 +6,7 @@ Text is judged by its different values, so that a column gets the same verdict i
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,7 +17,7 @@ import numpy as np
 from kernsift.data.columns.written_numbers import ISO_DATE, LOCAL_DATE, parse_dates, parse_local_dates, parse_numbers
 from kernsift.data.formats.source import NUMBERS, TEXTS
 from kernsift.data.scan import Scan
-from kernsift.exceptions import InputError, quoted, suggestion
+from kernsift.exceptions import InputError, listed, quoted, suggestion
 from kernsift.execution.arrays import to_numpy
 
 KINDS = ("number", "category", "drop")
@@ -46,14 +47,19 @@ class Verdict:
     parsed : for the position of each text column that is read as numbers the number of each of its texts.
     dates : positions of columns of dates, which are counted from the first.
     categories : positions of columns of numbers that are to be categories.
-    notes : one sentence for each guess.
+    guesses : the columns of each guess, see `_NOTES`.
     """
 
     left_out: set[int] = field(default_factory=set)
     parsed: dict[int, dict[str, float]] = field(default_factory=dict)
     dates: set[int] = field(default_factory=set)
     categories: set[int] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
+    guesses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def notes(self) -> list[str]:
+        """One sentence for each guess."""
+        return [_NOTES[guess].format(listed(columns)) for guess, columns in self.guesses.items() if columns]
 
 
 def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument: str) -> dict[int, str]:
@@ -104,16 +110,14 @@ def judge(
     """
     source, verdict = scans[0].source, Verdict()
     problems = UndecidedColumns(source.argument)
-    reported: dict[str, list[str]] = {}
     unclean = [scan.kinds for scan in scans if not _CLEAN.issuperset(scan.kinds)]
     odd = {i for kinds in unclean for i, kind in enumerate(kinds) if kind not in _CLEAN}
     for i in sorted(odd | set(chosen)):
-        _decide(i, scans, chosen.get(i), few, verdict, reported, problems)
+        _decide(i, scans, chosen.get(i), few, verdict, problems)
     if problems.kinds:
         raise problems
     if source.named:
-        _leave_out(scans, {*stay, *chosen}, empty, verdict, reported)
-    verdict.notes += [_NOTES[reason].format(", ".join(names[:5]) + _more(names)) for reason, names in reported.items()]
+        _leave_out(scans, {*stay, *chosen}, empty, verdict)
     return verdict
 
 
@@ -129,18 +133,8 @@ _NOTES = {
 }
 
 
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - 5} more" if len(names) > 5 else ""
-
-
 def _decide(
-    i: int,
-    scans: Sequence[Scan],
-    choice: str | None,
-    few: int,
-    verdict: Verdict,
-    reported: dict[str, list[str]],
-    problems: UndecidedColumns,
+    i: int, scans: Sequence[Scan], choice: str | None, few: int, verdict: Verdict, problems: UndecidedColumns
 ) -> None:
     """Decide on a column that does not hold plain numbers everywhere, or whose kind is given."""
     name = scans[0].source.names[i]
@@ -159,7 +153,7 @@ def _decide(
                     f"{scans[-1].source.argument}: column '{name}' must be of the same kind as in "
                     f"{scans[0].source.argument}, but it holds {' and '.join(sorted(kinds))}; convert one of them."
                 )
-            reported.setdefault("date" if "date" in kinds else "duration", []).append(f"'{name}'")
+            verdict.guesses["date" if "date" in kinds else "duration"].append(f"'{name}'")
             verdict.dates |= {i} if "date" in kinds else set()
     elif choice == "number":
         readings = (parse(texts) for parse in (parse_numbers, parse_dates, parse_local_dates))
@@ -178,20 +172,13 @@ def _decide(
         gaps = [text for text, number in verdict.parsed[i].items() if np.isnan(number)]
         lost = f", with {quoted(gaps, 3)} as missing" if gaps else ""
         example = next(text for text, number in verdict.parsed[i].items() if not np.isnan(number))
-        reported.setdefault("number", []).append(f"'{name}' (such as {example!r:.40}{lost})")
+        verdict.guesses["number"].append(f"'{name}' (such as {example!r:.40}{lost})")
     elif "category" not in kinds:
-        _guess(i, name, texts, few, "mixed" in kinds, verdict, reported, problems)
+        _guess(i, name, texts, few, "mixed" in kinds, verdict, problems)
 
 
 def _guess(
-    i: int,
-    name: str,
-    texts: list[str],
-    few: int,
-    mixed: bool,
-    verdict: Verdict,
-    reported: dict[str, list[str]],
-    problems: UndecidedColumns,
+    i: int, name: str, texts: list[str], few: int, mixed: bool, verdict: Verdict, problems: UndecidedColumns
 ) -> None:
     """Guess the kind of a text column for which `kinds` says nothing."""
     numbers, dates = parse_numbers(texts), parse_dates(texts)
@@ -206,7 +193,7 @@ def _guess(
         verdict.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
         day = ISO_DATE.fullmatch(texts[0]) is not None
         verdict.dates |= {i} if day else set()
-        reported.setdefault("date" if day else "duration", []).append(f"'{name}'")
+        verdict.guesses["date" if day else "duration"].append(f"'{name}'")
     elif _share(dates) > 0.5:
         lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]
         problems.add(f"dates, but also text such as {lost!r:.40}", name, "number")
@@ -216,7 +203,7 @@ def _guess(
     elif mixed:
         problems.add(f"numbers and text such as {texts[-1]!r:.40}", name, "category")
     elif len(texts) > 1:
-        reported.setdefault("category", []).append(f"'{name}' ({len(texts)} values)")
+        verdict.guesses["category"].append(f"'{name}' ({len(texts)} values)")
 
 
 def _mostly_local(texts: Sequence[str]) -> bool:
@@ -255,7 +242,7 @@ class UndecidedColumns(InputError):
         self.kinds[name] = kind
 
     def __str__(self) -> str:
-        listed = [
+        held = [
             f"{quoted(names, 8)} {'holds' if len(names) == 1 else 'hold'} {reason}"
             for reason, names in self.reasons.items()
         ]
@@ -263,7 +250,7 @@ class UndecidedColumns(InputError):
         fix = ", ".join([f"{name!r}: {kind!r}" for name, kind in self.kinds.items()][:_MOST_NAMED])
         return (
             f"{self.argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
-            f"{'; '.join(listed)}; say for each whether it is a 'number', a 'category' or to 'drop', as in "
+            f"{'; '.join(held)}; say for each whether it is a 'number', a 'category' or to 'drop', as in "
             f"kinds={{{fix}}}."
         )
 
@@ -280,9 +267,7 @@ class UndecidedColumns(InputError):
         return self
 
 
-def _leave_out(
-    scans: Sequence[Scan], stay: set[int], empty: bool, verdict: Verdict, reported: dict[str, list[str]]
-) -> None:
+def _leave_out(scans: Sequence[Scan], stay: set[int], empty: bool, verdict: Verdict) -> None:
     """Leave out columns that cannot be features: empty ones, and identifiers of rows."""
     names = scans[0].source.names
     present = np.array([scan.source.n for scan in scans])[:, None] - [scan.gaps for scan in scans]
@@ -303,11 +288,9 @@ def _leave_out(
     for i, reason in found.items():
         verdict.left_out.add(i)
         if reason == "identifier":
-            categories = reported.get("category", [])
-            reported["category"] = [one for one in categories if not one.startswith(f"'{names[i]}' (")]
-        reported.setdefault(reason, []).append(f"'{names[i]}'")
-    if not reported.get("category", True):
-        del reported["category"]
+            categories = verdict.guesses["category"]
+            verdict.guesses["category"] = [one for one in categories if not one.startswith(f"'{names[i]}' (")]
+        verdict.guesses[reason].append(f"'{names[i]}'")
 
 
 def _numbered(scan: Scan) -> dict[int, str]:

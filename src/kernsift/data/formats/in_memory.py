@@ -47,9 +47,7 @@ class MemorySource(Source):
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         start, stop = self.edges[chunk : chunk + 2]
-        cells = replace(self.columns, values=self.columns.values[start:stop])
-        cells = replace(cells, values=cells.values[rows]).pick(columns)
-        return cells
+        return replace(self.columns, values=self.columns.values[start:stop][rows]).pick(columns)
 
     @property
     def in_memory(self) -> bool:

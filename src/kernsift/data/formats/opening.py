@@ -19,7 +19,7 @@ from kernsift.data.formats.excel import excel_source
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import first_line, guarded
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
-from kernsift.data.formats.in_memory import MemorySource
+from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.formats.numpy_files import MappedArray, NumpyFile, read_npz
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.pyarrow_datasets import dataset_source
@@ -134,19 +134,15 @@ def open_table(
 
 def _in_memory(source: Source) -> Source:
     """A small table, read as a whole; the same source where it is not small, and where workers can read it."""
-    size = 8 * source.n * len(source.names)
-    if source.in_memory or source.annotations is not None or worker_threads():
+    if source.in_memory or source.annotations is not None or worker_threads() or source.n < 2:
         return source
-    if size > parse_memory(None) // SMALL or source.n < 2:
+    if 8 * source.n * len(source.names) > parse_memory(None) // SMALL:
         return source
-    cells = source.read(range(len(source.names)))
-    whole = [i for i, kind in enumerate(cells.kinds) if kind == "integer"]
-    low, high = cells.span
-    if (np.maximum(-low[whole], high[whole]) > EXACT).any():  # which are refused, or left out
-        return source
-    found = MemorySource(cells, source.argument)
-    found.notes = source.notes
-    return found
+    found = loaded(source)
+    whole = [i for i, kind in enumerate(found.kinds) if kind == "integer"]
+    low, high = found.columns.span
+    # Integers that are not exact as floating-point numbers are refused, or left out.
+    return source if (np.maximum(-low[whole], high[whole]) > EXACT).any() else found
 
 
 def points_outside(data: Any) -> bool:

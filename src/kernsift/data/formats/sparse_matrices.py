@@ -10,7 +10,7 @@ from scipy import sparse
 
 from kernsift.data.columns.cells import number_kind
 from kernsift.data.columns.columns import Columns
-from kernsift.data.columns.layout import Layout
+from kernsift.data.columns.layout import layout_of
 from kernsift.data.formats.source import Bounds, Rows, Source
 from kernsift.data.sparse import ByColumn, ByRow, SparseRows, SparseTable
 from kernsift.exceptions import InputError, quoted
@@ -97,15 +97,7 @@ class SparseSource(Source):
         return Bounds(np.ones(len(low), dtype=bool), low, high, np.zeros(len(low), dtype=np.int64), exact=True)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        names = tuple(self.names[i] for i in columns)
+        some = self.pick(columns)
         dtype = np.dtype(np.float32 if self.rows.store.dtype == np.float32 else np.float64)
-        values = SparseTable(plain_layout(names, self.positions[list(columns)]), [self.rows], dtype).part(
-            slice(None), rows
-        )
-        return Columns(names, values, {}, tuple(self.kinds[i] for i in columns), self.named, False)
-
-
-def plain_layout(names: Sequence[str], positions: np.ndarray) -> Layout:
-    """Each column a feature."""
-    d = len(names)
-    return Layout(tuple(names), np.arange(d + 1), np.zeros(d, dtype=bool), {}, positions, np.full(d, -1))
+        table = SparseTable(layout_of(some, {})._replace(columns=some.positions), [self.rows], dtype)
+        return Columns(some.names, table.part(slice(None), rows), {}, some.kinds, self.named, False)
