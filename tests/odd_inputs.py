@@ -324,7 +324,7 @@ SHAPES = [
     Odd(
         "numeric response that is text", lambda: relate(X, WORDS, response="numeric"), "^y: .*needs numbers.*'category'"
     ),
-    Odd("response kind unknown", lambda: relate(X, WORDS, response="ordinal"), "^response: one of 'auto'.*choose one"),
+    Odd("response kind unknown", lambda: relate(X, WORDS, response="ordinal"), "^response: needs 'auto'.*choose one"),
     Odd("candidates in a list", lambda: screen(X, [Y]), "^candidates: a mapping.*got list; pass a dict"),  # type: ignore[arg-type]
     Odd("no candidates", lambda: screen(X, {}), "^candidates: at least one data set.*add one"),
     Odd(
@@ -647,8 +647,8 @@ ARGUMENTS = [
     Odd("adaptive where it is not", given(bandwidth="adaptive", estimator="linear"), "^bandwidth: 'adaptive' needs.*'median'"),
     Odd("unknown correction", given(correction="bonferroni"), "^correction: needs None, 'bh', 'by', 'bky' or 'holm', got"),
     Odd("correction in a list", given(correction=["bh"]), "^correction: needs None, 'bh', 'by', 'bky' or 'holm', got"),
-    Odd("unknown way with gaps", given(missing="ignore"), "^missing: one of 'column', 'value', 'drop', 'error' is needed.*choose"),
-    Odd("missing in a list", given(missing=["drop"]), "^missing: one of 'column', 'value', 'drop', 'error' is needed.*choose"),
+    Odd("unknown way with gaps", given(missing="ignore"), "^missing: needs 'column', 'value', 'drop' or 'error', got.*choose"),
+    Odd("missing in a list", given(missing=["drop"]), "^missing: needs 'column', 'value', 'drop' or 'error', got.*choose"),
     Odd("negative seed", given(random_state=-1), "^random_state: needs a non-negative whole number.*got -1"),
     Odd("seed is text", given(random_state="seed"), "^random_state: needs a non-negative whole number.*got 'seed'"),
     Odd("seed is a fraction", given(random_state=1.5), "^random_state: needs a non-negative whole number.*got 1.5"),
@@ -668,7 +668,7 @@ ARGUMENTS = [
     Odd("replicates is text", given(test=Multiscale(replicates="all")), "^replicates: needs a positive whole number"),
     Odd("two scales", given(test=Multiscale(scales=[1, 2])), "^scales: needs at least three different positive"),
     Odd("scales are text", given(test=Multiscale(scales="log")), "^scales: needs at least three different positive"),
-    Odd("unknown model", given(test=Multiscale(model="cubic")), "^model: needs one of.*got 'cubic'"),
+    Odd("unknown model", given(test=Multiscale(model="cubic")), "^model: needs.*got 'cubic'"),
     Odd("scores that are NaN", lambda: topk_pvalues(np.array([1.0, np.nan]), np.eye(2), 1), "^estimate: .*finite"),
     Odd("scores that are text", lambda: topk_pvalues(["a"], np.eye(1), 1), "^estimate: .*finite scores"),  # type: ignore[arg-type]
     Odd("no scores", lambda: topk_pvalues(np.array([]), np.eye(0), 1), r"^estimate: needs a 1-D.*shape \(0,\)"),

@@ -249,7 +249,7 @@ def test_data_frames_and_records() -> None:
     assert (record.n, record.listed, record.rejected) == (600, True, True)
     with pytest.raises(InputError, match="did you mean 'age'"):
         result["agee"]
-    with pytest.raises(InputError, match="sort: needs one of 'p', 'effect', 'name', got 'size'"):
+    with pytest.raises(InputError, match="sort: needs 'p', 'effect' or 'name', got 'size'"):
         result.to_frame(sort="size")
     short = kernsift.compare(mixed(rng, False), mixed(rng, True), k=1, random_state=0)
     outside = next(name for name in short.feature_names if name not in short.names)

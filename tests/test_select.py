@@ -618,7 +618,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "missing choice": (
         lambda: compare(HOLES, G6, missing="ignore"),
-        r"^missing: one of 'column', 'value', 'drop', 'error'",
+        r"^missing: needs 'column', 'value', 'drop' or 'error', got",
     ),
     "infinite": (lambda: compare(np.where(X6 > 2, np.inf, X6), Y6), r"^X: infinite values in 'x\d"),
     "names differ": (
@@ -651,7 +651,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "unknown target": (lambda: relate(F6, "eastt"), r"^y: X has no column 'eastt' \(did you mean 'east'\?\)"),
     "target of an array": (lambda: relate(X6, "east"), r"^y: 'east' cannot name columns of X, which has none"),
     "short y": (lambda: relate(X6, X6[:-1, 0]), r"^y: .*X has 40 rows and y has 39"),
-    "response": (lambda: relate(X6, X6[:, 0], response="class"), r"^response: one of 'auto', 'numeric', 'category'"),
+    "response": (lambda: relate(X6, X6[:, 0], response="class"), r"^response: needs 'auto', 'numeric', 'category'"),
     "words as numbers": (lambda: relate(X6, ["a", "b"] * 20, response="numeric"), r"^y: response='numeric' needs"),
     "group unknown": (lambda: compare(F6, G6, groups={"g": ["eastt"]}), r"^groups: .*'eastt'.*did you mean 'east'"),
     "group of a list": (lambda: compare(F6, G6, groups=["east"]), r"^groups: a mapping"),
@@ -665,7 +665,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "block 3": (lambda: relate(X6, X6[:, 0], estimator=Block(block_size=3)), r"^block_size: .*4 to 20.*got 3"),
     "block 2.5": (lambda: compare(X6, Y6, estimator=Block(block_size=2.5)), r"^block_size: a whole number.*got 2.5"),
     "replicates": (lambda: compare(X6, Y6, test=Multiscale(replicates=0)), r"^replicates: needs a positive.*got 0"),
-    "model": (lambda: compare(X6, Y6, test=Multiscale(model="cubic")), r"^model: needs one of 'linear'.*'cubic'"),
+    "model": (lambda: compare(X6, Y6, test=Multiscale(model="cubic")), r"^model: needs 'linear'.*'cubic'"),
     "resampling": (
         lambda: compare(X6, Y6, test=Multiscale(resampling="x")),
         r"^resampling: needs 'normal' or 'rows'",

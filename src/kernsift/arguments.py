@@ -18,7 +18,7 @@ from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.residual_alignment import LearningRows
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
 from kernsift.estimators.scores import Scores
-from kernsift.exceptions import CalibrationWarning, InputError
+from kernsift.exceptions import CalibrationWarning, InputError, check_choice
 from kernsift.execution import dask_workers
 from kernsift.execution.notes import add_note, collect_notes
 from kernsift.execution.progress import progress_bar
@@ -32,7 +32,6 @@ from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, resolve
 
 Seed = int | np.random.Generator | None
 
-FAMILIES = ("all", "selected")
 # Smallest possible p-values below this need no note.
 _NEGLIGIBLE = 1e-6
 FROM_DRAWS = ("incomplete", "block", "linear")
@@ -78,13 +77,8 @@ class CallSettings:
         check_test_options(self.test_options)
         _check_share("alpha", self.alpha, 0.05)
         _check_share("confidence_level", self.confidence_level, 0.95)
-        if self.correction is not None and self.correction not in CORRECTIONS:
-            raise InputError(f"correction: needs None, 'bh', 'by', 'bky' or 'holm', got {self.correction!r}.")
-        if self.family not in FAMILIES:
-            raise InputError(
-                f"family: needs 'all' (correct over all features that were scored) or 'selected' (over the selected "
-                f"ones), got {self.family!r}."
-            )
+        check_choice("correction", self.correction, (None, *CORRECTIONS))
+        check_choice("family", self.family, ("all", "selected"))
         self.bandwidth, adaptive = self._bandwidth(self.bandwidth)
         if adaptive:
             self.estimator_options = {**self.estimator_options, "adaptive": True}
@@ -252,10 +246,8 @@ def check_test_options(options: Mapping[str, Any]) -> None:
     replicates = options.get("replicates", 1)
     if isinstance(replicates, bool) or not isinstance(replicates, Integral) or replicates < 1:
         raise InputError(f"replicates: needs a positive whole number, got {replicates!r}; 10000 is the default.")
-    if options.get("model", "linear") not in MODELS:
-        raise InputError(f"model: needs one of {', '.join(map(repr, MODELS))}, got {options['model']!r}.")
-    if options.get("resampling", "normal") not in ("normal", "rows"):
-        raise InputError(f"resampling: needs 'normal' or 'rows', got {options['resampling']!r}.")
+    check_choice("model", options.get("model", "linear"), MODELS)
+    check_choice("resampling", options.get("resampling", "normal"), ("normal", "rows"))
     if "scales" not in options:
         return
     try:

@@ -87,8 +87,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f" ({found.removeprefix('; ')})" if found else ""
 
 
-def check_choice(argument: str, value: Any, choices: tuple[str, ...]) -> None:
+def check_choice(argument: str, value: Any, choices: Sequence[Any]) -> None:
     """Refuse a value that is none of the choices."""
     if value not in choices:
-        options = ", ".join(f"'{choice}'" for choice in choices)
-        raise InputError(f"{argument}: one of {options} is needed, got {value!r}; choose one of them.")
+        *others, last = map(repr, choices)
+        raise InputError(f"{argument}: needs {', '.join(others)} or {last}, got {value!r}; choose one of them.")

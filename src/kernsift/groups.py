@@ -14,7 +14,7 @@ from kernsift.arguments import CallSettings, Seed
 from kernsift.data.formats import open_table
 from kernsift.data.rows.samples import check_group_sizes, group_rows, named_group
 from kernsift.estimators import MMD
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, check_choice
 from kernsift.inference.estimates import Coverage
 from kernsift.inference.multiple_testing import adjust
 from kernsift.kernels.functions import Kernel, KernelFunction
@@ -22,7 +22,7 @@ from kernsift.options import Options
 from kernsift.questions import files_stay
 from kernsift.report.summaries import LazyRecords
 from kernsift.report.text import clean, controlled, more, table
-from kernsift.result import Result, as_frame, check_backend
+from kernsift.result import BACKENDS, Result, as_frame
 
 
 def compare_groups(
@@ -107,7 +107,7 @@ def compare_groups(
     [['a', 'x2'], ['b', 'x2'], ['c', 'x2']]
     """
     options = {name: value for name, value in locals().items() if name not in ("X", "by", "backend")}
-    check_backend(backend)
+    check_choice("backend", backend, BACKENDS)
     return group_results(X, by, **options).to_frame(backend)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kernsift.exceptions import INSTALL, InputError, suggestion
+from kernsift.exceptions import INSTALL, InputError, check_choice, suggestion
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
 from kernsift.inference.redundancy import Clusters
@@ -18,14 +18,7 @@ from kernsift.report.descriptions import Description
 from kernsift.report.pictures import Picture
 from kernsift.report.summaries import Summaries, renamed
 
-_BACKENDS = ("pandas", "polars", "pyarrow")
-SORTS = ("p", "effect", "name")
-
-
-def check_backend(backend: str) -> None:
-    """Refuse a backend that is not a supported library of data frames."""
-    if backend not in _BACKENDS:
-        raise InputError(f"backend: needs one of {', '.join(map(repr, _BACKENDS))}, got {backend!r}.")
+BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 def as_frame(columns: Mapping[str, Any], backend: str) -> Any:
@@ -287,9 +280,7 @@ class Result:
 
     def order(self, sort: str = "p") -> np.ndarray:
         """Places of the listed features by "p" (strongest evidence first), "effect" (largest first) or "name"."""
-        if sort not in SORTS or (sort == "effect" and self.effects is None):
-            known = [name for name in SORTS if name != "effect" or self.effects is not None]
-            raise InputError(f"sort: needs one of {', '.join(map(repr, known))}, got {sort!r}.")
+        check_choice("sort", sort, ("p", "name") if self.effects is None else ("p", "effect", "name"))
         if sort == "name":
             return np.array(sorted(range(len(self.names)), key=lambda row: self.names[row]), dtype=int)
         if sort == "effect":
@@ -352,7 +343,7 @@ class Result:
         `n` are the rows used and `missing` the share of rows without a value; `median_first` and `median_second` are
         medians of the two samples, and `description` says what changed.
         """
-        check_backend(backend)
+        check_choice("backend", backend, BACKENDS)
         return as_frame(self.all_columns() if all_features else self.columns(sort), backend)
 
     def to_dict(self, sort: str = "p") -> dict[str, Any]:

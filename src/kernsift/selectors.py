@@ -21,7 +21,7 @@ from kernsift.data.inputs import as_table
 from kernsift.data.preparation import prepare
 from kernsift.data.row_buffer import RowBuffer
 from kernsift.estimators import HSIC
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, check_choice
 from kernsift.execution.arrays import to_numpy
 from kernsift.options import Options
 from kernsift.result import Result
@@ -159,8 +159,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             del self._arrived, self._closing
 
     def _check(self, y: Any) -> None:
-        if self.keep not in ("auto", "selected", "rejected"):
-            raise InputError(f"keep: needs 'auto', 'selected' or 'rejected', got {self.keep!r}.")
+        check_choice("keep", self.keep, ("auto", "selected", "rejected"))
         if y is None:
             raise InputError(f"y: {type(self).__name__} requires y to be passed, but the target y is None.")
         if isinstance(y, str):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-CORRECTIONS = ("bh", "by", "holm", "bky")
+CORRECTIONS = ("bh", "by", "bky", "holm")
 
 
 def adjust(pvalues: np.ndarray, correction: str | None, listed: np.ndarray | None = None) -> np.ndarray:
