@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -23,18 +23,11 @@ def run(seed: int) -> tuple[Result, Result]:
     real, names = data.data[:, :_MEASURED], [str(name) for name in data.feature_names[:_MEASURED]]
     sources = np.arange(_SHUFFLED) % _MEASURED
     shuffled = np.column_stack([rng.permutation(real[:, source]) for source in sources])
-    values = np.column_stack([real, shuffled])
     names += [f"shuffled {names[source]} {i // _MEASURED + 1}" for i, source in enumerate(sources)]
-    first, second = values[data.target == 0], values[data.target == 1]
-    result, best = (_named(compare(first, second, k=k, random_state=seed), names) for k in (None, _LISTED))
+    table = dict(zip(names, np.column_stack([real, shuffled]).T, strict=True))
+    samples: dict[str, Any] = {"by": data.target_names[data.target], "reference": "malignant", "group": "benign"}
+    result, best = (compare(table, **samples, k=k, random_state=seed) for k in (None, _LISTED))
     return result, best
-
-
-def _named(result: Result, names: list[str]) -> Result:
-    listed = tuple(names[i] for i in result.selected)
-    drawn = tuple(replace(picture, label=name) for picture, name in zip(result.pictures, listed, strict=False))
-    named = replace(result, names=listed, feature_names=tuple(names), pictures=drawn)
-    return named.renamed(("malignant", "benign"))
 
 
 def explain(result: Result, best: Result, width: int) -> str:
