@@ -620,16 +620,20 @@ def topk_pvalues(
     """
     values, spread = _numbers(estimate), _numbers(cov)
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
-        raise InputError(f"estimate: needs a 1-D array of finite scores, got shape {values.shape}.")
+        raise InputError(
+            f"estimate: needs a 1-D array of finite scores, got shape {values.shape}; leave out the others."
+        )
     if spread.shape not in [(len(values),), (len(values),) * 2] or not np.isfinite(spread).all():
         wanted = f"{(len(values),) * 2}, or variances {(len(values),)}"
-        raise InputError(f"cov: needs finite values of shape {wanted}, got {spread.shape}.")
+        raise InputError(
+            f"cov: needs finite values of shape {wanted}, got {spread.shape}; pass the covariance of these scores."
+        )
     if spread.ndim == 1:
         spread = np.diag(spread)
     if not np.allclose(spread, spread.T, rtol=1e-6, atol=1e-12 * np.abs(spread).max(initial=0)):
         raise InputError("cov: needs a symmetric matrix, got one that is not; pass (cov + cov.T) / 2.")
     if np.linalg.eigvalsh(spread)[0] < -1e-8 * np.abs(spread).max(initial=0):
-        raise InputError("cov: needs a positive semi-definite matrix, got one with a negative eigenvalue.")
+        raise InputError("cov: needs a positive semi-definite matrix, got a negative eigenvalue; pass a covariance.")
     scores = Scores(tuple(str(i) for i in range(len(values))), values, DenseCovariance(spread))
     rule = selection_rule(k, None, scores)
     selected = rule.select(values)

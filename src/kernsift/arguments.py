@@ -18,7 +18,7 @@ from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.residual_alignment import LearningRows
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
 from kernsift.estimators.scores import Scores
-from kernsift.exceptions import CalibrationWarning, InputError, check_choice
+from kernsift.exceptions import CalibrationWarning, InputError, check_choice, check_flag
 from kernsift.execution import dask_workers
 from kernsift.execution.notes import add_note, collect_notes
 from kernsift.execution.progress import progress_bar
@@ -85,9 +85,10 @@ class CallSettings:
         self.seed, self.rng = generator(self.random_state)
         jobs = self.n_jobs
         if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
-            raise InputError(f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {jobs!r}.")
-        if not isinstance(self.progress, bool):
-            raise InputError(f"progress: needs True or False, got {self.progress!r}.")
+            raise InputError(
+                f"n_jobs: needs a whole number of threads, -1 for all cores, or None, got {jobs!r}; leave it out."
+            )
+        check_flag("progress", self.progress)
 
     @contextmanager
     def execution_context(self, client: Any = None, *data: Any) -> Iterator[None]:
@@ -129,8 +130,7 @@ class CallSettings:
 
         `others` are arguments that may name columns, too.
         """
-        if not isinstance(distinct, bool):
-            raise InputError(f"distinct: needs True or False, got {distinct!r}.")
+        check_flag("distinct", distinct)
         if given is None and model is not None and not distinct:
             raise InputError("given_model: is the regression on the confounders given=, which are missing; pass both.")
         if given is None and not distinct:
@@ -255,7 +255,10 @@ def check_test_options(options: Mapping[str, Any]) -> None:
     except (TypeError, ValueError):
         scales = np.empty(0)
     if scales.ndim != 1 or len(np.unique(scales)) < 3 or not (np.isfinite(scales) & (scales > 0)).all():
-        raise InputError("scales: needs at least three different positive values of n / n'.")
+        raise InputError(
+            f"scales: needs at least three different positive values of n / n', got {options['scales']!r}; leave it "
+            "out for the usual ten."
+        )
 
 
 def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
@@ -267,7 +270,9 @@ def generator(random_state: Seed) -> tuple[int | None, np.random.Generator]:
     if random_state is None:
         random_state = int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, bool) or not isinstance(random_state, Integral) or random_state < 0:
-        raise InputError(f"random_state: needs a non-negative whole number, a Generator or None, got {random_state!r}.")
+        raise InputError(
+            f"random_state: needs a non-negative whole number, a Generator or None, got {random_state!r}; 0 is usual."
+        )
     return int(random_state), np.random.default_rng(int(random_state))
 
 
@@ -282,7 +287,8 @@ def check_selection(k: int | float | None, threshold: float | None, d: int) -> N
         return
     elif isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise InputError(
-            f"k: needs a whole number of at least 1, a fraction between 0 and 1, or None to test everything, got {k!r}."
+            "k: needs a whole number of at least 1, a fraction between 0 and 1, or None to test everything, got "
+            f"{k!r}; 10 or 0.1 are usual."
         )
     elif k > d:
         raise InputError(f"k: at most the number of features, {d}, can be selected, got {k}; use k=None for all.")

@@ -92,3 +92,9 @@ def check_choice(argument: str, value: Any, choices: Sequence[Any]) -> None:
     if value not in choices:
         *others, last = map(repr, choices)
         raise InputError(f"{argument}: needs {', '.join(others)} or {last}, got {value!r}; choose one of them.")
+
+
+def check_flag(argument: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{argument}: needs True or False, got {value!r}; leave it out for False.")

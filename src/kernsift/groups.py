@@ -14,7 +14,7 @@ from kernsift.arguments import CallSettings, Seed
 from kernsift.data.formats import open_table
 from kernsift.data.rows.samples import check_group_sizes, group_rows, named_group
 from kernsift.estimators import MMD
-from kernsift.exceptions import InputError, check_choice
+from kernsift.exceptions import check_choice, check_flag
 from kernsift.inference.estimates import Coverage
 from kernsift.inference.multiple_testing import adjust
 from kernsift.kernels.functions import Kernel, KernelFunction
@@ -113,8 +113,7 @@ def compare_groups(
 
 def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = False, **options: Any) -> GroupResults:
     """The comparison of each group, corrected over all; `options` are those of `compare_groups`."""
-    if not isinstance(intervals, bool):
-        raise InputError(f"intervals: needs True or False, got {intervals!r}.")
+    check_flag("intervals", intervals)
     alpha, correction = options["alpha"], options["correction"]
     call = CallSettings.from_arguments("compare", MMD, {**options, "family": "all"})
     source = open_table(X, "X", memory=options["memory"], layer=options.pop("layer"))

@@ -117,7 +117,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         X, y = self._validated(X, y, first=arrived is None, least=1)
         if X.shape[0] != len(y):
             raise InputError(
-                f"y: one value for each row of X is needed, but X has {X.shape[0]} rows and y has {len(y)}."
+                f"y: one value for each row of X is needed, but X has {X.shape[0]} rows, y has {len(y)}; pass as many."
             )
         if arrived is None:
             arrived = self._arrived = RowBuffer()
@@ -161,7 +161,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
     def _check(self, y: Any) -> None:
         check_choice("keep", self.keep, ("auto", "selected", "rejected"))
         if y is None:
-            raise InputError(f"y: {type(self).__name__} requires y to be passed, but the target y is None.")
+            raise InputError(f"y: {type(self).__name__} requires y to be passed, but the target y is None; pass it.")
         if isinstance(y, str):
             raise InputError(f"y: needs one value for each row, got the name {y!r}; pass that column, not in X.")
 
@@ -293,11 +293,11 @@ class SelectMMD(_KernelSelector):
             if len(values) != count:
                 raise InputError(
                     f"{name}: one label for each row of X is needed, but X has {count} rows and {name} has "
-                    f"{len(values)}."
+                    f"{len(values)}; check that both come from the same rows."
                 )
         found = np.unique(labels[labelled])
         if len(found) < 2:
-            raise InputError("y: at least two labels (classes) are needed to compare samples, got one class.")
+            raise InputError("y: at least two labels (classes) are needed to compare samples, got one class; add rows.")
         if len(found) == 2:
             first, second = (np.flatnonzero(labels == label) for label in found)
             given: dict[str, Any] = {name: (_rows(part, first), _rows(part, second)) for name, part in rows.items()}

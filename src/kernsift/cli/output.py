@@ -31,7 +31,7 @@ def show(text: str) -> None:
         os.dup2(devnull, sys.stdout.fileno())
         os.close(devnull)
         if not isinstance(error, BrokenPipeError):  # such as a full disk
-            raise InputError(f"standard output: cannot be written ({error.strerror or error}).") from None
+            raise InputError(f"standard output: cannot be written ({error.strerror or error}); use --output.") from None
 
 
 DISCOVERY = 4

@@ -44,7 +44,7 @@ def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
         )
     if columns.values.shape[1] == 0:
         raise InputError(
-            f"{argument}: at least one column is needed, got a table of shape {tuple(columns.values.shape)}."
+            f"{argument}: at least one column is needed, got shape {tuple(columns.values.shape)}; pass some."
         )
     return columns
 
@@ -138,7 +138,7 @@ def _array(data: Any, argument: str) -> np.ndarray:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"{argument}: a table or a rectangular array in host memory is needed, but this {type(data).__name__} "
-            f"could not be read as one ({error})."
+            f"could not be read as one ({error}); convert it to one."
         ) from None
     if array.ndim not in (1, 2) or array.dtype.names is not None:
         kind = "fields" if array.dtype.names is not None else f"shape {array.shape}"

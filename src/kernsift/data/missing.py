@@ -153,4 +153,7 @@ def refuse_cells(
 def require_two(keep: np.ndarray, argument: str) -> None:
     """Complain where fewer than two rows are kept."""
     if keep.sum() < 2:
-        raise InputError(f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed.")
+        raise InputError(
+            f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed; fill them in, "
+            "or leave out columns that miss many."
+        )

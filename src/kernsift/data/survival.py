@@ -60,7 +60,9 @@ class Survival(NamedTuple):
         """The log-rank scores as a response of one column."""
         scores = logrank_scores(self.time, self.event, strata)
         if np.ptp(scores) == 0:
-            raise InputError("y: the log-rank scores must vary, but all rows have the same time and event.")
+            raise InputError(
+                "y: the log-rank scores must vary, but all rows have the same time and event; choose another response."
+            )
         return Table(("risk score",), scores[:, None], np.array([0, 1]), np.array([False]), {})
 
 
@@ -111,7 +113,7 @@ def structured_survival(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(truth) != 1 or len(numbers) != 1:
         raise InputError(
             f"y: a structured array needs one field of truth values, the event, and one of numbers, the time, got "
-            f"{', '.join(f'{name!r} ({y.dtype[name]})' for name in names)}."
+            f"{', '.join(f'{name!r} ({y.dtype[name]})' for name in names)}; convert one of them."
         )
     return np.asarray(y[numbers[0]], float), np.asarray(y[truth[0]], bool)
 
@@ -124,7 +126,8 @@ def survival_of(columns: Columns) -> Survival:
     if len(columns.names) != 2:
         more = "; left truncation (a time of entry) is not supported" if len(columns.names) == 3 else ""
         raise InputError(
-            f"y: a censored response needs two columns, the time and the event, got {len(columns.names)}{more}."
+            f"y: a censored response needs two columns, the time and the event, got {len(columns.names)}{more}; pass "
+            "(time, event)."
         )
     if 0 in columns.levels:
         raise InputError(
@@ -134,7 +137,7 @@ def survival_of(columns: Columns) -> Survival:
     values = to_numpy(columns.values).astype(float)
     time, event = values[:, 0], values[:, 1]
     if (time < 0).any():
-        raise InputError(f"y: times of a censored response must not be negative, got {time.min():g}.")
+        raise InputError(f"y: times of a censored response must not be negative, got {time.min():g}; leave these out.")
     if 1 in columns.levels:
         words = [str(level).strip().lower() for level in columns.levels[1]]
         meaning = [1.0 if word in _TRUE else 0.0 if word in _FALSE else np.nan for word in words]
@@ -146,7 +149,7 @@ def survival_of(columns: Columns) -> Survival:
             f"{quoted(found)} in '{columns.names[1]}'; convert it, or pass a list for a response of two columns."
         )
     if not (event == 1.0).any():
-        raise InputError("y: at least one event is needed, but all times are censored.")
+        raise InputError("y: at least one event is needed, but all times are censored; check that 1 means an event.")
     return Survival(columns.names[0], time, event == 1.0)
 
 

@@ -223,11 +223,17 @@ def load_features(folder: Path) -> tuple[np.ndarray, np.ndarray]:
         try:
             matrix = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{path}: needs to be a .npy file of a matrix of numbers, got {error}.") from error
+            raise DataError(
+                f"{path}: needs to be a .npy file of a matrix of numbers, got {error}; save it again."
+            ) from error
         if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or not np.isfinite(matrix).all():
-            raise DataError(f"{path}: needs a matrix of finite numbers, one row an image, got shape {matrix.shape}.")
+            raise DataError(
+                f"{path}: needs a matrix of finite numbers, one row an image, got shape {matrix.shape}; save it again."
+            )
         matrices.append(matrix.astype(float))
     real, fake = matrices
     if real.shape[1] != fake.shape[1]:
-        raise DataError(f"{folder}: both files need the same columns, got {real.shape[1]} and {fake.shape[1]}.")
+        raise DataError(
+            f"{folder}: both files need the same columns, got {real.shape[1]} and {fake.shape[1]}; make both alike."
+        )
     return real, fake

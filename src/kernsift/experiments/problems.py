@@ -170,7 +170,9 @@ def celeba(size: Size, data_dir: str | None, rng: np.random.Generator) -> DataSe
     n = int(size["n"])
     images, generated = load_features(feature_folder(data_dir))
     if len(images) < 2 * n:
-        raise DataError(f"ref_smile.npy: {2 * n} real images are needed, half of them as reference, got {len(images)}.")
+        raise DataError(
+            f"ref_smile.npy: {2 * n} real images are needed, half of them as reference, got {len(images)}; add some."
+        )
     order = rng.permutation(len(images))
     pool = images[order[n:]]
 

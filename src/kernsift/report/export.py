@@ -39,7 +39,9 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         known = ", ".join(SUFFIXES)
-        raise InputError(f"{argument}: the suffix says what is written and must be one of {known}, got {str(path)!r}.")
+        raise InputError(
+            f"{argument}: the suffix says what is written and must be one of {known}, got {str(path)!r}; rename it."
+        )
     return suffix
 
 

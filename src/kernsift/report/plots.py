@@ -135,7 +135,7 @@ def plot_best(result: Result, count: int = _MULTIPLES) -> np.ndarray:
     """Small multiples of the best features, as `plot_feature` draws them: an array of axes, three in a row."""
     count = min(count, len(result.pictures))
     if count < 1:
-        raise InputError("plot_best: this result holds no picture, as no feature is listed.")
+        raise InputError("plot_best: this result holds no picture, as no feature is listed; lower the threshold.")
     across = min(count, 3)
     down = -(-count // across)
     _, axes = _pyplot().subplots(down, across, figsize=(3.6 * across, 2.9 * down), layout="constrained", squeeze=False)
@@ -287,11 +287,11 @@ def plot_scaling(result: Result, name: str | None = None, ax: Axes | None = None
 def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None) -> Axes:
     """One listed feature, the best by default, in both samples or against the response."""
     if not result.pictures:
-        raise InputError("plot_feature: this result holds no picture, as no feature is listed.")
+        raise InputError("plot_feature: this result holds no picture, as no feature is listed; lower the threshold.")
     known = result.names[: len(result.pictures)]
     if name is not None and name not in known:
         listed = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
-        raise InputError(f"name: needs one of the listed features ({listed}), got {name!r}.")
+        raise InputError(f"name: needs one of the listed features ({listed}), got {name!r}; see result.names.")
     row = 0 if name is None else known.index(name)
     picture = result.pictures[row]
     ax = _axes(ax, 4.8, 3.4)

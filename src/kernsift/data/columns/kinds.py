@@ -75,7 +75,9 @@ def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument
     where = {name: i for i, name in enumerate(names)}
     for pattern, kind in kinds.items():
         if kind not in KINDS:
-            raise InputError(f"kinds: one of 'number', 'category', 'drop' is needed for '{pattern}', got {kind!r}.")
+            raise InputError(
+                f"kinds: one of 'number', 'category', 'drop' is needed for '{pattern}', got {kind!r}; use one."
+            )
         fits = [pattern] if pattern in where else matching_columns(str(pattern), names, f"kinds: {argument}")
         found.update(dict.fromkeys((where[name] for name in fits), kind))
     return found

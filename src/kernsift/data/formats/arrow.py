@@ -215,7 +215,7 @@ def _agree(parts: Sequence[Part], argument: str) -> tuple[list[str], list[str]]:
     index = _index_columns(first.schema)
     names = [name for name in first.schema.names if name not in index]
     if not names:
-        raise InputError(f"{argument}: at least one column is needed, but {first.name} has none.")
+        raise InputError(f"{argument}: at least one column is needed, but {first.name} has none; write it again.")
     kinds = [_kind(first.schema.field(name).type) for name in names]
     owner = [first.name] * len(names)
     known = set(names)

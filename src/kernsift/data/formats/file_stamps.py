@@ -24,7 +24,7 @@ class FileStamp:
         try:
             state = os.stat(path)
         except (OSError, ValueError) as error:
-            raise InputError(f"{argument}: {path} cannot be read ({first_line(error)}).") from None
+            raise InputError(f"{argument}: {path} cannot be read ({first_line(error)}); check the path.") from None
         return cls(path, state.st_size, state.st_mtime_ns)
 
     def check(self, argument: str) -> None:
@@ -36,7 +36,9 @@ class FileStamp:
                 f"{argument}: {self.path} was removed while it was being read; put it back and start again."
             ) from None
         except OSError as error:
-            raise InputError(f"{argument}: {self.path} can no longer be read ({first_line(error)}).") from None
+            raise InputError(
+                f"{argument}: {self.path} can no longer be read ({first_line(error)}); start again when it can."
+            ) from None
         if (state.st_size, state.st_mtime_ns) != (self.size, self.modified):
             raise InputError(
                 f"{argument}: {self.path} was changed while it was being read; start again when it is complete."

@@ -233,7 +233,9 @@ def _partitioned(folder: str, argument: str) -> Source:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{argument}: {folder} could not be read as Parquet ({first_line(error)}).") from error
+        raise InputError(
+            f"{argument}: {folder} could not be read as Parquet ({first_line(error)}); write it again."
+        ) from error
 
 
 def _need_arrow() -> None:

@@ -59,7 +59,7 @@ def stack_columns(parts: Sequence[Columns], argument: str) -> Columns:
     if any(part.names != first.names and (part.named or len(part.names) != len(first.names)) for part in parts):
         raise InputError(
             f"{argument}: the same columns are needed for both samples, got {quoted(first.names)} and "
-            f"{quoted(parts[1].names)}."
+            f"{quoted(parts[1].names)}; pass the same for both."
         )
     values = [to_numpy(part.values).astype(float) for part in parts]
     levels: dict[int, tuple[str, ...]] = {}

@@ -59,7 +59,7 @@ def as_samples(
     second = named_group(labels, group, "group") if group is not None else None
     first = named_group(labels, reference, "reference") if reference is not None else None
     if first is not None and first == second:
-        raise InputError(f"reference: must be another group than group, got {first!r} for both.")
+        raise InputError(f"reference: must be another group than group, got {first!r} for both; leave out one of them.")
     names = [name for name in labels if name not in (first, second)]
     if second is None and len(labels) > 2:
         raise InputError(_how_many(by, list(labels)))
