@@ -95,7 +95,7 @@ def client(clients: Callable[[int], Client]) -> Client:
 @pytest.fixture
 def never_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dask collections are left on the cluster, however small they are."""
-    monkeypatch.setattr("kernsift.data.formats.opening.answer_of", lambda memory: 0)
+    monkeypatch.setattr("kernsift.data.formats.opening.values_bytes", lambda memory: 0)
 
 
 def samples(n: int = 300, d: int = 130, seed: int = 4) -> tuple[np.ndarray, np.ndarray]:

@@ -155,7 +155,7 @@ def _named_alike(sources: Sequence[Source]) -> list[Source]:
     """Files without names of their own take those of a file with as many columns."""
     model = next((source for source in sources if source.named), sources[0])
     return [
-        source.called(model.names, True) if not source.named and len(source.names) == len(model.names) else source
+        source.renamed(model.names, True) if not source.named and len(source.names) == len(model.names) else source
         for source in sources
     ]
 

@@ -10,7 +10,7 @@ import numpy as np
 from kernsift.data.tables import MISSING_LEVEL, Table, stack
 from kernsift.exceptions import InputError, listed, quoted
 from kernsift.execution.arrays import to_numpy
-from kernsift.execution.memory import answer_of
+from kernsift.execution.memory import values_bytes
 from kernsift.execution.notes import add_note
 
 CELLS_STAY = ("column", "value")
@@ -76,7 +76,7 @@ class Patterns:
         """The features with missing values, in memory; which rows have them."""
         for table in self._tables:
             widths = int(np.diff(table.offsets)[features].sum())
-            if table.memory is not None and 8 * self.rows * widths > answer_of(table.memory):
+            if table.memory is not None and 8 * self.rows * widths > values_bytes(table.memory):
                 raise InputError(
                     f"memory: {len(features)} features have missing values and take "
                     f"{8 * self.rows * widths / 1e6:,.0f} MB together, more than half of the "

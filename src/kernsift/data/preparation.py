@@ -143,7 +143,7 @@ def prepare(
         chosen = {new: chosen[old] for new, old in enumerate(rest) if old in chosen}
     if not rest:
         raise InputError(f"{arguments[0]}: no column is left; choose fewer to drop.")
-    # What a file says of itself hides NaN, which matters where rows or columns depend on it.
+    # The statistics of files do not count NaN, which matters where rows or columns depend on it.
     scans = [scan(source, budget, trust=trusts(missing)) for source in sources]
     together = {name for part in (members or {}).values() for name in part}
     stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]

@@ -1,8 +1,8 @@
 """Rows that arrive in pieces, stored until all have arrived.
 
-No estimator here can forget rows: a bandwidth that changes with every piece would change every kernel value before it.
-So the rows themselves are kept. Arrays and sparse matrices of numbers go into a file without a name, after a few
-megabytes in memory; it is gone when the process ends, however it does. Data frames and other objects stay in memory.
+Estimators need all rows at once: a bandwidth that changed with every piece would change the kernel values of earlier
+pieces. Arrays and sparse matrices of numbers go into a file without a name, after a few megabytes in memory; it is
+removed even if the process is killed. Data frames and other objects stay in memory.
 """
 
 from __future__ import annotations

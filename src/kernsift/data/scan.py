@@ -20,7 +20,7 @@ from kernsift.exceptions import InputError
 from kernsift.execution.arrays import take, to_numpy
 from kernsift.execution.context import setting
 from kernsift.execution.fused import load_early
-from kernsift.execution.memory import scratch_of
+from kernsift.execution.memory import reading_bytes
 from kernsift.execution.parallel import parallel_map, task_memory, worker_threads
 from kernsift.execution.progress import report_progress
 
@@ -149,7 +149,7 @@ def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:
     source = found.source
     texts = _Texts(source, memory)
     done, total = 0, source.n * len(columns)
-    for piece in source.pieces(columns.tolist(), slice(0, source.n), scratch_of(memory)):
+    for piece in source.pieces(columns.tolist(), slice(0, source.n), reading_bytes(memory)):
         done += piece.cells.values.size
         if len(piece.cells.values):
             _add_cells(found, piece.cells, columns[piece.columns], piece.rows, texts)
@@ -190,7 +190,7 @@ class _Texts:
     """Whether a column is one kind from the first row to the last, and its different texts fit into memory."""
 
     def __init__(self, source: Source, memory: int) -> None:
-        self._source, self._room = source, scratch_of(memory)
+        self._source, self._room = source, reading_bytes(memory)
         self._kinds: dict[int, bool] = {}
 
     def check(self, levels: Mapping[int, Any], own: np.ndarray, present: np.ndarray) -> None:

@@ -21,7 +21,7 @@ from kernsift.data.missing import refuse_cells
 from kernsift.data.scan import scan
 from kernsift.data.tables import Table, rows_to_show, some_of
 from kernsift.exceptions import HiddenMissingValues, InputError
-from kernsift.execution.memory import answer_of, scratch_of
+from kernsift.execution.memory import reading_bytes, values_bytes
 from kernsift.execution.threads import parallel_map
 
 Answer = TypeVar("Answer")
@@ -176,7 +176,7 @@ class StoredTable(Table):
         return out
 
     def _check_room(self, numbers: int) -> None:
-        size, room = numbers * self.dtype.itemsize, answer_of(self.memory)
+        size, room = numbers * self.dtype.itemsize, values_bytes(self.memory)
         if size > room:
             raise InputError(
                 f"memory: {size / 1e6:,.0f} MB of {self.source.argument} are needed at a time, more than half of the "
@@ -254,7 +254,7 @@ class StoredTable(Table):
     def _sizes(self, pieces: int) -> tuple[int, int]:
         """Bytes of one piece, where at most `pieces` are in memory, and of a single column of a chunk."""
         # Larger pieces are not read any faster.
-        return min(scratch_of(self.memory) // pieces, SCRATCH), scratch_of(self.memory)
+        return min(reading_bytes(self.memory) // pieces, SCRATCH), reading_bytes(self.memory)
 
     def _each(
         self,

@@ -15,12 +15,12 @@ SMALLEST_MEMORY = 32 << 20
 """The smallest limit: below it the row groups of ordinary files do not fit."""
 
 
-def scratch_of(memory: int) -> int:
+def reading_bytes(memory: int) -> int:
     """Bytes of a limit that reading may use for temporary arrays."""
     return memory // 4
 
 
-def answer_of(memory: int) -> int:
+def values_bytes(memory: int) -> int:
     """Bytes of a limit that the values that were read may use; the rest is left to the estimators."""
     return memory // 2
 

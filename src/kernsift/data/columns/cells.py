@@ -97,7 +97,7 @@ def number_kind(dtype: Any) -> str:
 
 
 def is_unicode(texts: np.ndarray) -> bool:
-    """Whether an array of strings holds characters: NumPy takes any four bytes for one, which breaks Python."""
+    """Whether an array of strings holds valid characters: NumPy accepts any four bytes, and Python fails on some."""
     native = np.ascontiguousarray(texts, dtype=texts.dtype.newbyteorder("="))
     codes = native.view(np.uint32) if native.dtype.itemsize else np.empty(0, dtype=np.uint32)
     return not np.any((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000)))

@@ -50,7 +50,7 @@ class Encoding:
         for i, column in enumerate(own.tolist()) if self.texts or self.categories or self.origin else ():
             if i in cells.levels:
                 known = self.texts[column]
-                # A text that was not there before is below all numbers, and found to be so.
+                # A text that the scan did not see becomes -inf, which the check against the bounds refuses.
                 recode(values, i, np.array([known.get(level, -np.inf) for level in cells.levels[i]]))
             elif column in self.categories:
                 numbers, codes = self.categories[column]

@@ -103,7 +103,7 @@ def align(first: Source, second: Source) -> tuple[Source, Source]:
                 f"and {other} has shape {(second.n, len(second.names))}; pass the same columns in both."
             )
         named = first if first.named or not second.named else second
-        return first.called(named.names, named.named), second.called(named.names, named.named)
+        return first.renamed(named.names, named.named), second.renamed(named.names, named.named)
     if first.names == second.names:
         return first, second
     first, second = _without_nameless(first, second), _without_nameless(second, first)

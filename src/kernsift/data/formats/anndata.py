@@ -1,7 +1,7 @@
 """AnnData objects and .h5ad files, the tables of single-cell biology: a matrix of observations and variables, often
 sparse, and columns `obs` that describe the observations.
 
-anndata is never imported here: an object of it can only come from somebody who has, and files are read by h5py.
+anndata is not imported: whoever passes one of its objects has imported it, and files are read by h5py.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _matrix_source(values: Any, names: Sequence[str], obs: Any, argument: str) -
     if is_sparse_table(values):
         source: Source = sparse_source(values, argument, names)
     elif hasattr(values, "dask"):
-        source = DaskArray(values, argument).called(names, True)
+        source = DaskArray(values, argument).renamed(names, True)
     else:
         source = MemorySource(replace(read_columns(values, argument), names=tuple(names), named=True), argument)
     source.annotations = Annotations(obs)
@@ -137,7 +137,7 @@ def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Sou
         if isinstance(node, h5py.Dataset):
             if whole and node.size * 8 <= machine_memory() // _SHARE:
                 return _matrix_source(node[:], names, obs, argument)
-            source = Hdf5Dataset(node, argument, path).called(names, True)
+            source = Hdf5Dataset(node, argument, path).renamed(names, True)
         elif whole and node["data"].size * 12 <= machine_memory() // _SHARE:
             kind = sparse.csc_matrix if _is_csc(node) else sparse.csr_matrix
             shape = tuple(int(size) for size in _shape(node))

@@ -18,7 +18,7 @@ def refuse_bomb(name: str, packed: int, unpacked: int, most: float = LARGEST_UNP
     """Refuse a small file that would fill the memory when unpacked."""
     if unpacked > most or (unpacked > _RATIO_MATTERS and unpacked > _LARGEST_RATIO * packed):
         raise InputError(
-            f"{name} would unpack from {packed / 1e6:.3g} to {unpacked / 1e6:,.0f} MB or more, which no honest table "
+            f"{name} would unpack from {packed / 1e6:.3g} to {unpacked / 1e6:,.0f} MB or more, which no real table "
             "does; save it as CSV if it is one."
         )
 

@@ -43,7 +43,7 @@ class ArraySource(Source):
         p = len(self._fields) if self._fields else 1 if self._flat else shape[1]
         types = [dtype[field] for field in self._fields] if self._fields else [dtype] * p
         names = self._fields or [f"x{i}" for i in range(p)]
-        # A cell is there as it is stored and as the number it becomes; texts are Python objects in between.
+        # A cell is in memory as it is stored and as a number; texts are Python objects in between.
         widths = [
             2 * one.itemsize + 8.0 if not text and one.kind in "biuf" else 2.0 * one.itemsize + 80 for one in types
         ]

@@ -1,8 +1,8 @@
 """Arrow IPC files, which Feather files of version 2 are.
 
-They are mapped: of a batch that is not compressed only the columns that are looked at are read, and of a compressed one
-only those are unpacked. The map lives as long as one piece, so its pages are given back, and the file is looked at
-before it is touched: a map of a file that was cut short ends the process.
+They are mapped: of a batch that is not compressed only the columns that are used are read, and of a compressed one
+only those are unpacked. A map is kept for one piece, so that its pages are released, and the file is checked before it
+is mapped: access to a map of a file that was truncated ends the process.
 """
 
 from __future__ import annotations

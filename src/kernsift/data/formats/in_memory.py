@@ -12,7 +12,7 @@ from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.source import Rows, Source
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
-from kernsift.execution.memory import answer_of
+from kernsift.execution.memory import values_bytes
 
 _CHUNK = 4 << 20
 
@@ -59,7 +59,7 @@ def loaded(source: Source, memory: int | None = None) -> MemorySource:
     if isinstance(source, MemorySource):
         return source
     size = source.n * len(source.names) * 8
-    if memory is not None and size > answer_of(memory):
+    if memory is not None and size > values_bytes(memory):
         raise InputError(
             f"memory: the response alone takes {size / 1e6:,.0f} MB, more than half of the {memory / 1e6:,.0f} MB that "
             "may be used; allow more."

@@ -1,4 +1,4 @@
-"""What the user points at: a path, or something of another library that is not in memory."""
+"""The format of a table that is given as a path, or as an object of another library that is not in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
 from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError, required
-from kernsift.execution.memory import answer_of, parse_memory
+from kernsift.execution.memory import parse_memory, values_bytes
 from kernsift.execution.parallel import worker_threads
 
 SMALL = 16
@@ -99,10 +99,9 @@ def open_table(
 ) -> Source:
     """Any table as a source: what is outside of memory stays there, all else is read into numbers and codes.
 
-    NumPy's memory maps look like arrays to those who hold them: they are read in pieces only where `memory` is given.
-    A Dask collection that fits into memory is computed once, because every pass over it computes all of it again; and
-    a table that takes little memory is read once where no limit is given, because every pass over many small files or
-    groups of rows takes longer than that.
+    NumPy's memory maps are arrays unless `memory` is given. A Dask collection that fits into memory is computed once,
+    because every pass over it computes all of it again. A small table is read once where no limit is given, because
+    every pass over many small files or groups of rows takes longer than that.
     """
     if isinstance(data, Source):
         return data
@@ -112,7 +111,7 @@ def open_table(
         source: Source = sparse_source(data, argument)
     elif points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
         lazy = _maker(data) is dask_source
-        cells = computed(data, argument, answer_of(parse_memory(memory))) if lazy else None
+        cells = computed(data, argument, values_bytes(parse_memory(memory))) if lazy else None
         opened = (
             open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None, memory=memory)
             if cells is None
@@ -146,7 +145,7 @@ def _in_memory(source: Source) -> Source:
 
 
 def points_outside(data: Any) -> bool:
-    """Whether `open_source` would open this, which it does not do here."""
+    """Whether `open_source` can open this."""
     return isinstance(data, (Source, str, os.PathLike)) or _maker(data) is not None
 
 
@@ -259,7 +258,7 @@ def _start(path: str, argument: str) -> bytes:
 def _beside(path: str) -> str:
     folder = Path(path).parent
     try:
-        # Endings are alike anyway, so names must be more so than words.
+        # Names of files share suffixes, so that they must be more similar than words.
         near = get_close_matches(Path(path).name, [file.name for file in folder.iterdir()], n=1, cutoff=0.75)
     except OSError:
         near = []

@@ -18,9 +18,10 @@ from kernsift.execution.threads import n_threads
 _PLAIN = {"BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE"}
 _PLAIN_LOGICAL = {"NONE", "INT"}
 
-# In groups with fewer rows, looking at the rows is quicker than looking at what the group says of them.
+# With fewer rows in a group, reading the rows takes less time than reading their statistics.
 _WORTH = 1000
-_ABSURD = 10_000
+# The largest ratio of the size of all cells to that of the file.
+_LARGEST_RATIO = 10_000
 
 
 class ParquetPart(Part):
@@ -42,8 +43,8 @@ class ParquetPart(Part):
                 self.schema = self.schema.append(pa.field(name, value.type))
             self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
             cells = 8 * int(self.sizes.sum()) * max(1, self._metadata.num_columns)
-            # Columns of one value pack without end, and honest ones pack well: only the absurd is refused.
-            if cells > _ABSURD * os.path.getsize(path):
+            # Columns of one value compress without limit, so that only extreme ratios are refused.
+            if cells > _LARGEST_RATIO * os.path.getsize(path):
                 refuse_bomb(f"{argument}: {path}", os.path.getsize(path), cells)
 
     def opened(self) -> Any:

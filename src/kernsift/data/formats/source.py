@@ -152,7 +152,7 @@ class Source(ABC):
             return self
         return _Picked(self, positions, [self.names[i] for i in positions] if names is None else names)
 
-    def called(self, names: Sequence[str], named: bool) -> Source:
+    def renamed(self, names: Sequence[str], named: bool) -> Source:
         """The same columns under other names."""
         if (tuple(names), named) == (self.names, self.named):
             return self

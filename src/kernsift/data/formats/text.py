@@ -1,9 +1,9 @@
-"""Separated values: read once, in chunks, into numbers and codes; a file of one chunk stays in memory, and a larger one
-goes to a temporary file, which serves all further reading.
+"""Separated values: read once, in chunks, into numbers and codes.
 
-Text has no types and no places to jump to: what a column holds is known when the last line was seen, as it is when the
-whole file is read at once. The temporary file has no name, so that it is gone when the process ends, however it does;
-where workers of a cluster read it, it has one, and is removed when nobody holds the table any more.
+A file of one chunk stays in memory. The cells of a larger one go to a temporary file, from which they are read later:
+text cannot be read from the middle, and the kind of a column is known only after the last line. The temporary file has
+no name, so that it is removed even if the process is killed; where workers of a cluster read it, it has one, and is
+removed with the table.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-# Not among pandas' own markers, but common where numbers are missing; "-" and "." may be honest categories.
+# Missing values that pandas does not know; "-" and "." may be categories.
 _GAPS = ["?"]
 
 
@@ -81,7 +81,7 @@ class Dialect:
         }
 
     def notes(self, name: str) -> tuple[str, ...]:
-        """What was guessed, but for what everybody expects, one sentence each."""
+        """What was guessed, except for the usual form, one sentence each."""
         said = []
         usual = self.separator == "\t" and name.lower().endswith((".tsv", ".tab", ".txt"))
         if self.separator != "," and not usual:
@@ -94,7 +94,7 @@ class Dialect:
 
 
 class TextTable(NamedTuple):
-    """A text file, after a look at every line.
+    """A text file whose lines were all checked.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class TextTable(NamedTuple):
 
 
 def _unpacked_size(path: str, name: str) -> int:
-    """Bytes of text, after a complaint about a packed file that unpacks to what no table is."""
+    """Bytes of text, after unpacking."""
     packed = os.path.getsize(path)
     with opened(path) as file:
         if not isinstance(file, gzip.GzipFile):
@@ -241,7 +241,7 @@ def _separator_of(text: str) -> str:
 
 
 def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
-    """How a text is written, after a look at every line: each row must be as long as the first."""
+    """The dialect of a text; each of its rows must have as many cells as the first."""
     rows = csv.reader(_whole_lines(lines, name), delimiter=separator, skipinitialspace=True)
     first: list[str] = []
     sample: list[list[str]] = []
