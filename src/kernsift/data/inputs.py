@@ -1,7 +1,7 @@
 """From any input to tables: the one path that data in memory, files, Dask collections and AnnData objects take.
 
-input -> `open_table` -> Source -> `scan` -> kinds of columns (`column_kinds`) -> rows to keep (`preparation`)
-      -> numbers (`encoding`) -> Table
+input -> `formats.open_table` -> Source -> `scan` -> kinds of columns (`columns.kinds`) -> rows to keep (`preparation`)
+      -> numbers (`columns.encoding`) -> Table
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernsift.data.columns.columns import require_together
 from kernsift.data.columns.kinds import UndecidedColumns, split_kinds
 from kernsift.data.columns.layout import grouped, laid_out
 from kernsift.data.columns.named_columns import align, split_columns
-from kernsift.data.formats import Source, open_table, points_outside
+from kernsift.data.formats import open_table, points_outside
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.missing import MISSING
 from kernsift.data.preparation import prepare
@@ -44,15 +44,13 @@ def as_table(X: Any, *, argument: str = "X", **options: Any) -> Table:
     return prepare([source], [argument], **options).tables()[0]
 
 
-def as_pair(
-    X: Any, Y: Any, *, layer: str | None = None, memory: int | str | None = None, **options: Any
-) -> tuple[Table, Table]:
+def as_pair(X: Any, Y: Any, **options: Any) -> tuple[Table, Table]:
     """Two samples with the same features in the same order (that of X) and with the same codes.
 
     Each may be in memory or outside of it: a path, a Dask collection, or what else `open_table` takes. `options` are
-    `groups`, `missing` and `kinds` of `compare`.
+    `groups`, `missing`, `kinds`, `layer` and `memory` of `compare`.
     """
-    return read_pair(X, Y, layer=layer, memory=memory, **options).tables
+    return read_pair(X, Y, **options).tables
 
 
 class SamplePair(NamedTuple):
@@ -84,15 +82,12 @@ def read_pair(
     return SamplePair((first, second), np.concatenate(prepared.keep))
 
 
-def as_xy(
-    X: Any, y: Any, *, response: str = "auto", layer: str | None = None, memory: int | str | None = None, **options: Any
-) -> tuple[Table, Table]:
+def as_xy(X: Any, y: Any, **options: Any) -> tuple[Table, Table]:
     """Features and a response, row by row; the response is a Table with one feature, a group if it has several columns.
 
-    `y` may name columns of X, which then leave X. `response="auto"` takes text, categoricals, truth values, and whole
-    numbers with few different values as categories, and other numbers as numbers; "category" and "numeric" insist.
+    `y` may name columns of X, which then leave X. `options` are those of `as_pair`, and `response` of `relate`.
     """
-    found = read_xy(X, y, response=response, layer=layer, memory=memory, **options)
+    found = read_xy(X, y, **options)
     return found.table, found.response
 
 
@@ -126,31 +121,30 @@ def read_xy(
         y = MemorySource(read_survival(y), "y")
     elif points_outside(y) and not isinstance(y, str):
         y = open_table(y, "y", memory=memory)
-    source, answer = split_columns(X, y, "y")
-    if not censored and (source.named or answer.named):
-        hint_at_censoring((*source.names, *answer.names))
-    answer = loaded(answer, parse_memory(memory))
-    if not len(source.names):
-        raise InputError(f"X: no column is left beside the response {quoted(answer.names)}; pass more columns.")
-    check_rows(source, answer)
-    own, rest = split_kinds(options.pop("kinds", None), answer.names)
+    features, target = split_columns(X, y, "y")
+    if not censored and (features.named or target.named):
+        hint_at_censoring((*features.names, *target.names))
+    target = loaded(target, parse_memory(memory))
+    if not len(features.names):
+        raise InputError(f"X: no column is left beside the response {quoted(target.names)}; pass more columns.")
+    own, rest = split_kinds(options.pop("kinds", None), target.names)
     # Rows without a response are never used.
     absent = "error" if options.get("missing", "error") == "error" else "drop"
-    prepare_answer = partial(prepare, [answer], ["y"], kinds=own, missing=absent, labels=True)
+    prepare_target = partial(prepare, [target], ["y"], kinds=own, missing=absent, labels=True)
     try:
-        prepared = prepare([source], ["X"], memory=memory, kinds=rest, **options)
+        prepared = prepare([features], ["X"], memory=memory, kinds=rest, **options)
     except UndecidedColumns as undecided:
         with collect_notes():
-            raise undecided.and_those_of(prepare_answer) from None
-    target = prepare_answer()
-    kept = prepared.keep[0] & target.keep[0]
+            raise undecided.and_those_of(prepare_target) from None
+    answers = prepare_target()
+    kept = prepared.keep[0] & answers.keep[0]
     kept = kept if keep is None else keep(kept)
-    prepared.keep, target.keep = [kept], [kept]
-    (table,) = prepared.tables()
+    prepared.keep, answers.keep = [kept], [kept]
+    (table,), (columns,) = prepared.tables(), answers.columns()
     if censored:
-        survival = survival_of(target.columns()[0])
+        survival = survival_of(columns)
         return FeaturesAndResponse(table, survival.table(), kept, survival)
-    answered = response_table(target.columns()[0], response)
+    answered = response_table(columns, response)
     require_together([table.prototype, answered.prototype], ["X", "y"])
     return FeaturesAndResponse(table, answered, kept, None)
 
@@ -206,12 +200,3 @@ def as_candidates(
         for part, name in zip(columns, ["reference", *labels], strict=True)
     ]
     return tables[0], dict(zip(labels, tables[1:], strict=True))
-
-
-def check_rows(features: Source, target: Source) -> None:
-    """Features and a response must be as long as each other."""
-    if features.n != target.n:
-        raise InputError(
-            f"y: one response for each row of X is needed, but X has {features.n} rows and y has "
-            f"{target.n}; check that both come from the same rows."
-        )
