@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns.columns import EXACT, Columns, from_origin, require_together
+from kernsift.data.columns.columns import EXACT, Columns, from_origin, pick_entries, require_together
 from kernsift.data.columns.encoding import make_encoding
 from kernsift.data.columns.kinds import Verdict, chosen_kinds, judge
 from kernsift.data.columns.layout import laid_out, layout_of, members_of
@@ -140,7 +140,7 @@ def prepare(
     rest = [i for i in range(len(names)) if chosen.get(i) != "drop"]
     if len(rest) < len(names):
         sources = [source.pick(rest) for source in sources]
-        chosen = {new: chosen[old] for new, old in enumerate(rest) if old in chosen}
+        chosen = pick_entries(chosen, rest)
     if not rest:
         raise InputError(f"{arguments[0]}: no column is left; choose fewer to drop.")
     # The statistics of files do not count NaN, which matters where rows or columns depend on it.
@@ -165,9 +165,10 @@ def _without(scans: list[Scan], verdict: Verdict, memory: int, missing: str) -> 
         else one.pick(rest)
         for one in scans
     ]
-    place = {old: new for new, old in enumerate(rest)}
-    parsed = {place[i]: numbers for i, numbers in verdict.parsed.items() if i in place}
-    dates, categories = ({place[i] for i in some if i in place} for some in (verdict.dates, verdict.categories))
+    dates, categories = (
+        {new for new, old in enumerate(rest) if old in some} for some in (verdict.dates, verdict.categories)
+    )
+    parsed = pick_entries(verdict.parsed, rest)
     return again, replace(verdict, left_out=set(), parsed=parsed, dates=dates, categories=categories)
 
 

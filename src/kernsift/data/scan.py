@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns.columns import Columns
+from kernsift.data.columns.columns import Columns, pick_entries
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import TEXTS, Source
 from kernsift.data.missing import CELLS_STAY
@@ -66,7 +66,7 @@ class Scan:
     def pick(self, positions: Sequence[int]) -> Scan:
         """What was found of the columns at these positions; `keep` stays that of all columns."""
         own = np.asarray(positions, dtype=np.intp)
-        levels = {new: self.levels[old] for new, old in enumerate(positions) if old in self.levels}
+        levels = pick_entries(self.levels, positions)
         kinds = [self.kinds[i] for i in positions]
         source = self.source.pick(positions)
         return Scan(source, kinds, self.low[own], self.high[own], self.gaps[own], self.infinite[own], self.keep, levels)

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+from tqdm import tqdm
 
 from kernsift.execution.atomic_files import atomic_path
 
@@ -116,8 +117,10 @@ class Progress:
     """Counts finished tasks by group: a bar on a terminal, elsewhere a line when a group is done."""
 
     def __init__(self, groups: Iterable[str], unit: str = "task") -> None:
-        self.left, self.unit = Counter(groups), unit
-        self.total, self.done, self.start, self.bar = self.left.total(), 0, time.monotonic(), _bar(self.left, unit)
+        self.left, self.unit, self.done, self.start = Counter(groups), unit, 0, time.monotonic()
+        self.total = self.left.total()
+        shown = sys.stderr.isatty() and self.total
+        self.bar = tqdm(total=self.total, unit=unit, smoothing=0.05, dynamic_ncols=True) if shown else None
 
     def advance(self, group: str, text: Callable[[], str] = lambda: "done") -> bool:
         """Count a task, and return whether it was the last of its group; `text` describes the finished group."""
@@ -135,16 +138,6 @@ class Progress:
         if self.bar is not None and self.done == self.total:
             self.bar.close()
         return last
-
-
-def _bar(groups: Counter[str], unit: str) -> Any:
-    if not (sys.stderr.isatty() and groups):
-        return None
-    try:
-        from tqdm import tqdm
-    except ModuleNotFoundError:
-        return None
-    return tqdm(total=groups.total(), unit=unit, smoothing=0.05, dynamic_ncols=True)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

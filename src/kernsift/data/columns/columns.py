@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from array_api_compat import device
@@ -13,6 +14,8 @@ from array_api_compat import device
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import Array, namespace, take, to_numpy
 from kernsift.execution.threads import parallel_map
+
+Entry = TypeVar("Entry")
 
 # Beyond this, neighbouring integers are equal in float64.
 EXACT = 2**53
@@ -99,10 +102,10 @@ class Columns:
             self,
             names=tuple(self.names[i] for i in positions),
             values=take(self.values, np.asarray(positions, dtype=np.intp), 1),
-            levels={new: self.levels[old] for new, old in enumerate(positions) if old in self.levels},
+            levels=pick_entries(self.levels, positions),
             kinds=tuple(self.kinds[i] for i in positions),
-            integers={new: self.integers[old] for new, old in enumerate(positions) if old in self.integers},
-            origin={new: self.origin[old] for new, old in enumerate(positions) if old in self.origin},
+            integers=pick_entries(self.integers, positions),
+            origin=pick_entries(self.origin, positions),
         )
 
     def with_integers(self, read: Callable[[int], np.ndarray], positions: Iterable[int]) -> Columns:
@@ -114,6 +117,11 @@ class Columns:
         # Missing cells hide the extremes.
         large = [i for i in positions if not (low[i] >= -EXACT and high[i] <= EXACT)]
         return replace(self, integers={i: read(i) for i in large}) if large else self
+
+
+def pick_entries(entries: Mapping[int, Entry], positions: Iterable[int]) -> dict[int, Entry]:
+    """Entries by position, for the columns at some positions, which are numbered anew."""
+    return {new: entries[old] for new, old in enumerate(positions) if old in entries}
 
 
 def require_together(arrays: Sequence[Array], arguments: Sequence[str]) -> None:

@@ -99,14 +99,6 @@ class Encoding:
         found[list(self.gaps)] = False
         return found
 
-    def pick(self, positions: Sequence[int]) -> Encoding:
-        """For the columns at these positions, in this order."""
-        parts: list[Any] = [
-            {new: part[old] for new, old in enumerate(positions) if old in part}
-            for part in (self.texts, self.categories, self.origin, self.levels, self.gaps)
-        ]
-        return Encoding(self.dtype, *parts)
-
 
 # Squared differences must neither overflow nor vanish; float32 data near its own limits is carried on in float64.
 _LARGEST = {np.dtype(np.float64): 1e70, np.dtype(np.float32): 1e15}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.table_parts import run_of
-from kernsift.data.tables import Piece, Table, spaced_rows
+from kernsift.data.tables import Table, spaced_rows
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, on_host, take, to_numpy
 
@@ -65,11 +64,6 @@ class AlignedTable(Table):
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         return self._table.row_chunks(columns, numbers)
-
-    def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[Piece]:
-        for start, stop in self.row_chunks(columns, numbers):
-            rows = slice(start, stop)
-            yield Piece(rows, slice(0, len(columns)), self.part(columns, rows))
 
     def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:
         values = self._table.part(columns, rows)
