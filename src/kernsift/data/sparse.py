@@ -247,10 +247,7 @@ class SparseTable(Table):
     dtype: np.dtype[Any]
 
     def __init__(self, layout: Layout, parts: Sequence[SparseRows], dtype: np.dtype[Any]) -> None:
-        own = {name: getattr(layout, name) for name in ("names", "offsets", "categorical", "levels")}
-        own |= {"layout": layout, "parts": tuple(parts), "dtype": dtype, "incomplete": None}
-        # Frozen as tables are.
-        self.__dict__.update(own)
+        self._set(layout, layout=layout, parts=tuple(parts), dtype=dtype, incomplete=None)
 
     @property
     def n(self) -> int:

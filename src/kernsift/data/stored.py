@@ -103,12 +103,9 @@ class StoredTable(Table):
         gaps: np.ndarray,
         shown: ShownRows | None = None,
     ) -> None:
-        given = {"source": source, "layout": layout, "encoding": encoding, "low": low, "high": high, "gaps": gaps}
-        parts = {name: getattr(layout, name) for name in ("names", "offsets", "categorical", "levels")}
-        incomplete = some_of(gaps[layout.columns])
-        # Frozen as tables are.
-        shown = shown or ShownRows(source.n, len(low), memory)
-        self.__dict__.update(given | parts | {"_memory": memory, "incomplete": incomplete, "shown": shown})
+        shown, incomplete = shown or ShownRows(source.n, len(low), memory), some_of(gaps[layout.columns])
+        self._set(layout, source=source, layout=layout, encoding=encoding, low=low, high=high, gaps=gaps)
+        self.__dict__.update(_memory=memory, incomplete=incomplete, shown=shown)
 
     def __repr__(self) -> str:
         return f"StoredTable of {self.n} rows and {self.d} features, from {self.source.argument}"

@@ -61,6 +61,11 @@ class Table:
     levels: Mapping[str, tuple[str, ...]]
     incomplete: np.ndarray | None = None
 
+    def _set(self, features: Any, **own: Any) -> None:
+        """Set the attributes of a subclass, which has the features of a table or a layout; tables are frozen."""
+        shared = {name: getattr(features, name) for name in ("names", "offsets", "categorical", "levels")}
+        self.__dict__.update(shared | own)
+
     @property
     def n(self) -> int:
         """Rows."""
@@ -184,13 +189,9 @@ class _Stacked(Table):
     """Tables whose rows are concatenated. Their values are concatenated only when all are requested at once."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
-        first = tables[0]
-        for name in ("names", "offsets", "categorical", "levels"):
-            object.__setattr__(self, name, getattr(first, name))
         found = [table.incomplete for table in tables if table.incomplete is not None]
-        object.__setattr__(self, "incomplete", np.any(found, axis=0) if found else None)
-        object.__setattr__(self, "_tables", tuple(tables))
-        object.__setattr__(self, "_ends", np.cumsum([table.n for table in tables]))
+        incomplete, ends = np.any(found, axis=0) if found else None, np.cumsum([table.n for table in tables])
+        self._set(tables[0], incomplete=incomplete, _tables=tuple(tables), _ends=ends)
 
     _tables: tuple[Table, ...]
     _ends: np.ndarray

@@ -38,10 +38,9 @@ class AlignedTable(Table):
 
     def __init__(self, table: Table, rows: Exchangeability, *, every: bool = False) -> None:
         assert rows.stratum is not None
-        parts = {name: getattr(table, name) for name in ("names", "offsets", "categorical", "levels", "incomplete")}
         strata, columns = int(rows.stratum.max()) + 1, int(table.offsets[-1])
         own = {"_known": np.zeros(columns, dtype=bool), "_found": np.zeros((strata, columns))}
-        self.__dict__.update(parts | own | {"_table": table, "_rows": rows, "_every": every})
+        self._set(table, incomplete=table.incomplete, _table=table, _rows=rows, _every=every, **own)
 
     _table: Table
     _rows: Exchangeability
