@@ -150,7 +150,7 @@ def test_an_import_along_the_order_passes(file: str, source: str) -> None:
 
 # What the statistics may use of the packages before them: no cluster, and no file formats.
 STATISTICS = ("kernels", "estimators", "inference")
-EXECUTION = {"arrays", "compiled", "fused", "notes", "parallel", "progress", "threads"}
+EXECUTION = {"arrays", "codes", "compiled", "fused", "notes", "parallel", "progress", "threads"}
 FOREIGN = {"dask", "distributed", "pyarrow", "h5py", "zarr"}
 
 

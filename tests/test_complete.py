@@ -16,7 +16,7 @@ from kernsift.estimators.cross import Drawn, Ratio, _kept_parts, side_by_side, w
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import label_response, table_response
 from kernsift.estimators.views import fitted_views
-from kernsift.execution.arrays import search
+from kernsift.execution.codes import search
 from kernsift.inference import exact, naive
 from kernsift.inference.selection_rules import TopK
 from kernsift.kernels import contingency, quantisation

@@ -17,7 +17,8 @@ from kernsift.estimators.draws.batches import HSICDraws, MMDDraws
 from kernsift.estimators.draws.designs import pairs, quadruples
 from kernsift.estimators.draws.moments import FeatureDraws, moments_of
 from kernsift.execution import fused
-from kernsift.execution.arrays import bincount_rows, search, transposed
+from kernsift.execution.arrays import transposed
+from kernsift.execution.codes import bincount_rows, search
 from kernsift.kernels.fitted import fit_kernels
 
 pytest.importorskip("numba", reason="numba is not installed: pip install 'kernsift[fast]'")

@@ -34,7 +34,8 @@ from kernsift.estimators.restricted.unit_means import by_point, unit_means
 from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, supported_variances
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, asarray_like, bincount_rows, lookup, namespace, on_host, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, take, to_numpy
+from kernsift.execution.codes import bincount_rows, lookup
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView

@@ -22,7 +22,8 @@ from kernsift.estimators.views import (
     fitted_views,
     views_of_levels,
 )
-from kernsift.execution.arrays import Array, asarray_like, bincount, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.codes import bincount
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Linear

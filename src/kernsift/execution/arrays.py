@@ -11,7 +11,7 @@ import importlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -24,11 +24,8 @@ Array = Any
 
 INDEX_MODE: Literal["clip", "raise"] = "clip"
 """The mode of NumPy's `take`. Indices are known to be valid, and "clip" skips the bounds check; tests set "raise"."""
-# Values per pass of a search, so that they and their codes stay in the cache, and that threads do not wait for each
-# other between short passes; and how many np.searchsorted handles.
-_RUN, _FEW = 1 << 16, 1 << 9
-# Intervals in which a search among many edges begins, and from how many values on.
-_INTERVALS, _MANY = 1 << 14, 1 << 13
+RUN = 1 << 16
+"""Values per pass, so that they and their codes stay in the cache, and threads do not wait between short passes."""
 # Rows that are transposed at a time, at least.
 _LINES = 1 << 8
 
@@ -208,40 +205,6 @@ def sorted_columns(array: Array) -> Array:
     return xp.sort(xp.matrix_transpose(array), axis=1)
 
 
-def sorted_with_order(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`sorted_columns`, and the place (p, n) of each value in the flattened transpose."""
-    rows = transposed(array)
-    order = np.argsort(rows, axis=1)
-    order += np.arange(0, rows.size, rows.shape[1])[:, None]
-    return rows.reshape(-1).take(order, mode=INDEX_MODE), order
-
-
-def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """`search` for values of which `sorted_with_order` is known, in the smallest type that holds the codes.
-
-    `ends` (E,) are the numbers of values up to each edge in most rows.
-    """
-    (b, n), size, edges = ordered.shape, edges.shape[1] + 1, edges.astype(ordered.dtype, copy=False)
-    points = np.arange(size, dtype=code_dtype(np, size))
-    in_order: np.ndarray = np.repeat(points, np.diff(ends, prepend=0, append=n))
-    below, above = (ordered.take(ranks, axis=1, mode=INDEX_MODE) for ranks in (ends - 1, np.minimum(ends, n - 1)))
-    wrong = np.flatnonzero(~((below <= edges) & (edges < above)).all(axis=1))
-    if len(wrong):
-        found = np.tile(ends, (b, 1))
-        for row in wrong:
-            found[row] = ordered[row].searchsorted(edges[row], "right")
-        counts = np.diff(found, axis=1, prepend=0, append=n)
-        in_order = np.repeat(np.tile(points, b), counts.ravel()).reshape(b, n)
-    codes = np.empty((b, n), dtype=points.dtype)
-    codes.reshape(-1)[order] = in_order
-    return codes
-
-
-def code_dtype(xp: Any, size: int) -> Any:
-    """The smallest type that holds the codes 0 .. size-1."""
-    return xp.uint8 if size <= 256 else xp.int16 if size <= 2**15 else xp.int32
-
-
 def normal_quantiles(probabilities: Array) -> Array:
     """Quantiles of the standard normal distribution."""
     if compat.is_torch_array(probabilities):
@@ -259,7 +222,7 @@ def transposed(array: Array) -> Array:
         return namespace(array).matrix_transpose(array)
     out = np.empty(array.shape[::-1], dtype=array.dtype)
     # By blocks of rows, whose cache lines are then reused for the next column.
-    step = max(_LINES, _RUN // max(array.shape[1], 1))
+    step = max(_LINES, RUN // max(array.shape[1], 1))
     for start in range(0, len(array), step):
         out[:, start : start + step] = array[start : start + step].T
     return out
@@ -271,164 +234,6 @@ def column_sums(array: Array) -> Array:
         # Not with BLAS, whose order of additions depends on the number of threads.
         return np.add.reduce(array if array.dtype == np.float64 else array.astype(np.float64), axis=0)
     return namespace(array).sum(array, axis=0, dtype=accumulator_dtype(array))
-
-
-def bincount(codes: Array, size: int, weights: Array | None = None) -> Array:
-    """Counts of the codes 0 .. size-1, or sums of their weights."""
-    xp = namespace(codes)
-    codes = xp.reshape(codes, (-1,))
-    weights = None if weights is None else xp.reshape(weights, (-1,))
-    if compat.is_torch_array(codes):
-        # Three times as fast on a GPU as torch.bincount, which searches for the largest code first.
-        amounts = xp.ones(1, dtype=xp.int32, device=codes.device).expand(codes.shape) if weights is None else weights
-        return xp.zeros(size, dtype=amounts.dtype, device=codes.device).index_add_(0, codes, amounts)
-    if xp is np or compat.is_cupy_array(codes):
-        # Not in the standard, but NumPy and CuPy have it with the same arguments.
-        return xp.bincount(codes, weights=weights, minlength=size)
-    return bincount_by_sorting(codes, size, weights)
-
-
-def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: int = 1) -> Array:
-    """(b, size, count): joint counts of each row of `codes` (b, n) and the `cells` (n,)."""
-    xp, b = namespace(codes), codes.shape[0]
-    if xp is np:
-        # As many rows at a time as have their counts in the cache.
-        out = np.empty((b, size * count), dtype=np.int64)
-        step = max(1, _RUN // max(codes.shape[1], size * count))
-        first = np.arange(step)[:, None] * (size * count)
-        for start in range(0, b, step):
-            place = np.multiply(codes[start : start + step], count, dtype=np.intp)
-            if cells is not None:
-                place += cells
-            if step > 1:
-                place += first[: len(place)]
-            found = np.bincount(place.ravel(), minlength=len(place) * size * count)
-            out[start : start + step] = found.reshape(len(place), -1)
-        return out.reshape(b, size, count)
-    # Half the memory of the default type, where it is enough.
-    dtype = xp.int32 if b * size * count < 2**31 else xp.int64
-    first = xp.arange(0, b * size, size, dtype=dtype, device=compat.device(codes))
-    place = xp.astype(codes, dtype, copy=False) + first[:, None]
-    if cells is not None:
-        place *= count
-        place += xp.astype(cells, dtype, copy=False)
-    return xp.reshape(bincount(place, b * size * count), (b, size, count))
-
-
-def bincount_by_sorting(codes: Array, size: int, weights: Array | None = None) -> Array:
-    """`bincount` with functions of the standard only: equal codes are adjacent after sorting."""
-    xp = namespace(codes)
-    order = xp.argsort(codes)
-    ends = xp.arange(size + 1, dtype=codes.dtype, device=compat.device(codes))
-    edges = xp.searchsorted(xp.take(codes, order), ends)
-    if weights is None:
-        return edges[1:] - edges[:-1]
-    sums = xp.cumulative_sum(xp.take(weights, order), include_initial=True)
-    at = xp.take(sums, edges)
-    return at[1:] - at[:-1]
-
-
-def search(edges: Array, values: Array) -> Array:
-    """`np.searchsorted` by rows: how many of the increasing `edges` (b, E) are below each of the `values` (b, n)."""
-    xp = namespace(values)
-    edges = xp.astype(edges, values.dtype)
-    if xp is np:
-        codes = np.empty(values.shape, dtype=np.intp)
-        for own, column, found in zip(edges, values, codes, strict=True):
-            if len(column) < _FEW:
-                found[:] = np.searchsorted(own, column)
-            else:
-                _count_below(own, column, found)
-        return codes
-    if compat.is_torch_array(values):
-        import torch
-
-        return torch.searchsorted(edges.contiguous(), values.contiguous(), out_int32=True)
-    return binary_search(edges, values)
-
-
-def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> None:
-    """Set `found` to the number of increasing edges below each value.
-
-    A vectorised binary search: three times as fast as `np.searchsorted`, whose branches depend on each comparison. Of
-    many values the search begins in one of many intervals of equal length, most of which have no edge or one.
-    """
-    found[:] = 0
-    bucket, start, most = _buckets(edges) if len(values) >= _MANY else (None, found, len(edges))
-    largest = 1 << max(most.bit_length() - 1, 0)
-    padded = np.full(len(edges) + 2 * largest, np.inf, dtype=edges.dtype)
-    padded[: len(edges)] = edges
-    for begin in range(0, len(values), _RUN):
-        part, codes = values[begin : begin + _RUN], found[begin : begin + _RUN]
-        if bucket is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                start.take(bucket(part), out=codes, mode="clip")  # what is below the first interval belongs to it
-        step = largest
-        while step > 1:
-            codes += np.multiply(padded[step - 1 :].take(codes, mode=INDEX_MODE) < part, step)
-            step //= 2
-        codes += padded.take(codes, mode=INDEX_MODE) < part
-
-
-def _buckets(edges: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int]:
-    """Intervals of equal length: the one of a value, the first edge of each, and the most edges of one.
-
-    The intervals lie between the outer edges or, where that puts several into one interval, between the outer ones but
-    a few, which leaves room for long tails. Rounding is monotone, so that an edge in an earlier interval than a value
-    is below it. None where the edges are too uneven for intervals.
-    """
-    finite = edges[edges < np.inf]
-    best: tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int] = (None, edges, len(edges))
-    for outer in sorted({0, len(finite) // 64}) if len(finite) else []:
-        low, high = finite[outer], finite[-1 - outer]
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            scale = np.divide(_INTERVALS - 1, high - low, dtype=edges.dtype)
-            if not 0 < scale < np.inf or best[2] == 1:
-                continue
-            bucket = partial(_bucket, low, scale)
-            counts = np.bincount(np.maximum(bucket(finite), 0), minlength=_INTERVALS)
-        most = int(counts.max())
-        if most < best[2] and 8 * most <= len(edges):
-            best = bucket, np.cumsum(counts) - counts, most
-    return best
-
-
-def _bucket(low: Any, scale: Any, values: np.ndarray) -> np.ndarray:
-    place = np.subtract(values, low)
-    place *= scale
-    return np.minimum(place, _INTERVALS - 1, out=place).astype(np.intp)
-
-
-def binary_search(edges: Array, values: Array) -> Array:
-    """`search` with functions of the standard only: a vectorised binary search."""
-    xp = namespace(values)
-    size = edges.shape[1]
-    found = xp.zeros(values.shape, dtype=xp.int64, device=compat.device(values))
-    step = 1 << max(size.bit_length() - 1, 0)
-    while step and size:
-        tried = found + step
-        below = xp.take_along_axis(edges, xp.clip(tried - 1, 0, size - 1), axis=1) < values
-        found = xp.where(below & (tried <= size), tried, found)
-        step //= 2
-    return found
-
-
-def lookup(table: Array, codes: Array) -> Array:
-    """(b, q, n): the entries of each row's `table` (b, q, G), or of one table for all, at its `codes` (b, n)."""
-    xp = namespace(table)
-    if xp is np:
-        out = np.empty((codes.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
-        if len(table) == 1:
-            codes = codes.astype(np.intp, copy=False)
-            for direction, own in enumerate(table[0]):
-                out[:, direction] = own.take(codes, mode=INDEX_MODE)
-            return out
-        for own, code, found in zip(table, codes, out, strict=True):
-            own.take(code, axis=1, out=found, mode=INDEX_MODE)
-        return out
-    b, q, _ = table.shape
-    index = xp.broadcast_to(xp.astype(codes, xp.int64)[:, None, :], (b, q, codes.shape[1]))
-    return xp.take_along_axis(table, index, axis=2)
 
 
 def most_at_once(array: Array) -> int | None:

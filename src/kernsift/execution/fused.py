@@ -16,7 +16,8 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from kernsift.execution.arrays import Array, asarray_like, code_dtype
+from kernsift.execution.arrays import Array, asarray_like
+from kernsift.execution.codes import code_dtype
 
 # Elements in all draws from which on numba is used: it takes a quarter of a second to import, and two to compile for
 # the first time on a machine. The choice must not depend on what is imported already: equal calls give equal bits.

@@ -16,16 +16,8 @@ from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import is_readable, row_chunks, run_of, tables_of
 from kernsift.data.tables import Piece, Table
 from kernsift.execution import threads
-from kernsift.execution.arrays import (
-    Array,
-    accumulator_dtype,
-    asarray_like,
-    bincount_rows,
-    code_dtype,
-    device_room,
-    namespace,
-    on_host,
-)
+from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, device_room, namespace, on_host
+from kernsift.execution.codes import bincount_rows, code_dtype
 from kernsift.execution.fused import host_counts, is_large
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress

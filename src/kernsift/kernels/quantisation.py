@@ -26,18 +26,16 @@ from kernsift.execution.arrays import (
     Array,
     accumulator_dtype,
     asarray_like,
-    codes_in_order,
     device_room,
     most_at_once,
     namespace,
     on_host,
-    search,
     sorted_columns,
-    sorted_with_order,
     take,
     to_numpy,
     transposed,
 )
+from kernsift.execution.codes import codes_in_order, search, sorted_with_order
 from kernsift.kernels.fitted import FeatureKernels, columns_of
 from kernsift.kernels.sparse_columns import SortedSparse
 

@@ -10,17 +10,8 @@ import numpy as np
 
 from kernsift.data.table_parts import run_of
 from kernsift.estimators.responses import Response, ResponseView
-from kernsift.execution.arrays import (
-    INDEX_MODE,
-    Array,
-    asarray_like,
-    bincount_rows,
-    lookup,
-    namespace,
-    on_host,
-    take,
-    to_numpy,
-)
+from kernsift.execution.arrays import INDEX_MODE, Array, asarray_like, namespace, on_host, take, to_numpy
+from kernsift.execution.codes import bincount_rows, lookup
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.group_views import GroupView

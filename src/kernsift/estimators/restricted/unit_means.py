@@ -6,7 +6,8 @@ import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
-from kernsift.execution.arrays import Array, asarray_like, in_double, lookup, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, in_double, take, to_numpy
+from kernsift.execution.codes import lookup
 from kernsift.kernels.contingency import Tabulation
 
 # Units are counted point by point where there are at least so many rows in each; else row by row.
