@@ -16,13 +16,11 @@ from kernsift.arguments import (
     generator,
     selection_rule,
 )
-from kernsift.data.columns.named_columns import take_columns
-from kernsift.data.formats import open_table
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.rows.aligned_tables import held_in_memory
+from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
 from kernsift.data.rows.exchangeability import codes_of
 from kernsift.data.rows.identifiers import note_identifiers
-from kernsift.data.rows.row_columns import decide_kinds, keep_complete, take_sample_columns
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
@@ -211,12 +209,9 @@ def compare(
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
         call.check_given(given, given_model, distinct, client, by=by, strata=strata, unit=unit, paired=paired)
-        columns = None
-        if given is not None:
-            samples, columns = take_sample_columns(samples, given, "given")
-            columns, kinds = decide_kinds(columns, kinds, "given")
+        samples, columns, kinds = take_sample_confounders(samples, given, kinds)
         whole = partial(given_rows.keep, missing=missing, samples=samples.rows) if given_rows else None
-        rule = keep_complete(whole, columns, "given") if columns is not None and missing == "drop" else whole
+        rule = keep_complete(whole, columns, missing)
         (one, two), keep = read_pair(
             samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=rule
         )
@@ -405,18 +400,10 @@ def relate(
     call = CallSettings.from_arguments("relate", HSIC, locals())
     with call.execution_context(client, X, y):
         given_rows = call.row_arguments(strata, paired, unit, y=y)
-        X = (
-            given_rows.split(X, layer=layer, memory=memory)
-            if given_rows
-            else open_table(X, "X", layer=layer, memory=memory)
-        )
+        X = given_rows.split(X, layer=layer, memory=memory)
         call.check_given(given, given_model, distinct, client, y=y, strata=strata, unit=unit)
-        columns = None
-        if given is not None:
-            X, columns = take_columns(X, given, "given")
-            columns, kinds = decide_kinds(columns, kinds, "given")
-        whole = partial(given_rows.keep, missing=missing) if given_rows else None
-        rule = keep_complete(whole, columns, "given") if columns is not None and missing == "drop" else whole
+        X, columns, kinds = take_confounders(X, given, kinds)
+        rule = keep_complete(partial(given_rows.keep, missing=missing) if given_rows else None, columns, missing)
         table, target, keep, survival = read_xy(
             X, y, response=response, groups=groups, kinds=kinds, missing=missing, layer=layer, memory=memory, keep=rule
         )
