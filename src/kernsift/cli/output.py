@@ -91,17 +91,14 @@ def check_report(path: str | None) -> None:
 @contextmanager
 def _dask_client(given: Mapping[str, Any]) -> Iterator[None]:
     """Use the cluster that was asked for, and print the address of its dashboard."""
-    address, count = given.get("cluster"), given.get("workers")
-    if address is None and count is None:
-        yield
-        return
     from kernsift.execution.dask_clients import connected
     from kernsift.execution.dask_workers import client_in_use
 
+    address, count = given.get("cluster"), given.get("workers")
     if address is not None and count is not None:
         raise click.UsageError("Choose one of --cluster and --workers.")
     with connected(address, count) as client, client_in_use(client):
-        if not given["quiet"]:
+        if client is not None and not given["quiet"]:
             click.echo(f"Dask dashboard: {client.dashboard_link}", err=True)
         yield
 

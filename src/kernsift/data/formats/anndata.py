@@ -43,21 +43,13 @@ def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool =
     """The matrix `X` of an AnnData object, one of its layers, or `layer="raw"` for that of `raw`."""
     if getattr(data, "isbacked", False) and not getattr(data, "is_view", False):
         return h5ad_source(str(data.filename), argument, layer, whole)
-    names, values = data.var_names, data.X
-    layers = getattr(data, "layers", None)
+    layers, raw = getattr(data, "layers", None), getattr(data, "raw", None)
     layers = {} if layers is None else layers
-    raw = getattr(data, "raw", None)
-    if layer is not None and layer in layers:
-        values = layers[layer]
-    elif layer == "raw" and raw is not None:
-        names, values = raw.var_names, raw.X
-    elif layer is not None:
-        raise _no_layer(argument, layer, list(layers), raw is not None)
+    place = _place(argument, layer, list(layers), raw is not None)
+    owner = raw if place == "raw/X" else data
+    names, values = owner.var_names, layers[layer] if place.startswith("layers") else owner.X
     if values is None:
-        raise InputError(
-            f"{argument}: this AnnData object holds no matrix X; choose one of its layers with layer=, of which it has "
-            f"{quoted(layers) or 'none'}."
-        )
+        raise _no_matrix(argument, "this AnnData object", layers)
     if hasattr(values, "to_memory"):  # a sparse matrix that was left in its file
         values = values.to_memory()
     elif sparse.issparse(getattr(values, "_meta", None)):  # a Dask array of sparse chunks
@@ -90,9 +82,23 @@ def _check_names(names: Sequence[str], argument: str, what: str = "variables") -
         )
 
 
-def _no_layer(argument: str, layer: str, layers: list[str], raw: bool) -> InputError:
+def _place(argument: str, layer: str | None, layers: list[str], raw: bool) -> str:
+    """Where a file has the matrix of a layer: in X, in its layers, or in raw."""
+    if layer is None:
+        return "X"
+    if layer in layers:
+        return f"layers/{layer}"
+    if layer == "raw" and raw:
+        return "raw/X"
     known = [*layers, *(["raw"] if raw else [])]
-    return InputError(f"layer: {argument} has no layer '{layer}'; it has {quoted(known) if known else 'none'}.")
+    raise InputError(f"layer: {argument} has no layer '{layer}'; it has {quoted(known) or 'none'}.")
+
+
+def _no_matrix(argument: str, what: str, layers: Iterable[str]) -> InputError:
+    return InputError(
+        f"{argument}: {what} holds no matrix X; choose one of its layers with layer=, of which it has "
+        f"{quoted(layers) or 'none'}."
+    )
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -116,20 +122,10 @@ def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Sou
     stamp = FileStamp.of(path, argument)
     with guarded(argument, path, "an .h5ad file", stamp), h5py.File(path, "r") as file:
         layers = list(file.get("layers", {}))
-        if layer is None:
-            place, variables = "X", "var"
-        elif layer in layers:
-            place, variables = f"layers/{layer}", "var"
-        elif layer == "raw" and "raw" in file:
-            place, variables = "raw/X", "raw/var"
-        else:
-            raise _no_layer(argument, layer, layers, "raw" in file)
+        place = _place(argument, layer, layers, "raw" in file)
         if place not in file:
-            raise InputError(
-                f"{argument}: {path} holds no matrix X; choose one of its layers with layer=, of which it has "
-                f"{quoted(layers) or 'none'}."
-            )
-        names = _texts(_index(file[variables]))
+            raise _no_matrix(argument, path, layers)
+        names = _texts(_index(file["raw/var" if place == "raw/X" else "var"]))
         _check_names(names, argument)
         _check_names(_index(file["obs"]).tolist(), argument, "observations")
         obs = _FileColumns(path, argument, stamp)
