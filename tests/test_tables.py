@@ -338,7 +338,7 @@ def test_numbers_that_cannot_be_squared() -> None:
 
 
 def test_unknown_options() -> None:
-    with refused("missing", "'drop', 'error'", "'ignore'"):
+    with refused("missing", "'drop' or 'error'", "'ignore'"):
         as_table([[1], [2]], missing="ignore")
     with refused("response", "'auto', 'numeric', 'category'", "'labels'"):
         as_xy([[1], [2]], [1, 2], response="labels")

@@ -44,7 +44,7 @@ def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
         )
     if columns.values.shape[1] == 0:
         raise InputError(
-            f"{argument}: at least one column is needed, got shape {tuple(columns.values.shape)}; pass some."
+            f"{argument}: at least one column is needed, got a table of shape {tuple(columns.values.shape)}; add one."
         )
     return columns
 

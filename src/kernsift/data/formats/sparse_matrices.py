@@ -24,7 +24,7 @@ def is_sparse_table(data: Any) -> bool:
 def sparse_source(matrix: Any, argument: str, names: Sequence[str] | None = None) -> SparseSource:
     """A sparse matrix in memory, copied only where entries repeat or it is in another format than CSR and CSC."""
     if matrix.shape[1] == 0:
-        raise InputError(f"{argument}: at least one column is needed, got shape {matrix.shape}; pass some.")
+        raise InputError(f"{argument}: at least one column is needed, got a table of shape {matrix.shape}; add one.")
     if matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
     if not matrix.has_canonical_format:
