@@ -116,7 +116,7 @@ def date_name(days: float) -> str:
 
 def number_name(value: float) -> str:
     """A number as a label."""
-    return str(int(value)) if value.is_integer() else repr(value)
+    return str(int(value)) if float(value).is_integer() else repr(value)
 
 
 def make_encoding(

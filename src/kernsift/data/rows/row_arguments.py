@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns.columns import EXACT, Columns
+from kernsift.data.columns.encoding import number_name
 from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.rows.exchangeability import Exchangeability, varies
@@ -163,17 +164,10 @@ def labels_of(columns: Columns) -> np.ndarray:
     parts = []
     for place, own in enumerate(to_numpy(columns.values).T):
         levels = columns.levels.get(place)
-
-        def name(value: Any, levels: tuple[str, ...] | None = levels) -> str | None:
-            if value != value:
-                return None
-            if levels:
-                return levels[int(value)]
-            return str(int(value)) if float(value).is_integer() else repr(value)
-
         # Integers beyond 2^53, such as hashes, would be rounded as floating-point numbers.
         known, inverse = np.unique(columns.integers.get(place, own), return_inverse=True)
-        part = np.array([name(value) for value in known.tolist()], dtype=object)[inverse.ravel()]
+        names = [levels[int(value)] if levels and value == value else number_name(value) for value in known.tolist()]
+        part = np.array(names, dtype=object)[inverse]
         part[np.isnan(own)] = None
         parts.append(part)
     if len(parts) == 1:
@@ -187,12 +181,10 @@ def _checked(labels: dict[str, np.ndarray], response: np.ndarray, question: str)
     unit = strata = None
     if "unit" in labels:
         names, unit = np.unique(labels["unit"].astype(str), return_inverse=True)
-        _check_units(names, unit.ravel(), response, question)
-        unit = unit.ravel()
+        _check_units(names, unit, response, question)
     argument = "paired" if "paired" in labels else "strata"
     if argument in labels:
         known, strata = np.unique(labels[argument].astype(str), return_inverse=True)
-        strata = strata.ravel()
         if argument == "paired":
             _check_pairs(known, strata, response, question)
     if unit is not None and len(names) == len(unit):
