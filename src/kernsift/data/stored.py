@@ -304,6 +304,19 @@ class StoredTable(Table):
         )
 
 
+def held_in_memory(table: Table, argument: str) -> Table:
+    """The table in memory, because `argument` needs all rows of a column at once."""
+    if table.memory is None:
+        return table
+    needed = 8 * table.n * int(table.offsets[-1])
+    if needed > table.memory:
+        raise InputError(
+            f"{argument}: holds the table in memory, which takes {needed / 1e6:,.0f} MB, but {table.memory / 1e6:,.0f} "
+            "MB may be used; allow more with memory=, or pass fewer columns."
+        )
+    return table.loaded(slice(None))
+
+
 def _copy(out: np.ndarray, values: np.ndarray) -> None:
     """Copy values; where one side lies row by row and the other column by column, a few rows at a time."""
     if np.argmin(out.strides) == np.argmin(values.strides):

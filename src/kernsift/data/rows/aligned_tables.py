@@ -9,7 +9,6 @@ import numpy as np
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table, spaced_rows
-from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, on_host, take, to_numpy
 
 # Variance of a midmean over that of a mean, and the interquartile range over the standard deviation, for normal values.
@@ -154,16 +153,3 @@ def _shrunk(locations: np.ndarray, noise: np.ndarray) -> np.ndarray:
     between = np.where(variance > (1.0 + _CHANCE * np.sqrt(2.0 / free)) * expected, variance - expected, 0.0)
     total = between + noise
     return np.asarray(centred * between / np.where(total > 0, total, 1.0))
-
-
-def held_in_memory(table: Table, argument: str) -> Table:
-    """The table in memory, because `argument` needs all rows of a column at once."""
-    if table.memory is None:
-        return table
-    needed = 8 * table.n * int(table.offsets[-1])
-    if needed > table.memory:
-        raise InputError(
-            f"{argument}: holds the table in memory, which takes {needed / 1e6:,.0f} MB, but {table.memory / 1e6:,.0f} "
-            "MB may be used; allow more with memory=, or pass fewer columns."
-        )
-    return table.loaded(slice(None))
