@@ -6,6 +6,7 @@ that is cut short under a map ends the process instead of raising an error. Arch
 
 from __future__ import annotations
 
+import math
 import mmap
 import warnings
 from collections.abc import Sequence
@@ -33,23 +34,15 @@ class NumpyFile(ArraySource):
             array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OSError, SyntaxError) as error:
             raise _broken(path, argument, error) from None
-        if array.ndim == 0:
-            raise InputError(
-                f"{argument}: a table with rows and columns is needed, but {path} has shape (); reshape it."
-            )
-        shape, self._dtype, self._offset = array.shape, array.dtype, array.offset
-        by_column = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
-        self._by_column = bool(by_column)
-        self._width = 1 if array.ndim == 1 else shape[1]
-        super().__init__(argument, path, shape, self._dtype, _COLUMN_ROWS if by_column else None)
-        if not by_column:
-            # A row comes as a whole, whatever is wanted of it.
+        self.by_column = _is_by_column(array)
+        super().__init__(argument, path, array.shape, array.dtype, _COLUMN_ROWS if self.by_column else None)
+        self._dtype, self._offset, self._width = array.dtype, array.offset, math.prod(array.shape[1:])
+        if not self.by_column:  # a row is read as a whole, whatever is needed of it
             self.overhead = float(self._width * self._dtype.itemsize)
-            self.by_column = False
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         with self._reading(), open(self.name, "rb") as file:
-            if not self._by_column:
+            if not self.by_column:
                 block = self._numbers(file, start * self._width, (stop - start) * self._width)
                 return block if self._fields else block.reshape(stop - start, self._width)[:, columns]
             out = np.empty((stop - start, len(columns)), dtype=self._dtype, order="F")
@@ -58,7 +51,7 @@ class NumpyFile(ArraySource):
             return out
 
     def scattered(self, columns: Sequence[int], rows: np.ndarray) -> np.ndarray:
-        if self._by_column or len(rows) * _SPARSE > rows[-1] - rows[0]:
+        if self.by_column or len(rows) * _SPARSE > rows[-1] - rows[0]:
             return super().scattered(columns, rows)
         with self._reading(), open(self.name, "rb") as file:
             block = np.stack([self._numbers(file, int(row) * self._width, self._width) for row in rows])
@@ -82,9 +75,8 @@ class MappedArray(ArraySource):
         self._array = array
         name = str(array.filename or "a memory map")
         self._stamps = [FileStamp.of(name, argument)] if array.filename and array.mode in ("r", "c") else []
-        by_column = array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
-        super().__init__(argument, name, array.shape, array.dtype, _COLUMN_ROWS if by_column else None)
-        self.by_column = bool(by_column)
+        self.by_column = _is_by_column(array)
+        super().__init__(argument, name, array.shape, array.dtype, _COLUMN_ROWS if self.by_column else None)
 
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         for stamp in self._stamps:
@@ -98,6 +90,10 @@ class MappedArray(ArraySource):
         for stamp in self._stamps:
             stamp.check(self.argument)
         return block
+
+
+def _is_by_column(array: np.ndarray) -> bool:
+    return array.ndim == 2 and array.flags.f_contiguous and not array.flags.c_contiguous
 
 
 def read_npz(path: str, argument: str) -> Columns:
