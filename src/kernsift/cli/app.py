@@ -304,7 +304,7 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _labels(first: str, second: str) -> tuple[str, str]:
-    one, two = ("standard input" if path == "-" else Path(path).name for path in (first, second))
+    one, two = (Path(_shown(path)).name for path in (first, second))
     return (one, two) if one != two else (first, second)
 
 
@@ -341,15 +341,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         text = str(error)
         return _complain(text if INSTALL in text else f"{text}: {INSTALL}.", 3, debug)
-    except ValueError as error:
-        code = 2 if isinstance(error, InputError) else 1
-        return _complain(str(error) if code == 2 else _unexpected(error), code, debug)
+    except InputError as error:
+        return _complain(str(error), 2, debug)
     except Exception as error:
-        return _complain(_unexpected(error), 1, debug)
-
-
-def _unexpected(error: Exception) -> str:
-    return f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        return _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
 
 
 def _complain(message: str, code: int, debug: bool) -> int:
