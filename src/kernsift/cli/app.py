@@ -98,7 +98,7 @@ def compare(first: str, second: str | None, **given: Any) -> None:
     standard input. Row counts may differ. Separator and decimal comma are guessed; columns that identify the rows are
     left out. All guesses are reported; text that is mostly numbers needs a decision.
 
-    Text above 32 MB is read in pieces, and so are larger Parquet files and folders of them, Zarr arrays and HDF5 files
+    Text above 64 MB is read in pieces, and so are larger Parquet files and folders of them, Zarr arrays and HDF5 files
     (file.h5::/name where there are several datasets), and every file where --memory is given.
 
     \b
