@@ -85,7 +85,7 @@ def test_killed_and_resumed_it_comes_to_the_same_to_the_last_bit(undisturbed: Pa
     resumed = subprocess.run(command(tmp_path), capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
     assert "2 damaged or half-written record(s) in trials.jsonl" in resumed.stdout
-    assert "trials were finished before; going on." in resumed.stdout
+    assert "trials were finished before; continuing." in resumed.stdout
     assert without_seconds(tmp_path) == rows_of(undisturbed, KILLED)
     # Piped: whole lines, no bar.
     assert "\r" not in resumed.stdout + resumed.stderr

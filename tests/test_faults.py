@@ -283,7 +283,7 @@ def test_an_interrupted_reproduction_stops_at_once_and_leaves_no_worker(
     _, said = ended(running)
     assert time.monotonic() - start < _PATIENCE
     assert running.returncode == 130
-    assert said == "\nStopped; the same command goes on from here.\n"
+    assert said == "\nStopped; the same command continues from here.\n"
     assert gone(running.pid)
     assert TrialStore(out).log.damaged == []
 
@@ -346,7 +346,7 @@ def test_a_full_disk_stops_a_reproduction_with_one_line_and_it_goes_on_later(
     fits = sum(map(len, content[:3])) + 40
     assert fork_server.run(*line, stderr=str(said), largest=fits) == 1
     expected = (
-        f"kernsift reproduce: {out / FILE}: File too large; finished trials are kept, and the same command goes on "
+        f"kernsift reproduce: {out / FILE}: File too large; finished trials are kept, and the same command continues "
     )
     assert said.read_text() == expected + "from here.\n"
     assert len(TrialStore(out).values) == 3
@@ -413,7 +413,7 @@ def test_a_closed_pipe_stops_a_reproduction_that_can_be_resumed(
     out, said = tmp_path / "out", tmp_path / "said"
     line = [*REPRODUCE, "--workers", 1, "--out", out]
     assert fork_server.run(*line, closed=True, stderr=str(said)) == 1
-    expected = "Stopped, as nobody reads the output any more; the same command goes on from here.\n"
+    expected = "Stopped, because the output was closed; the same command continues from here.\n"
     assert said.read_text() == expected
     assert fork_server.run(*line) == 0
     assert numbers(out) == numbers(undisturbed)

@@ -333,21 +333,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         where = f" (kernsift {context.info_name} --help)" if context is not None and context.parent else ""
-        return _complain(f"{error.format_message()}{where}", 2, debug)
+        return _report_error(f"{error.format_message()}{where}", 2, debug)
     except (KeyboardInterrupt, click.Abort):
-        code = _complain("interrupted.", 130, False)
+        code = _report_error("interrupted.", 130, False)
         reported()
         return code
     except ModuleNotFoundError as error:
         text = str(error)
-        return _complain(text if INSTALL in text else f"{text}: {INSTALL}.", 3, debug)
+        return _report_error(text if INSTALL in text else f"{text}: {INSTALL}.", 3, debug)
     except InputError as error:
-        return _complain(str(error), 2, debug)
+        return _report_error(str(error), 2, debug)
     except Exception as error:
-        return _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
+        return _report_error(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
 
 
-def _complain(message: str, code: int, debug: bool) -> int:
+def _report_error(message: str, code: int, debug: bool) -> int:
     if debug:
         import traceback
 

@@ -235,7 +235,7 @@ def _assemble(read: Sequence[ColumnCells], names: tuple[str, ...], named: bool, 
 
 
 def refuse_kind(argument: str, name: str, kind: str) -> NoReturn:
-    """Complain about a column that holds neither numbers nor categories."""
+    """Refuse a column that holds neither numbers nor categories."""
     raise InputError(
         f"{argument}: column '{name}' has type {kind}, but numbers or categories are needed; {fix_kind(kind)}."
     )

@@ -129,7 +129,7 @@ class Patterns:
 def refuse_cells(
     argument: str, names: Sequence[str], infinite: np.ndarray, gaps: np.ndarray, keep: np.ndarray, missing: str | None
 ) -> None:
-    """Complain about columns with infinite values, and about missing ones: as many as `gaps` says, in rows not kept."""
+    """Refuse columns with infinite values, and missing ones: as many as `gaps` says, in rows that are not kept."""
     if infinite.any():
         raise InputError(
             f"{argument}: infinite values in {quoted(names[i] for i in np.flatnonzero(infinite).tolist())}; replace or "
@@ -151,7 +151,7 @@ def refuse_cells(
 
 
 def require_two(keep: np.ndarray, argument: str) -> None:
-    """Complain where fewer than two rows are kept."""
+    """Refuse a table of which fewer than two rows are kept."""
     if keep.sum() < 2:
         raise InputError(
             f"{argument}: missing='drop' leaves {keep.sum()} of {len(keep)} rows, at least 2 are needed; fill them in, "

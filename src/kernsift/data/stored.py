@@ -286,12 +286,12 @@ class StoredTable(Table):
             low[some], high[some] = np.fmin.reduce(values[:, some], axis=0), np.fmax.reduce(values[:, some], axis=0)
             empty = some[np.isnan(low[some])]
             low[empty], high[empty] = self.low[own[empty]], self.high[own[empty]]
-        # Written so that NaN, which hides from the statistics that files keep, fails it.
+        # Written so that NaN, which the statistics of files do not count, fails it.
         if not (np.all(low >= self.low[own]) and np.all(high <= self.high[own])):
-            self._complain()
+            self._refuse()
         return values
 
-    def _complain(self) -> None:
+    def _refuse(self) -> None:
         """Read everything to report what is wrong; if nothing is, the data changed after the first pass."""
         found = scan(self.source, self.memory, trust=False)
         hidden = np.where(self.gaps, 0, found.gaps)

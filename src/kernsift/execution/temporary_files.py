@@ -13,7 +13,7 @@ _paths: dict[str, int] = {}
 
 
 def named_file(owner: Any = None, folder: str | None = None) -> str:
-    """The path of a new file, which is removed when the process ends, or before when `owner` is no more."""
+    """The path of a new file, which is removed when the process ends, or earlier with its `owner`."""
     handle, path = tempfile.mkstemp(prefix="kernsift-", dir=folder)
     os.close(handle)
     _paths[path] = os.getpid()
@@ -25,7 +25,7 @@ def named_file(owner: Any = None, folder: str | None = None) -> str:
 
 
 def remove_all() -> None:
-    """Remove all files, where the process is about to end without asking."""
+    """Remove all files, before the process ends without an orderly exit."""
     for path in list(_paths):
         remove(path)
 

@@ -82,7 +82,7 @@ def reproduce(
     ]
     missing = [task for task in tasks if key_of(task) not in records.values]
     if len(missing) < len(tasks):
-        print(f"{len(tasks) - len(missing)} of {len(tasks)} trials were finished before; going on.", flush=True)
+        print(f"{len(tasks) - len(missing)} of {len(tasks)} trials were finished before; continuing.", flush=True)
     progress = Progress([task.group for task in missing], "trial")
     running = _on_cluster(missing, cluster) if cluster is not None else run_tasks(run_trial, missing, workers)
     with closing(running) as results:
@@ -158,18 +158,18 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         # Python would report the error again when it closes standard output, so that is redirected.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print("Stopped, as nobody reads the output any more; the same command goes on from here.", file=sys.stderr)
+        print("Stopped, because the output was closed; the same command continues from here.", file=sys.stderr)
         return 1
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        rest = "finished trials are kept, and the same command goes on from here."
+        rest = "finished trials are kept, and the same command continues from here."
         print(f"kernsift reproduce: {place}{error.strerror or error}; {rest}", file=sys.stderr)
         return 1
     except (DataError, ModuleNotFoundError, BrokenProcessPool) as error:
         print(f"kernsift reproduce: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped; the same command goes on from here.", file=sys.stderr)
+        print("\nStopped; the same command continues from here.", file=sys.stderr)
         return 130
     if result.judged:
         print(f"{result.agreed} of {len(result.judged)} printed numbers agree with the paper's.")
@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kernsift reproduce",
         description="Run the paper's experiments and put its numbers and ours side by side. A run that was stopped, "
-        "or killed, goes on where it was when the same command is given again.",
+        "or killed, continues when the same command is given again.",
     )
     add, positive = parser.add_argument, _whole_number(1)
     add("names", nargs="*", metavar="NAME", help="figures and tables to run (default: all; see --list)")

@@ -177,7 +177,7 @@ def changed_interval(first: np.ndarray, second: np.ndarray) -> Contrast:
     sizes = np.where(inside, (shares[0] - shares[1]) ** 2 / np.where(inside, variance, 1.0), 0.0)
     low, high = divmod(int(sizes.argmax()), sizes.shape[1])
     a, b = float(shares[0][low, high]), float(shares[1][low, high])
-    # The smaller part of the distribution is the one to talk about.
+    # The smaller part of the distribution is described.
     outside = a + b > 1.0
     ends, below = (values[[low, high - 1]], values[max(low - 1, 0)]) if few else (edges[[low, high]], edges[low])
     start, end, before = (format_number(value, digits) for value in (*ends, below))

@@ -186,7 +186,7 @@ def _common_type(scans: Sequence[Scan]) -> np.dtype[Any]:
 def _check_range(
     dtype: np.dtype[Any], spans: Sequence[Span], names: Sequence[str], arguments: Sequence[str]
 ) -> np.dtype[Any]:
-    """The type for numbers that lie in these spans; complain about those that cannot be squared."""
+    """The type for numbers in these spans; those that cannot be squared are refused."""
     for argument, (low, high) in zip(arguments, spans, strict=True):
         large = np.flatnonzero(np.maximum(-low, high) > _LARGEST[np.dtype(np.float64)])
         if large.size:

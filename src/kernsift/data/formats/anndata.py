@@ -1,7 +1,7 @@
 """AnnData objects and .h5ad files, the tables of single-cell biology: a matrix of observations and variables, often
 sparse, and columns `obs` that describe the observations.
 
-anndata is not imported: whoever passes one of its objects has imported it, and files are read by h5py.
+anndata is not imported: its objects have their own methods, and files are read by h5py.
 """
 
 from __future__ import annotations

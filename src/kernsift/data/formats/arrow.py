@@ -19,7 +19,7 @@ from kernsift.exceptions import InputError, quoted
 
 # Small groups of rows are read together up to this many bytes, to limit the number of reads.
 _TOGETHER = 8 << 20
-# Bytes that are read before Arrow is asked to give back what it keeps.
+# Bytes that are read before Arrow releases the memory that it keeps.
 _KEPT = 64 << 20
 # Bytes of a text, before it becomes a code, where the file does not say.
 _TEXT = 40.0
@@ -171,8 +171,8 @@ class ArrowSource(Source):
             table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
             cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
         part.check()  # a file that is mapped was read only now
-        # Arrow keeps the room that it used for the next time. Where that is room for all columns it adds up; to give it
-        # back every time would cost as much as reading.
+        # Arrow keeps memory for the next read. Where that is memory for all columns it adds up; releasing it every time
+        # would take as long as reading.
         self._spent += table.nbytes if part.reads_all_columns else 0
         del table
         if self._spent > _KEPT:

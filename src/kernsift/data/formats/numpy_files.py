@@ -69,7 +69,7 @@ class NumpyFile(ArraySource):
 
 
 class MappedArray(ArraySource):
-    """A memory map that the user opened; pages that were read are given back after each piece."""
+    """A memory map that the user opened; pages that were read are released after each piece."""
 
     def __init__(self, array: Any, argument: str) -> None:
         self._array = array

@@ -73,8 +73,8 @@ class Bounds:
     ----------
     known : (p,) bool: the columns that it says something about; the rest of this record is about those.
     low, high : (p,) the smallest and the largest number.
-    gaps : (p,) missing cells, without those that hide as NaN in a column of fractions.
-    exact : whether no NaN hides.
+    gaps : (p,) missing cells, without NaN in columns of floating-point numbers.
+    exact : whether NaN counts as missing.
     """
 
     known: np.ndarray

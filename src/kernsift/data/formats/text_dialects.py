@@ -67,7 +67,7 @@ class Dialect:
     spaces: bool = True
 
     def for_pandas(self) -> dict[str, Any]:
-        """What `pandas.read_csv` has to be told."""
+        """The arguments of `pandas.read_csv`."""
         return {
             "sep": self.separator,
             "header": 0 if self.named else None,
@@ -283,7 +283,7 @@ def header_names(cells: list[str], name: str) -> list[str]:
 
 
 def refuse_repeated(names: list[str], name: str) -> None:
-    """Complain about columns of one name."""
+    """Refuse columns of the same name."""
     if len(set(names)) < len(names):
         repeated = [cell for cell, count in Counter(names).items() if count > 1]
         raise InputError(f"{name}: column names must be unique, but '{repeated[0]}' occurs more than once; rename one.")
