@@ -43,7 +43,8 @@ def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool =
     """The matrix `X` of an AnnData object, one of its layers, or `layer="raw"` for that of `raw`."""
     if getattr(data, "isbacked", False) and not getattr(data, "is_view", False):
         return h5ad_source(str(data.filename), argument, layer, whole)
-    layers, raw = getattr(data, "layers", None), getattr(data, "raw", None)
+    layers: Any = getattr(data, "layers", None)
+    raw: Any = getattr(data, "raw", None)
     layers = {} if layers is None else layers
     place = _place(argument, layer, list(layers), raw is not None)
     owner = raw if place == "raw/X" else data
