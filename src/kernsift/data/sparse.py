@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -85,9 +85,23 @@ class Store(ABC):
         """Values and rows of each of these columns."""
 
     @cached_property
-    def summary(self) -> Summary:
-        """Bounds of the stored values of each column."""
-        return Summary.of(self.shape[1], self._pieces)
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds (p,) of the stored values of each column, NaN where one is NaN; those of all where these do."""
+        low, high, least, columns = 0.0, 0.0, np.inf, self.shape[1]
+        for _, values in self._pieces():
+            # NaN passes through.
+            low, high = float(np.minimum(low, values.min())), float(np.maximum(high, values.max()))
+            if values.dtype.kind == "f":
+                least = min(least, float(np.min(np.abs(values), where=values != 0, initial=np.inf)))
+        if max(-low, high) < _ORDINARY and least > 1 / _ORDINARY:
+            return np.full(columns, low), np.full(columns, high)
+        # Some columns have numbers that cannot be used: it matters which.
+        lows, highs = np.full(columns, np.inf), np.full(columns, -np.inf)
+        with np.errstate(invalid="ignore"):
+            for own, values in self._pieces():
+                np.minimum.at(lows, own, values.astype(float))
+                np.maximum.at(highs, own, values.astype(float))
+        return lows, highs
 
     @abstractmethod
     def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -96,32 +110,6 @@ class Store(ABC):
     def limit(self, memory: int) -> None:
         """Use at most `memory` bytes; a matrix in memory stays there."""
         return
-
-
-class Summary(NamedTuple):
-    """(p,) bounds of the values that are stored in each column, NaN where one is NaN; those of all where these do."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, columns: int, pieces: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]) -> Summary:
-        """From `pieces`, the columns and the values of what is stored, some at a time."""
-        low, high, least = 0.0, 0.0, np.inf
-        for _, values in pieces():
-            # NaN passes through.
-            low, high = float(np.minimum(low, values.min())), float(np.maximum(high, values.max()))
-            if values.dtype.kind == "f":
-                least = min(least, float(np.min(np.abs(values), where=values != 0, initial=np.inf)))
-        if max(-low, high) < _ORDINARY and least > 1 / _ORDINARY:
-            return cls(np.full(columns, low), np.full(columns, high))
-        # Some columns have numbers that cannot be used: it matters which.
-        found = cls(np.full(columns, np.inf), np.full(columns, -np.inf))
-        with np.errstate(invalid="ignore"):
-            for own, values in pieces():
-                np.minimum.at(found.low, own, values.astype(float))
-                np.maximum.at(found.high, own, values.astype(float))
-        return found
 
 
 class ByColumn(Store):

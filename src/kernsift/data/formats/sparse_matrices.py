@@ -85,7 +85,7 @@ class SparseSource(Source):
 
     def bounds(self) -> Bounds:
         """Bounds of the values in all rows of the matrix, which may be more than those of this table, and of 0."""
-        low, high = (part[self.positions] for part in self.rows.store.summary)
+        low, high = (part[self.positions] for part in self.rows.store.bounds)
         absent = np.isnan(low)
         if absent.any():
             verb = "has" if absent.sum() == 1 else "have"
