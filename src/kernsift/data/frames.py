@@ -9,14 +9,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 from array_api_compat import is_torch_array
 from scipy import sparse
 
-from kernsift.data.columns.cells import ColumnCells, array_column, fix_kind, narwhals_kind, number_kind, series_column
+from kernsift.data.columns.cells import ColumnCells, array_column, narwhals_kind, number_kind, series_column
 from kernsift.data.columns.columns import Columns
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import Array, accumulator_dtype, is_array, namespace, to_numpy
@@ -214,7 +214,10 @@ def _from_library(array: Array, argument: str, prefix: str) -> Columns:
     array = array[:, None] if flat else array
     names = _numbered(prefix, array.shape[1])
     if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
-        refuse_kind(argument, names[0] if names else prefix, str(array.dtype).rpartition(".")[2])
+        raise InputError(
+            f"{argument}: column '{prefix}0' has type {str(array.dtype).rpartition('.')[2]}, but numbers or categories "
+            "are needed; pass its real and imaginary parts as two columns."
+        )
     kind = "truth" if xp.isdtype(array.dtype, "bool") else "integer" if xp.isdtype(array.dtype, "integral") else None
     if xp.isdtype(array.dtype, "real floating") and array.dtype != xp.float64:
         array = xp.astype(array, xp.float32, copy=False)
@@ -232,10 +235,3 @@ def _assemble(read: Sequence[ColumnCells], names: tuple[str, ...], named: bool, 
         values[:, i] = one.values
     levels = {i: one.levels for i, one in enumerate(read) if one.levels is not None}
     return Columns(names, values, levels, tuple(one.kind for one in read), named, flat)
-
-
-def refuse_kind(argument: str, name: str, kind: str) -> NoReturn:
-    """Refuse a column that holds neither numbers nor categories."""
-    raise InputError(
-        f"{argument}: column '{name}' has type {kind}, but numbers or categories are needed; {fix_kind(kind)}."
-    )

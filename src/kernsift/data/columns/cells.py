@@ -173,13 +173,3 @@ def _is_missing(value: Any) -> bool:
     if isinstance(value, Decimal):
         return value.is_nan()
     return value is np.ma.masked
-
-
-def fix_kind(kind: str) -> str:
-    """What to do with a column of this type."""
-    lower = kind.lower()
-    if lower.startswith("complex"):
-        return "pass its real and imaginary parts as two columns"
-    if lower.startswith(("list", "array", "struct", "dict")):
-        return "spread its entries over columns of their own"
-    return "convert it to numbers or strings first"
