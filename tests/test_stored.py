@@ -360,9 +360,9 @@ def test_tables_travel_to_other_processes(tmp_path: Path) -> None:
 @given(mask=st.lists(st.booleans(), min_size=1, max_size=40), block=st.sampled_from([1, 3, 8]), data=st.data())
 def test_rows_that_are_kept_are_found(mask: list[bool], block: int, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "_BLOCK", block)
-    kept = KeptRows.of(np.array(mask))
+    kept = KeptRows(np.array(mask))
     there = np.flatnonzero(mask)
-    assert kept.n == len(there)
+    assert kept.before[-1] == len(there)
     rows = np.arange(len(mask) + 1)
     assert kept.rank(rows).tolist() == [sum(mask[:row]) for row in rows]
     if len(there):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -166,7 +166,7 @@ class Source(ABC):
 
     def where(self, keep: np.ndarray) -> Source:
         """The rows that are marked."""
-        return self if keep.all() else _Where(self, KeptRows.of(keep))
+        return self if keep.all() else _Where(self, KeptRows(keep))
 
     @property
     def in_memory(self) -> bool:
@@ -321,22 +321,12 @@ class _Where(_Part):
         return self._whole.fetch(chunk, columns, self._kept.locate(begin + rows) - wide[0])
 
 
-@dataclass(frozen=True)
 class KeptRows:
-    """Which rows are kept, and how many there are before any other: one byte a row."""
+    """Which rows are kept, and how many there are before each block of rows: one byte a row."""
 
-    mask: np.ndarray
-    before: np.ndarray = field(repr=False)
-
-    @classmethod
-    def of(cls, mask: np.ndarray) -> KeptRows:
+    def __init__(self, mask: np.ndarray) -> None:
         counts = np.add.reduceat(mask, np.arange(0, len(mask), _BLOCK), dtype=np.int64)
-        return cls(mask, np.concatenate([[0], np.cumsum(counts)]))
-
-    @property
-    def n(self) -> int:
-        """Rows that are kept."""
-        return int(self.before[-1])
+        self.mask, self.before = mask, np.concatenate([[0], np.cumsum(counts)])
 
     def rank(self, rows: np.ndarray) -> np.ndarray:
         """How many rows are kept before each of these."""
