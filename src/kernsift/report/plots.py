@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -295,14 +296,8 @@ def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None
     row = 0 if name is None else known.index(name)
     picture = result.pictures[row]
     ax = _axes(ax, 4.8, 3.4)
-    if isinstance(picture, Histogram):
-        _histogram(picture, ax)
-    elif isinstance(picture, Bars):
-        _bars(picture, ax)
-    elif isinstance(picture, Boxes):
-        _boxes(picture, ax)
-    else:
-        _cloud(picture, ax)
+    draw: dict[type, Callable[..., None]] = {Histogram: _histogram, Bars: _bars, Boxes: _boxes, Cloud: _cloud}
+    draw[type(picture)](picture, ax)
     state = "significant" if result.rejected[row] else "not significant"
     said = result.describe(row)
     # About as many letters as fit above the axes; constrained layout makes room for more lines.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,11 +52,8 @@ class Frame:
 
 def draw_picture(picture: Picture) -> str:
     """One feature in several samples or against the response."""
-    if isinstance(picture, Histogram):
-        return _histogram(picture)
-    if isinstance(picture, Bars):
-        return _bars(picture)
-    return _boxes(picture) if isinstance(picture, Boxes) else _cloud(picture)
+    draw: dict[type, Callable[[Any], str]] = {Histogram: _histogram, Bars: _bars, Boxes: _boxes, Cloud: _cloud}
+    return draw[type(picture)](picture)
 
 
 # Features ------------------------------------------------------------------------------------------------------------
