@@ -122,8 +122,9 @@ def choose(
             f"{files[1]}: shares no column with {files[0]}, which has {quoted(sources[0].names)} where this file has "
             f"{quoted(sources[1].names)}; rename columns."
         )
+    described = sources[0].annotations
     for name in keep:
-        if name not in known and not _annotated(sources[0], name):
+        if name not in known and not (described is not None and name in described.names):
             hint = suggestion(name, everywhere, f"; it has {quoted(everywhere)}.")
             raise InputError(f"{files[0]}: has no column '{name}'{hint}")
     wanted = set(match("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
@@ -158,10 +159,6 @@ def _named_alike(sources: Sequence[Source]) -> list[Source]:
         source.renamed(model.names, True) if not source.named and len(source.names) == len(model.names) else source
         for source in sources
     ]
-
-
-def _annotated(source: Source, name: str) -> bool:
-    return source.annotations is not None and name in source.annotations.names
 
 
 def kinds(source: Source, file: str, given: Mapping[str, Any], keep: Collection[str] = ()) -> dict[str, str]:

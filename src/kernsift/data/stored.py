@@ -248,11 +248,6 @@ class StoredTable(Table):
                 start = stop
         return runs
 
-    def _sizes(self, pieces: int) -> tuple[int, int]:
-        """Bytes of one piece, where at most `pieces` are in memory, and of a single column of a chunk."""
-        # Larger pieces are not read any faster.
-        return min(reading_bytes(self.memory) // pieces, SCRATCH), reading_bytes(self.memory)
-
     def _each(
         self,
         use: Callable[[slice, slice, np.ndarray], Answer],
@@ -273,8 +268,11 @@ class StoredTable(Table):
             piece = self.source.piece(columns, cut)
             return use(piece.rows, piece.columns, self._encoded(piece, own))
 
+        room = reading_bytes(self.memory)
+        # Pieces of more than SCRATCH bytes are not read any faster.
+        cuts = self.source.cuts(columns, rows, min(room // pieces, SCRATCH), room)
         with self.source.reading():
-            yield from parallel_map(one, self.source.cuts(columns, rows, *self._sizes(pieces)), most=at_once)
+            yield from parallel_map(one, cuts, most=at_once)
 
     def _encoded(self, piece: CellPiece, wanted: np.ndarray) -> np.ndarray:
         """The numbers of a piece, checked against the bounds of the scan."""

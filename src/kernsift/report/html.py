@@ -137,7 +137,7 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "change": result.describe(row),
                 "picture": "" if picture is None else draw_picture(picture),
                 "caption": "" if picture is None else _caption(picture, name) + _as_measured(result, row),
-                "series": _series(picture),
+                "series": getattr(picture, "series", ()),
             }
         )
     return rows
@@ -197,10 +197,6 @@ def _data(result: Result) -> list[tuple[str, str]]:
 
 def _p(value: float) -> dict[str, Any]:
     return {"value": float(value), "text": wording.p_text(float(value))}
-
-
-def _series(picture: Picture | None) -> tuple[str, ...]:
-    return picture.series if isinstance(picture, Histogram | Bars) else ()
 
 
 def _as_measured(result: Result, row: int) -> str:

@@ -197,7 +197,8 @@ def _folder(path: str, argument: str) -> Source:
     folder = Path(path.partition("::")[0])
     if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
         return zarr_source(path, argument)
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and not _hidden(file.relative_to(folder)))
+    every = sorted(file for file in folder.rglob("*") if file.is_file())
+    files = [file for file in every if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
     if any("=" in part for file in files for part in file.relative_to(folder).parts[:-1]):
         return _partitioned(str(folder), argument)
     tables = [str(file) for file in files if _start(str(file), argument)[:4] in (b"PAR1", b"ARRO")]
@@ -210,10 +211,6 @@ def _folder(path: str, argument: str) -> Source:
         if other.name.lower().endswith(_TABLES):
             raise InputError(f"{argument}: {other} is no Parquet or Arrow file; mend it, or take it out of the folder.")
     return _arrow_files(tables, argument)
-
-
-def _hidden(file: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in file.parts)
 
 
 def _arrow_files(paths: list[str], argument: str) -> Source:

@@ -27,7 +27,8 @@ class ZarrArray(ArraySource):
         rows = int((getattr(array, "shards", None) or array.chunks)[0])
         self._file_rows = rows
         text = array.dtype.kind not in "biufSU"
-        super().__init__(argument, folder or _label(array), array.shape, array.dtype, rows, text=text)
+        name = folder or f"the Zarr array '{getattr(array, 'name', '') or ''}'"
+        super().__init__(argument, name, array.shape, array.dtype, rows, text=text)
         self.by_column = array.ndim == 2 and array.chunks[1] < array.shape[1]
         for path in self._watched(0, self.n):
             self._stamps[path] = FileStamp.of(path, argument)
@@ -79,7 +80,3 @@ def opened_zarr(data: Any, argument: str) -> ZarrArray:
     """An array that the user opened, or the only one of a group."""
     array, _ = _only_array(data, argument, "this Zarr group")
     return ZarrArray(array, argument)
-
-
-def _label(array: Any) -> str:
-    return f"the Zarr array '{getattr(array, 'name', '') or ''}'"
