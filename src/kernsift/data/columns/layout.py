@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from kernsift.data.columns.columns import Columns
 from kernsift.data.tables import Table, ranges, some_of
 from kernsift.exceptions import InputError, nearest, quoted
 from kernsift.execution.arrays import asarray_like, namespace, take
+
+if TYPE_CHECKING:
+    from kernsift.data.formats.source import Source
 
 
 class Layout(NamedTuple):
@@ -42,7 +45,7 @@ Levels = Mapping[int, tuple[str, ...]]
 """The level names of categorical columns, by position."""
 
 
-def layout_of(columns: Named, levels: Levels, groups: Mapping[str, Any] | None = None) -> Layout:
+def layout_of(columns: Columns | Source, levels: Levels, groups: Mapping[str, Any] | None = None) -> Layout:
     """The features of a table, from the names and the levels of its columns."""
     if groups:
         return grouped(columns, levels, _members(columns, groups))
@@ -53,7 +56,7 @@ def layout_of(columns: Named, levels: Levels, groups: Mapping[str, Any] | None =
     return Layout(tuple(columns.names), np.arange(d + 1), categorical, named, np.arange(d), np.full(d, -1))
 
 
-def members_of(columns: Named, groups: Mapping[str, Any] | None) -> dict[str, list[str]]:
+def members_of(columns: Columns | Source, groups: Mapping[str, Any] | None) -> dict[str, list[str]]:
     """The names of the columns of each group, which stay when columns are left out."""
     if groups is not None and not isinstance(groups, Mapping):
         raise InputError(
@@ -64,17 +67,7 @@ def members_of(columns: Named, groups: Mapping[str, Any] | None) -> dict[str, li
     return {label: [columns.names[i] for i in members] for label, members in found.items()}
 
 
-class Named(Protocol):
-    """What has columns with names: columns in memory, or a source."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def named(self) -> bool: ...
-
-
-def _members(columns: Named, groups: Mapping[str, Any]) -> dict[str, list[int]]:
+def _members(columns: Columns | Source, groups: Mapping[str, Any]) -> dict[str, list[int]]:
     """The column positions of each group; names are looked up, integers are positions where X has no names."""
     where: dict[Any, int] = {name: i for i, name in enumerate(columns.names)}
     owner: dict[int, str] = {}
@@ -108,7 +101,7 @@ def _members(columns: Named, groups: Mapping[str, Any]) -> dict[str, list[int]]:
     return members
 
 
-def grouped(columns: Named, levels: Levels, members: Mapping[str, Sequence[int]]) -> Layout:
+def grouped(columns: Columns | Source, levels: Levels, members: Mapping[str, Sequence[int]]) -> Layout:
     """Features in order of first appearance; categories inside a group become one indicator column per level."""
     owner = {i: label for label, positions in members.items() for i in positions}
     codes = {i: range(len(levels[i])) if i in levels else [-1] for i in owner}
