@@ -353,3 +353,11 @@ def test_identifiers_that_repeat_are_left_out_by_their_names() -> None:
     numbers = np.append(RNG.permutation(10**6)[: N - 10], RNG.permutation(10**6)[:5].repeat(2))
     frame = pd.DataFrame({"patient_id": numbers, "pain_index": numbers, "size": RNG.normal(size=N)})
     assert as_table(frame).names == ("pain_index", "size")
+
+
+@pytest.mark.parametrize("dtype", [object, "string"])
+def test_a_column_of_strings_without_any_goes_with_numbers(dtype: Any) -> None:
+    numbers = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 4.0]})
+    empty = numbers.assign(a=pd.Series([None] * 3, dtype=dtype))
+    _, found = as_pair(numbers, empty, missing="column")
+    assert np.isnan(found.values[:, 0]).all() and found.values[:, 1].tolist() == [1.0, 2.0, 4.0]

@@ -50,7 +50,8 @@ def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCel
         return _categories(values, _missing(values), "category")
     if isinstance(dtype, nw.String) and nw.dependencies.is_pandas_series(native := series.to_native()):
         codes, texts = native.factorize(sort=True)
-        return ColumnCells(np.where(codes < 0, np.nan, codes), "text", tuple(map(str, texts)))
+        if len(texts):  # without any, the column may be of any kind
+            return ColumnCells(np.where(codes < 0, np.nan, codes), "text", tuple(map(str, texts)))
     if isinstance(dtype, nw.Time):
         return array_column(_objects(series.to_list()), name, argument)
     try:
