@@ -27,7 +27,6 @@ from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.confounders import Confounders, confounders_of
 from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
-from kernsift.estimators.conditional.residual_alignment import LearningRows
 from kernsift.estimators.restricted.estimator import Among, aligned, restricted_hsic, restricted_mmd, rows_in_use
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
@@ -241,12 +240,12 @@ def compare(
             return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
 
         def measure_given(
-            samples: Sequence[Table], bandwidth: Any, learning: LearningRows, confounders: Confounders
+            samples: Sequence[Table], bandwidth: Any, subset: RowSubset, confounders: Confounders
         ) -> Scores | None:
             if min(sample.n for sample in samples) < 2:
                 return None
             kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng)
-            options = call.conditional_options(confounders, given_model, rows, learning)
+            options = call.conditional_options(confounders, given_model, rows, subset)
             first, second = samples
             return conditional_mmd(first, second, kernels, **options)
 
@@ -426,7 +425,7 @@ def relate(
             target = survival.table(rows.stratum)
 
         def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
-            [some], answers = samples, target if subset is None else target.take(subset.rows)
+            [some], answers = samples, target if subset is None else subset.select(target)
             if some.n < 2 or answers.constant[0]:
                 return None
             used = None
@@ -445,14 +444,14 @@ def relate(
             return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **options)
 
         def measure_given(
-            samples: Sequence[Table], bandwidth: Any, learning: LearningRows, confounders: Confounders
+            samples: Sequence[Table], bandwidth: Any, subset: RowSubset, confounders: Confounders
         ) -> Scores | None:
-            [some], answers = samples, target if learning.present is None else target.take(learning.present)
+            [some], answers = samples, subset.select(target)
             if some.n < 2 or answers.constant[0]:
                 return None
             kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng)
             response_kernels = fit_kernels(answers, named, own, rng=call.rng)
-            options = call.conditional_options(confounders, given_model, rows, learning)
+            options = call.conditional_options(confounders, given_model, rows, subset)
             return conditional_hsic(some, answers, kernels, response_kernels, **options)
 
         held = None if columns is None else confounders_of(columns, keep, missing)

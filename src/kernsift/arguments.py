@@ -15,7 +15,6 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.rows.row_arguments import RowArguments
 from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.confounders import Confounders
-from kernsift.estimators.conditional.residual_alignment import LearningRows
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import CalibrationWarning, InputError, check_choice, check_flag
@@ -160,21 +159,18 @@ class CallSettings:
             self.options = {**self.options, "distinct": True}
 
     def conditional_options(
-        self, confounders: Confounders, model: Any, rows: Exchangeability | None, learning: LearningRows
+        self, confounders: Confounders, model: Any, rows: Exchangeability | None, subset: RowSubset
     ) -> dict[str, Any]:
-        """The options of the conditional test of features that `learning.present` rows have."""
-        present = learning.present
-        confounders = confounders.within(None if rows is None else rows.stratum)
-        if present is not None:
-            confounders = confounders.take(present)
-            rows = None if rows is None else rows.take(present)
+        """The options of the conditional test of features that `subset` has the rows of."""
+        confounders = subset.select(confounders.within(None if rows is None else rows.stratum))
+        rows = None if rows is None else subset.select(rows)
         return {
             "confounders": confounders,
             "adaptive": self.adaptive,
             "units": None if rows is None else rows.unit,
             "strata": None if rows is None else rows.stratum,
             "model": model,
-            "rows": learning,
+            "subset": subset,
             "rng": self.rng,
         }
 

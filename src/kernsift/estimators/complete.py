@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -123,25 +123,34 @@ def complete_hsic(
     return _complete(X, table_response(y, response_kernels, rng, adaptive), kernels, subset, rng)
 
 
+Rows = TypeVar("Rows", bound=Any)
+
+
 class RowSubset(NamedTuple):
     """The rows of a table among more rows, where features miss different rows.
 
     Attributes
     ----------
-    rows : (n,) their numbers, increasing.
+    rows : (n,) their numbers, increasing; None for all.
     of : how many rows there are.
     to_align : (a,) the rows, of all, that correlations are estimated from, increasing; None for all.
     """
 
-    rows: np.ndarray
+    rows: np.ndarray | None
     of: int
     to_align: np.ndarray | None
+
+    def select(self, whole: Rows) -> Rows:
+        """These rows of a table, or of anything else that has `take`."""
+        return whole if self.rows is None else whole.take(self.rows)
 
     @property
     def aligned(self) -> tuple[np.ndarray | None, np.ndarray, int]:
         """Which rows of the table correlations are estimated from, their places among all such rows, and how many."""
         if self.to_align is None:
-            return None, self.rows, self.of
+            return None, np.arange(self.of) if self.rows is None else self.rows, self.of
+        if self.rows is None:
+            return self.to_align, np.arange(len(self.to_align)), len(self.to_align)
         _, own, places = np.intersect1d(self.rows, self.to_align, assume_unique=True, return_indices=True)
         return own, places, len(self.to_align)
 

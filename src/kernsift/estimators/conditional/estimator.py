@@ -39,10 +39,17 @@ from scipy.special import log_ndtr
 
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, spaced_rows, stack
+from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
 from kernsift.estimators.conditional.remaining_dependence import Smoothed, note_doubts
-from kernsift.estimators.conditional.residual_alignment import DIRECTIONS, LearningRows, ResidualAlignment, Winner
+from kernsift.estimators.conditional.residual_alignment import (
+    DIRECTIONS,
+    ResidualAlignment,
+    Winner,
+    centred_at,
+    every_row,
+)
 from kernsift.estimators.conditional.residual_statistics import (
     PairStatistic,
     ResidualView,
@@ -56,7 +63,7 @@ from kernsift.estimators.effects.combined import CombinedEffects, penalties
 from kernsift.estimators.effects.views import MeasuredEffects, combined
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.permutation_law import union_score
-from kernsift.estimators.patterns import FeatureScores, bandwidth_of, pattern_effects
+from kernsift.estimators.patterns import FeatureScores, Measure, bandwidth_of, pattern_effects
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, SEVERAL_CLASSES, Pair, fitted_views, for_several_classes
@@ -120,7 +127,7 @@ def conditional_mmd(
     *,
     rng: np.random.Generator,
     adaptive: bool = False,
-    rows: LearningRows | None = None,
+    subset: RowSubset | None = None,
     **design: Any,
 ) -> Scores:
     """Normal scores of the difference between two samples given confounders; these have the rows of X, then of Y.
@@ -130,7 +137,7 @@ def conditional_mmd(
     table = stack([X, Y])
     response = _given(label_response(X.n, Y.n, table.prototype, adaptive))
     regression = fit_regression(confounders, _rows_of(response)["plain"], rng, **design)
-    return _conditional(table, _without(response, regression, rng), kernels, rows, rng)
+    return _conditional(table, _without(response, regression, rng), kernels, subset, rng)
 
 
 def conditional_hsic(
@@ -142,7 +149,7 @@ def conditional_hsic(
     *,
     rng: np.random.Generator,
     adaptive: bool = False,
-    rows: LearningRows | None = None,
+    subset: RowSubset | None = None,
     **design: Any,
 ) -> Scores:
     """Normal scores of the dependence on a response given confounders.
@@ -171,7 +178,7 @@ def conditional_hsic(
     if response.pairs == NUMBERS:
         y, _, spent = residual_values(y, np.array([0]), regression)
         response = table_response(y, response_kernels, rng, adaptive)
-    return _conditional(X, _without(_given(response), regression, rng, spent), kernels, rows, rng)
+    return _conditional(X, _without(_given(response), regression, rng, spent), kernels, subset, rng)
 
 
 def _given(response: Response) -> Response:
@@ -186,12 +193,12 @@ def _conditional(
     table: Table,
     given: ConditionalResponse,
     kernels: FeatureKernels,
-    rows: LearningRows | None,
+    subset: RowSubset | None,
     rng: np.random.Generator,
 ) -> Scores:
     to_sort = rows_to_sort(table.n)
     landmarks = landmark_rows(table.n, rng)
-    measuring = _Measuring(given, landmarks, rows or LearningRows.of(table.n, table.d))
+    measuring = _Measuring(given, landmarks, subset or every_row(table.n, table.d))
     measured = map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d)
     winners = sorted(chain.from_iterable(measured), key=lambda winner: winner.feature)
     effect = np.array([winner.effect for winner in winners])
@@ -266,14 +273,14 @@ def _leading(rows: np.ndarray, most: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Measuring:
-    """Scores of blocks of features, with the rows that correlations are learned from; without these, effects."""
+    """Scores of blocks of features, whose rows are a `subset` of all; without this, their effects."""
 
     given: ConditionalResponse
     landmarks: np.ndarray
-    rows: LearningRows | None = None
+    subset: RowSubset | None = None
 
     def __call__(self, block: FeatureBlock) -> list[Any]:
-        measure = self._effects if self.rows is None else self._winner
+        measure = self._effects if self.subset is None else self._winner
         return [measure(feature, own) for feature, own in self._features(block)]
 
     @property
@@ -347,7 +354,7 @@ class _Measuring:
         return float(union_score(scores[:, None], self.weights, correlations(statistics)[:, :, None])[0])
 
     def _winner(self, feature: int, own: dict[str, ResidualView]) -> Winner:
-        assert self.rows is not None
+        assert self.subset is not None
         given, pairs = self.given, self.given.response.pairs
         statistics = self._statistics(own)
         scores = normal_scores(statistics)
@@ -357,7 +364,7 @@ class _Measuring:
             point_effect(one, own[pair.feature], given.views[pair.response])
             for one, pair in zip(statistics, pairs, strict=True)
         )
-        values = self.rows.take(own[pairs[best].feature].values[:, :DIRECTIONS])
+        values = centred_at(self.subset, own[pairs[best].feature].values[:, :DIRECTIONS])
         gram = values.T @ values
         square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
         left = [
@@ -389,10 +396,6 @@ class _Measuring:
         return np.array([feature]), CombinedEffects(laws)
 
 
-Measure = Callable[[Sequence[Table], Any, LearningRows], Scores | None]
-"""`measure(tables, bandwidth, rows)`: scores of features; None where their rows are too few to be tested."""
-
-
 def measure_conditional(
     tables: Sequence[Table],
     measure: Measure,
@@ -406,11 +409,11 @@ def measure_conditional(
     `notes` says whether notes are added about missing values and about what is left of the confounders.
     """
     pooled = stack(tables)
-    rows = LearningRows.of(pooled.n, pooled.d)
+    subset = every_row(pooled.n, pooled.d)
     if missing == "value" and notes:
         note_values(pooled)
     if missing != "column" or pooled.incomplete is None:
-        scores = measure(tables, bandwidth, rows)
+        scores = measure(tables, bandwidth, subset)
         if scores is None:
             raise InputError("X: at least two rows with different responses are needed.")
         constant, n = pooled.constant, np.full(pooled.d, pooled.n)
@@ -418,7 +421,7 @@ def measure_conditional(
         patterns = Patterns(tables)
         if notes:
             patterns.note()
-        scores, constant, n = *_by_pattern(patterns, pooled, measure, bandwidth, rows, rng), patterns.n
+        scores, constant, n = *_by_pattern(patterns, pooled, measure, bandwidth, subset, rng), patterns.n
     assert isinstance(scores.cov, ResidualAlignment)
     if notes:
         note_doubts(pooled.names, scores.cov.of_winners("left", 1.0))
@@ -428,7 +431,7 @@ def measure_conditional(
 
 
 def _by_pattern(
-    patterns: Patterns, pooled: Table, measure: Measure, bandwidth: Any, rows: LearningRows, rng: np.random.Generator
+    patterns: Patterns, pooled: Table, measure: Measure, bandwidth: Any, subset: RowSubset, rng: np.random.Generator
 ) -> tuple[Scores, np.ndarray]:
     """Scores of features that miss different rows, and (d,) which of them are constant."""
     state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
@@ -440,7 +443,7 @@ def _by_pattern(
         rng.bit_generator.state = state
         part, found = patterns.tables(own), None
         with suppress(NothingLeft):
-            found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), rows._replace(present=own.rows))
+            found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), subset._replace(rows=own.rows))
         constant[own.features] = stack(part).constant
         if found is not None:
             assert isinstance(found.cov, ResidualAlignment)

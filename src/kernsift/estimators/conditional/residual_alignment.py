@@ -9,45 +9,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.tables import spaced_rows
+from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.residual_statistics import ResidualView
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance
 from kernsift.estimators.views import Pair
 
 DIRECTIONS = 12
 """The most directions of a view of a feature, but of one with categories."""
-# Numbers that correlations between features are learned from, and rows at least and at most.
+# Numbers that correlations between features are estimated from, and rows at least and at most.
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
 _SKETCH = 2000
 
 
-class LearningRows(NamedTuple):
-    """The rows from which correlations between features are learned.
+def every_row(n: int, d: int) -> RowSubset:
+    """All of n rows, with evenly spaced ones that correlations between d features are estimated from."""
+    most = int(np.clip(_KEPT // (max(d, 1) * DIRECTIONS), _LEAST_KEPT, _MOST_KEPT))
+    return RowSubset(None, n, spaced_rows(n, most))
 
-    Attributes
-    ----------
-    kept : (a,) these rows, of all.
-    present : (n,) the rows, of all, that some features have; None for all.
-    """
 
-    kept: np.ndarray
-    present: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, n: int, d: int) -> LearningRows:
-        """Evenly spaced rows of n, for d features."""
-        most = int(np.clip(_KEPT // (max(d, 1) * DIRECTIONS), _LEAST_KEPT, _MOST_KEPT))
-        return cls(spaced_rows(n, most))
-
-    def take(self, residuals: np.ndarray) -> np.ndarray:
-        """(a, m) residuals at the kept rows, centred; 0 in rows that are not present."""
-        places, own = np.arange(len(self.kept)), self.kept
-        if self.present is not None:
-            _, places, own = np.intersect1d(self.kept, self.present, assume_unique=True, return_indices=True)
-        out = np.zeros((len(self.kept), residuals.shape[1]))
-        if len(own):
-            out[places] = residuals[own] - residuals[own].mean(axis=0)
-        return out
+def centred_at(subset: RowSubset, residuals: np.ndarray) -> np.ndarray:
+    """(a, m) residuals at the rows that correlations are estimated from, centred; 0 in rows outside the subset."""
+    own, places, count = subset.aligned
+    out = np.zeros((count, residuals.shape[1]))
+    if len(places):
+        out[places] = residuals[own] - residuals[own].mean(axis=0)
+    return out
 
 
 class Winner(NamedTuple):

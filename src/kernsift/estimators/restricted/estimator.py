@@ -92,12 +92,13 @@ class Among(NamedTuple):
         order = informative_strata(self.rows).order
         place = np.empty(self.rows.units, dtype=int)
         place[order] = np.arange(len(order))
+        assert self.subset.rows is not None
         return place[self.rows.units_of(self.subset.rows)[units]], len(order)
 
 
 def rows_in_use(rows: Exchangeability, subset: RowSubset | None, rng: np.random.Generator) -> Exchangeability:
     """The rows of a table, a subset of `rows`, less those that would make units of one class less noisy."""
-    return (rows if subset is None else rows.take(subset.rows)).evened(rng)
+    return (rows if subset is None else subset.select(rows)).evened(rng)
 
 
 def restricted_mmd(
