@@ -67,14 +67,14 @@ from kernsift.kernels.quantisation import Grid
 # Median distance between two standard normal variables, sqrt(2) times the upper quartile, and two uniform ones.
 _NORMAL_MEDIAN = float(np.sqrt(2.0) * ndtri(0.75))
 _UNIFORM_MEDIAN = 1.0 - float(np.sqrt(0.5))
+# Bandwidths in median distances, powers of eigenvalues and the number of directions, as described above.
 _NARROW, _NARROW_POWER = 0.7, 0.5
 _LOCAL, _LOCAL_POWER = 0.65, 0.5
-_SMOOTH_POWER = 0.25
+_SMOOTH_POWER, _SMOOTH_DIRECTIONS = 0.25, 5
 # The wide kernel is nearly a polynomial of low degree.
 _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
 _WIDE_TOLERANCE = 1e-6
-_SMOOTH_DIRECTIONS = 5
 RARE_LEVELS = ("wide", "smooth", "location", "local", "balanced")
 """Views whose counterpart for categories is that of rare levels; the others have that of common levels."""
 # The share of the level of the first pair for classes that goes to the balanced view, where there are more than two.

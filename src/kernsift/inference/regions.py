@@ -14,6 +14,7 @@ from kernsift.inference.scaling_law import SCALES, ScalingFit, fit_scaling_law, 
 
 Indicator = Callable[[np.ndarray], np.ndarray]
 
+# Replicates that are simulated at a time.
 _ROWS = 4096
 # The share of replicates that must cross a region's boundary at the widest scale before its scaling law is fitted, and
 # the most doublings of the scales to reach it.

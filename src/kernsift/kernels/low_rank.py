@@ -44,6 +44,7 @@ _EVERY = 4
 _TOGETHER = 32
 WIDE = 4.0
 """Bandwidth of the wide kernel, in median distances."""
+# That of the narrow kernel.
 _NARROW = 0.7
 RARE, COMMON = 1.15, 0.4
 """Powers of the rows of a level in its weight, for changes of rare and of common levels.

@@ -77,6 +77,7 @@ from kernsift.kernels.quantisation import fit_grid, rows_to_sort
 
 VALUES = "values"
 """The view "moments" of the values as they are; all other views are of what confounders leave of them."""
+# The share of the level of that view, for an effect that changes its sign with z; all others have the rest.
 _VALUES_SHARE = 0.2
 CLASSES_GIVEN = (
     *(pair._replace(weight=(1.0 - _VALUES_SHARE) * pair.weight) for pair in CLASSES),

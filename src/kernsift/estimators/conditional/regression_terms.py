@@ -28,6 +28,7 @@ from kernsift.estimators.conditional.confounders import LEVELS, Confounders
 
 # Columns of the terms: splines of one confounder, all splines, all products, kernel features.
 KNOTS, _SPLINES, _PRODUCTS, _KERNEL_FEATURES = 40, 160, 120, 80
+# The most leading terms of a confounder that are multiplied with those of another.
 _LEADING = 10
 # Features of the narrow kernel, its bandwidth in median distances, and up to how many columns it is used.
 NARROW_FEATURES, NARROW, NARROW_COLUMNS = 160, 0.25, 3

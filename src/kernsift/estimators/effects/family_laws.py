@@ -14,6 +14,7 @@ from kernsift.estimators.null_laws.permutation_law import gamma_score
 _ASYMMETRY, _LEFT_ASYMMETRY = 0.8, 3.0
 # The correction for a smaller asymmetry is in proportion to it.
 _LITTLE = 0.05
+# Powers are positive, so that they increase and have an inverse.
 _LEAST_POWER = 0.1
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])

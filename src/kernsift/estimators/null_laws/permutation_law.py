@@ -67,6 +67,7 @@ _SECOND = (
 )
 # Largest weights of the limit law that are kept; the others are merged.
 _WEIGHTS_KEPT = 16
+# Skewness below this is replaced by it: the shape of a gamma variable is finite, and the upper tail conservative.
 _LEAST_SKEWNESS = 0.05
 # Differences of the eigenvalues below these shares of their squares are rounding error, in double and single precision.
 _ROUNDING, _ROUNDING32 = 1e-10, 1e-4
@@ -278,6 +279,7 @@ def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     return _r_star(r, np.sqrt(shape) * away, standardised, skewness)
 
 
+# Nodes of the integral in `_joint_tail`: the relative error is below 1e-12 up to a correlation of 0.95, and 2e-9 at 0.99.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _ON_HOST = np.empty(0)
 

@@ -22,9 +22,8 @@ from kernsift.kernels.sparse_columns import SparseCodes
 
 FEWEST = 2**12
 """The fewest rows that are counted by point and stratum."""
-_MOST_STRATA = 2**8
-# The most cells of strata and responses together.
-_MOST_CELLS = 2**9
+# The most strata, and cells of strata and responses together: a table has as many columns for every point.
+_MOST_STRATA, _MOST_CELLS = 2**8, 2**9
 
 
 class CountedCells(NamedTuple):
