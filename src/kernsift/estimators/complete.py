@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -457,33 +458,22 @@ def _complete(
     seed, dtype = int(rng.integers(2**32)), table.prototype.dtype
     measuring = _Measuring(response._replace(cells=None), to_align, landmarks, cache, dtype, seed)
     blocks = partial(blocks_of, table, kernels, response.cells, to_sort, by_rows=True, is_known=cache.has)
-    found = measured_table(table.d, blocks, measuring, response.ceiling)
+    scores, laws, factors = measured_table(table.names, blocks, measuring, response.ceiling)
     if subset is not None:
-        found = found._replace(factors=[factor.among(places, count) for factor in found.factors])
-    cov = AlignmentCovariance(tuple(found.factors), response, found.laws, to_align)
-    return found.scores(table.names, cov, in_memory=len(cache) == table.d)
-
-
-class MeasuredTable(NamedTuple):
-    """The scores of all features with their laws, factors and views, and a function that gives effects."""
-
-    laws: ScoreLaws
-    factors: list[SelectedFactor]
-    views: np.ndarray
-    effects: Callable[[np.ndarray], MeasuredEffects]
-
-    def scores(self, names: tuple[str, ...], cov: AlignmentCovariance, **more: Any) -> Scores:
-        return Scores(names, self.laws.score, cov, effects=self.effects, views=self.views, **more)
+        factors = [factor.among(places, count) for factor in factors]
+    cov = AlignmentCovariance(tuple(factors), response, laws, to_align)
+    return scores(cov=cov, in_memory=len(cache) == table.d)
 
 
 def measured_table(
-    d: int, blocks: Callable[..., Iterable[FeatureBlock]], measuring: Any, ceiling: float
-) -> MeasuredTable:
-    """Measure the blocks of d features.
+    names: tuple[str, ...], blocks: Callable[..., Iterable[FeatureBlock]], measuring: Any, ceiling: float
+) -> tuple[Callable[..., Scores], ScoreLaws, list[SelectedFactor]]:
+    """`Scores` of all features that lack their covariance, and the laws and factors that it is made of.
 
     `measuring` is a record that is called with a block. Effects need the final scores, so that they are measured on
     demand, with these as the field `final` of the record.
     """
+    d = len(names)
     score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(NullMoments._fields), d))
     factors: list[SelectedFactor] = []
     views = np.empty(d, dtype=object)
@@ -494,14 +484,12 @@ def measured_table(
             factors += part.factors
     score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, ceiling), 0.0)
 
-    def effects(features: np.ndarray) -> MeasuredEffects:
-        def measure() -> CombinedEffects:
-            found = map_blocks(replace(measuring, final=score), blocks(among=features), len(features))
-            return combined([part for parts in found for part in parts], features)
+    def effect_laws(features: np.ndarray) -> CombinedEffects:
+        found = map_blocks(replace(measuring, final=score), blocks(among=features), len(features))
+        return combined(chain.from_iterable(found), features)
 
-        return MeasuredEffects(effect[features], measure)
-
-    return MeasuredTable(ScoreLaws(score, *laws[:4]), factors, views, effects)
+    scores = partial(Scores, names, score, effects=MeasuredEffects.of(effect, effect_laws), views=views)
+    return scores, ScoreLaws(score, *laws[:4]), factors
 
 
 def _statistics(

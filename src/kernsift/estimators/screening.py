@@ -59,13 +59,11 @@ def complete_screen(
     np.fill_diagonal(correlation, 1.0)
     correlation *= np.outer(sd > 0, sd > 0)
 
-    def effects(features: np.ndarray) -> MeasuredEffects:
-        def measure() -> CombinedEffects:
-            laws = parallel_map(partial(measured.effects, score), features.tolist(), most_at_once(whole[0].sizes))
-            return combined([(np.array([i]), law) for i, law in zip(features, laws, strict=True)], features)
+    def effect_laws(features: np.ndarray) -> CombinedEffects:
+        laws = parallel_map(partial(measured.effects, score), features.tolist(), most_at_once(whole[0].sizes))
+        return combined(zip(features[:, None], laws, strict=True), features)
 
-        return MeasuredEffects(point[features], measure)
-
+    effects = MeasuredEffects.of(point, effect_laws)
     return Scores(tuple(candidates), score, DenseCovariance(correlation), effects=effects)
 
 

@@ -205,14 +205,12 @@ def _conditional(
     effect = np.array([winner.effect for winner in winners])
     cov = ResidualAlignment(tuple(winners), given.views, np.array([winner.square > 0 for winner in winners]))
 
-    def effects(features: np.ndarray) -> MeasuredEffects:
-        def measure() -> CombinedEffects:
-            blocks = blocks_of(table, kernels, None, to_sort, among=features)
-            found = map_blocks(_Measuring(given, landmarks), blocks, len(features))
-            return combined([part for parts in found for part in parts], features)
+    def effect_laws(features: np.ndarray) -> CombinedEffects:
+        blocks = blocks_of(table, kernels, None, to_sort, among=features)
+        found = map_blocks(_Measuring(given, landmarks), blocks, len(features))
+        return combined(chain.from_iterable(found), features)
 
-        return MeasuredEffects(effect[features], measure)
-
+    effects = MeasuredEffects.of(effect, effect_laws)
     return Scores(table.names, cov.scores, cov, effects=effects, views=cov.of_winners("pair", None))
 
 

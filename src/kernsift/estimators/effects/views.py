@@ -6,9 +6,9 @@ feature, which are not kept for all features. They are computed again for featur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -151,13 +151,14 @@ def _recentred(factor: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
 
 
-def combined(parts: Sequence[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:
+def combined(parts: Iterable[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:
     """The effects of blocks of features, in the order of `features`."""
-    found = np.concatenate([own for own, _ in parts])
-    order = np.argsort(found)[np.searchsorted(np.sort(found), features)]
+    found, effects = zip(*parts, strict=True)
+    own = np.concatenate(found)
+    order = np.argsort(own)[np.searchsorted(np.sort(own), features)]
     # The effect is the largest of all views, so that a block with fewer views may repeat its last one.
-    most = max(len(effects.views) for _, effects in parts)
-    views = zip(*((effects.views + most * effects.views[-1:])[:most] for _, effects in parts), strict=True)
+    most = max(len(one.views) for one in effects)
+    views = zip(*((one.views + most * one.views[-1:])[:most] for one in effects), strict=True)
     return CombinedEffects(tuple(concatenated(each).take(order) for each in views))
 
 
@@ -175,6 +176,13 @@ class MeasuredEffects:
 
     point: np.ndarray
     measure: Callable[[], CombinedEffects]
+
+    @classmethod
+    def of(
+        cls, points: np.ndarray, laws: Callable[[np.ndarray], CombinedEffects]
+    ) -> Callable[[np.ndarray], MeasuredEffects]:
+        """A function of features, from the effects (d,) of all and a function that computes the laws of some."""
+        return lambda features: cls(points[features], partial(laws, features))
 
     @cached_property
     def _laws(self) -> CombinedEffects:

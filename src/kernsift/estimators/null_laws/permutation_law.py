@@ -279,7 +279,7 @@ def gamma_score(standardised: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     return _r_star(r, np.sqrt(shape) * away, standardised, skewness)
 
 
-# Nodes of the integral in `_joint_tail`: the relative error is below 1e-12 up to a correlation of 0.95, and 2e-9 at 0.99.
+# Nodes of the integral in `_joint_tail`: its relative error is 1e-12 up to a correlation of 0.95, and 2e-9 at 0.99.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _ON_HOST = np.empty(0)
 

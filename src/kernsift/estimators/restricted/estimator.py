@@ -430,15 +430,12 @@ def _restricted(
     seed = int(rng.integers(2**32))
     measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, counted)
     blocks = partial(blocks_of, table, kernels, cells, to_sort)
-    found = measured_table(table.d, blocks, measuring, target.response.ceiling)
-    factors = found.factors
+    scores, laws, factors = measured_table(table.names, blocks, measuring, target.response.ceiling)
     if among is not None:
         places = among.places(target.strata.order)
         factors = [_among(factor, *places, to_align, among.subset.to_align) for factor in factors]
     response = _moved(target.response, factors[0].cross) if factors else target.response
-    return found.scores(
-        table.names, RestrictedCovariance(tuple(factors), response, found.laws, to_align, target.strata)
-    )
+    return scores(cov=RestrictedCovariance(tuple(factors), response, laws, to_align, target.strata))
 
 
 def _among(
