@@ -265,8 +265,10 @@ def fitted_views(
                 ranks = _distinct(counts)
             shared, inverse = ranks
             if shared.shape[0] == 1:
-                one = _without_ties(name, to_numpy(shared).astype(float).tobytes(), grid.missing, n)
-                found[name] = one.repeated(len(inverse), counts)
+                here = isinstance(counts, np.ndarray)
+                known = to_numpy(shared).astype(float).tobytes()
+                one = _without_ties(name, known, grid.missing, n, len(inverse) if here else 1)
+                found[name] = one if here else one.repeated(len(inverse), counts)
             else:
                 own_view = fit(_RANK_VIEWS[name](shared, grid.missing, kernels.large), shared, n).moved_to(counts)
                 found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
@@ -306,10 +308,10 @@ def _distinct(counts: Array) -> tuple[Array, np.ndarray]:
 
 
 @lru_cache(maxsize=512)
-def _without_ties(name: str, counts: bytes, missing: bool, n: int) -> FittedView:
-    """A view of the ranks of one column; cached because it is the same for all columns without ties."""
+def _without_ties(name: str, counts: bytes, missing: bool, n: int, b: int) -> FittedView:
+    """A view of the ranks of b columns; cached because it is the same for all columns without ties."""
     one = np.frombuffer(counts)[None, :]
-    return fitted(_RANK_VIEWS[name](one, missing, False), one, n)
+    return fitted(_RANK_VIEWS[name](one, missing, False), one, n).repeated(b, one)
 
 
 def _row_sums(values: Array) -> Array:

@@ -26,8 +26,8 @@ def search(edges: Array, values: Array) -> Array:
     """`np.searchsorted` by rows: how many of the increasing `edges` (b, E) are below each of the `values` (b, n)."""
     xp = namespace(values)
     edges = xp.astype(edges, values.dtype)
-    if xp is np:
-        codes = np.empty(values.shape, dtype=np.intp)
+    if isinstance(values, np.ndarray):
+        codes: Array = np.empty(values.shape, dtype=np.intp)
         for own, column, found in zip(edges, values, codes, strict=True):
             if len(column) < _FEW:
                 found[:] = np.searchsorted(own, column)
@@ -139,7 +139,7 @@ def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, en
 def lookup(table: Array, codes: Array) -> Array:
     """(b, q, n): the entries of each row's `table` (b, q, G), or of one table for all, at its `codes` (b, n)."""
     xp = namespace(table)
-    if xp is np:
+    if isinstance(table, np.ndarray):
         out = np.empty((codes.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
         if len(table) == 1:
             codes = codes.astype(np.intp, copy=False)
@@ -163,7 +163,7 @@ def bincount(codes: Array, size: int, weights: Array | None = None) -> Array:
         # Three times as fast on a GPU as torch.bincount, which searches for the largest code first.
         amounts = xp.ones(1, dtype=xp.int32, device=codes.device).expand(codes.shape) if weights is None else weights
         return xp.zeros(size, dtype=amounts.dtype, device=codes.device).index_add_(0, codes, amounts)
-    if xp is np or compat.is_cupy_array(codes):
+    if isinstance(codes, np.ndarray) or compat.is_cupy_array(codes):
         # Not in the standard, but NumPy and CuPy have it with the same arguments.
         return xp.bincount(codes, weights=weights, minlength=size)
     return bincount_by_sorting(codes, size, weights)
@@ -172,7 +172,7 @@ def bincount(codes: Array, size: int, weights: Array | None = None) -> Array:
 def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: int = 1) -> Array:
     """(b, size, count): joint counts of each row of `codes` (b, n) and the `cells` (n,)."""
     xp, b = namespace(codes), codes.shape[0]
-    if xp is np:
+    if isinstance(codes, np.ndarray):
         # As many rows at a time as have their counts in the cache.
         out = np.empty((b, size * count), dtype=np.int64)
         step = max(1, RUN // max(codes.shape[1], size * count))
