@@ -119,20 +119,14 @@ def _law(task: Task) -> Values:
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Key:
-    """Which trial of which configuration: `configuration` covers everything that decides the result but its number."""
-
-    artefact: str
-    setting: str
-    trial: int
-    configuration: str
+Key = tuple[str, str, str, int]
+"""Artefact, setting, fingerprint and number of a trial."""
 
 
 def key_of(task: Task) -> Key:
     """The key of a task's trial."""
     configuration = fingerprint(task.artefact, task.setting, task.seed)
-    return Key(task.artefact.name, task.setting.label, task.trial, configuration)
+    return task.artefact.name, task.setting.label, configuration, task.trial
 
 
 def fingerprint(artefact: Artefact, setting: Setting, seed: int) -> str:
@@ -154,16 +148,16 @@ class TrialStore:
         self.values: dict[Key, Values] = {}
         for record in self.log.records:
             # Records with the same key differ only in their seconds; the first is used.
-            self.values.setdefault(Key(**record["key"]), record["values"])
+            self.values.setdefault(tuple(record["key"]), record["values"])
 
     def add(self, key: Key, values: Values) -> None:
         """Store a finished trial."""
-        self.values[key] = self.log.append({"key": vars(key), "values": values})["values"]
+        self.values[key] = self.log.append({"key": key, "values": values})["values"]
 
     def of(self, artefact: Artefact, setting: Setting, seed: int, trials: int) -> Iterator[tuple[int, Values]]:
         """The finished trials of a setting, in order."""
         configuration = fingerprint(artefact, setting, seed)
         for trial in range(trials):
-            found = self.values.get(Key(artefact.name, setting.label, trial, configuration))
-            if found is not None:
-                yield trial, found
+            key = artefact.name, setting.label, configuration, trial
+            if key in self.values:
+                yield trial, self.values[key]
