@@ -412,7 +412,7 @@ class Result:
         ...     (Path(folder) / "answer.csv").read_text().split(",")[:3]
         ['feature', 'n', 'missing']
         """
-        export.save(self, path, sort=sort)
+        export.write_whole(path, export.content_of(self, export.check_suffix(path), sort=sort))
 
     def to_csv(self, path: str | Path | None = None, *, sort: str = "p") -> str:
         """The table as CSV, also written to `path` where that is given."""

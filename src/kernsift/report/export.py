@@ -29,11 +29,6 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def save(result: Result, path: str | Path, *, sort: str = "p", command: str | None = None) -> None:
-    """Write the result in the format of the suffix of `path`; a report shows `command` as the way to reproduce it."""
-    write_whole(path, content_of(result, check_suffix(path), sort=sort, command=command))
-
-
 def check_suffix(path: str | Path, argument: str = "path") -> str:
     """The suffix, if it is one that can be written."""
     suffix = Path(path).suffix.lower()
@@ -46,7 +41,7 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
 
 
 def content_of(result: Result, suffix: str, *, sort: str = "p", command: str | None = None) -> str | bytes:
-    """The content of a file with this suffix."""
+    """The content of a file with this suffix; a report shows `command` as the way to reproduce it."""
     return result.to_html(command=command) if suffix in (".html", ".htm") else SUFFIXES[suffix](result, sort)
 
 

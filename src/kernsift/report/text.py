@@ -173,12 +173,12 @@ def shown_rows(result: Result, most: int = MOST_ROWS, sort: str = "p") -> np.nda
     return found[:most] if len(found) else order[np.isin(order, np.arange(_BEST))]
 
 
-def more(result: Result, most: int = MOST_ROWS, sort: str = "p") -> str:
+def more(result: Result, sort: str = "p") -> str:
     """How many rows a table omits, and its order where that is not by evidence."""
     if result.listed:
-        left = len(result.selected) - len(shown_rows(result, most))
+        left = len(result.selected) - len(shown_rows(result))
     else:
-        left = max(int(result.rejected.sum()) - most, 0)
+        left = max(int(result.rejected.sum()) - MOST_ROWS, 0)
     lines = [f"and {left:,} more" if left else "", f"Sorted by {SORTED_BY[sort]}." if sort != "p" else ""]
     return "\n".join(filter(None, lines))
 
