@@ -2,7 +2,7 @@
 
     python benchmarks/designs.py                       all parts, then the page
     python benchmarks/designs.py levels --trials 40    one part
-    python benchmarks/designs.py again                 levels above 0.06 with 1,600 p-values of new data sets, then 6,400
+    python benchmarks/designs.py again                 levels above 0.06 with 1,600 p-values of new data, then 6,400
     python benchmarks/designs.py --quick               all parts with few trials (give it another --folder)
     python benchmarks/designs.py page                  the tables and the picture of docs/howto/dependent-rows.md
 

@@ -117,7 +117,7 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
 
 
 def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int) -> None:
-    """Let the workers in use scan_rows, at a chunk of rows each."""
+    """Scan the table on the workers in use, each a chunk of rows at a time."""
     source = found.source
     texts = _Texts(source, memory)
     edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, chunks + 1).astype(int)])

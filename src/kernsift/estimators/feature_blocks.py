@@ -22,7 +22,7 @@ from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
-from kernsift.execution.threads import n_threads, prefetch
+from kernsift.execution.threads import prefetch, prefetched_items
 from kernsift.kernels.fitted import FeatureKernels, columns_of
 from kernsift.kernels.quantisation import blocks_at_once, feature_blocks, long_and_narrow
 
@@ -290,7 +290,7 @@ def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None =
     Where there are threads there are two such blocks, or `at_once`: one is worked on while the next is read. Where not
     even a feature fits this raises.
     """
-    at_once = n_threads() if at_once is None else at_once
+    at_once = prefetched_items() if at_once is None else at_once
     memory = min((table.memory for table in tables if table.memory is not None), default=None)
     if memory is None:
         return int(tables[0].offsets[-1])
@@ -329,7 +329,7 @@ class BufferPool:
 
     def spaces(self, sizes: Sequence[tuple[tuple[int, int], np.dtype[Any]]]) -> list[np.ndarray]:
         """An array of this shape for each table."""
-        self._turn = (self._turn + 1) % n_threads()
+        self._turn = (self._turn + 1) % prefetched_items()
         found = []
         for place, ((n, columns), dtype) in enumerate(sizes):
             buffer = self._buffers.pop((self._turn, place), None)

@@ -91,7 +91,7 @@ def thread_limit(n_jobs: int | None) -> Iterator[None]:
         yield
 
 
-def n_threads() -> int:
+def prefetched_items() -> int:
     """The number of items that `prefetch` holds: the current one, and the next."""
     return min(2, _jobs.get())
 

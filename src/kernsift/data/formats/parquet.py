@@ -13,7 +13,7 @@ from kernsift.data.formats.archives import refuse_bomb
 from kernsift.data.formats.arrow import Part
 from kernsift.data.formats.file_stamps import FileStamp
 from kernsift.data.formats.source import Bounds
-from kernsift.execution.threads import n_threads
+from kernsift.execution.threads import prefetched_items
 
 _PLAIN = {"BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE"}
 _PLAIN_LOGICAL = {"NONE", "INT"}
@@ -56,7 +56,7 @@ class ParquetPart(Part):
 
         with self._reading():
             # Arrow's own threads only where there are no others that read at the same time.
-            groups, threads = list(range(first, last)), n_threads() > 1
+            groups, threads = list(range(first, last)), prefetched_items() > 1
             own = [name for name in names if name not in self._keys]
             table = reader.read_row_groups(groups, columns=own, use_threads=threads)
             # A reader holds on to the bytes that it read last; of no columns there are none.
