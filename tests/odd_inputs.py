@@ -307,6 +307,11 @@ SHAPES = [
     Odd("constant response", lambda: relate(X, np.ones(ROWS)), "^y: the response must vary.*choose another"),
     Odd("response of one level", lambda: relate(X, ["u"] * ROWS), "^y: the response must vary.*choose another"),
     Odd(
+        "response of identifiers",
+        lambda: relate(X, [f"row {i}" for i in range(ROWS)]),
+        "^y: .*classes that repeat.*choose another",
+    ),
+    Odd(
         "response with a gap",
         lambda: relate(X, [np.nan, *range(29)], missing="error"),
         "^y: 1 of 30 rows have missing.*'drop'",

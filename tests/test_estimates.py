@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from kernsift import compare, relate
 from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance, EffectSizes, Scores
 from kernsift.inference import exact, naive
 from kernsift.inference.estimates import Coverage, Estimates, effect_estimates
@@ -122,3 +123,20 @@ def test_estimates_survive_a_pickle_without_their_scores() -> None:
     again = pickle.loads(pickle.dumps(found))
     for name in ("effects", "raw_effects", "intervals"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+
+
+@pytest.mark.parametrize("estimator", ["complete", "cross"])
+def test_rows_without_any_variation_exclude_no_effect(estimator: str) -> None:
+    """A constant feature, and one whose rows have classes of their own: the interval is not [0, 0], and not NaN."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 2))
+    X[:, 1] = 3.0
+    constant = compare(X[:12], X[12:], estimator=estimator, random_state=0)
+    assert constant.intervals is not None and constant.names[1] == "x1"
+    assert constant.intervals[1, 0] == 0 and constant.intervals[1, 1] > 0.3
+    if estimator == "complete":
+        X[3:, 1] = np.nan
+        X[:3, 1] = [1.0, 2.0, 3.0]
+        single = relate(X, list("abc") * 8, estimator=estimator, random_state=0)
+        assert single.intervals is not None
+        np.testing.assert_array_equal(single.intervals[1], [0.0, 1.0])

@@ -57,9 +57,10 @@ def effect_estimates(
     middle = np.where([piece is EVERYWHERE for piece in outcome.truncation], sizes.point, middle)
     if sizes.spread is None:
         return EffectEstimates(middle, None)
-    ends = np.tile([0.0, np.inf], (len(selected), 1))
+    ends = np.zeros((len(selected), 2))
     ends[varies] = confidence_intervals(values, unions, sd[varies], spread[varies], level[varies])
     low, high = (_sizes_at(sizes, end, varies, sd) for end in ends.T)
+    high = np.where(varies, high, 1.0)  # rows that are all equal exclude no effect
     return EffectEstimates(middle, np.column_stack([np.minimum(low, middle), np.maximum(high, middle)]))
 
 

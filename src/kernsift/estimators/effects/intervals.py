@@ -72,7 +72,10 @@ class Unseen(NamedTuple):
         given = target == 0
         between = np.where(given, between, (weight * (1.0 - weight)) ** 2 * extreme * target)
         response = np.where(given, label, np.hypot((1.0 - weight) * target_size, weight * (1.0 - weight) * target))
-        return np.sqrt(np.clip(between / (whole * response), 0.0, 1.0)).max(axis=1)
+        # Where no two rows have the same class, no effect is excluded.
+        scale = whole * response
+        found = np.divide(between, scale, out=np.ones_like(scale), where=scale > 0)
+        return np.sqrt(np.clip(found, 0.0, 1.0)).max(axis=1)
 
     def independent(self, miss: np.ndarray) -> np.ndarray:
         """(b,) the largest effect with such a share of independent rows that `miss` (b,) is the chance to see none.
