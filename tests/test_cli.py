@@ -552,6 +552,7 @@ def test_help_has_examples_and_exit_codes(kernsift, command: str) -> None:
     assert "130  interrupted" in out
     listed = ("columns", "exclude", "k", "alpha", "correction", "estimator", "test", "seed", "json", "csv", "report")
     assert all(f"--{name} " in out or f"--{name}\n" in out for name in listed)
+    assert "\nOther:\n  --debug" in out  # all other options are in a section by what they are about
 
 
 QUESTIONS = {"compare": set(MMD), "relate": set(HSIC), "screen": set(SCREEN)}

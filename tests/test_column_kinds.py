@@ -200,7 +200,7 @@ def test_identifiers_are_left_out_and_measurements_are_not(stored: bool, tmp_pat
         table = as_table(data)
     assert table.names == ("income", "lipid", "city")
     assert "Row numbers, so left out: 'Unnamed: 0', 'rank'." in notes
-    assert "Different in (nearly) every row, so left out as identifiers: 'patient_id', 'name'." in notes
+    assert "Different values in more than half of the rows, so left out as identifiers: 'patient_id', 'name'." in notes
     kept = as_table(data, kinds={"rank": "number", "name": "category"})
     assert kept.names == ("rank", "name", "income", "lipid", "city")
     assert "rank" not in as_table(data, groups={"g": ["rank", "lipid"]}).names

@@ -258,6 +258,21 @@ def test_the_sign_of_a_feature(estimator: str, bandwidth: str, pair: tuple[np.nd
 
 
 @BANDWIDTHS
+@pytest.mark.parametrize("n", [97, 120, 501])
+def test_the_sign_of_a_rounded_column(bandwidth: str, n: int) -> None:
+    """More rows than points: ranks are grouped in the same way from below and from above, of features and responses."""
+    rng = np.random.default_rng(n)
+    X = np.column_stack([rng.normal(size=n), rng.lognormal(size=n), rng.standard_cauchy(n)])
+    y = 0.3 * X[:, 0] + rng.normal(size=n)
+    ask = {"bandwidth": bandwidth, "random_state": 0}
+    related = relate(X, y, **ask).scores
+    for other in (relate(-X, y, **ask), relate(X, -y, **ask)):
+        np.testing.assert_allclose(other.scores, related, atol=0.02)
+    one, other = (compare(part[: n // 3], part[n // 3 :], **ask) for part in (X, -X))
+    np.testing.assert_allclose(other.scores, one.scores, atol=0.02)
+
+
+@BANDWIDTHS
 @examples(25)
 @given(pair=pairs())
 def test_which_sample_comes_first(bandwidth: str, pair: tuple[np.ndarray, np.ndarray]) -> None:

@@ -93,10 +93,11 @@ class Question(click.Command):
 _SECTIONS = {
     "Samples": ["by", "group", "reference", "every_group"],
     "Columns": [
-        *("columns", "exclude", "common_columns", "number", "category", "feature", "response", "missing"),
+        *("columns", "exclude", "common_columns", "number", "category", "feature", "event", "response", "missing"),
         *("encoding", "layer"),
     ],
-    "What is tested and listed": ["k", "threshold", "alpha", "correction", "family", "confidence_level"],
+    "Rows that belong together, and confounders": ["strata", "paired", "unit", "given"],
+    "What is tested and listed": ["k", "threshold", "alpha", "correction", "family", "confidence_level", "distinct"],
     "Method": ["estimator", "test", "kernel", "bandwidth", "option", "seed"],
     "Where": ["cluster", "workers", "memory"],
     "Output": ["as_json", "as_csv", "sort", "output", "report", "fail_on_discovery", "quiet"],

@@ -332,9 +332,10 @@ def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
     # values with heavy tails.
     xp, n = namespace(counts), _row_sums(counts)
     values = xp.astype(transposed(points), counts.dtype)
-    below = xp.astype(xp.cumulative_sum(counts, axis=1) < n / 2, xp.int64)
-    median = xp.arange(values.shape[1], device=values.device) == xp.sum(below, axis=1, keepdims=True)
-    away = (values - _row_sums(xp.where(median, values, 0.0))) * xp.astype(kernels.inverse, counts.dtype)[:, None]
+    reach, places = xp.cumulative_sum(counts, axis=1), xp.arange(values.shape[1], device=values.device)
+    middle = [places == _row_sums(xp.astype(below, xp.int64)) for below in (reach < n / 2, reach <= n / 2)]
+    median = sum(_row_sums(xp.where(place, values, 0.0)) for place in middle) / 2
+    away = (values - median) * xp.astype(kernels.inverse, counts.dtype)[:, None]
     signed = xp.where(counts > 0, xp.clip(away, -1.0, 1.0), 0.0)
     signed = signed - _row_sums(counts * signed) / n
     square = signed * signed

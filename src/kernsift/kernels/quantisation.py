@@ -193,6 +193,8 @@ def fit_grid(
     if len(columns) > len(features):
         return Grid(table.part(columns), None)
     points = points or (POINTS if table.n <= _LONG and rows is None else 4 * POINTS)
+    # An even number of rows has an even number of points and an odd one an odd number: of -x they are the same points.
+    points -= table.n % 2 if rows is None else 0
     if isinstance(table, SparseTable):
         return _sparse_grid(table, columns, rows, points, rounded)
     if table.incomplete is not None and table.incomplete[columns].any():
@@ -477,14 +479,21 @@ def _sparse_representatives(ordered: SortedSparse, most: int) -> np.ndarray:
 
 
 def _ends(n: int, most: int) -> np.ndarray:
-    """Ranks between the order statistics of `_places`."""
+    """Ranks between the order statistics of `_places`, the same counted from below and from above."""
     places = _places(n, most)
-    return (places[1:] + places[:-1] + 1) // 2
+    ends = (places[1:] + places[:-1] + 1) // 2
+    half = len(ends) // 2
+    return np.concatenate([ends[: len(ends) - half], n - ends[:half][::-1]])
 
 
 @lru_cache(maxsize=4096)
 def _places(n: int, most: int) -> np.ndarray:
-    """Ranks of the order statistics that become points: denser towards the ends, evenly spaced in between."""
+    """Ranks of the order statistics that become points: denser towards the ends, evenly spaced in between.
+
+    They are the same counted from below and from above, where n and `most` are both even or both odd.
+    """
     tail = np.unique(np.geomspace(1, max(n / most, 2), most // 8).round().astype(int)) - 1
     inner = np.linspace(tail[-1], n - 1 - tail[-1], most - 2 * len(tail) + 2)[1:-1].round().astype(int)
+    half = len(inner) // 2
+    inner = np.concatenate([inner[: len(inner) - half], n - 1 - inner[:half][::-1]])
     return np.concatenate([tail, inner, n - 1 - tail[::-1]])

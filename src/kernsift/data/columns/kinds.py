@@ -125,7 +125,7 @@ def judge(
 
 _CLEAN = frozenset(["float32", "float64", "integer", "truth", "empty", "unknown"])
 _NOTES = {
-    "identifier": "Different in (nearly) every row, so left out as identifiers: {}.",
+    "identifier": "Different values in more than half of the rows, so left out as identifiers: {}.",
     "row number": "Row numbers, so left out: {}.",
     "empty": "Empty, so left out: {}.",
     "category": "Text, compared for equality: {}.",
