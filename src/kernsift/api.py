@@ -20,6 +20,7 @@ from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
 from kernsift.data.rows.exchangeability import codes_of
 from kernsift.data.rows.identifiers import note_identifiers
+from kernsift.data.rows.row_labels import note_row_labels
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.stored import held_in_memory
 from kernsift.data.tables import Table, stack
@@ -204,6 +205,7 @@ def compare(
     call = CallSettings.from_arguments("compare", MMD, locals())
     with call.execution_context(client, X, Y):
         given_rows = call.row_arguments(strata, paired, unit, by=by)
+        note_row_labels(X, by=by, strata=strata, unit=unit, given=given, Y=Y if paired is True else None)
         if given_rows:
             X, Y = given_rows.split_samples(X, Y, layer=layer, memory=memory)
         samples = as_samples(X, Y, by, group, reference, layer=layer, memory=memory)
@@ -399,6 +401,7 @@ def relate(
     call = CallSettings.from_arguments("relate", HSIC, locals())
     with call.execution_context(client, X, y):
         given_rows = call.row_arguments(strata, paired, unit, y=y)
+        note_row_labels(X, y=y, strata=strata, paired=paired, unit=unit, given=given)
         X = given_rows.split(X, layer=layer, memory=memory)
         call.check_given(given, given_model, distinct, client, y=y, strata=strata, unit=unit)
         X, columns, kinds = take_confounders(X, given, kinds)
