@@ -572,3 +572,19 @@ def test_intervals_of_a_constant_feature_are_finite():
     X = np.column_stack([np.ones(200), rng.normal(size=200)])
     result = relate(X, rng.normal(size=200), given=rng.normal(size=200), random_state=0)
     assert np.isfinite(result.intervals).all()
+
+
+def test_intervals_count_units_and_not_their_rows() -> None:
+    """Eight copies of each row are one observation: an upper end cannot be much lower than without the copies."""
+    n, copies = 24, np.repeat(np.arange(24), 8)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=n)
+        y = z + rng.normal(size=n)
+        X = np.column_stack([z + rng.normal(size=n), rng.normal(size=n)])
+        one = relate(X, y, given=z, random_state=0)
+        many = relate(X[copies], y[copies], given=z[copies], unit=copies, random_state=0)
+        assert one.intervals is not None and many.intervals is not None
+        upper = dict(zip(one.names, one.intervals[:, 1], strict=True))
+        for name, (_, high) in zip(many.names, many.intervals, strict=True):
+            assert high > 0.6 * upper[name]

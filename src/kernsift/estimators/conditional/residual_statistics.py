@@ -164,10 +164,11 @@ def effect_law(
         (cubes / root**3)[None],
         (third * growth**1.5 / root**3)[None],
     )
-    # Of a constant feature the unseen value may have any distance, as the effect does not depend on its unit.
+    # Of a constant feature the unseen value may have any distance, as the effect does not depend on its unit. A value
+    # that all rows of a unit have is unseen in all of them, or in none.
     largest = [(part.values**2).sum(axis=1).max() or 1.0 for part in (feature, response)]
     unseen = Unseen(
-        np.array([[float(n)]]),
+        np.array([[float(n if units is None else units.max() + 1)]]),
         np.ones((1, 1)),
         *(np.array([part]) for part in (largest[0], np.sqrt(size_x) / n, largest[1], np.sqrt(size_y) / n)),
     )
