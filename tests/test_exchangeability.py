@@ -864,3 +864,27 @@ def test_row_labels_in_another_order_are_noted() -> None:
     assert any(note.startswith(f"y: {said}") for note in relate(before, y.sort_values(), random_state=0).notes)
     # Labels that do not match say nothing.
     assert not any(said in note for note in relate(before, y.reset_index(drop=True), random_state=0).notes)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_units_are_equally_noisy_within_strata(numbers: bool) -> None:
+    """Few rows a unit for the rare label of one stratum and the other label of the other: even over all, not within."""
+    rng = np.random.default_rng(1)
+    label, stratum = np.repeat([1, 0, 1, 0], [4, 12, 12, 4]), np.repeat([0, 1], 16)
+    sizes = np.where((label == 1) == (stratum == 0), 2, 30)
+    unit = np.repeat(np.arange(32), sizes)
+    response = (label + (stratum * 2 + rng.uniform(0, 0.5, 32) if numbers else 0.0))[unit]
+    codes = np.unique(response, return_inverse=True)[1]
+    even = Exchangeability(codes, stratum[unit], unit).evened(rng)
+    left = even.unit_sizes
+    for own in (stratum == 0, stratum == 1):
+        mean = [(1.0 / left[own & (label == one)]).mean() for one in (0, 1)]
+        assert mean[0] == pytest.approx(mean[1], rel=0.1)
+    X = rng.normal(size=(len(unit), 200))
+    names = {"strata": stratum[unit].astype(str), "unit": unit.astype(str)}
+    pvalues = relate(X, response, **names, random_state=0).all_pvalues
+    assert (pvalues <= 0.05).mean() < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 200)
+    # Sizes that differ between strata alone are left as they are.
+    sizes = np.where(stratum == 0, 3, 20)
+    unit = np.repeat(np.arange(32), sizes)
+    assert not Exchangeability(label[unit], stratum[unit], unit).evened(rng).left_out

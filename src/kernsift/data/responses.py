@@ -31,8 +31,8 @@ def response_table(target: Columns, response: str) -> Table:
         raise InputError(f"y: the response must vary, but all {answer.n} rows are equal; choose another response.")
     if answer.categorical[0] and len(np.unique(to_numpy(answer.values))) == answer.n:
         raise InputError(
-            f"y: a response of classes must have classes that repeat, but each of the {answer.n} rows has its own; pass "
-            "numbers, or choose another response."
+            f"y: a response of classes must have classes that repeat, but each of the {answer.n} rows has its own; "
+            "pass numbers, or choose another response."
         )
     return answer
 

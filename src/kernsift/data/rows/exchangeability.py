@@ -13,8 +13,8 @@ from kernsift.execution.notes import add_note
 
 # Strata with fewer rows than this on average are small: what alignment takes away matters there.
 _SMALL = 4
-# Noise of units that may differ between classes by this factor.
-_UNEVEN = 1.1
+# Noise of units may differ between classes by this factor, and change the mean of T by this share.
+_UNEVEN, _BIAS = 1.1, 0.05
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,20 @@ class Exchangeability:
         """The same with rows left out at random where units with some responses have more rows than others.
 
         The mean of few rows is noisier than that of many. Where noise depends on the label, units are not exchangeable
-        even if nothing else differs. So the largest unit of each class keeps as many rows as the smallest of these
-        largest units has, and so on down the order of sizes. Nothing is left out where the mean noise of the classes
-        differs by less than a tenth.
+        even if nothing else differs. So within each stratum the largest unit of each class keeps as many rows as the
+        smallest of these largest units has, and so on down the order of sizes. Nothing is left out where noise depends
+        little on the class.
         """
         if self.unit is None:
             return self
-        sizes, classes = self.unit_sizes, _classes(self.responses)
-        members = [np.flatnonzero(classes == one) for one in np.unique(classes)]
-        noise = [float((1.0 / sizes[some]).mean()) for some in members]
-        if max(noise) <= _UNEVEN * min(noise):
+        sizes, strata = self.unit_sizes, np.unique(self.strata_of_units, return_inverse=True)[1].ravel()
+        classes = _classes(self.responses, strata)
+        if not _is_uneven(1.0 / sizes, classes, strata):
             return self
-        levels = (np.arange(max(map(len, members))) + 0.5) / max(map(len, members))
-        ordered = [np.sort(sizes[some]) for some in members]
-        least = np.min([own[(levels * len(own)).astype(int)] for own in ordered], axis=0)
-        keep = np.empty(len(sizes), dtype=int)
-        for some in members:
-            place = ((np.arange(len(some)) + 0.5) / len(some) * len(levels)).astype(int)
-            keep[some[np.argsort(sizes[some], kind="stable")]] = least[place]
-        keep = np.minimum(keep, sizes)
+        keep = sizes.copy()
+        for one in range(strata.max() + 1):
+            some = np.flatnonzero(strata == one)
+            keep[some] = _even_sizes(sizes[some], classes[some])
         shuffled = rng.permutation(self.n)
         order = shuffled[np.argsort(self.unit[shuffled], kind="stable")]
         rank = np.arange(self.n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -160,12 +155,47 @@ def varies(group: np.ndarray, response: np.ndarray) -> np.ndarray:
     return np.bincount(own[1:][changes], minlength=int(own[-1]) + 1) > 0
 
 
-def _classes(response: np.ndarray) -> np.ndarray:
-    """Classes of a response (N,): its values where these are few, else the quarters of their order."""
-    count = len(np.unique(response))
-    if 4 * count <= len(response):
-        return response
-    return np.argsort(np.argsort(response, kind="stable")) * 4 // len(response)
+def _is_uneven(noise: np.ndarray, classes: np.ndarray, strata: np.ndarray) -> bool:
+    """Whether the noise of units (U,) depends on their class, other strata having other noise.
+
+    It does where the noise of a class, compared with that of its strata, differs from that of another. It also does
+    where classes that are rare in their strata have more noise, be they different ones in different strata: T is |sum
+    of g f|^2 with centred indicators g of classes, which are longest for rare ones, so that its mean is larger then.
+    """
+    rows = np.bincount(strata)
+    usual = (np.bincount(strata, noise) / rows)[strata]
+    by_class = np.bincount(classes, noise)[classes] / np.bincount(classes, usual)[classes]
+    table = np.zeros((len(rows), classes.max() + 1))
+    np.add.at(table, (strata, classes), 1.0)
+    share = table / rows[:, None]
+    length = (1.0 + (share**2).sum(axis=1))[strata] - 2.0 * share[strata, classes]
+    mean = (np.bincount(strata, length) / rows)[strata]
+    bias = ((length - mean) * noise).sum() / max((mean * noise).sum(), 1e-300)
+    return bool(by_class.max() > _UNEVEN * by_class.min() or abs(bias) > _BIAS)
+
+
+def _even_sizes(sizes: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """(U,) numbers of rows, at most those that units have, that are distributed alike in all classes."""
+    members = [np.flatnonzero(classes == one) for one in np.unique(classes)]
+    levels = (np.arange(max(map(len, members))) + 0.5) / max(map(len, members))
+    ordered = [np.sort(sizes[some]) for some in members]
+    least = np.min([own[(levels * len(own)).astype(int)] for own in ordered], axis=0)
+    keep = np.empty(len(sizes), dtype=int)
+    for some in members:
+        place = ((np.arange(len(some)) + 0.5) / len(some) * len(levels)).astype(int)
+        keep[some[np.argsort(sizes[some], kind="stable")]] = least[place]
+    return np.minimum(keep, sizes)
+
+
+def _classes(response: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """Codes of classes of a response (N,): its values where these are few, else the quarters of a stratum's order."""
+    values, codes = np.unique(response, return_inverse=True)
+    if 4 * len(values) <= len(response):
+        return codes.ravel()
+    order, rows = np.lexsort((response, strata)), np.bincount(strata)
+    rank = np.empty(len(response), dtype=int)
+    rank[order] = np.arange(len(response)) - np.repeat(np.cumsum(rows) - rows, rows)
+    return rank * 4 // rows[strata]
 
 
 def codes_of(target: Table) -> np.ndarray:
