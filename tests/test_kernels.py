@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
-from kernsift.kernels.bandwidths import column_medians, median_rows
+from kernsift.kernels.bandwidths import column_medians, median_rows, medians_of_sorted
 from kernsift.kernels.fitted import FeatureKernels, fit_kernels
 from kernsift.kernels.functions import KERNELS, Linear, Polynomial, as_kernel
 
@@ -132,6 +132,30 @@ def test_the_median_bandwidth_is_the_median_distance(rng: np.random.Generator) -
         data = table(rng.normal(size=(n, 4)) * [1, 10, 1e-3, 1e6])
         expected = [np.median(pdist(column[:, None])) for column in data.values.T]
         np.testing.assert_allclose(fit_kernels(data, rng=rng).bandwidth, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 10, 63, 64])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, size: rng.normal(size=size),
+        lambda rng, size: rng.normal(size=size).astype(np.float32),
+        lambda rng, size: rng.standard_cauchy(size) * 1e60,
+        lambda rng, size: np.exp(30 * rng.normal(size=size)),
+        lambda rng, size: rng.normal(size=size) * 1e-69,
+        lambda rng, size: rng.poisson(3, size) + 1e9,
+        lambda rng, size: np.arange(size[1]) % 2 + rng.integers(0, 2, size),
+    ],
+    ids=["normal", "float32", "large", "uneven", "small", "counts", "few values"],
+)
+def test_medians_of_sorted_columns_are_those_of_all_distances(
+    draw: Callable[..., np.ndarray], rows: int, rng: np.random.Generator
+) -> None:
+    ordered = np.sort(draw(rng, (70, rows)), axis=1)
+    differences = [pdist(column[:, None].astype(float)) for column in ordered]
+    expected = [np.median(own) or np.median(own[own > 0]) if own.any() else np.nan for own in differences]
+    precision = 1e-6 if ordered.dtype == np.float32 else 1e-13
+    np.testing.assert_allclose(medians_of_sorted(ordered, large=False)[0], expected, rtol=precision)
 
 
 def test_the_median_bandwidth_of_many_rows_is_close_to_all_pairs(rng: np.random.Generator) -> None:
