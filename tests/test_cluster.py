@@ -33,10 +33,9 @@ from kernsift.data.table_parts import row_chunks
 from kernsift.data.tables import stack
 from kernsift.estimators import HSIC, MMD
 from kernsift.estimators.feature_blocks import blocks_of
-from kernsift.execution import dask_clients, parallel, shared_arrays
+from kernsift.execution import dask_clients, parallel
 from kernsift.execution import dask_workers as cluster
 from kernsift.execution.progress import progress_callback
-from kernsift.execution.temporary_files import named_file
 from kernsift.kernels.fitted import fit_kernels
 
 # Windows has no such signal, and ends the process for any.
@@ -85,6 +84,12 @@ def wait_for_nannies(started: LocalCluster, timeout: float = 30) -> None:
         if time.monotonic() > until:
             raise TimeoutError
         time.sleep(0.05)
+
+
+@pytest.fixture(autouse=True)
+def sends_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As to workers on other machines."""
+    monkeypatch.setattr(cluster.DaskWorkers, "are_here", lambda self: False)
 
 
 @pytest.fixture
@@ -149,18 +154,22 @@ def test_any_number_of_workers_gives_the_answer_of_one_process(
     same(compare(X, Y, **given), compare(X, Y, client=clients(workers), **given))
 
 
-def test_workers_on_this_machine_map_arrays(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    monkeypatch.setattr(shared_arrays, "_SHARED", 0)
-    for module in (cluster, shared_arrays):
-        monkeypatch.setattr(module, "named_file", lambda *given: written.append(named_file(*given)) or written[-1])
-    X, Y = samples()
-    X, Y = np.asfortranarray(X), np.repeat(Y, 2, axis=0)[::2]
-    for estimator in ("complete", "cross", "incomplete"):
-        given = {"k": 6, "estimator": estimator, "random_state": 3}
-        same(compare(X, Y, **given), compare(X, Y, client=client, **given))
-    assert len(written) == 2 * 3, "one to try, and one of each table"
-    assert not any(map(os.path.exists, written))
+def test_workers_on_this_machine_are_sent_no_arrays(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share its cores, so that as many threads do the same."""
+    monkeypatch.undo()
+    sent: list[Any] = []
+    submit = cluster.DaskWorkers._submit
+    monkeypatch.setattr(cluster.DaskWorkers, "_submit", lambda self, *call: sent.append(call) or submit(self, *call))
+    X, Y = samples(60, 4)
+    expected = compare(X, Y, random_state=3)
+    same(expected, compare(X, Y, random_state=3, client=client, n_jobs=3))
+    assert not sent
+    same(expected, compare(X, Y, random_state=3, client=client, n_jobs=2))
+    assert sent, "three workers are more than two threads"
+    sent.clear()
+    monkeypatch.setattr(cluster.platform, "node", lambda: "another machine")
+    same(expected, compare(X, Y, random_state=3, client=client, n_jobs=3))
+    assert sent, "workers elsewhere have cores of their own"
 
 
 @pytest.mark.parametrize("estimator", list(MMD))
@@ -264,21 +273,36 @@ def test_workers_on_one_machine_share_its_memory(clients: Callable[[int], Client
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes that a process read are counted by Linux")
-def test_workers_read_every_column_once_for_draws(client: Client, tmp_path: Path) -> None:
-    """Bandwidths are found by whoever reads a block; what is read besides is for the selected feature."""
+@pytest.mark.parametrize(
+    ("estimator", "k", "passes"),
+    [
+        ("incomplete", 1, 1.4),
+        ("incomplete", None, 1.1),
+        ("linear", None, 1.1),
+        ("cross", None, 1.1),
+        ("complete", None, 1.1),
+    ],
+)
+def test_how_often_workers_read_a_file(
+    client: Client, tmp_path: Path, estimator: str, k: int | None, passes: float
+) -> None:
+    """Bandwidths, scales of effects and rows for pictures are found by whoever reads a block of columns.
+
+    With k, draw-based estimators read the selected features again for their effects.
+    """
     X, Y = samples(20_000, 60)
     for name, values in zip("xy", (X, Y), strict=True):
         pd.DataFrame(values, columns=[f"c{j}" for j in range(60)]).to_parquet(tmp_path / name, row_group_size=5000)
     size = sum((tmp_path / name).stat().st_size for name in "xy")
 
     def read() -> int:
-        return sum(client.run(_bytes_read).values())
+        return _bytes_read() + sum(client.run(_bytes_read).values())
 
-    before = read()
-    given: dict[str, Any] = {"estimator": Incomplete(r=1), "k": 1, "random_state": 0, "missing": "error"}
-    result = compare(tmp_path / "x", tmp_path / "y", client=client, **given)
-    assert 0.9 * size < read() - before < 1.4 * size
-    same(compare(X, Y, **given), result, names=False)
+    given: dict[str, Any] = {"estimator": estimator, "k": k, "random_state": 0, "missing": "error"}
+    expected, before = compare(X, Y, **given), read()
+    result = compare(tmp_path / "x", tmp_path / "y", client=client, memory="1GB", **given)
+    assert 0.9 * size < read() - before < passes * size
+    same(expected, result, names=False)
 
 
 def _bytes_read() -> int:
@@ -339,10 +363,8 @@ def test_the_current_client_is_taken_for_dask_collections_alone(client: Client, 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "cross"])
 def test_a_killed_worker_does_not_change_the_answer(
-    clients: Callable[[int], Client], workers: int, estimator: str, monkeypatch: pytest.MonkeyPatch
+    clients: Callable[[int], Client], workers: int, estimator: str
 ) -> None:
-    if workers > 1:
-        monkeypatch.setattr(shared_arrays, "_SHARED", 0)
     X, Y = samples(300, 64 * 10)
     given = {"k": 5, "estimator": estimator, "random_state": 9}
     used, killed = clients(workers), []

@@ -390,6 +390,29 @@ def test_how_often_a_file_is_read(
         assert count == times if name not in result.names else times + min(1, again) <= count <= times + again
 
 
+@pytest.mark.parametrize("estimator", ["incomplete", "linear", "block", "complete"])
+def test_a_file_is_read_once_where_every_feature_is_listed(
+    estimator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scales of effects, rows for pictures and draws behind correlations are kept when the scores are computed."""
+    rng = np.random.default_rng(1)
+    values = [rng.normal(0.3 * place, 1, size=(8_000, 12)) for place in range(2)]
+    tables = [pa.table({f"f{j}": column for j, column in enumerate(own.T)}) for own in values]
+    paths = [write_parquet(table, tmp_path / f"{place}", 1_200) for place, table in enumerate(tables)]
+    given = {"estimator": estimator, "random_state": 0}
+    expected = compare(*tables, **given)
+    for kept in (2**20, 0):  # few draws are kept as a whole
+        monkeypatch.setattr("kernsift.estimators.draws.moments._KEPT", kept)
+        with monkeypatch.context() as patch:
+            found = loads(patch)
+            result = compare(*paths, memory="100MB", **given)
+            assert_same(result, expected)
+            assert result.rejected.any() and result.clusters
+        assert sorted(found) == sorted(set(found)) and len(found) == 2 * 7 * 12
+        if estimator in ("linear", "block"):
+            np.testing.assert_allclose(result.intervals, expected.intervals, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("estimator", ["incomplete", "complete"])
 def test_pictures_and_effects_need_the_file_no_longer(estimator: str, tmp_path: Path) -> None:
     paths = [write_parquet(mixed(10_000, i, i / 20), tmp_path / f"{i}.parquet", 3_000) for i in range(2)]

@@ -24,7 +24,7 @@ from kernsift.estimators.cross import cross_hsic, cross_mmd
 from kernsift.estimators.draws import batches as draws_module
 from kernsift.estimators.draws import designs
 from kernsift.estimators.draws import moments as moments_module
-from kernsift.estimators.draws.batches import LEARNING, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
+from kernsift.estimators.draws.batches import LEARNING, HSICDraws, KnownDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
 from kernsift.estimators.draws.moments import DrawCovariance, FeatureDraws
 from kernsift.estimators.effects import kernel_correlations as effects
 from kernsift.estimators.incomplete import incomplete_hsic, incomplete_mmd
@@ -725,12 +725,15 @@ def test_effects_are_roots_of_shares_of_the_most_there_can_be(rng: np.random.Gen
         norms = np.linalg.norm(K, axis=(1, 2)) * np.linalg.norm(L)
         return (norms - np.trace(K, axis1=1, axis2=2) * np.trace(L) / (table.n - 1)) / table.n**2
 
+    def with_scales(table: Table, scales: effects.EffectScales) -> Scores:
+        return effects.with_effects(scores, FeatureDraws(table, kernels, KnownDraws(0)), scales)
+
     label = np.repeat([1.0, 0.0], [12, 8])
     # HSIC with the label is MMD^2 times the squared product of the shares.
     between = most(stack([X, Y]), np.outer(label, label), kernels) / (0.6 * 0.4) ** 2
     for found, whole in (
-        (effects.with_mmd_effects(scores, X, Y, kernels), between),
-        (effects.with_hsic_effects(scores, X, y, kernels, own), most(X, gram(own, y, y)[..., 0], kernels)),
+        (with_scales(stack([X, Y]), effects.MMDScales(12, 20)), between),
+        (with_scales(X, effects.HSICScales(y, own)), most(X, gram(own, y, y)[..., 0], kernels)),
     ):
         sizes = found.effects(chosen)  # type: ignore[misc]
         np.testing.assert_allclose(sizes.point, np.sqrt(np.clip(scores.estimate / whole, 0, 1))[chosen], rtol=1e-9)

@@ -102,7 +102,8 @@ class CallSettings:
 
     def options_for(self, subset: RowSubset | None, rows: Exchangeability | None = None) -> dict[str, Any]:
         """The options of the estimator, for all rows or for some of them."""
-        more = {"subset": subset, "rows": rows}
+        every = self.from_draws and self.k is None and self.threshold is None
+        more = {"subset": subset, "rows": rows, "all_effects": every or None}
         return self.estimator_options | {name: value for name, value in more.items() if value is not None}
 
     @property

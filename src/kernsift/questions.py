@@ -21,6 +21,7 @@ from kernsift.estimators.patterns import bandwidth_of, measure_features
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import HiddenMissingValues, quoted
 from kernsift.execution.context import setting
+from kernsift.execution.parallel import worth_sending
 from kernsift.inference import Outcome, log_tail
 from kernsift.inference.advice import advise, several_two_valued
 from kernsift.inference.estimates import Coverage, Estimates
@@ -77,29 +78,30 @@ def measured_result(
     distinct: bool,
 ) -> Result:
     """Measure the features of `tables`, with confounders or without, test the scores and describe the features."""
-    if held is None:
-        found = measure_features(tables, measure, call.bandwidth, missing, call.estimator, call.rng)
-    else:
-        conditional = partial(measure_given, confounders=held)
-        found = measure_conditional(tables, conditional, call.bandwidth, missing, call.rng)
     pooled = stack(tables)
-    result = to_result(
-        call,
-        found.scores,
-        found.constant,
-        n=found.n,
-        rows=tuple(table.n for table in tables),
-        two_valued=partial(several_two_valued, pooled),
-        draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
-    )
-    if distinct:
-        result = _distinct(result, call, tables, measure_given, held, missing)
-    if pooled.on_disk and not _files_stay.get() and (distinct or not found.scores.in_memory):
-        # The result must not need its files: what is otherwise computed on first use is computed now.
-        result.effects  # noqa: B018
-        result.intervals  # noqa: B018
-        result.clusters  # noqa: B018
-    return result
+    with worth_sending(in_memory=not pooled.on_disk):
+        if held is None:
+            found = measure_features(tables, measure, call.bandwidth, missing, call.estimator, call.rng)
+        else:
+            conditional = partial(measure_given, confounders=held)
+            found = measure_conditional(tables, conditional, call.bandwidth, missing, call.rng)
+        result = to_result(
+            call,
+            found.scores,
+            found.constant,
+            n=found.n,
+            rows=tuple(table.n for table in tables),
+            two_valued=partial(several_two_valued, pooled),
+            draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
+        )
+        if distinct:
+            result = _distinct(result, call, tables, measure_given, held, missing)
+        if pooled.on_disk and not _files_stay.get() and (distinct or not found.scores.in_memory):
+            # The result must not need its files: what is otherwise computed on first use is computed now.
+            result.effects  # noqa: B018
+            result.intervals  # noqa: B018
+            result.clusters  # noqa: B018
+        return result
 
 
 def _distinct(

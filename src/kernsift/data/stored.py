@@ -6,7 +6,7 @@ a bounded amount of memory, whatever the size of the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -35,13 +35,22 @@ _TILE = 1 << 10
 class ShownRows:
     """The rows that pictures show, which are kept when all rows are read, so that the file is not read again for them.
 
-    None are kept of a table that has too many columns for its memory limit, and on workers.
+    A pickle has none of them: a worker keeps those that it reads, and the caller collects them.
     """
 
-    def __init__(self, n: int = 0, columns: int = 1, memory: int = 0) -> None:
-        self.rows, self._kept = rows_to_show(n, columns), dict[int, np.ndarray]()
-        if 8 * len(self.rows) * columns > memory // 4:
-            self.rows = self.rows[:0]
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows, self.kept = rows, dict[int, np.ndarray]()
+
+    @classmethod
+    def of(cls, n: int, columns: int, memory: int) -> ShownRows:
+        """None of a table that has too many columns for its memory limit."""
+        rows = rows_to_show(n, columns)
+        return cls(rows if 8 * len(rows) * columns <= memory // 4 else rows[:0])
+
+    def between(self, rows: slice) -> ShownRows:
+        """Those of a run of rows."""
+        first, last = np.searchsorted(self.rows, [rows.start, rows.stop])
+        return ShownRows(self.rows[first:last] - rows.start)
 
     def collect(self, own: np.ndarray, pieces: Iterator[tables.Piece]) -> Iterator[tables.Piece]:
         """Pass on the pieces of columns of the source, and keep their rows."""
@@ -56,17 +65,24 @@ class ShownRows:
 
     def keep(self, own: np.ndarray, kept: np.ndarray) -> None:
         """Keep the shown rows (columns, rows) of columns of the source."""
-        self._kept.update(zip(own.tolist(), kept, strict=True))
+        self.kept.update(zip(own.tolist(), kept, strict=True))
+
+    def put(self, kept: Mapping[int, np.ndarray], start: int = 0) -> None:
+        """Keep what was kept of a run of rows that begins at `start`; the other runs of its columns follow."""
+        first = int(np.searchsorted(self.rows, start))
+        for column, values in kept.items():
+            whole = self.kept.setdefault(column, np.empty(len(self.rows), dtype=values.dtype))
+            whole[first : first + len(values)] = values
 
     def get(self, own: np.ndarray, rows: slice | np.ndarray) -> np.ndarray | None:
         """(rows, columns) values, where they were kept."""
         columns = own.tolist()
-        if isinstance(rows, slice) or not len(self.rows) or not self._kept.keys() >= set(columns):
+        if isinstance(rows, slice) or not len(self.rows) or not self.kept.keys() >= set(columns):
             return None
-        return np.column_stack([self._kept[i] for i in columns]) if np.array_equal(rows, self.rows) else None
+        return np.column_stack([self.kept[i] for i in columns]) if np.array_equal(rows, self.rows) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShownRows, ()
+        return ShownRows, (self.rows,)
 
 
 class StoredTable(Table):
@@ -103,7 +119,7 @@ class StoredTable(Table):
         gaps: np.ndarray,
         shown: ShownRows | None = None,
     ) -> None:
-        shown, incomplete = shown or ShownRows(source.n, len(low), memory), some_of(gaps[layout.columns])
+        shown, incomplete = shown or ShownRows.of(source.n, len(low), memory), some_of(gaps[layout.columns])
         self._set(layout, source=source, layout=layout, encoding=encoding, low=low, high=high, gaps=gaps)
         self.__dict__.update(_memory=memory, incomplete=incomplete, shown=shown)
 
@@ -223,7 +239,7 @@ class StoredTable(Table):
 
     def between(self, rows: slice) -> StoredTable:
         """A run of rows."""
-        return self.changed(source=self.source.between(rows.start, rows.stop), shown=ShownRows())
+        return self.changed(source=self.source.between(rows.start, rows.stop), shown=self.shown.between(rows))
 
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         """The features at these positions, in memory; in `space` (n, columns) if that is given."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kernsift.data.stored import StoredTable
-from kernsift.data.tables import Table, ranges
+from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array
-from kernsift.execution.parallel import parallel_map, shared, worker_threads
+from kernsift.execution.parallel import parallel_map, worker_threads
 
 
 def tables_of(table: Table) -> tuple[Table, ...]:
@@ -26,25 +25,26 @@ def is_readable(table: Table) -> bool:
     return all(isinstance(one, StoredTable) and not one.source.in_memory for one in tables_of(table))
 
 
-def is_shared(table: Table) -> bool:
-    """Whether workers can map the values of a table in memory."""
-    return type(table) is Table and isinstance(table.values, np.ndarray) and shared(table.values) is not None
-
-
-def to_send(table: Table, features: np.ndarray, whole_rows: bool) -> Table:
-    """These features of a table in memory, and nothing else; `whole_rows` without space between them."""
+def to_send(table: Table, features: np.ndarray) -> Table:
+    """These features of a table in memory, and nothing else."""
     if not isinstance(table.prototype, np.ndarray):
         raise InputError(
             "client: NumPy arrays, data frames and files can be sent to workers, got an array of "
             f"{type(table.prototype).__module__.partition('.')[0]}; convert it, or leave out the client."
         )
-    columns = run_of(ranges(table.offsets[features], table.offsets[features + 1])[1])
-    if type(table) is Table and isinstance(columns, slice) and not whole_rows:
-        values: Any = shared(table.values)
-        if values is not None:
-            some = replace(table, values=table.prototype).select(features)
-            return replace(some, values=replace(values, columns=columns))
     return table.loaded(features)
+
+
+def shown_rows(table: Table) -> list[dict[int, np.ndarray]]:
+    """The rows for pictures that were kept of each of the stacked tables when they were read."""
+    return [one.shown.kept if isinstance(one, StoredTable) else {} for one in tables_of(table)]
+
+
+def keep_shown(table: Table, kept: Sequence[Mapping[int, np.ndarray]]) -> None:
+    """Keep the rows for pictures that a worker read."""
+    for one, rows in zip(tables_of(table), kept, strict=True):
+        if isinstance(one, StoredTable):
+            one.shown.put(rows)
 
 
 class RowChunk(NamedTuple):

@@ -172,12 +172,16 @@ class Table:
 
     def select(self, features: np.ndarray) -> Table:
         """The features at these positions, in this order."""
+        return self.sample(features, None)
+
+    def sample(self, features: np.ndarray, rows: np.ndarray | None) -> Table:
+        """The features at these positions, in this order, in memory; all rows unless some are named."""
         chosen = np.asarray(features, dtype=np.intp)
         offsets, columns = ranges(self.offsets[chosen], self.offsets[chosen + 1])
         names = tuple(self.names[j] for j in chosen.tolist())
         return Table(
             names=names,
-            values=self.part(columns),
+            values=self.part(columns, rows),
             offsets=offsets,
             categorical=self.categorical[chosen],
             levels={name: self.levels[name] for name in names if name in self.levels},

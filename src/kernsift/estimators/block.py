@@ -15,8 +15,8 @@ from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.draws.batches import Draws
 from kernsift.estimators.draws.designs import blocks
-from kernsift.estimators.draws.moments import FeatureDraws, moments_of, scores_from_batches
-from kernsift.estimators.effects.kernel_correlations import with_hsic_effects, with_mmd_effects
+from kernsift.estimators.draws.moments import FeatureDraws, moments_of
+from kernsift.estimators.effects.kernel_correlations import HSICScales, MMDScales, scores_with_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, columns_that_fit
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.ustatistic import (
@@ -39,11 +39,18 @@ _SMALL = 16
 
 
 def block_mmd(
-    X: Table, Y: Table, kernels: FeatureKernels, *, block_size: int | None = None, rng: np.random.Generator
+    X: Table,
+    Y: Table,
+    kernels: FeatureKernels,
+    *,
+    block_size: int | None = None,
+    all_effects: bool = False,
+    rng: np.random.Generator,
 ) -> Scores:
     """MMD^2 of every feature within blocks of `block_size` rows of the shorter sample; its square root by default.
 
-    If the samples differ in length, the longer one is split into as many blocks, of more rows.
+    If the samples differ in length, the longer one is split into as many blocks, of more rows. `all_effects` as for
+    `incomplete_mmd`.
 
     Examples
     --------
@@ -70,8 +77,9 @@ def block_mmd(
     resample = resampling(X, Y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean, joint=False)
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = values(X, Y, rng)
-    scores = scores_from_batches(draws, resample=resample)
-    return with_mmd_effects(scores, X, Y, kernels, draws, (draws.draws.rows, draws.draws.others))
+    design = np.concatenate([draws.draws.rows, X.n + draws.draws.others], axis=1)
+    scales = MMDScales(X.n, X.n + Y.n, draws=draws.draws, design=design)
+    return scores_with_effects(draws, scales, all_effects, resample=resample)
 
 
 def block_hsic(
@@ -81,9 +89,10 @@ def block_hsic(
     response_kernels: FeatureKernels,
     *,
     block_size: int | None = None,
+    all_effects: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
-    """HSIC of every feature with the response within blocks of `block_size` rows, 5 by default.
+    """HSIC of every feature with the response within blocks of `block_size` rows, 5 by default; options as for MMD.
 
     Examples
     --------
@@ -106,8 +115,8 @@ def block_hsic(
     resample = resampling(X, y, size, lambda x, y, rng: moments_of(values(x, y, rng)).mean, joint=True)
     columns_that_fit([X], 16 * X.n)
     draws = values(X, y, rng)
-    scores = scores_from_batches(draws, resample=resample)
-    return with_hsic_effects(scores, X, y, kernels, response_kernels, draws, (draws.draws.rows,))
+    scales = HSICScales(y, response_kernels, draws=draws.draws, design=draws.draws.rows)
+    return scores_with_effects(draws, scales, all_effects, resample=resample)
 
 
 def _checked_size(block_size: int, least: int, n: int) -> int:

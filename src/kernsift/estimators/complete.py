@@ -15,6 +15,7 @@ those over permutations; the covariance of the scores uses the pair with the sma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -55,7 +56,7 @@ from kernsift.estimators.responses import Response, ResponseView, label_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import PLAIN, RARE_LEVELS, FittedView, chosen_pairs, fitted_views, merged
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
-from kernsift.execution.parallel import parallel_map
+from kernsift.execution.parallel import no_workers, parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView
@@ -315,8 +316,12 @@ def _products(sums: Array, fitted: FittedView) -> Array:
     return xp.matrix_transpose(xp.reshape(turned, (b, p, factor.shape[1])))
 
 
+Counted = tuple[np.ndarray, Grid, Tabulation]
+"""Some features, their points and the counts of these."""
+
+
 class MeasuredFeatures(NamedTuple):
-    """The results of a block of features."""
+    """The results of a block of features; `counted` by a worker, for the cache of the caller."""
 
     features: np.ndarray
     score: np.ndarray
@@ -324,6 +329,7 @@ class MeasuredFeatures(NamedTuple):
     effect: np.ndarray
     factors: list[SelectedFactor]
     views: np.ndarray
+    counted: Sequence[Counted] = ()
 
 
 def measured_features(
@@ -351,11 +357,12 @@ def measured_features(
 class CountCache:
     """Points and counts of the features of a table on disk, so that it is not read again for effects.
 
-    An eighth of the table's memory limit is used. Workers have none.
+    An eighth of the table's memory limit is used. A copy on a worker holds what it counted until that is sent back.
     """
 
-    def __init__(self, memory: int | None = None) -> None:
-        self._room, self._blocks = (memory or 0) // 8, list[tuple[np.ndarray, Grid, Tabulation]]()
+    def __init__(self, memory: int | None = None, on_worker: bool = False) -> None:
+        self._memory, self._on_worker = memory, on_worker
+        self._room, self._blocks = (memory or 0) // 8, list[Counted]()
 
     def put(self, features: np.ndarray, grid: Grid, known: Tabulation) -> None:
         """Keep a block, where there is room; codes of rows are for correlations, and not kept."""
@@ -366,23 +373,30 @@ class CountCache:
             self._room -= size
             self._blocks.append((features, grid, known._replace(codes=None)))
 
+    def sent(self) -> list[Counted]:
+        """What a worker counted; blocks with missing values cannot be joined."""
+        if not self._on_worker:
+            return []
+        self._room, found, self._blocks = (self._memory or 0) // 8, self._blocks, []
+        return [one for one in found if not one[1].missing]
+
     def get(self, features: np.ndarray) -> tuple[Grid, Tabulation] | None:
-        """Some features of a block that was kept."""
-        for kept, grid, known in self._blocks:
-            if np.isin(features, kept).all():
-                own = np.searchsorted(kept, features)
-                return grid.part(own), known.part(own)
-        return None
+        """Some features of the blocks that were kept, in their order."""
+        found = [(own, *block) for block in self._blocks if len(own := np.flatnonzero(np.isin(block[0], features)))]
+        if sum(len(own) for own, *_ in found) < len(features):
+            return None
+        grids, counts = [grid.part(own) for own, _, grid, _ in found], [known.part(own) for own, *_, known in found]
+        return (grids[0], counts[0]) if len(found) == 1 else (Grid.joined(grids), Tabulation.joined(counts))
 
     def has(self, features: np.ndarray) -> bool:
-        """Whether the block that some features are in was kept."""
-        return any(np.isin(features, kept).all() for kept, _, _ in self._blocks)
+        """Whether all of these features were kept."""
+        return bool(self._blocks) and bool(np.isin(features, np.concatenate([own for own, *_ in self._blocks])).all())
 
     def __len__(self) -> int:
         return sum(len(features) for features, _, _ in self._blocks)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CountCache, ()
+        return CountCache, (self._memory, True)
 
 
 @dataclass(frozen=True)
@@ -413,7 +427,8 @@ class _Measuring:
         some = [(features[part], block.own[part], grid.part(part), known.part(part)) for part in parts]
         response = self.response._replace(cells=cells if known.joint is None else None)
         # Inside a worker thread this is sequential; a block from a file uses all threads or workers.
-        return list(parallel_map(partial(self._measure, block.kernels, response), some))
+        found: list[Any] = list(parallel_map(partial(self._measure, block.kernels, response), some))
+        return found if self.final is not None else [found[0]._replace(counted=self.cache.sent()), *found[1:]]
 
     def _counted(self, block: FeatureBlock) -> tuple[Grid, Tabulation]:
         if block.parts is None:
@@ -458,7 +473,7 @@ def _complete(
     seed, dtype = int(rng.integers(2**32)), table.prototype.dtype
     measuring = _Measuring(response._replace(cells=None), to_align, landmarks, cache, dtype, seed)
     blocks = partial(blocks_of, table, kernels, response.cells, to_sort, by_rows=True, is_known=cache.has)
-    scores, laws, factors = measured_table(table.names, blocks, measuring, response.ceiling)
+    scores, laws, factors = measured_table(table.names, blocks, measuring, response.ceiling, cache)
     if subset is not None:
         factors = [factor.among(places, count) for factor in factors]
     cov = AlignmentCovariance(tuple(factors), response, laws, to_align)
@@ -466,12 +481,16 @@ def _complete(
 
 
 def measured_table(
-    names: tuple[str, ...], blocks: Callable[..., Iterable[FeatureBlock]], measuring: Any, ceiling: float
+    names: tuple[str, ...],
+    blocks: Callable[..., Iterable[FeatureBlock]],
+    measuring: Any,
+    ceiling: float,
+    cache: CountCache | None = None,
 ) -> tuple[Callable[..., Scores], ScoreLaws, list[SelectedFactor]]:
     """`Scores` of all features that lack their covariance, and the laws and factors that it is made of.
 
     `measuring` is a record that is called with a block. Effects need the final scores, so that they are measured on
-    demand, with these as the field `final` of the record.
+    demand, with these as the field `final` of the record; here, where the counts are in the `cache`.
     """
     d = len(names)
     score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(NullMoments._fields), d))
@@ -482,10 +501,14 @@ def measured_table(
             score[part.features], laws[:, part.features] = part.score, part.laws
             effect[part.features], views[part.features] = part.effect, part.views
             factors += part.factors
+            for counted in part.counted:
+                if cache is not None and not cache.has(counted[0]):  # a task may be repeated
+                    cache.put(*counted)
     score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, ceiling), 0.0)
 
     def effect_laws(features: np.ndarray) -> CombinedEffects:
-        found = map_blocks(replace(measuring, final=score), blocks(among=features), len(features))
+        with no_workers() if cache is not None and cache.has(features) else nullcontext():
+            found = list(map_blocks(replace(measuring, final=score), blocks(among=features), len(features)))
         return combined(chain.from_iterable(found), features)
 
     scores = partial(Scores, names, score, effects=MeasuredEffects.of(effect, effect_laws), views=views)

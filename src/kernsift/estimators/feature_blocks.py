@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from itertools import groupby, islice, pairwise
+from functools import cached_property, partial
+from itertools import chain, groupby, islice, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 
 from kernsift.data.stored import StoredTable
-from kernsift.data.table_parts import is_readable, is_shared, run_of, tables_of, to_send
+from kernsift.data.table_parts import is_readable, keep_shown, run_of, shown_rows, tables_of, to_send
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
@@ -54,6 +54,7 @@ class FeatureBlock:
     to_sort : the rows whose order statistics become points; None for all.
     all_columns : the number of value columns of all features.
     by_rows : whether threads divide the rows, as of a long table with few features, and not the blocks.
+    load : whether a worker reads the values as a whole before it processes the block.
     limit : the memory limit of the table on disk that the values were read from.
     parts : blocks in memory with some of the features each, where all do not fit.
     """
@@ -66,6 +67,7 @@ class FeatureBlock:
     to_sort: np.ndarray | None = None
     all_columns: int = 0
     by_rows: bool = False
+    load: bool = False
     limit: int | None = None
     parts: Iterator[FeatureBlock] | None = None
 
@@ -95,7 +97,7 @@ class FeatureBlock:
         """Whether workers count chunks of rows instead of blocks of features: each then reads a part of the files."""
         single = (np.diff(self.table.offsets)[self.own] == 1).all()
         sampled = self.cells is not None and self.to_sort is not None and self.kernels.rounds
-        return bool(sampled and single and is_readable(self.table))
+        return bool(sampled and single and not self.load and is_readable(self.table))
 
     def loaded(self, pool: BufferPool | None = None) -> FeatureBlock:
         """The same features with a table in memory."""
@@ -121,8 +123,7 @@ class FeatureBlock:
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = [
-            # Draws are gathered from rows, which have to be contiguous.
-            table.select(self.own) if is_readable(table) else to_send(table, self.own, bool(self.all_columns))
+            table.select(self.own) if is_readable(table) else to_send(table, self.own)
             for table in tables_of(self.table)
         ]
         table, cells = stack(tables), self.cells
@@ -153,10 +154,32 @@ def map_blocks(
         return None if worker_threads() else blocks_at_once(block.table)
 
     for most, run in groupby(counted(), most_of):
-        for answer in parallel_map(work, run, most):
+        on_workers = worker_threads() and most is None
+        for answer in _on_workers(work, run) if on_workers else parallel_map(work, run, most):
             yield answer
             done += sizes.popleft()
             report_progress("scoring features", done, total)
+
+
+def _on_workers(work: Callable[[FeatureBlock], Answer], blocks: Iterator[FeatureBlock]) -> Iterator[Answer]:
+    """`work` of each block; the rows for pictures that the workers read are kept here."""
+    first, tables = next(blocks), deque[Table]()
+
+    def sent() -> Iterator[FeatureBlock]:
+        for block in chain([first], blocks):
+            tables.append(block.table)
+            yield replace(block, cells=None, to_sort=None)
+
+    common = replace(first, features=first.features[:0], own=first.own[:0])
+    for answer, shown in parallel_map(partial(_task, work, common), sent()):
+        keep_shown(tables.popleft(), shown)
+        yield answer
+
+
+def _task(work: Callable[[FeatureBlock], Answer], common: FeatureBlock, block: FeatureBlock) -> tuple[Answer, Any]:
+    """`work` of a block, with what `common` has of all of them, and the rows for pictures that were read for it."""
+    stored, block = block.table, replace(block, cells=common.cells, to_sort=common.to_sort)
+    return work(read_together([block])[0] if block.load else block), shown_rows(stored)
 
 
 def blocks_of(
@@ -176,6 +199,7 @@ def blocks_of(
     its rows, and from `parts` of a block that does not fit into memory.
     """
     threads, fit = worker_threads(), columns_to_load(table)
+    by_column = threads > 0 and is_readable(table) and all(one.by_column for one in tables_of(table))
     in_parts, by_rows = by_rows, by_rows and not threads and cells is not None and long_and_narrow(table, fit > 0)
 
     def blocks() -> Iterator[FeatureBlock]:
@@ -183,8 +207,11 @@ def blocks_of(
             chosen = features if among is None else features[np.isin(features, among)]
             if len(chosen):
                 block = FeatureBlock(chosen, table, kernels, chosen, cells, to_sort, by_rows=by_rows)
+                # Of few columns workers read parts of the rows.
+                load = by_column and block.width <= fit * len(chosen)
+                block = replace(block, load=load and (table.d >= 2 * threads or not block.counted_by_rows))
                 most = sent_columns(table, table.d) if threads and not block.counted_by_rows else len(chosen)
-                yield from block.split(most)
+                yield from block.split(min(most, fit) if block.load else most)
 
     if threads or not fit:
         yield from blocks()
@@ -214,15 +241,12 @@ def blocks_of(
             yield next(found) if len(parts) == 1 else replace(block, parts=islice(found, len(parts)))
 
 
-def sent_columns(table: Table, columns: int, whole_rows: bool = False) -> int:
-    """Columns of a block for a worker: every worker gets some, and blocks that are sent pass the scheduler.
-
-    `whole_rows` must be contiguous and are sent; other columns of a table in memory may be shared.
-    """
+def sent_columns(table: Table, columns: int) -> int:
+    """Columns of a block for a worker: every worker gets some, and blocks that are sent pass the scheduler."""
     threads = worker_threads()
     # Where every block needs a pass over the whole file, two blocks per thread would take twice as long.
     fair = -(-columns // (2 * threads if all(one.by_column for one in tables_of(table)) else threads))
-    if is_readable(table) or (not whole_rows and all(is_shared(one) for one in tables_of(table))):
+    if is_readable(table):
         return max(1, fair)
     row = table.n * dtype_of(table.prototype).itemsize
     return max(1, min(fair, min(_MESSAGE_BYTES, _SENT_BYTES // (2 * threads)) // row))
@@ -261,10 +285,12 @@ def columns_to_load(table: Table) -> int:
     each, columns = sum(one.n * one.dtype.itemsize for one in tables), int(table.offsets[-1])
     if not all(one.by_column for one in tables):
         return columns if columns * each <= _SHARE * table.memory else 0
-    fit = int(_SHARE * table.memory) // (_LOADS * each)
+    # A worker reads a block and processes it; here others are read and processed meanwhile.
+    loads, most = (2, _BLOCK_BYTES) if worker_threads() else (_LOADS, _LOAD_BYTES)
+    fit = int(_SHARE * table.memory) // (loads * each)
     # Enough for pieces that are read at full speed.
     least = min(columns, -(-_LEAST_PIECE * sum(len(one.source.edges) - 1 for one in tables) // each))
-    return min(fit, max(least, _LOAD_BYTES // each)) if fit >= least else 0
+    return min(fit, max(least, most // each)) if fit >= least else 0
 
 
 def read_together(blocks: Sequence[FeatureBlock]) -> list[FeatureBlock]:

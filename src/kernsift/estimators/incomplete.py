@@ -16,10 +16,24 @@ from typing import Any, Literal
 import numpy as np
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.draws.batches import HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws, in_order, index_type
+from kernsift.estimators.draws.batches import (
+    HSICDraws,
+    KnownDraws,
+    MMDDraws,
+    OwnHSICDraws,
+    OwnMMDDraws,
+    in_order,
+    index_type,
+)
 from kernsift.estimators.draws.designs import pairs, quadruples
-from kernsift.estimators.draws.moments import FeatureDraws, Moments, moments_of, scores_from_batches
-from kernsift.estimators.effects.kernel_correlations import with_hsic_effects, with_mmd_effects
+from kernsift.estimators.draws.moments import FeatureDraws, Moments, moments_of
+from kernsift.estimators.effects.kernel_correlations import (
+    EffectScales,
+    HSICScales,
+    MMDScales,
+    scores_with_effects,
+    with_effects,
+)
 from kernsift.estimators.feature_blocks import columns_that_fit, held
 from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import DiagonalCovariance, Scores, supported_variances
@@ -47,12 +61,15 @@ def incomplete_mmd(
     *,
     r: float = 1.0,
     design: Design = "shared",
+    all_effects: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
     """MMD^2 of every feature from about r * min(n, m) draws of two different rows of each sample.
 
     With `design="shared"` all features use the same rows, so that the covariance of the draws estimates that of the
     scores; with "independent" every feature has its own design, and the scores are taken as uncorrelated.
+    `all_effects`: effects of all features will be asked for, so that those of a table on disk are measured when it is
+    read for the scores of a shared design.
 
     Examples
     --------
@@ -88,10 +105,11 @@ def incomplete_mmd(
     columns_that_fit([X, Y], 4 * index_type(X, Y).itemsize * count if design == "shared" else 0)
     factor = _variance_factor(count, mmd_null_ratio(X.n, Y.n))
     resample = partial(resampling, X, Y, 2, joint=False)
-    scores = _scores(X, Y, r, factor, shared if design == "shared" else None, separate, resample, rng)
+    effects = FeatureDraws(stack([X, Y]), kernels, KnownDraws(0)), MMDScales(X.n, X.n + Y.n), all_effects
+    scores = _scores(X, Y, r, factor, shared if design == "shared" else None, separate, resample, effects, rng)
     # Draws that share rows have at most as many degrees of freedom as there are rows.
     freedom = max(1, min(count, X.n, Y.n) - 1)
-    return with_mmd_effects(with_student_tails(scores, freedom), X, Y, kernels)
+    return with_student_tails(scores, freedom)
 
 
 def incomplete_hsic(
@@ -102,9 +120,10 @@ def incomplete_hsic(
     *,
     r: float = 1.0,
     design: Design = "shared",
+    all_effects: bool = False,
     rng: np.random.Generator,
 ) -> Scores:
-    """HSIC of every feature with the response from about r * n draws of four different rows; `design` as for MMD.
+    """HSIC of every feature with the response from about r * n draws of four different rows; options as for MMD.
 
     Examples
     --------
@@ -139,8 +158,8 @@ def incomplete_hsic(
     columns_that_fit([X], each * _count(r, X) if design == "shared" else 0)
     factor = _variance_factor(_count(r, X), hsic_null_ratio(X.n))
     resample = partial(resampling, X, y, 4, joint=True)
-    scores = _scores(X, y, r, factor, shared if design == "shared" else None, separate, resample, rng)
-    return with_hsic_effects(scores, X, y, kernels, response_kernels)
+    effects = FeatureDraws(X, kernels, KnownDraws(0)), HSICScales(y, response_kernels), all_effects
+    return _scores(X, y, r, factor, shared if design == "shared" else None, separate, resample, effects, rng)
 
 
 def _check(r: float, design: str) -> None:
@@ -171,12 +190,17 @@ def _scores(
     shared: Callable[[Table, Table, np.random.Generator], FeatureDraws[Any]] | None,
     separate: Callable[[Table, Table, np.ndarray, np.random.Generator], _SomeDraws],
     resample: Callable[[Callable[[Table, Table, Any], np.ndarray]], Resample],
+    effects: tuple[FeatureDraws[Any], EffectScales, bool],
     rng: np.random.Generator,
 ) -> Scores:
-    """Scores from draws that all features share; without these from separate draws for each feature."""
+    """Scores from draws that all features share; without these from separate draws for each feature.
+
+    `effects` are the features, what measures their scales, and whether those of all are needed.
+    """
+    every, scales, all_effects = effects
     if shared is not None:
         again = resample(lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
-        return scores_from_batches(shared(X, y, rng), variance_factor=factor, resample=again)
+        return scores_with_effects(shared(X, y, rng), scales, all_effects, variance_factor=factor, resample=again)
 
     def moments(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         found, count = [], _count(r, x, y)
@@ -190,4 +214,4 @@ def _scores(
     whole, again = moments(X, y, rng), resample(lambda x, y, rng: moments(x, y, rng).mean)
     variances = whole.squares * (factor / max(whole.count - 1, 1))
     cov = DiagonalCovariance(supported_variances(variances, whole.mean, whole.count))
-    return Scores(X.names, whole.mean, cov, draws=float(whole.count), resample=again)
+    return with_effects(Scores(X.names, whole.mean, cov, draws=float(whole.count), resample=again), every, scales)

@@ -7,8 +7,8 @@ import numpy as np
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.draws.batches import MMDDraws
 from kernsift.estimators.draws.designs import blocks
-from kernsift.estimators.draws.moments import FeatureDraws, moments_of, scores_from_batches
-from kernsift.estimators.effects.kernel_correlations import with_mmd_effects
+from kernsift.estimators.draws.moments import FeatureDraws, moments_of
+from kernsift.estimators.effects.kernel_correlations import MMDScales, scores_with_effects
 from kernsift.estimators.feature_blocks import columns_that_fit
 from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import Scores
@@ -16,8 +16,12 @@ from kernsift.estimators.ustatistic import require_rows, resampling
 from kernsift.kernels.fitted import FeatureKernels
 
 
-def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Generator) -> Scores:
+def linear_mmd(
+    X: Table, Y: Table, kernels: FeatureKernels, *, all_effects: bool = False, rng: np.random.Generator
+) -> Scores:
     """MMD^2 of every feature from min(n, m) // 2 disjoint pairs of rows of each sample, in random order.
+
+    `all_effects` as for `incomplete_mmd`.
 
     Examples
     --------
@@ -35,9 +39,10 @@ def linear_mmd(X: Table, Y: Table, kernels: FeatureKernels, *, rng: np.random.Ge
     resample = resampling(X, Y, 4, lambda x, y, rng: moments_of(_draws(x, y, kernels, rng)).mean, joint=False)
     columns_that_fit([X, Y], 16 * (X.n + Y.n))
     draws = _draws(X, Y, kernels, rng)
-    scores = with_student_tails(scores_from_batches(draws, resample=resample), draws.count - 1)
     i, i2, j, j2 = draws.draws.rows
-    return with_mmd_effects(scores, X, Y, kernels, draws, (np.stack([i, i2], axis=1), np.stack([j, j2], axis=1)))
+    design = np.stack([i, i2, X.n + j, X.n + j2], axis=1)
+    scales = MMDScales(X.n, X.n + Y.n, draws=draws.draws, design=design)
+    return with_student_tails(scores_with_effects(draws, scales, all_effects, resample=resample), draws.count - 1)
 
 
 def _draws(X: Table, Y: Table, kernels: FeatureKernels, rng: np.random.Generator) -> FeatureDraws[MMDDraws]:

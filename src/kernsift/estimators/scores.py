@@ -224,6 +224,31 @@ class EffectSizes:
     at: Callable[[np.ndarray], np.ndarray]
 
 
+class ScoreScales(NamedTuple):
+    """The scale from scores to effects.
+
+    Attributes
+    ----------
+    scale : ndarray of shape (b,)
+        The mean scores at an effect of 1.
+    spread : ndarray of shape (b,) or None
+        Standard deviations of the scores, including the noise of the scale; None where there are no intervals.
+    """
+
+    scale: np.ndarray
+    spread: np.ndarray | None
+
+    @classmethod
+    def joined(cls, parts: Sequence[ScoreScales]) -> ScoreScales:
+        """The scales of all features, from those of some of them at a time."""
+        spreads = [part.spread for part in parts if part.spread is not None]
+        return cls(np.concatenate([part.scale for part in parts]), np.concatenate(spreads) if spreads else None)
+
+    def take(self, features: np.ndarray) -> ScoreScales:
+        """The scales of the features at these places."""
+        return ScoreScales(self.scale[features], None if self.spread is None else self.spread[features])
+
+
 @dataclass(frozen=True)
 class Scores:
     """One score per feature and the covariance of the scores under the null.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -23,7 +24,6 @@ from kernsift.exceptions import InputError
 from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
 from kernsift.execution.parallel import use_workers
-from kernsift.execution.shared_arrays import SharedArray, SharedArrays, mapped_arrays
 from kernsift.execution.temporary_files import named_file, remove
 
 # How often Dask repeats a task that raised an error, which may be due to another worker that died.
@@ -59,39 +59,34 @@ class DaskWorkers:
         self._had_workers = True
         return found
 
-    def task_memory(self, memory: int) -> int:
-        """Bytes for each task: a share of `memory` on the machine with most threads, or of a worker's own limit."""
+    @property
+    def _hosts(self) -> Counter[str]:
+        """The threads of each machine."""
         hosts: Counter[str] = Counter()
         for address, count in self._threads.items():
             hosts[self._distributed.comm.get_address_host(address)] += count
-        share = memory // max(hosts.values()) - _PROCESS
+        return hosts
+
+    def task_memory(self, memory: int) -> int:
+        """Bytes for each task: a share of `memory` on the machine with most threads, or of a worker's own limit."""
+        share = memory // max(self._hosts.values()) - _PROCESS
         for worker in self._ask(self._client.scheduler_info)["workers"].values():
             # Dask spills and pauses when its memory is nearly full.
             share = min(share, worker["memory_limit"] // (2 * worker["nthreads"]) or share)
         return min(memory, max(share, _LEAST_MEMORY))
 
-    def shared(self, array: np.ndarray) -> SharedArray | None:
-        """An array in a file of this machine, if all workers see it: mapping is many times faster than sending."""
-        return self._arrays.of(array)
-
-    @cached_property
-    def _arrays(self) -> SharedArrays:
-        # What is mapped counts as memory of a worker, so that large arrays are sent in parts.
-        path = named_file(self)
+    def are_here(self) -> bool:
+        """Whether all of them are on the machine of this process."""
+        if len(self._hosts) > 1:
+            return False
+        path = named_file()
         try:
-            seen = self._client.run(os.path.exists, path)
-            workers = self._client.scheduler_info()["workers"].values()
+            asked = _is_here, path, platform.node()
+            return all(self._client.run(*asked, workers=[next(iter(self._threads))]).values())
         except Exception:  # of a worker that is lost, which shows up elsewhere
-            return SharedArrays(0)
+            return False
         finally:
             remove(path)
-        room = min((one["memory_limit"] // 4 or sys.maxsize for one in workers), default=0)
-        return SharedArrays(room if all(seen.values()) else 0)
-
-    def close(self) -> None:
-        """Remove the files of shared arrays."""
-        if "_arrays" in self.__dict__:
-            self._arrays.close()
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function` of each item, in order; twice as many items as the workers have threads are submitted ahead."""
@@ -185,12 +180,17 @@ class DaskWorkers:
 # On a worker ---------------------------------------------------------------------------------------------------------
 
 
+def _is_here(path: str, name: str) -> bool:
+    """Whether this is the machine with that name, which has that file."""
+    return platform.node() == name and os.path.exists(path)
+
+
 class _Function:
     """A function that is pickled into one byte string: arrays that Dask moves by itself may arrive unaligned, and NumPy
     is several times slower on these."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function, self.arrays = function, list[np.ndarray]()
+        self.function = function
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _receive, (_pickled(self.function),)
@@ -203,10 +203,8 @@ def _receive(message: Any) -> _Function:
 def _run(shared: _Function, item: Any) -> np.ndarray:
     """A task: a worker has a thread for each, so that one thread is enough inside."""
     keep_freed_memory()
-    item = pickle.loads(item)
-    shared.arrays = mapped_arrays()  # for the next item
     with threads.thread_limit(1):
-        return _pickled(shared.function(item))
+        return _pickled(shared.function(pickle.loads(item)))
 
 
 def _pickled(content: Any) -> np.ndarray:
@@ -238,5 +236,5 @@ def client_in_use(client: Any, *data: Any) -> Iterator[None]:
         )
     if client.asynchronous:
         raise InputError("client: an asynchronous Dask client cannot be waited for; pass one without asynchronous.")
-    with closing(DaskWorkers(client)) as workers, use_workers(workers):
+    with use_workers(DaskWorkers(client)):
         yield

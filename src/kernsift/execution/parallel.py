@@ -7,15 +7,12 @@ neither the number of threads nor the workers change a result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from kernsift.execution import threads
 from kernsift.execution.context import setting
-from kernsift.execution.shared_arrays import SharedArray
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -30,8 +27,8 @@ class Workers(Protocol):
     def task_memory(self, memory: int) -> int:
         """Bytes for each task, where the workers of one machine together may use `memory` bytes."""
 
-    def shared(self, array: np.ndarray) -> SharedArray | None:
-        """An array (n, p) where all workers can map it; None where they cannot."""
+    def are_here(self) -> bool:
+        """Whether all of them are on the machine of this process."""
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """`function` of each item, in order."""
@@ -57,10 +54,19 @@ def task_memory(memory: int) -> int:
     return memory if workers is None else workers.task_memory(memory)
 
 
-def shared(array: np.ndarray) -> SharedArray | None:
-    """An array (n, p) where the workers in use can map it; None where it has to be sent."""
+def worth_sending(in_memory: bool) -> AbstractContextManager[Any]:
+    """Inside, the workers stay in use unless values that are in memory here would be sent to them for nothing.
+
+    Workers on this machine share its cores. They are no faster than as many threads, which are sent nothing.
+    """
     workers = _workers.get()
-    return None if workers is None else workers.shared(array)
+    here = workers is not None and in_memory and workers.n_threads() <= threads.limit() and workers.are_here()
+    return no_workers() if here else nullcontext()
+
+
+def no_workers() -> AbstractContextManager[Any]:
+    """Inside, `parallel_map` uses threads."""
+    return setting(_workers, None)
 
 
 def parallel_map(

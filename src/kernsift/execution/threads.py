@@ -91,6 +91,11 @@ def thread_limit(n_jobs: int | None) -> Iterator[None]:
         yield
 
 
+def limit() -> int:
+    """The number of threads that `parallel_map` may use."""
+    return _jobs.get()
+
+
 def prefetched_items() -> int:
     """The number of items that `prefetch` holds: the current one, and the next."""
     return min(2, _jobs.get())

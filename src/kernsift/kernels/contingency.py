@@ -67,7 +67,8 @@ class Tabulation(NamedTuple):
             None if each[0] is None else np.concatenate([padded(part) for part in each])
             for each in ([part.counts for part in parts], [part.joint for part in parts])
         )
-        return cls(counts, joint, np.concatenate([part.codes for part in parts]))
+        codes = [part.codes for part in parts if part.codes is not None]
+        return cls(counts, joint, np.concatenate(codes) if codes else None)
 
 
 def tabulate(
@@ -194,8 +195,11 @@ def _on_workers(counting: _Counting, table: Table, columns: np.ndarray) -> Itera
         if cells is not None:
             cells = cells.astype(np.min_scalar_type(counting.count))
         items.append(_Chunk(chunk.place, chunk.rows, int(first), cells, rows))
-    counts = partial(_count_chunk, tables_of(table), columns, replace(counting, cells=None, rows=None))
-    return parallel_map(counts, items)
+    tables: Sequence[Any] = tables_of(table)
+    counts = partial(_count_chunk, tables, columns, replace(counting, cells=None, rows=None))
+    for item, (found, shown) in zip(items, parallel_map(counts, items), strict=True):
+        tables[item.place].shown.put(shown, item.rows.start)
+        yield found
 
 
 class _Chunk(NamedTuple):
@@ -208,8 +212,12 @@ class _Chunk(NamedTuple):
     kept: np.ndarray | None
 
 
-def _count_chunk(tables: Sequence[Any], columns: np.ndarray, counting: _Counting, chunk: _Chunk) -> _Counted:
+def _count_chunk(
+    tables: Sequence[Any], columns: np.ndarray, counting: _Counting, chunk: _Chunk
+) -> tuple[_Counted, dict[int, np.ndarray]]:
+    """The counts of a chunk, and the rows for pictures."""
     table = tables[chunk.place].between(chunk.rows)
     kept = table.n if chunk.kept is None else len(chunk.kept)
     joint, codes = _in_pieces(replace(counting, cells=chunk.cells, rows=chunk.kept), table, columns, kept)
-    return _Counted(slice(0, len(columns)), joint.astype(np.min_scalar_type(table.n)), chunk.first, codes)
+    counted = _Counted(slice(0, len(columns)), joint.astype(np.min_scalar_type(table.n)), chunk.first, codes)
+    return counted, table.shown.kept

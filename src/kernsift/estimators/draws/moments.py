@@ -25,7 +25,7 @@ from kernsift.estimators.feature_blocks import (
     sent_columns,
     whole_lines,
 )
-from kernsift.estimators.scores import FactorCovariance, Scores, scores_from_draws, supported_variances
+from kernsift.estimators.scores import FactorCovariance, Scores, ScoreScales, scores_from_draws, supported_variances
 from kernsift.execution import threads
 from kernsift.execution.arrays import (
     Array,
@@ -39,7 +39,6 @@ from kernsift.execution.arrays import (
 )
 from kernsift.execution.fused import host_deviations
 from kernsift.execution.parallel import worker_threads
-from kernsift.execution.progress import report_progress
 from kernsift.kernels.fitted import FeatureKernels
 
 Kind = TypeVar("Kind", bound=Draws)
@@ -85,17 +84,20 @@ class FeatureDraws(Generic[Kind]):
         """Some of the features."""
         return FeatureBlock(features, self.table, self.kernels, features, all_columns=int(self.table.offsets[-1]))
 
-    def features_at_once(self, workers: int = 0) -> list[np.ndarray]:
-        """Runs of features that are processed together, here or on this many threads of workers."""
+    def features_at_once(self, workers: int = 0, among: np.ndarray | None = None) -> list[np.ndarray]:
+        """Features that are processed together, here or on this many threads of workers; `among` is increasing."""
         tables, prototype = tables_of(self.table), self.table.prototype
         # A device has room for all of them, unless there are very many.
         most = _COLUMNS if on_host(prototype) else 16 * _COLUMNS
         if not self.in_memory:
             most = min(most, columns_that_fit(tables, self.draws.nbytes, 1 if workers else None))
         if workers:
-            most = min(most, sent_columns(self.table, int(self.table.offsets[-1]), whole_rows=True))
+            most = min(most, sent_columns(self.table, int(self.table.offsets[-1])))
             most = whole_lines(most, dtype_of(prototype).itemsize) if is_readable(self.table) else most
-        return runs_of(self.table.offsets, most)
+        if among is None:
+            return runs_of(self.table.offsets, most)
+        offsets = np.concatenate([[0], np.cumsum(np.diff(self.table.offsets)[among])])
+        return [among[run] for run in runs_of(offsets, most)]
 
     def worth_sending(self, count: int) -> bool:
         """Whether `count` draws are worth sending the values to workers."""
@@ -103,22 +105,24 @@ class FeatureDraws(Generic[Kind]):
             not self.in_memory or count * self.draws.kernel_values >= _WORTH * tables_of(self.table)[0].n
         )
 
-    def blocks(self) -> Iterator[FeatureBlock]:
+    def blocks(self, among: np.ndarray | None = None) -> Iterator[FeatureBlock]:
         """The features in blocks with their values in memory."""
-        blocks = [self.block(features) for features in self.features_at_once()]
+        blocks = [self.block(features) for features in self.features_at_once(among=among)]
         if self.in_memory:
             yield from blocks
             return
         with self.table.reading():
             yield from prefetched(blocks)
 
-    def map(self, work: Callable[[FeatureBlock], Answer], count: int) -> Iterator[Answer]:
-        """`work`, which computes `count` of the draws, for each block of features in turn."""
-        workers = worker_threads()
+    def map(
+        self, work: Callable[[FeatureBlock], Answer], count: int, among: np.ndarray | None = None
+    ) -> Iterator[Answer]:
+        """`work`, which computes `count` of the draws, for each block of all features or of some, in turn."""
+        workers, total = worker_threads(), self.table.d if among is None else len(among)
         if not workers or not self.worth_sending(count):
-            return map_blocks(work, self.blocks(), self.table.d, local=True)
-        blocks = [self.block(features) for features in self.features_at_once(workers)]
-        return map_blocks(partial(_loaded, work), blocks, self.table.d)
+            return map_blocks(work, self.blocks(among), total, local=True)
+        blocks = [self.block(features) for features in self.features_at_once(workers, among)]
+        return map_blocks(partial(_loaded, work), blocks, total)
 
 
 def _loaded(work: Callable[[FeatureBlock], Answer], block: FeatureBlock) -> Answer:
@@ -156,7 +160,7 @@ def _block_moments(draws: Draws, start: int, stop: int, block: FeatureBlock) -> 
     pilot = namespace(some).astype(column_sums(some) / some.shape[0], some.dtype, copy=False)
     known = None if on_host(pilot) else draws.sums(block, slice(start, stop), pilot)
     if known is None:
-        found = list(_each(partial(_sums, draws, block, pilot), _runs(draws, block, start, stop), block))
+        found = list(on_threads(partial(_sums, draws, block, pilot), _runs(draws, block, start, stop), block))
         off, squares = (np.sum(part, axis=0) for part in zip(*found, strict=True))
     else:
         off, squares = (to_numpy(part) for part in known)
@@ -208,18 +212,17 @@ def _cut(start: int, stop: int, step: int) -> Iterator[slice]:
         yield slice(low, min(low + step, stop))
 
 
-def _each(function: Callable[[Item], Answer], items: Iterable[Item], block: FeatureBlock) -> Iterator[Answer]:
-    """In parallel threads on the host; a device parallelises by itself."""
+def on_threads(function: Callable[[Item], Answer], items: Iterable[Item], block: FeatureBlock) -> Iterator[Answer]:
+    """`function` of each item, in order: in parallel threads on the host; a device parallelises by itself."""
     return threads.parallel_map(function, items) if on_host(block.table.prototype) else map(function, items)
 
 
-def gathered(draws: FeatureDraws[Any], stop: int | None = None) -> np.ndarray:
-    """The first draws, all of them by default, as one array."""
-    stop = draws.count if stop is None else stop
-    out = np.empty((stop, draws.table.d))
-    for block in draws.blocks():
-        out[:, block.features] = _first_draws(draws.draws, stop, block)
-        report_progress("scoring features", int(block.features[-1]) + 1, draws.table.d)
+def gathered(draws: FeatureDraws[Any], stop: int) -> np.ndarray:
+    """The first draws as one array."""
+    out, done = np.empty((stop, draws.table.d)), 0
+    for part in draws.map(partial(_first_draws, draws.draws, stop), stop):
+        out[:, done : done + part.shape[1]] = part
+        done += part.shape[1]
     return out
 
 
@@ -231,7 +234,7 @@ def _first_draws(draws: Draws, stop: int, block: FeatureBlock) -> np.ndarray:
         for batch in _cut(run.start, run.stop, _batch(draws, block)):
             out[batch] = to_numpy(draws.of(block, batch))
 
-    for _ in _each(fill, _runs(draws, block, 0, stop), block):
+    for _ in on_threads(fill, _runs(draws, block, 0, stop), block):
         pass
     return out
 
@@ -246,7 +249,7 @@ class _Products:
 
     def __call__(self, block: FeatureBlock) -> np.ndarray:
         product = partial(self._product, block, self.first.mean[block.features])
-        return np.sum(list(_each(product, _runs(self.draws, block, 0, self.first.count), block)), axis=0)
+        return np.sum(list(on_threads(product, _runs(self.draws, block, 0, self.first.count), block)), axis=0)
 
     def _product(self, block: FeatureBlock, mean: np.ndarray, run: slice) -> np.ndarray:
         total: Array = 0.0
@@ -348,24 +351,34 @@ class DrawCovariance:
         return out
 
 
+Along = Callable[[FeatureBlock, np.ndarray], ScoreScales]
+"""Measures the scales of a block of features with their scores, while its values are in memory."""
+
+
 def scores_from_batches(
     draws: FeatureDraws[Any],
+    along: Along | None = None,
     *,
     variance_factor: float | None = None,
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
-) -> Scores:
+) -> tuple[Scores, ScoreScales | None]:
     """`scores_from_draws` of draws that are computed in batches, on their device, and never all in memory.
 
     Few draws are kept, so that they need not be made again for the correlations. Where making them means reading a file
-    again, those that the correlations are learned from are kept, if a fifth of the memory holds them.
+    again, those that the correlations are learned from are kept, if a fifth of the memory holds them. The scales of all
+    features are those of `along`, if that is given.
     """
     names, count, d = draws.table.names, draws.count, draws.table.d
     if count * d <= _KEPT:
-        return scores_from_draws(names, gathered(draws), variance_factor=variance_factor, resample=resample)
+        few = list(draws.map(partial(_few, draws.draws, along), count))
+        scales = None if along is None else ScoreScales.joined([one for _, one in few if one is not None])
+        values = np.concatenate([own for own, _ in few], axis=1)
+        return scores_from_draws(names, values, variance_factor=variance_factor, resample=resample), scales
     room = 0 if draws.table.memory is None else draws.table.memory // 5
     kept = not draws.in_memory and 8 * min(count, LEARNING) * d <= room
-    found = list(draws.map(partial(_learn, draws.draws, kept), count))
+    found = list(draws.map(partial(_learn, draws.draws, kept, along), count))
     first, every = _side_by_side([one.first for one in found]), _side_by_side([one.every for one in found])
+    scales = None if along is None else ScoreScales.joined([one.scales for one in found if one.scales is not None])
     if kept:
         values = np.concatenate([one.draws for one in found if one.draws is not None], axis=1)
         table = Table(names, values, np.arange(d + 1), np.zeros(d, dtype=bool), {})
@@ -377,20 +390,28 @@ def scores_from_batches(
     variances = floored
     scale = np.where(alone, 0.0, np.sqrt(variances / np.where(alone, 1.0, first.squares)))
     cov = DrawCovariance(draws, first, variances, scale, room)
-    return Scores(names, every.mean, cov, draws=float(count), resample=resample)
+    return Scores(names, every.mean, cov, draws=float(count), resample=resample), scales
+
+
+def _few(draws: Draws, along: Along | None, block: FeatureBlock) -> tuple[np.ndarray, ScoreScales | None]:
+    """All draws of some features, and their scales."""
+    values = _first_draws(draws, draws.count, block)
+    return values, None if along is None else along(block, values.mean(axis=0))
 
 
 class _Learnt(NamedTuple):
-    """Moments of the first draws and of all, and the first draws themselves where they are kept."""
+    """Moments of the first draws and of all, the first draws themselves where they are kept, and scales."""
 
     first: Moments
     every: Moments
     draws: np.ndarray | None
+    scales: ScoreScales | None
 
 
-def _learn(draws: Draws, keep: bool, block: FeatureBlock) -> _Learnt:
+def _learn(draws: Draws, keep: bool, along: Along | None, block: FeatureBlock) -> _Learnt:
     count = min(draws.count, LEARNING)
     first = every = _block_moments(draws, 0, count, block)
     if draws.count > count:
         every = first.plus(_block_moments(draws, count, draws.count, block))
-    return _Learnt(first, every, _first_draws(draws, count, block) if keep else None)
+    scales = None if along is None else along(block, every.mean)
+    return _Learnt(first, every, _first_draws(draws, count, block) if keep else None, scales)

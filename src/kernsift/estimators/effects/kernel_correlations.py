@@ -13,20 +13,21 @@ k centred, which depends on kernel values on a column's points only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.table_parts import tables_of
-from kernsift.data.tables import Table, spaced_rows, stack
+from kernsift.data.tables import Table, spaced_rows
 from kernsift.estimators.draws.batches import Draws
-from kernsift.estimators.draws.moments import FeatureDraws
-from kernsift.estimators.feature_blocks import FeatureBlock, columns_that_fit
+from kernsift.estimators.draws.moments import FeatureDraws, on_threads, scores_from_batches
+from kernsift.estimators.feature_blocks import FeatureBlock
 from kernsift.estimators.null_laws.student import widening
-from kernsift.estimators.scores import EffectSizes, Scores
-from kernsift.estimators.ustatistic import batches
+from kernsift.estimators.scores import EffectSizes, Scores, ScoreScales
+from kernsift.estimators.ustatistic import Resample, batches
 from kernsift.execution.arrays import Array, accumulator_dtype, namespace, to_numpy
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
@@ -37,9 +38,9 @@ _MANY_DRAWS = 40
 # Rows that a denominator is computed from: of a column, which is rounded to a grid, and with one point per row.
 _ROWS, _POINT_ROWS = 2**14, 2**10
 # Features per block.
-_BLOCK = 64
+_BLOCK = 16
 # Elements of one array: influences of rows, and kernel values on points.
-_NUMBERS = 2**22
+_NUMBERS, _GRAM = 2**22, 2**20
 
 
 class SelfDependence(NamedTuple):
@@ -106,106 +107,138 @@ def effect_of(means: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return np.sqrt(np.clip(share, 0.0, 1.0))
 
 
-# The scale (f,) of some features, and the influence (n, f) of each row on its logarithm.
-_Denominator = tuple[np.ndarray, np.ndarray]
+@dataclass(frozen=True)
+class EffectScales(ABC):
+    """Measures the scales of blocks of features whose values are in memory.
 
-
-def with_mmd_effects(
-    scores: Scores,
-    X: Table,
-    Y: Table,
-    kernels: FeatureKernels,
-    draws: FeatureDraws[Any] | None = None,
-    design: Sequence[np.ndarray] = (),
-) -> Scores:
-    """MMD^2 scores with effect sizes.
-
-    They have intervals where the scores are means of many independent `draws`; `design` are the rows (l, c) of X and
-    of Y that the draws use.
+    Where the scores are means of many independent `draws` they have standard deviations; `design` (l, c) are the rows
+    of the table that the draws use.
     """
-    share = X.n / (X.n + Y.n)
 
-    def denominator(table: Table, kernels: FeatureKernels, features: np.ndarray) -> _Denominator:
-        scale, influence = np.empty(len(features)), np.zeros((table.n, len(features)))
-        for places, rows, own, codes in _self_dependence(table, kernels, features):
-            scale[places] = mmd_scale(own, len(rows), share)
-            at_rows = np.take_along_axis(own.influence, codes, axis=1).T / len(rows)
-            # The sample sizes are fixed: the rows of each sample vary around their own mean.
-            for sample in (rows < X.n, rows >= X.n):
-                at_rows[sample] -= at_rows[sample].mean(axis=0) if sample.any() else 0.0
-            influence[np.ix_(rows, places)] = at_rows
-        return scale, influence
+    draws: Draws | None = field(default=None, kw_only=True)
+    design: np.ndarray | None = field(default=None, kw_only=True)
 
-    shifted = [part + start for part, start in zip(design, (0, X.n), strict=False)]
-    return _with_effects(scores, stack([X, Y]), kernels, denominator, draws, shifted)
+    @abstractmethod
+    def scale(self, own: SelfDependence, rows: int) -> np.ndarray:
+        """(b,) the mean scores at an effect of 1."""
+
+    @abstractmethod
+    def influence(self, n: int, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """(n, b) influences of all rows on the logarithm of the scale; `own` (rows, b) are those through a feature."""
+
+    def __call__(self, block: FeatureBlock, estimate: np.ndarray) -> ScoreScales:
+        """The scales of the features of a block, which have these scores."""
+        parts = block.split(max(1, _NUMBERS // block.table.n) if self._has_intervals else _BLOCK)
+        estimates = np.array_split(estimate, len(parts))
+        return ScoreScales.joined(list(on_threads(self._of, zip(parts, estimates, strict=True), block)))
+
+    def _of(self, part: tuple[FeatureBlock, np.ndarray]) -> ScoreScales:
+        block, estimate = part
+        scale, spread = np.empty(len(estimate)), np.empty(len(estimate))
+        for places, rows, own, codes in _self_dependence(block.table, block.kernels, block.own):
+            scale[places] = self.scale(own, len(rows))
+            if self._has_intervals:
+                at_rows = np.take_along_axis(own.influence, codes, axis=1).T / len(rows)
+                influence = estimate[places] * self.influence(block.table.n, rows, at_rows)
+                some = replace(block, features=block.features[places], own=block.own[places])
+                spread[places] = self._spread(influence, some)
+        return ScoreScales(scale, spread if self._has_intervals else None)
+
+    @property
+    def _has_intervals(self) -> bool:
+        return self.draws is not None and self.draws.count >= _MANY_DRAWS
+
+    def _spread(self, influence: np.ndarray, block: FeatureBlock) -> np.ndarray:
+        """Standard deviations of means of draws less the influences (n, d) of their rows."""
+        assert self.draws is not None and self.design is not None
+        count = self.draws.count
+        unused = np.ones(len(influence), dtype=bool)
+        total = np.zeros((count, len(block.own)))
+        for rows in self.design.T:
+            total -= influence[rows]
+            unused[rows] = False
+        for part in batches(count, block.width * self.draws.kernel_values, block.table.prototype):
+            total[part] += to_numpy(self.draws.of(block, part)) / count
+        variance = total.var(axis=0, ddof=1) * count + (influence[unused] ** 2).sum(axis=0)
+        return np.sqrt(variance) * widening(count - 1)
 
 
-def with_hsic_effects(
-    scores: Scores,
-    X: Table,
-    y: Table,
-    kernels: FeatureKernels,
-    response_kernels: FeatureKernels,
-    draws: FeatureDraws[Any] | None = None,
-    design: Sequence[np.ndarray] = (),
+@dataclass(frozen=True)
+class MMDScales(EffectScales):
+    """Scales of MMD^2 between two samples of which the first has `first` rows."""
+
+    first: int
+    n: int
+
+    def scale(self, own: SelfDependence, rows: int) -> np.ndarray:
+        return mmd_scale(own, rows, self.first / self.n)
+
+    def influence(self, n: int, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+        # The sample sizes are fixed: the rows of each sample vary around their own mean.
+        for sample in (rows < self.first, rows >= self.first):
+            own[sample] -= own[sample].mean(axis=0) if sample.any() else 0.0
+        out = np.zeros((n, own.shape[1]))
+        out[rows] = own
+        return out
+
+
+@dataclass(frozen=True)
+class HSICScales(EffectScales):
+    """Scales of HSIC with a response."""
+
+    y: Table
+    response_kernels: FeatureKernels
+
+    @cached_property
+    def _response(self) -> tuple[SelfDependence, np.ndarray]:
+        """The response's self-dependence, and the influence (n, 1) of each row on its logarithm."""
+        [(_, rows, own, codes)] = _self_dependence(self.y, self.response_kernels, np.array([0]))
+        out = np.zeros((self.y.n, 1))
+        out[rows] = np.take_along_axis(own.influence, codes, axis=1).T / len(rows)
+        return own, out
+
+    def scale(self, own: SelfDependence, rows: int) -> np.ndarray:
+        return hsic_scale(own, self._response[0], rows)
+
+    def influence(self, n: int, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+        out = np.repeat(self._response[1], own.shape[1], axis=1)
+        out[rows] += own
+        return out
+
+
+def scores_with_effects(
+    draws: FeatureDraws[Any],
+    scales: EffectScales,
+    all_effects: bool,
+    *,
+    variance_factor: float | None = None,
+    resample: Resample | None = None,
 ) -> Scores:
-    """HSIC scores with effect sizes; `draws` and `design` as for MMD, with the rows of X alone."""
-
-    def denominator(table: Table, kernels: FeatureKernels, features: np.ndarray) -> _Denominator:
-        scale, influence = np.empty(len(features)), np.zeros((table.n, len(features)))
-        [(_, target_rows, target, cells)] = _self_dependence(y, response_kernels, np.array([0]))
-        influence[target_rows] += np.take_along_axis(target.influence, cells, axis=1).T / len(target_rows)
-        for places, rows, own, codes in _self_dependence(table, kernels, features):
-            scale[places] = hsic_scale(own, target, len(rows))
-            influence[np.ix_(rows, places)] += np.take_along_axis(own.influence, codes, axis=1).T / len(rows)
-        return scale, influence
-
-    return _with_effects(scores, X, kernels, denominator, draws, design)
+    """`scores_from_batches` with effect sizes; with `all_effects` a table on disk is not read again for them."""
+    along = scales if all_effects and not draws.in_memory else None
+    scores, known = scores_from_batches(draws, along, variance_factor=variance_factor, resample=resample)
+    return with_effects(scores, draws, scales, known)
 
 
-def _with_effects(
-    scores: Scores,
-    table: Table,
-    kernels: FeatureKernels,
-    denominator: Callable[[Table, FeatureKernels, np.ndarray], _Denominator],
-    draws: FeatureDraws[Any] | None,
-    design: Sequence[np.ndarray],
+def with_effects(
+    scores: Scores, draws: FeatureDraws[Any], scales: EffectScales, known: ScoreScales | None = None
 ) -> Scores:
-    draws = None if draws is None or draws.count < _MANY_DRAWS else draws
+    """Scores with effect sizes, whose scales are measured on demand unless those of all features are `known`."""
+
+    def measured(features: np.ndarray) -> ScoreScales:
+        order = np.argsort(features)
+        found = draws.map(partial(_measured, scales, scores.estimate), 0, features[order])
+        return ScoreScales.joined(list(found)).take(np.argsort(order))
 
     def sizes(features: np.ndarray) -> EffectSizes:
-        step = max(1, _NUMBERS // table.n)
-        if draws is not None:
-            fit = columns_that_fit(tables_of(table), draws.draws.nbytes) // int(np.diff(table.offsets).max())
-            step = max(1, min(step, fit))
-        scales, spreads = [], []
-        for some in np.split(features, range(step, len(features), step)):
-            if draws is None:
-                scales.append(denominator(table, kernels, some)[0])
-                continue
-            block = draws.block(some).loaded()
-            scale, influence = denominator(block.table, block.kernels, block.own)
-            scales.append(scale)
-            spreads.append(_spread(scores.estimate[some] * influence, draws.draws, block, design))
-        scale, spread = np.concatenate(scales), np.concatenate(spreads) if draws is not None else None
+        scale, spread = measured(features) if known is None else known.take(features)
         return EffectSizes(effect_of(scores.estimate[features], scale), spread, lambda means: effect_of(means, scale))
 
     return replace(scores, effects=sizes)
 
 
-def _spread(influence: np.ndarray, draws: Draws, block: FeatureBlock, design: Sequence[np.ndarray]) -> np.ndarray:
-    """Standard deviations of means of draws less the influences (n, d) of their rows."""
-    count = draws.count
-    unused = np.ones(len(influence), dtype=bool)
-    total = np.zeros((count, len(block.own)))
-    for rows in design:
-        for column in rows.T:
-            total -= influence[column]
-            unused[column] = False
-    for part in batches(count, block.width * draws.kernel_values, block.table.prototype):
-        total[part] += to_numpy(draws.of(block, part)) / count
-    variance = total.var(axis=0, ddof=1) * count + (influence[unused] ** 2).sum(axis=0)
-    return np.sqrt(variance) * widening(count - 1)
+def _measured(scales: EffectScales, estimate: np.ndarray, block: FeatureBlock) -> ScoreScales:
+    return scales(block, estimate[block.features])
 
 
 def _self_dependence(
@@ -215,7 +248,6 @@ def _self_dependence(
 
     The rows are evenly spaced over the table.
     """
-    most = _ROWS if table.memory is None else min(_ROWS, table.memory // 64)
     chosen = kernels.select(features)
     levels = np.array([len(table.levels.get(table.names[j], ())) for j in features])
     alone = (np.diff(table.offsets)[features] > 1) | (levels > POINTS) | (not chosen.rounds)
@@ -223,14 +255,14 @@ def _self_dependence(
     for block in [*np.split(single, range(_BLOCK, len(single), _BLOCK)), *np.flatnonzero(alone)[:, None]]:
         if len(block) == 0:
             continue
-        rows = spaced_rows(table.n, _POINT_ROWS if alone[block[0]] else most)
-        part = table.select(features[block]).take(rows)
+        rows = spaced_rows(table.n, _POINT_ROWS if alone[block[0]] else _ROWS)
+        part = table.sample(features[block], rows)
         own = chosen.select(block)
         whole = np.arange(part.d)
         grid = fit_grid(part, whole, None, rounded=chosen.rounds)
         known = tabulate(part, whole, grid, None, 1, None)
         codes = np.arange(len(rows))[None, :] if known.codes is None else to_numpy(known.codes).astype(np.intp)
-        step = max(1, _NUMBERS // grid.points.shape[0] ** 2)
+        step = max(1, _GRAM // grid.points.shape[0] ** 2)
         for start in range(0, len(block), step):
             some = slice(start, min(start + step, len(block)))
             inside = grid.part(some)
