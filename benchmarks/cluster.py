@@ -4,6 +4,9 @@
 
 Both ways take turns, so that whatever else runs on the machine hits both. A round is one call of each; the ratio is
 that of the medians. The workers are started beforehand and called once, so that their imports do not count.
+
+Workers on the machine of the caller are sent no arrays. The rows with "sent" allow the caller one thread, so that the
+workers get them all the same: what sending costs workers elsewhere, apart from their network.
 """
 
 from __future__ import annotations
@@ -51,15 +54,17 @@ def timed(call: Callable[[], Result], client: Client) -> tuple[np.ndarray, Resul
     return now() - start, result
 
 
-def against_memory(X: np.ndarray, Y: np.ndarray, client: Client, rounds: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of both ways, and whether they agree."""
+def against_memory(
+    X: np.ndarray, Y: np.ndarray, client: Client, rounds: int, given: dict[str, Any], jobs: int
+) -> dict[str, Any]:
+    """Seconds of both ways, and whether they agree; with the client the caller may use `jobs` threads."""
     memory, cluster, apart = [], [], 0.0
     stages: Counter[str] = Counter()
     for _ in range(rounds):
         seconds, one = timed(lambda: compare(X, Y, random_state=1, n_jobs=2, **given), client)
         memory.append(seconds)
         with get_task_stream(client) as stream:
-            seconds, two = timed(lambda: compare(X, Y, random_state=1, n_jobs=2, client=client, **given), client)
+            seconds, two = timed(lambda: compare(X, Y, random_state=1, n_jobs=jobs, client=client, **given), client)
         cluster.append(seconds)
         for task in stream.data:
             for part in task["startstops"]:
@@ -110,8 +115,11 @@ def main() -> None:
     ):
         for given in SETTINGS.values():
             compare(X[:200, :20], Y[:200, :20], client=client, **given)
-        for name, given in SETTINGS.items():
-            row = found[name] = against_memory(X, Y, client, asked.rounds, given)
+        jobs = dict.fromkeys(SETTINGS, 2) | {f"{name}, sent": 1 for name in ("complete", "cross")}
+        for name, allowed in jobs.items():
+            row = found[name] = against_memory(
+                X, Y, client, asked.rounds, SETTINGS[name.removesuffix(", sent")], allowed
+            )
             print(
                 f"{name:18s} memory {row['memory_s']:6.2f} s, 2 workers {row['cluster_s']:6.2f} s, ratio "
                 f"{row['ratio']:.2f} {row['ratios']}; processors {row['memory_cpu_s']:.2f} s and "
