@@ -177,26 +177,20 @@ class PatternEffects:
 
     @property
     def point(self) -> np.ndarray:
-        out = np.zeros(self.count)
-        for places, effects in self.parts:
-            out[places] = effects.point
-        return out
+        return self._filled(np.zeros(self.count), lambda effects, places: effects.point)
 
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b, 2) confidence intervals."""
-        levels = np.broadcast_to(level, (self.count,))
-        out = np.tile([0.0, 1.0], (self.count, 1))
-        for places, effects in self.parts:
-            assert isinstance(effects, EffectsWithLaws)
-            out[places] = effects.intervals(levels[places], _at(unions, places))
-        return out
+        levels, every = np.broadcast_to(level, (self.count,)), np.tile([0.0, 1.0], (self.count, 1))
+        return self._filled(every, lambda effects, own: effects.intervals(levels[own], _at(unions, own)))
 
     def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b,) median-unbiased effects."""
-        out = np.zeros(self.count)
+        return self._filled(np.zeros(self.count), lambda effects, own: effects.medians(_at(unions, own)))
+
+    def _filled(self, out: np.ndarray, values: Callable[[Any, np.ndarray], np.ndarray]) -> np.ndarray:
         for places, effects in self.parts:
-            assert isinstance(effects, EffectsWithLaws)
-            out[places] = effects.medians(_at(unions, places))
+            out[places] = values(effects, places)
         return out
 
 
