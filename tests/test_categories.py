@@ -218,3 +218,15 @@ def test_two_views_of_categories_share_the_level_as_they_occur_together(levels, 
     count = columns * calls
     # 0.056 to 0.057 if one direction is assumed for each view.
     assert below / count <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / count)
+
+
+def test_levels_are_not_merged_where_rows_are_odd_in_number() -> None:
+    """As many levels as points, in several columns at once: a column has the p-value that it has alone."""
+    rng = np.random.default_rng(0)
+    codes = [rng.permutation(np.concatenate([np.arange(96), rng.integers(0, 96, 205)])) for _ in range(2)]
+    names = [f"level {i}" for i in range(96)]
+    table = pd.DataFrame({f"x{j}": pd.Categorical.from_codes(own, names) for j, own in enumerate(codes)})
+    both = compare(table[:100], table[100:], random_state=0)
+    for name, pvalue in zip(both.names, both.pvalues, strict=True):
+        alone = compare(table[[name]][:100], table[[name]][100:], random_state=0)
+        assert pvalue == pytest.approx(alone.pvalues[0], rel=1e-9)

@@ -268,8 +268,10 @@ def test_the_sign_of_a_rounded_column(bandwidth: str, n: int) -> None:
     related = relate(X, y, **ask).scores
     for other in (relate(-X, y, **ask), relate(X, -y, **ask)):
         np.testing.assert_allclose(other.scores, related, atol=0.02)
-    one, other = (compare(part[: n // 3], part[n // 3 :], **ask) for part in (X, -X))
-    np.testing.assert_allclose(other.scores, one.scores, atol=0.02)
+    gaps = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    for values in (X, gaps):
+        one, other = (compare(p[: n // 3], p[n // 3 :], missing="value", **ask) for p in (values, -values))
+        np.testing.assert_allclose(other.scores, one.scores, atol=0.02)
 
 
 @BANDWIDTHS

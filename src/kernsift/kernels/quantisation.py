@@ -193,12 +193,13 @@ def fit_grid(
     if len(columns) > len(features):
         return Grid(table.part(columns), None)
     points = points or (POINTS if table.n <= _LONG and rows is None else 4 * POINTS)
-    # An even number of rows has an even number of points and an odd one an odd number: of -x they are the same points.
-    points -= table.n % 2 if rows is None else 0
-    if isinstance(table, SparseTable):
-        return _sparse_grid(table, columns, rows, points, rounded)
     if table.incomplete is not None and table.incomplete[columns].any():
         return _with_missing_point(table, features, rows, points, rounded)
+    if rows is None and not table.categorical[features].any():
+        # Even numbers of rows have even numbers of points, and odd ones odd numbers: of -x they are the same points.
+        points -= table.n % 2
+    if isinstance(table, SparseTable):
+        return _sparse_grid(table, columns, rows, points, rounded)
     levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
     if levels and (rows is None or levels > min(points, POINTS)):
         # Codes of categories are not ordered: rounding would merge levels.
