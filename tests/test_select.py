@@ -527,7 +527,9 @@ def test_estimates_of_a_short_list_are_below_the_raw_ones(test: str) -> None:
 
 
 def options_of(function: Callable[..., Any]) -> set[str]:
-    return {p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY} - {"rng"}
+    """Keywords, but for those that no user passes."""
+    names = {p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    return names - {"rng", "all_effects"}
 
 
 @pytest.mark.parametrize("name", ["incomplete", "block", "multiscale"])
