@@ -425,13 +425,15 @@ def _representatives(ordered: Array, most: int) -> Array:
     """(b, G) increasing values of sorted columns (b, rows): all distinct ones, or `most` order statistics."""
     xp = namespace(ordered)
     n = ordered.shape[1]
+    points = ordered if n <= most else xp.take(ordered, asarray_like(_places(n, most), ordered), axis=1)
+    tied = xp.any(points[:, 1:] == points[:, :-1], axis=1)
+    if n > most and not bool(xp.any(tied)):
+        return xp.astype(points, accumulator_dtype(ordered))
     first = ordered[:, 1:] != ordered[:, :-1]
     different = xp.sum(xp.astype(first, xp.int64), axis=1) + 1
     few = different <= most
-    points = ordered if n <= most else xp.take(ordered, asarray_like(_places(n, most), ordered), axis=1)
     if n > most:
-        tied = to_numpy(xp.any(points[:, 1:] == points[:, :-1], axis=1) & ~few)
-        for feature in np.flatnonzero(tied):
+        for feature in np.flatnonzero(to_numpy(tied & ~few)):
             values, copies = np.unique(to_numpy(ordered[int(feature), :]), return_counts=True)
             points[int(feature), :] = asarray_like(_spread_values(values, copies, n, most), points)
     if bool(xp.any(few)):

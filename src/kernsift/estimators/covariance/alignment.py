@@ -194,7 +194,7 @@ class AlignmentCovariance:
         return variances
 
     @cached_property
-    def _weights(self) -> dict[tuple[str, str], np.ndarray]:
+    def _weights(self) -> dict[tuple[str, str], list[float]]:
         """Weights of tr(K_i K_j) and of the diagonals in the covariance of T_i and T_j, by views of the response."""
         rows = self.response.n if self.rows is None else len(self.rows)
         views = self.response.views
@@ -202,7 +202,7 @@ class AlignmentCovariance:
         weights = {names: moment_matrix(2, rows) @ second for names, second in pairs.items()}
         largest = max(float(both[0]) for both in weights.values())
         # A constant response gives no covariance.
-        return {names: both / largest if largest > 0 else 0.0 * both for names, both in weights.items()}
+        return {names: (both / largest if largest > 0 else 0.0 * both).tolist() for names, both in weights.items()}
 
     def _second(self, one: ResponseView, other: ResponseView) -> np.ndarray:
         """(2,) invariants of second order of two views of the response."""

@@ -177,7 +177,8 @@ def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.
     mean = one.trace * other.trace / (n - 1)
     terms = (one.second @ moment_matrix(2, n)) * other.second
     # If the terms cancel up to rounding, T is the same for every permutation.
-    variance = np.where(terms.sum(-1) > _ROUNDING * np.abs(terms).sum(-1), terms.sum(-1), 0.0)
+    total = terms.sum(-1)
+    variance = np.where(total > _ROUNDING * np.abs(terms).sum(-1), total, 0.0)
     sd = np.sqrt(np.maximum(variance, 0.0))
     third = one.third @ moment_matrix(3, n) @ other.third
     return mean, sd, third / np.where(sd > 0, sd, 1.0) ** 3
