@@ -368,7 +368,7 @@ def test_a_full_disk_leaves_no_half_report(fork_server: ForkServer, tables: tupl
 def test_output_to_a_full_disk_is_one_line(fork_server: ForkServer, tables: tuple[Path, Path], tmp_path: Path) -> None:
     said = tmp_path / "said"
     assert fork_server.run("compare", *tables, stdout="/dev/full", stderr=str(said)) == 2
-    assert said.read_text() == "kernsift: standard output: cannot be written (No space left on device).\n"
+    assert said.read_text() == "kernsift: standard output: cannot be written (No space left on device); use --output.\n"
 
 
 def unwritable(tmp_path: Path) -> Path:
