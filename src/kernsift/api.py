@@ -497,18 +497,53 @@ def screen(
     candidates : dict of str to table
         Data sets by name, with the same columns; row counts may differ. Estimators that average draws use the same
         number of rows of each candidate, that of the smallest.
-    k, threshold, estimator, test, kernel : optional
-        As in `compare`, with data sets in place of features.
+    k : int or float, optional
+        None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
+        with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
+        `correction` counts all of them in any case, and it costs power for each listed one: close to the cut a
+        selective p-value is large, whatever the unconditional one is.
+    threshold : float, optional
+        Instead of `k`: list every feature whose score is at least this many standard deviations.
+    estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
+        How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
+    test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
+        What p-values of a short list are conditional on: "exact", the selection of the feature; "multiscale", the same
+        by the bootstrap of the paper; "polyhedral", the whole selected set; "naive", nothing, which is not valid after
+        a selection. `Multiscale(replicates=20000)` sets options.
+    kernel : str or callable, default "gaussian"
+        "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
     bandwidth : {"auto", "adaptive", "median", "joint"} or float, default "auto"
-        As in `compare`; an array is not accepted.
-    alpha, correction, family, confidence_level : optional
-        As in `compare`.
+        "adaptive" tests each feature with several kernels (see the explanation of the method) and needs the Gaussian
+        kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
+        for all features; "auto" is "adaptive" where that is possible, else "median".
+    alpha : float, default 0.05
+        The error rate that `correction` controls: the largest expected share of false discoveries for "bh", "by" and
+        "bky", the largest probability of any for "holm", the probability of rejecting a feature without an effect for
+        None. It decides what is `rejected`; p-values do not depend on it.
+    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
+        "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
+        Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
+        p-value that is at most `alpha`.
+    family : {"all", "selected"}, default "all"
+        The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
+        some are listed; "selected", the selective p-values of the short list.
+    confidence_level : float, default 0.95
+        Of the intervals.
     missing : {"column", "drop", "error"}, default "column"
         "column" and "drop" leave out rows with a missing value, as a data set is one feature; "error" refuses them.
-    kinds, layer : optional
-        As in `compare`.
-    random_state, n_jobs, progress : optional
-        As in `compare`.
+    kinds : dict of str to {"number", "category", "drop"}, optional
+        What columns are, by name or with * and ?, where it is not plain: "number" reads text such as "$1,037.72", "37%"
+        or "2020-12-31", and takes other text as missing; "category" compares for equality; "drop" leaves out. A column
+        that is named here is not left out as an identifier.
+    layer : str, optional
+        The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
+    random_state : int or Generator, optional
+        Seed or generator; the result keeps the seed.
+    n_jobs : int, optional
+        Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
+        threadpoolctl count), -1 for all cores. Results do not depend on it.
+    progress : bool, default False
+        Whether to show a bar for each stage that takes longer than two seconds.
 
     Returns
     -------
