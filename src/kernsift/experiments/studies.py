@@ -100,17 +100,23 @@ def _start_worker(reader: Connection) -> None:
 def _interrupts_blocked() -> Iterator[None]:
     """Block SIGINT, which reaches every process at a terminal: a worker interrupted while it starts prints a traceback.
 
-    A process inherits the signal mask, so it stays blocked in the workers; here a pending one comes through afterwards.
+    A process inherits the signal mask, so it stays blocked in the workers. Here another thread may receive the signal,
+    and Python would then interrupt the main thread; the handler is called afterwards instead.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
     resource_tracker.ensure_running()  # the first worker would start it, with SIGINT unblocked
+    pending: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: pending.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        for number in pending:
+            signal.raise_signal(number)
 
 
 class Progress:
