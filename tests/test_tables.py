@@ -497,8 +497,8 @@ def test_names_of_the_response() -> None:
 
 
 def test_rows_are_dropped_together() -> None:
-    x, y = as_xy([[1], [np.nan], [3], [4]], ["u", "v", None, "w"], missing="drop")
-    assert x.values.tolist() == [[1], [4]] and y.values.tolist() == [[0], [1]]
+    x, y = as_xy([[1], [np.nan], [3], [4], [5]], ["u", "v", None, "w", "u"], missing="drop")
+    assert x.values.tolist() == [[1], [4], [5]] and y.values.tolist() == [[0], [1], [0]]
     assert dict(y.levels) == {"y": ("u", "w")}
     with refused("y: 1 of 3 rows", "missing='drop'"):
         as_xy([[1], [2], [3]], [1, 2, None])

@@ -140,7 +140,8 @@ def asarray_like(values: Any, array: Array) -> Array:
         return values
     if values.dtype == np.float64 and dtype_of(array) == np.float32 and accumulator_dtype(array) == array.dtype:
         values = values.astype(np.float32)
-    return namespace(array).asarray(np.require(values, requirements="C"), device=compat.device(array))
+    # torch warns of arrays that cannot be written to, such as cached ones.
+    return namespace(array).asarray(np.require(values, requirements="CW"), device=compat.device(array))
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
