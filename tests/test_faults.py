@@ -239,7 +239,12 @@ linux = pytest.mark.skipif(
 
 def command(*arguments: object) -> subprocess.Popen[str]:
     line = [sys.executable, "-m", "kernsift", *map(str, arguments)]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # Shells ignore SIGINT in what they start in the background, and so would the command if the tests run there.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def ended(running: subprocess.Popen[str]) -> tuple[str, str]:

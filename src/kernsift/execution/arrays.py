@@ -141,7 +141,7 @@ def asarray_like(values: Any, array: Array) -> Array:
     if values.dtype == np.float64 and dtype_of(array) == np.float32 and accumulator_dtype(array) == array.dtype:
         values = values.astype(np.float32)
     # torch warns of arrays that cannot be written to, such as cached ones.
-    return namespace(array).asarray(np.require(values, requirements="CW"), device=compat.device(array))
+    return namespace(array).asarray(np.require(values, requirements=["C", "W"]), device=compat.device(array))
 
 
 def dtype_of(array: Array) -> np.dtype[Any]:
