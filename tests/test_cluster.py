@@ -5,6 +5,7 @@ The clusters are real ones, with processes of their own; each number of workers 
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -51,7 +52,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def clients() -> Iterator[Callable[[int], Client]]:
+def clients() -> Iterator[Callable[..., Client]]:
     """A client of a cluster with so many workers, none of which is the default client."""
     with ExitStack() as stack:
         known: dict[int, Client] = {}
@@ -62,8 +63,8 @@ def clients() -> Iterator[Callable[[int], Client]]:
             stack.callback(lambda: started.close(timeout=20))
             return stack.enter_context(Client(started, set_as_default=False))
 
-        def client(workers: int) -> Client:
-            if workers not in known:
+        def client(workers: int, *, new: bool = False) -> Client:
+            if new or workers not in known:
                 known[workers] = start(workers)
             # Tests kill workers. Dask starts new ones, but not those that die while they start.
             known[workers].cluster.scale(workers)
@@ -89,11 +90,11 @@ def wait_for_nannies(started: LocalCluster, timeout: float = 30) -> None:
 @pytest.fixture(autouse=True)
 def sends_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """As to workers on other machines."""
-    monkeypatch.setattr(cluster.DaskWorkers, "are_here", lambda self: False)
+    monkeypatch.setattr(cluster.DaskWorkers, "on_this_machine", lambda self: False)
 
 
 @pytest.fixture
-def client(clients: Callable[[int], Client]) -> Client:
+def client(clients: Callable[..., Client]) -> Client:
     return clients(3)
 
 
@@ -147,7 +148,7 @@ def same(one: Result, other: Result, *, names: bool = True) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "cross", Incomplete(r=40)], ids=["complete", "cross", "incomplete"])
 def test_any_number_of_workers_gives_the_answer_of_one_process(
-    clients: Callable[[int], Client], workers: int, estimator: Any
+    clients: Callable[..., Client], workers: int, estimator: Any
 ) -> None:
     X, Y = samples()
     given = {"k": 6, "estimator": estimator, "random_state": 3}
@@ -254,14 +255,14 @@ def test_chunks_of_rows_end_where_those_of_the_files_do(files: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "incomplete"])
 def test_files_on_any_number_of_workers(
-    clients: Callable[[int], Client], files: Path, workers: int, estimator: str
+    clients: Callable[..., Client], files: Path, workers: int, estimator: str
 ) -> None:
     given = {"k": 3, "estimator": estimator, "random_state": 2}
     found = compare(files / "X", files / "Y", client=clients(workers), memory="100MB", **given)
     same(compare(*mixed(), **given), found)
 
 
-def test_workers_on_one_machine_share_its_memory(clients: Callable[[int], Client], files: Path) -> None:
+def test_workers_on_one_machine_share_its_memory(clients: Callable[..., Client], files: Path) -> None:
     assert parallel.task_memory(10**9) == 10**9
     for workers in (1, 3):
         with cluster.client_in_use(clients(workers)):
@@ -292,17 +293,25 @@ def test_how_often_workers_read_a_file(
     """
     X, Y = samples(20_000, 60)
     for name, values in zip("xy", (X, Y), strict=True):
-        pd.DataFrame(values, columns=[f"c{j}" for j in range(60)]).to_parquet(tmp_path / name, row_group_size=5000)
+        frame = pd.DataFrame(values, columns=[f"c{j}" for j in range(60)])
+        frame.to_parquet(tmp_path / name, row_group_size=5000)
+        frame[:300].to_parquet(tmp_path / f"short_{name}", row_group_size=100)
     size = sum((tmp_path / name).stat().st_size for name in "xy")
 
     def read() -> int:
         return _bytes_read() + sum(client.run(_bytes_read).values())
 
     given: dict[str, Any] = {"estimator": estimator, "k": k, "random_state": 0, "missing": "error"}
+    # What a worker imports is read from files, too.
+    client.run(_compare_once, tmp_path / "short_x", tmp_path / "short_y", given)
     expected, before = compare(X, Y, **given), read()
     result = compare(tmp_path / "x", tmp_path / "y", client=client, memory="1GB", **given)
     assert 0.9 * size < read() - before < passes * size
     same(expected, result, names=False)
+
+
+def _compare_once(X: Path, Y: Path, given: dict[str, Any]) -> None:
+    compare(X, Y, memory="1GB", **given)
 
 
 def _bytes_read() -> int:
@@ -363,7 +372,7 @@ def test_the_current_client_is_taken_for_dask_collections_alone(client: Client, 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("estimator", ["complete", "cross"])
 def test_a_killed_worker_does_not_change_the_answer(
-    clients: Callable[[int], Client], workers: int, estimator: str
+    clients: Callable[..., Client], workers: int, estimator: str
 ) -> None:
     X, Y = samples(300, 64 * 10)
     given = {"k": 5, "estimator": estimator, "random_state": 9}
@@ -381,7 +390,7 @@ def test_a_killed_worker_does_not_change_the_answer(
 
 
 @pytest.mark.usefixtures("never_fits")
-def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(clients: Callable[[int], Client]) -> None:
+def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(clients: Callable[..., Client]) -> None:
     X, Y = mixed()
     used, killed = clients(3), []
 
@@ -399,7 +408,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_dask_collections(client
 
 @pytest.mark.parametrize("estimator", ["complete", Incomplete(r=5)], ids=["complete", "incomplete"])
 def test_a_killed_worker_does_not_change_the_answer_from_files(
-    clients: Callable[[int], Client], tmp_path: Path, estimator: Any
+    clients: Callable[..., Client], tmp_path: Path, estimator: Any
 ) -> None:
     frames = [pd.DataFrame(values[:, :100], columns=[f"c{j}" for j in range(100)]) for values in samples(3000, 100)]
     for name, frame in zip("xy", frames, strict=True):
@@ -418,7 +427,7 @@ def test_a_killed_worker_does_not_change_the_answer_from_files(
     same(compare(*frames, **given), result)
 
 
-def test_a_moment_without_workers_is_waited_out(clients: Callable[[int], Client]) -> None:
+def test_a_moment_without_workers_is_waited_out(clients: Callable[..., Client]) -> None:
     used = clients(1)
     X, Y = samples(60, 4)
     expected = compare(X, Y, random_state=0)
@@ -432,12 +441,9 @@ def test_a_moment_without_workers_is_waited_out(clients: Callable[[int], Client]
 
 
 @pytest.mark.usefixtures("never_fits")
-@pytest.mark.parametrize(
-    "kills", [pytest.param(3, id="short"), pytest.param(24, id="long", marks=[pytest.mark.slow, pytest.mark.nightly])]
-)
-def test_workers_killed_at_random_moments_do_not_change_the_answer(
-    clients: Callable[[int], Client], files: Path, kills: int
-) -> None:
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_workers_killed_at_random_moments_do_not_change_the_answer(clients: Callable[..., Client], files: Path) -> None:
     """One of three workers dies at any moment of a call: while data is sent, read, worked on or sent back."""
     used, rng = clients(3), np.random.default_rng()
     X, Y = samples(300, 64 * 6)
@@ -453,13 +459,12 @@ def test_workers_killed_at_random_moments_do_not_change_the_answer(
     ]
     expected = [compare(*plain, k=4, random_state=3, **given) for plain, _, given in calls]
     seconds = [0.0] * len(calls)
-    for place, (_, data, given) in enumerate(calls[: min(kills, len(calls))]):
+    for place, (_, data, given) in enumerate(calls):
         start = time.monotonic()
         same(expected[place], compare(*data, k=4, random_state=3, client=used, **given))
         seconds[place] = time.monotonic() - start
-    for kill in range(kills):
+    for place in 4 * list(range(len(calls))):
         used = clients(3)
-        place = kill % len(calls)
         victim = a_worker(used, rng)
         timer = Timer(float(rng.uniform(0, seconds[place])), os.kill, (victim, KILL))
         timer.start()
@@ -467,13 +472,14 @@ def test_workers_killed_at_random_moments_do_not_change_the_answer(
         timer.join()
 
 
-def test_work_that_kills_every_worker_is_told(clients: Callable[[int], Client]) -> None:
+def test_work_that_kills_every_worker_is_told(clients: Callable[..., Client]) -> None:
     X, Y = samples(40, 3)
     # Dask starts it again, three times, unless it dies while it starts.
     message = r"^client: (workers .* die .*memory|the Dask cluster .* has lost all its workers .* want of memory)"
     with pytest.raises(InputError, match=message):
         compare(X, Y, kernel=_deadly, client=clients(1))
-    same(compare(X, Y, random_state=0), compare(X, Y, random_state=0, client=clients(1)))
+    # Another cluster: Dask may give up on the last worker of this one at any later moment.
+    same(compare(X, Y, random_state=0), compare(X, Y, random_state=0, client=clients(1, new=True)))
 
 
 def _deadly(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -526,7 +532,12 @@ def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subpro
             pytest.raises(InputError, match=rf"^client: the Dask scheduler at {address} is gone;"),
         ):
             compare(X, Y, client=used)
-        assert time.monotonic() - lost[0] < 15
+        assert time.monotonic() - lost[0] < 30
+        # Dask lets go of futures in a thread of its own, and of those in a traceback when it is collected.
+        patience = time.monotonic() + 10
+        while used.futures and time.monotonic() < patience:
+            gc.collect()
+            time.sleep(0.1)
         assert not used.futures
     # And afterwards this process works on by itself.
     assert parallel.worker_threads() == 0
@@ -626,7 +637,7 @@ def test_workers_that_have_no_space_to_spill_into_are_told(monkeypatch: pytest.M
             InputError, match=r"^client: all workers .* have paused, because their memory is full .*\.$"
         ):
             compare(X, Y, random_state=1, client=client)
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 30
         # Where there is room again, they go on.
         del held
         found = compare(X, Y, random_state=1, client=client)

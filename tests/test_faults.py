@@ -268,7 +268,7 @@ def until(ready: Callable[[], bool], running: subprocess.Popen[str]) -> None:
 
 def patience() -> float:
     """Seconds to stop in: one is what a user may wait; the rest is for machines that run other tests beside."""
-    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    return 4.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @linux

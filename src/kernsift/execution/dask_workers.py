@@ -75,13 +75,13 @@ class DaskWorkers:
             share = min(share, worker["memory_limit"] // (2 * worker["nthreads"]) or share)
         return min(memory, max(share, _LEAST_MEMORY))
 
-    def are_here(self) -> bool:
+    def on_this_machine(self) -> bool:
         """Whether all of them are on the machine of this process."""
         if len(self._hosts) > 1:
             return False
         path = named_file()
         try:
-            asked = _is_here, path, platform.node()
+            asked = _is_this_machine, path, platform.node()
             return all(self._client.run(*asked, workers=[next(iter(self._threads))]).values())
         except Exception:  # of a worker that is lost, which shows up elsewhere
             return False
@@ -94,11 +94,13 @@ class DaskWorkers:
         shared = self._submit(_receive, _pickled(function))
         futures, items = deque[Any](), iter(items)
         try:
-            futures += [self._submit(_run, shared, _pickled(item)) for item in islice(items, 2 * self.n_threads())]
+            for item in islice(items, 2 * self.n_threads()):
+                futures.append(self._submit(_run, shared, _pickled(item)))
             while futures:
                 yield self._result(futures[0])
                 futures.popleft().release()
-                futures += [self._submit(_run, shared, _pickled(item)) for item in islice(items, 1)]
+                for item in islice(items, 1):
+                    futures.append(self._submit(_run, shared, _pickled(item)))
         finally:
             # Released explicitly, because the traceback of an error or a timeout keeps futures alive.
             for future in (shared, *futures):
@@ -180,7 +182,7 @@ class DaskWorkers:
 # On a worker ---------------------------------------------------------------------------------------------------------
 
 
-def _is_here(path: str, name: str) -> bool:
+def _is_this_machine(path: str, name: str) -> bool:
     """Whether this is the machine with that name, which has that file."""
     return platform.node() == name and os.path.exists(path)
 

@@ -27,7 +27,7 @@ class Workers(Protocol):
     def task_memory(self, memory: int) -> int:
         """Bytes for each task, where the workers of one machine together may use `memory` bytes."""
 
-    def are_here(self) -> bool:
+    def on_this_machine(self) -> bool:
         """Whether all of them are on the machine of this process."""
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -60,7 +60,7 @@ def worth_sending(in_memory: bool) -> AbstractContextManager[Any]:
     Workers on this machine share its cores. They are no faster than as many threads, which are sent nothing.
     """
     workers = _workers.get()
-    here = workers is not None and in_memory and workers.n_threads() <= threads.limit() and workers.are_here()
+    here = workers is not None and in_memory and workers.n_threads() <= threads.limit() and workers.on_this_machine()
     return no_workers() if here else nullcontext()
 
 

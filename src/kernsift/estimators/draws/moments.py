@@ -351,13 +351,13 @@ class DrawCovariance:
         return out
 
 
-Along = Callable[[FeatureBlock, np.ndarray], ScoreScales]
+MeasureScales = Callable[[FeatureBlock, np.ndarray], ScoreScales]
 """Measures the scales of a block of features with their scores, while its values are in memory."""
 
 
 def scores_from_batches(
     draws: FeatureDraws[Any],
-    along: Along | None = None,
+    measure_scales: MeasureScales | None = None,
     *,
     variance_factor: float | None = None,
     resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
@@ -366,19 +366,21 @@ def scores_from_batches(
 
     Few draws are kept, so that they need not be made again for the correlations. Where making them means reading a file
     again, those that the correlations are learned from are kept, if a fifth of the memory holds them. The scales of all
-    features are those of `along`, if that is given.
+    features are those of `measure_scales`, if that is given.
     """
     names, count, d = draws.table.names, draws.count, draws.table.d
     if count * d <= _KEPT:
-        few = list(draws.map(partial(_few, draws.draws, along), count))
-        scales = None if along is None else ScoreScales.joined([one for _, one in few if one is not None])
+        few = list(draws.map(partial(_all_draws, draws.draws, measure_scales), count))
+        scales = None if measure_scales is None else ScoreScales.joined([one for _, one in few if one is not None])
         values = np.concatenate([own for own, _ in few], axis=1)
         return scores_from_draws(names, values, variance_factor=variance_factor, resample=resample), scales
     room = 0 if draws.table.memory is None else draws.table.memory // 5
     kept = not draws.in_memory and 8 * min(count, LEARNING) * d <= room
-    found = list(draws.map(partial(_learn, draws.draws, kept, along), count))
+    found = list(draws.map(partial(_learn, draws.draws, kept, measure_scales), count))
     first, every = _side_by_side([one.first for one in found]), _side_by_side([one.every for one in found])
-    scales = None if along is None else ScoreScales.joined([one.scales for one in found if one.scales is not None])
+    scales = (
+        None if measure_scales is None else ScoreScales.joined([one.scales for one in found if one.scales is not None])
+    )
     if kept:
         values = np.concatenate([one.draws for one in found if one.draws is not None], axis=1)
         table = Table(names, values, np.arange(d + 1), np.zeros(d, dtype=bool), {})
@@ -393,10 +395,12 @@ def scores_from_batches(
     return Scores(names, every.mean, cov, draws=float(count), resample=resample), scales
 
 
-def _few(draws: Draws, along: Along | None, block: FeatureBlock) -> tuple[np.ndarray, ScoreScales | None]:
+def _all_draws(
+    draws: Draws, measure_scales: MeasureScales | None, block: FeatureBlock
+) -> tuple[np.ndarray, ScoreScales | None]:
     """All draws of some features, and their scales."""
     values = _first_draws(draws, draws.count, block)
-    return values, None if along is None else along(block, values.mean(axis=0))
+    return values, None if measure_scales is None else measure_scales(block, values.mean(axis=0))
 
 
 class _Learnt(NamedTuple):
@@ -408,10 +412,10 @@ class _Learnt(NamedTuple):
     scales: ScoreScales | None
 
 
-def _learn(draws: Draws, keep: bool, along: Along | None, block: FeatureBlock) -> _Learnt:
+def _learn(draws: Draws, keep: bool, measure_scales: MeasureScales | None, block: FeatureBlock) -> _Learnt:
     count = min(draws.count, LEARNING)
     first = every = _block_moments(draws, 0, count, block)
     if draws.count > count:
         every = first.plus(_block_moments(draws, count, draws.count, block))
-    scales = None if along is None else along(block, every.mean)
+    scales = None if measure_scales is None else measure_scales(block, every.mean)
     return _Learnt(first, every, _first_draws(draws, count, block) if keep else None, scales)

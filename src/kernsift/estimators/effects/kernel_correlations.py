@@ -215,8 +215,8 @@ def scores_with_effects(
     resample: Resample | None = None,
 ) -> Scores:
     """`scores_from_batches` with effect sizes; with `all_effects` a table on disk is not read again for them."""
-    along = scales if all_effects and not draws.in_memory else None
-    scores, known = scores_from_batches(draws, along, variance_factor=variance_factor, resample=resample)
+    measure_scales = scales if all_effects and not draws.in_memory else None
+    scores, known = scores_from_batches(draws, measure_scales, variance_factor=variance_factor, resample=resample)
     return with_effects(scores, draws, scales, known)
 
 
