@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.data.stored import StoredTable
-from kernsift.data.tables import Table
+from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array
 from kernsift.execution.parallel import parallel_map, worker_threads
@@ -33,6 +33,17 @@ def to_send(table: Table, features: np.ndarray) -> Table:
             f"{type(table.prototype).__module__.partition('.')[0]}; convert it, or leave out the client."
         )
     return table.loaded(features)
+
+
+def with_sources(table: Table, other: Table) -> Table:
+    """The table with the files of another table of the same rows, whose footers may have been read already."""
+    pairs = zip(tables_of(table), tables_of(other), strict=True)
+    return stack(
+        [
+            one.changed(source=its.source) if isinstance(one, StoredTable) and isinstance(its, StoredTable) else one
+            for one, its in pairs
+        ]
+    )
 
 
 def shown_rows(table: Table) -> list[dict[int, np.ndarray]]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, groupby, islice, pairwise
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from kernsift.data.stored import StoredTable
-from kernsift.data.table_parts import is_readable, keep_shown, run_of, shown_rows, tables_of, to_send
+from kernsift.data.table_parts import is_readable, keep_shown, run_of, shown_rows, tables_of, to_send, with_sources
 from kernsift.data.tables import Table, stack
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
@@ -171,15 +172,34 @@ def _on_workers(work: Callable[[FeatureBlock], Answer], blocks: Iterator[Feature
             yield replace(block, cells=None, to_sort=None)
 
     common = replace(first, features=first.features[:0], own=first.own[:0])
-    for answer, shown in parallel_map(partial(_task, work, common), sent()):
+    for answer, shown in parallel_map(_Task(work, common), sent()):
         keep_shown(tables.popleft(), shown)
         yield answer
 
 
-def _task(work: Callable[[FeatureBlock], Answer], common: FeatureBlock, block: FeatureBlock) -> tuple[Answer, Any]:
-    """`work` of a block, with what `common` has of all of them, and the rows for pictures that were read for it."""
-    stored, block = block.table, replace(block, cells=common.cells, to_sort=common.to_sort)
-    return work(read_together([block])[0] if block.load else block), shown_rows(stored)
+class _Task(Generic[Answer]):
+    """`work` of a block, with what `common` has of all of them, and the rows for pictures that were read for it.
+
+    A worker keeps it for all its blocks, and the files open.
+    """
+
+    def __init__(self, work: Callable[[FeatureBlock], Answer], common: FeatureBlock) -> None:
+        self._work, self._common = work, common
+
+    def __call__(self, block: FeatureBlock) -> tuple[Answer, Any]:
+        self._reading  # noqa: B018 - opened at the first block, closed with this object
+        stored = with_sources(block.table, self._common.table)
+        block = replace(block, table=stored, cells=self._common.cells, to_sort=self._common.to_sort)
+        return self._work(read_together([block])[0] if block.load else block), shown_rows(stored)
+
+    @cached_property
+    def _reading(self) -> AbstractContextManager[Any]:
+        reading = self._common.table.reading()
+        reading.__enter__()
+        return reading
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Task, (self._work, self._common)
 
 
 def blocks_of(
@@ -290,7 +310,7 @@ def columns_to_load(table: Table) -> int:
     fit = int(_SHARE * table.memory) // (loads * each)
     # Enough for pieces that are read at full speed.
     least = min(columns, -(-_LEAST_PIECE * sum(len(one.source.edges) - 1 for one in tables) // each))
-    return min(fit, max(least, most // each)) if fit >= least else 0
+    return min(fit, max(least, most // each)) if fit >= least / 4 else 0
 
 
 def read_together(blocks: Sequence[FeatureBlock]) -> list[FeatureBlock]:

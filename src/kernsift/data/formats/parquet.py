@@ -38,7 +38,7 @@ class ParquetPart(Part):
         super().__init__(path, argument, FileStamp.of(path, argument))
         self._keys = keys or {}
         with self._reading():
-            self._file_schema = self.schema = self._open([]).schema_arrow
+            self.schema = self._open([]).schema_arrow
             for name, value in self._keys.items():
                 self.schema = self.schema.append(pa.field(name, value.type))
             self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
@@ -70,7 +70,7 @@ class ParquetPart(Part):
             return table
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
-        where = {path: i for i, path in enumerate(self._file_schema.names)}
+        where = {field.name: i for i, field in enumerate(self._file_fields)}
         if len(self._metadata.schema) != len(where):
             return None  # nested columns, which are refused, shift the positions
         if self._metadata.num_rows < _WORTH * self._metadata.num_row_groups:
@@ -109,7 +109,12 @@ class ParquetPart(Part):
         """Columns that come as codes and their texts, which is how Parquet keeps most of them."""
         from pyarrow import types
 
-        return [field.name for field in self._file_schema if types.is_string(field.type)]
+        return [field.name for field in self._file_fields if types.is_string(field.type)]
+
+    @property
+    def _file_fields(self) -> list[Any]:
+        """The fields of the schema without the keys, which come last."""
+        return list(self.schema)[: len(self.schema) - len(self._keys)]
 
     def _groups(self) -> list[Any]:
         return [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]

@@ -365,8 +365,9 @@ def scores_from_batches(
     """`scores_from_draws` of draws that are computed in batches, on their device, and never all in memory.
 
     Few draws are kept, so that they need not be made again for the correlations. Where making them means reading a file
-    again, those that the correlations are learned from are kept, if a fifth of the memory holds them. The scales of all
-    features are those of `measure_scales`, if that is given.
+    again, those that the correlations are learned from are kept, if a fifth of the memory holds them, or half of what a
+    worker may use: blocks of columns are then elsewhere. The scales of all features are those of `measure_scales`, if
+    that is given.
     """
     names, count, d = draws.table.names, draws.count, draws.table.d
     if count * d <= _KEPT:
@@ -374,7 +375,7 @@ def scores_from_batches(
         scales = None if measure_scales is None else ScoreScales.joined([one for _, one in few if one is not None])
         values = np.concatenate([own for own, _ in few], axis=1)
         return scores_from_draws(names, values, variance_factor=variance_factor, resample=resample), scales
-    room = 0 if draws.table.memory is None else draws.table.memory // 5
+    room = 0 if draws.table.memory is None else draws.table.memory // (2 if worker_threads() else 5)
     kept = not draws.in_memory and 8 * min(count, LEARNING) * d <= room
     found = list(draws.map(partial(_learn, draws.draws, kept, measure_scales), count))
     first, every = _side_by_side([one.first for one in found]), _side_by_side([one.every for one in found])
