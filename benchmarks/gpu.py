@@ -398,25 +398,13 @@ def limits(name: str, rows: int, features: int, r: int, rates: Mapping[str, floa
 
 
 def rates_met(
-    name: str,
-    call: Callable[[], object],
-    kinds: Mapping[str, float],
-    rows: int,
-    features: int,
-    r: int,
-    rates: Mapping[str, float],
+    call: Callable[[], object], kinds: Mapping[str, float], rates: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """At what share of the device's ceilings the heaviest kinds of work run, from what they do and how long it takes.
-
-    Operations of matrix products are counted by torch; bytes of gathered rows follow from the number of draws.
-    """
+    """At what share of the device's ceiling matrix products run, from torch's count of operations and their time."""
     found = []
     with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
         call()
     amounts = {("matrix products", "matrix product float32"): 1e-12 * counter.get_total_flops()}
-    if name.startswith("incomplete"):
-        # Four rows a draw, each read and written.
-        amounts["gathering", "rows gathered, read + written"] = 1e-12 * 32 * r * (rows // 2) * features
     for (kind, ceiling), amount in amounts.items():
         if kinds.get(kind) and ceiling in rates:
             rate = amount / kinds[kind]
@@ -483,7 +471,7 @@ def timed_call(
     seconds = statistics.median(times)
     least = limits(name, n, d, options.r, rates)
     # torch counts in the calling thread only.
-    met = rates_met(name, lambda: call(n_jobs=1), kinds, n, d, options.r, rates)
+    met = rates_met(lambda: call(n_jobs=1), kinds, rates)
     return {
         "name": f"compare {name}, n={n:,} d={d:,} float32 {options.data}",
         "seconds": seconds,

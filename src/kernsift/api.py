@@ -20,7 +20,7 @@ from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
 from kernsift.data.rows.exchangeability import codes_of
 from kernsift.data.rows.identifiers import note_identifiers
-from kernsift.data.rows.row_labels import note_row_labels
+from kernsift.data.rows.pandas_index import note_row_labels
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.stored import held_in_memory
 from kernsift.data.tables import Table, stack

@@ -10,6 +10,7 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.table_parts import run_of
 from kernsift.data.tables import Table, spaced_rows
 from kernsift.execution.arrays import Array, asarray_like, dtype_of, namespace, on_host, take, to_numpy
+from kernsift.execution.codes import code_dtype
 
 # Variance of a midmean over that of a mean, and the interquartile range over the standard deviation, for normal values.
 _MIDMEAN, _QUARTILES = 1.2, 1.349
@@ -92,7 +93,7 @@ class AlignedTable(Table):
         """Rows that locations are computed from, by stratum and these by size; and the numbers (S,) of them."""
         stratum = self._rows.stratum
         assert stratum is not None
-        order = np.argsort(stratum, kind="stable")
+        order = np.argsort(stratum.astype(code_dtype(np, int(stratum.max()) + 1)), kind="stable")
         if self._rows.unit is not None and self._rows.left_out:
             # Units with many rows must not be nearer to the location than others.
             order = order[self._rows.unit[order] < self._rows.units]

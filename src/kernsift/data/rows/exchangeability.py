@@ -78,7 +78,7 @@ class Exchangeability:
     @property
     def small_strata(self) -> bool:
         """Whether strata have few rows, as pairs do."""
-        return self.stratum is not None and self.n < _SMALL * len(np.unique(self.stratum))
+        return self.stratum is not None and self.n < _SMALL * int(np.count_nonzero(np.bincount(self.stratum)))
 
     @property
     def large_strata(self) -> bool:
@@ -87,11 +87,10 @@ class Exchangeability:
     @property
     def described(self) -> str:
         """The numbers of units and strata that can be used."""
-        used = self.strata_of_units[self.informative]
-        strata = len(np.unique(used))
-        if self.unit is None and len(used) == 2 * strata:
+        units, strata = len(self.informative), len(self.informative_strata)
+        if self.unit is None and units == 2 * strata:
             return f"{strata:,} pairs"
-        what = f"{len(used):,} {'rows' if self.unit is None else 'units'}"
+        what = f"{units:,} {'rows' if self.unit is None else 'units'}"
         return what if self.stratum is None else f"{what} in {strata:,} strat{'um' if strata == 1 else 'a'}"
 
     @cached_property
@@ -102,7 +101,12 @@ class Exchangeability:
     @cached_property
     def informative(self) -> np.ndarray:
         """The units of strata in which the response varies."""
-        return np.flatnonzero(varies(self.strata_of_units, self.responses)[self.strata_of_units])
+        return np.flatnonzero(np.isin(self.strata_of_units, self.informative_strata))
+
+    @cached_property
+    def informative_strata(self) -> np.ndarray:
+        """The strata in which the response varies."""
+        return np.flatnonzero(varies(self.strata_of_units, self.responses))
 
     def evened(self, rng: np.random.Generator) -> Exchangeability:
         """The same with rows left out at random where units with some responses have more rows than others.
@@ -149,10 +153,10 @@ class Exchangeability:
 
 def varies(group: np.ndarray, response: np.ndarray) -> np.ndarray:
     """(G,) bool: the groups, given as codes of rows, in which the response varies."""
-    order = np.lexsort((response, group))
-    own = group[order]
-    changes = (np.diff(own) == 0) & (np.diff(response[order]) != 0)
-    return np.bincount(own[1:][changes], minlength=int(own[-1]) + 1) > 0
+    count = int(group.max()) + 1
+    one = np.empty(count, dtype=response.dtype)
+    one[group] = response
+    return np.bincount(group[response != one[group]], minlength=count) > 0
 
 
 def _is_uneven(noise: np.ndarray, classes: np.ndarray, strata: np.ndarray) -> bool:

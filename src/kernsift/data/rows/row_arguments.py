@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns.columns import EXACT, Columns
-from kernsift.data.columns.encoding import number_name
 from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.rows.exchangeability import Exchangeability, varies
+from kernsift.data.rows.row_labels import RowLabels
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
@@ -33,7 +33,7 @@ class RowArguments:
                 f"paired: pairs are strata of two rows, which cannot be combined with {other}=; use strata= and unit= "
                 "for more rows than two."
             )
-        self._labels: dict[str, list[np.ndarray]] = {name: [] for name in self._given}
+        self._labels: dict[str, list[RowLabels]] = {name: [] for name in self._given}
         self._sources = dict.fromkeys(self._given, "rows in their order")
 
     def __bool__(self) -> bool:
@@ -48,9 +48,8 @@ class RowArguments:
 
     def settings(self, rows: Exchangeability) -> dict[str, str]:
         """Where strata, pairs and units come from, and how many of them can be used."""
-        used = rows.strata_of_units[rows.informative]
-        strata = len(np.unique(used))
-        counts = {"strata": f"{strata:,} strata", "paired": f"{strata:,} pairs", "unit": f"{len(used):,} units"}
+        units, strata = len(rows.informative), len(rows.informative_strata)
+        counts = {"strata": f"{strata:,} strata", "paired": f"{strata:,} pairs", "unit": f"{units:,} units"}
         return {name: f"{source}: {counts[name]}" for name, source in self._sources.items()}
 
     @property
@@ -75,7 +74,8 @@ class RowArguments:
                         f"paired: True pairs the rows of X and Y in their order, but X has {tables[0].n} rows and Y "
                         f"has {tables[1].n}; pass as many, or name the column that identifies pairs."
                     )
-                self._labels[argument] += [np.arange(table.n).astype(str) for table in tables]
+                rows = np.arange(tables[0].n)
+                self._labels[argument] += 2 * [RowLabels(rows.astype(str), rows)]
                 continue
             named = isinstance(given, str) or (isinstance(given, list) and all(isinstance(one, str) for one in given))
             if not named and not (isinstance(given, list | tuple) and len(given) == 2):
@@ -108,7 +108,7 @@ class RowArguments:
                     f"{argument}: integers beyond 2^53 in '{columns.names[place]}' are rounded where a table is read "
                     "in pieces, so that some become equal; store identifiers as text, or load the table first."
                 )
-        self._labels[argument].append(labels_of(columns))
+        self._labels[argument].append(RowLabels.of(columns))
         self._sources[argument] = " and ".join(columns.names) if columns.named else "given as an array"
 
     def keep(self, keep: np.ndarray, missing: str, samples: Sequence[np.ndarray] | None = None) -> np.ndarray:
@@ -121,7 +121,7 @@ class RowArguments:
         """
         found = keep.copy()
         for argument, labels in self._stacked(samples).items():
-            absent = np.array([label is None for label in labels], dtype=bool) & keep
+            absent = (labels.codes < 0) & keep
             if absent.any():
                 if missing == "error":
                     raise InputError(
@@ -131,10 +131,9 @@ class RowArguments:
                 add_note(f"{argument}: rows without a value are left out: {int(absent.sum()):,} of {len(keep):,}.")
                 found &= ~absent
             if argument == "paired" and not keep.all():
-                gone = set(labels[~keep])
-                alone = np.array([label in gone for label in labels], dtype=bool) & found
+                alone = np.isin(labels.codes, labels.codes[~keep]) & found
                 if alone.any():
-                    count = len(set(labels[alone]))
+                    count = len(np.unique(labels.codes[alone]))
                     add_note(
                         f"paired: {count:,} pair{'' if count == 1 else 's'} with a missing value in one row "
                         f"{'is' if count == 1 else 'are'} left out."
@@ -148,43 +147,26 @@ class RowArguments:
         self, response: np.ndarray, keep: np.ndarray, samples: Sequence[np.ndarray] | None = None
     ) -> Exchangeability:
         """What the arguments say of the rows that are kept, whose sample or response, as codes, is `response`."""
-        found = {argument: labels[keep] for argument, labels in self._stacked(samples).items()}
+        found = {argument: labels.take(keep) for argument, labels in self._stacked(samples).items()}
         return _checked(found, response, self._question)
 
-    def _stacked(self, samples: Sequence[np.ndarray] | None) -> dict[str, np.ndarray]:
+    def _stacked(self, samples: Sequence[np.ndarray] | None) -> dict[str, RowLabels]:
         """The labels of all rows; with `samples` of one table, those of the first and then those of the second."""
         found = self._labels
         if samples is not None:
-            found = {argument: [labels[0][some] for some in samples] for argument, labels in found.items()}
-        return {argument: np.concatenate(labels) for argument, labels in found.items()}
+            found = {argument: [labels[0].take(some) for some in samples] for argument, labels in found.items()}
+        return {argument: RowLabels.joined(labels) for argument, labels in found.items()}
 
 
-def labels_of(columns: Columns) -> np.ndarray:
-    """(n,) one label for each row, None where it is missing; several columns make one label together."""
-    parts = []
-    for place, own in enumerate(to_numpy(columns.values).T):
-        levels = columns.levels.get(place)
-        # Integers beyond 2^53, such as hashes, would be rounded as floating-point numbers.
-        known, inverse = np.unique(columns.integers.get(place, own), return_inverse=True)
-        names = [levels[int(value)] if levels and value == value else number_name(value) for value in known.tolist()]
-        part = np.array(names, dtype=object)[inverse]
-        part[np.isnan(own)] = None
-        parts.append(part)
-    if len(parts) == 1:
-        return parts[0]
-    rows = zip(*parts, strict=True)
-    return np.array([None if None in row else " / ".join(row) for row in rows], dtype=object)
-
-
-def _checked(labels: dict[str, np.ndarray], response: np.ndarray, question: str) -> Exchangeability:
+def _checked(labels: dict[str, RowLabels], response: np.ndarray, question: str) -> Exchangeability:
     """Codes of strata and units, after checks of what they say about the response."""
     unit = strata = None
     if "unit" in labels:
-        names, unit = np.unique(labels["unit"].astype(str), return_inverse=True)
+        names, unit = labels["unit"].used()
         _check_units(names, unit, response, question)
     argument = "paired" if "paired" in labels else "strata"
     if argument in labels:
-        known, strata = np.unique(labels[argument].astype(str), return_inverse=True)
+        known, strata = labels[argument].used()
         if argument == "paired":
             _check_pairs(known, strata, response, question)
     if unit is not None and len(names) == len(unit):
@@ -244,13 +226,12 @@ def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, quest
             f"{argument}: each stratum has one {thing}, so that nothing can be exchanged within strata; use unit= if "
             "these are subjects with several rows, or wider strata."
         )
-    used = np.unique(rows.strata_of_units[rows.informative])
-    if not len(used):
+    if not len(rows.informative):
         raise InputError(
             f"{argument}: the {what} is constant within each of the {len(names)} strata, so that nothing can be "
             "exchanged within them; use unit= if these are what was labelled, or other strata."
         )
-    lost = np.setdiff1d(np.arange(len(names)), used)
+    lost = np.setdiff1d(np.arange(len(names)), rows.informative_strata)
     if len(lost):
         count = int(rows.unit_sizes[np.isin(rows.strata_of_units, lost)].sum())
         add_note(

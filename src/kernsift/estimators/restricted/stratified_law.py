@@ -31,6 +31,7 @@ from scipy.linalg import helmert
 
 from kernsift.estimators.null_laws.permutation_law import moment_matrix
 from kernsift.execution.arrays import Array, asarray_like, namespace
+from kernsift.execution.codes import code_dtype
 
 # Numbers of one array with a matrix for each feature and stratum.
 _NUMBERS = 2**20
@@ -69,10 +70,10 @@ class Strata(NamedTuple):
         >>> strata.order.tolist(), strata.sizes.tolist()
         ([1, 3, 0, 2, 4], [2, 3])
         """
-        _, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        counts = np.bincount(codes)
         ranks = np.argsort(counts, kind="stable")
-        place = np.argsort(ranks)
-        return cls(np.argsort(place[inverse], kind="stable"), counts[ranks])
+        place = np.argsort(ranks).astype(code_dtype(np, len(counts)))  # fewer bits are sorted faster
+        return cls(np.argsort(place[codes], kind="stable"), counts[ranks[counts[ranks] > 0]])
 
     @property
     def starts(self) -> np.ndarray:
