@@ -330,7 +330,7 @@ KINDS = [
     File("Parquet with lists", "t.parquet", parquet(XF.assign(z=[[1]] * ROWS)), "'z' holds values of type list.*--exclude z", TWICE),
     File("Parquet with records", "t.parquet", parquet(XF.assign(z=[{"q": 1}] * ROWS)), "'z' holds values of type struct.*--exclude z", TWICE),
     File("Parquet with bytes", "t.parquet", parquet(XF.assign(z=[b"u", b"v"] * 15)), "'z' holds values of type binary.*--exclude z", TWICE),
-    File("Parquet with dates", "t.parquet", parquet(XF.assign(z=pd.date_range("2020", periods=ROWS, tz="UTC"))), finds(says="Dates, in days since the first: 'z'"), TWICE),
+    File("Parquet with dates", "t.parquet", parquet(XF.assign(z=pd.date_range("2020", periods=ROWS, tz="UTC"))), finds(says="Dates, compared in days: 'z'"), TWICE),
     File("Parquet with nullable integers", "t.parquet", parquet(XF.astype("Int64").mask(XF > 8)), "rows have missing values.*--missing drop", ("--missing", "error")),
     File("Parquet with repeated names", "t.parquet", lambda path: pa.parquet.write_table(pa.table([[1, 2], [3, 4]], names=["a", "a"]), path), "column names must be unique, but 'a'.*rename"),
     File("Feather", "t.feather", feather(), same),

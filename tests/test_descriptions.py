@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 
 import kernsift
-from kernsift import InputError
-from kernsift.report.contrasts import Contrast, best_contrast
+from kernsift import InputError, compare, relate
+from kernsift.report.contrasts import Contrast, best_contrast, changed_interval
 from kernsift.report.descriptions import describe_columns, describe_levels, describe_numbers
+from kernsift.report.number_format import DateScale
 from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve
 
 Rng = np.random.Generator
@@ -590,3 +591,54 @@ def test_columns_that_are_one_feature_in_two_classes() -> None:
     compared = kernsift.compare(frame, by="y", groups={"pair": ["a", "b"]}, random_state=0)
     assert said(related, "pair").startswith("other correlation in y = yes: largest change 0.")
     assert said(compared, "pair").startswith("other correlation in yes: largest change 0.")
+
+
+def _dated(days: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame({"when": np.datetime64("2024-01-26", "s") + np.round(days * 86400).astype("m8[s]")})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (np.arange(61.0), np.arange(61.0) + 29, "later in Y: median 2024-03-25 v 2024-02-25"),
+        (np.arange(61.0) + 29, np.arange(61.0), "earlier in Y: median 2024-02-25 v 2024-03-25"),
+        # Where days do not differ, minutes do.
+        (np.arange(61) / 200, np.arange(61) / 200 + 0.2, "later in Y: median 2024-01-26 08:24 v 2024-01-26 03:36"),
+        (np.arange(-60.0, 61.0), 4 * np.arange(-60.0, 61.0), "wider in Y: IQR 240 v 60 days"),
+        # The first date of all is not a zero.
+        (np.arange(100.0), np.r_[np.zeros(50), np.arange(0.0, 100, 2)], "more values of 2024-01-26 in Y: 51% v 1%"),
+        (np.arange(300.0), np.r_[np.arange(0.0, 300, 2), np.arange(60.0, 80).repeat(7)], "more after 2024-03-"),
+    ],
+)
+def test_dates_are_described_as_dates_and_their_spread_in_days(
+    first: np.ndarray, second: np.ndarray, said: str, tmp_path: Path
+) -> None:
+    tables = [_dated(first), _dated(second)]
+    result = compare(*tables, random_state=0)
+    assert result.describe(0).startswith(said)
+    for name, table in zip("ab", tables, strict=True):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    assert compare(tmp_path / "a.csv", tmp_path / "b.csv", random_state=0).describe(0) == result.describe(0)
+
+
+def test_an_interval_up_to_a_day_includes_the_day() -> None:
+    """Of 25 timestamps on each of forty days the second sample has only those of the first ten days."""
+    days = np.repeat(np.arange(40.0), 25) + np.tile(np.arange(25) / 26, 40)
+    found = changed_interval(days, days[:250], DateScale(19723.0))  # 2024-01-01
+    assert (found.change, found.detail) == ("fewer after 2024-01-10", "0% v 75%")
+
+
+def test_dates_in_responses_and_in_pictures(tmp_path: Path) -> None:
+    when, rng = _dated(np.arange(200.0))["when"], np.random.default_rng(0)
+    x = np.arange(200.0) + rng.normal(size=200)
+    rises = relate(pd.DataFrame({"x": x}), when, random_state=0)
+    assert rises.describe(0) == "rises: median of when 2024-02-14 to 2024-07-23"
+    classes = relate(pd.DataFrame({"when": when}), np.repeat(["a", "b", "c", "d"], 50), random_state=0)
+    assert "latest in y = d (median 2024-07-18), earliest in y = a (2024-02-19)" in classes.describe(0)
+    turns = relate(pd.DataFrame({"when": when}), (x - 100) ** 2, random_state=0)
+    assert "(low, at 2024-05-0" in turns.describe(0)
+    for result, tick in ((rises, "2024-04"), (classes, "2024-04"), (turns, "2024-07")):
+        assert f">{tick}</text>" in result.to_html()
+    ax = turns.plot_feature()
+    ax.figure.canvas.draw()
+    assert {"Mar", "May", "Jul"} <= {label.get_text() for label in ax.get_xticklabels()}

@@ -731,7 +731,7 @@ def test_guesses_about_large_files_are_said(tmp_path: Path, capsys: pytest.Captu
     notes = " ".join(answer["notes"])
     assert "Row numbers, so left out: 'row_id'." in notes
     assert "left out as identifiers: 'name'." in notes
-    assert notes.count("Dates, in days since the first: 'when'.") == 1
+    assert notes.count("Dates, compared in days: 'when'.") == 1
     assert "when" in [feature["feature"] for feature in answer["features"]]
 
 

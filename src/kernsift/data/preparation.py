@@ -53,7 +53,7 @@ class Prepared:
         """The tables, with the same codes and the same float type; outside of memory where one of them is."""
         if all(isinstance(scan.source, MemorySource) for scan in self.scans):
             columns = self.columns()
-            layout = layout_of(columns[0], columns[0].levels, self.groups)
+            layout = layout_of(columns[0], columns[0].levels, self.groups, columns[0].dates)
             return [laid_out(part, layout) for part in columns]
         sparse = all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories
         return self._sparse() if sparse else self._stored()
@@ -78,7 +78,7 @@ class Prepared:
             _check_stored(one, self.arguments[place])
             scans.append(one if keep.all() else scan(self._kept(place), self.memory, trust=False))
         encoding, spans = make_encoding(scans, self.verdict, self.arguments, self.missing)
-        layout = layout_of(scans[0].source, encoding.levels, self.groups)
+        layout = layout_of(scans[0].source, encoding.levels, self.groups, encoding.origin)
         memory = task_memory(self.memory)
         return [
             StoredTable(one.source, layout, encoding, low, high, memory, encoding.incomplete(one))

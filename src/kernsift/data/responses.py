@@ -24,7 +24,7 @@ def response_table(target: Columns, response: str) -> Table:
     name = target.names[0] if target.named and len(target.names) == 1 else "y"
     if len(target.names) == 1:
         target = replace(target, names=(name,))
-        answer = laid_out(target, layout_of(target, target.levels))
+        answer = laid_out(target, layout_of(target, target.levels, dates=target.dates))
     else:
         answer = laid_out(target, grouped(target, target.levels, {name: range(len(target.names))}))
     if answer.constant[0]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ class Table:
     categorical : (d,) bool; a categorical feature has exactly one column.
     levels : the level names of each categorical feature, in the order of its codes.
     incomplete : (p,) bool: the value columns with missing values, which are NaN; None where no value is missing.
+    dates : the day from which each feature of dates counts its days, in days since 1970; for descriptions and plots.
 
     Examples
     --------
@@ -60,10 +61,11 @@ class Table:
     categorical: np.ndarray
     levels: Mapping[str, tuple[str, ...]]
     incomplete: np.ndarray | None = None
+    dates: Mapping[str, float] = field(default_factory=dict)
 
     def _set(self, features: Any, **own: Any) -> None:
         """Set the attributes of a subclass, which has the features of a table or a layout; tables are frozen."""
-        shared = {name: getattr(features, name) for name in ("names", "offsets", "categorical", "levels")}
+        shared = {name: getattr(features, name) for name in ("names", "offsets", "categorical", "levels", "dates")}
         self.__dict__.update(shared | own)
 
     @property
@@ -168,7 +170,7 @@ class Table:
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed."""
         values = self.part(slice(None), np.asarray(rows))
-        return Table(self.names, values, self.offsets, self.categorical, self.levels, self.incomplete)
+        return Table(self.names, values, self.offsets, self.categorical, self.levels, self.incomplete, self.dates)
 
     def select(self, features: np.ndarray) -> Table:
         """The features at these positions, in this order."""
@@ -186,6 +188,7 @@ class Table:
             categorical=self.categorical[chosen],
             levels={name: self.levels[name] for name in names if name in self.levels},
             incomplete=None if self.incomplete is None else some_of(self.incomplete[columns]),
+            dates=self.dates,
         )
 
 

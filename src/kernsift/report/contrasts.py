@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.report.number_format import (
-    format_number,
+    NUMBERS,
+    NumberScale,
     interquartile_range,
     more_or_fewer,
     percent_versus,
-    rounded,
     versus,
 )
 
@@ -63,7 +63,9 @@ def pooled_samples(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
     return np.concatenate([first, second]), np.repeat([False, True], [len(first), len(second)])
 
 
-def location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarray, view: str = "") -> Contrast:
+def location_and_spread(
+    first: np.ndarray, second: np.ndarray, label: np.ndarray, view: str = "", scale: NumberScale = NUMBERS
+) -> Contrast:
     """The shift or the change of spread, or both where both are large."""
     shift, spread = (
         standardised(degree, label) for degree in polynomial_contrasts(np.concatenate([first, second]), view)
@@ -71,10 +73,10 @@ def location_and_spread(first: np.ndarray, second: np.ndarray, label: np.ndarray
     words, details = [], []
     size = shift**2 + spread**2
     if shift**2 >= size / 3:
-        words.append("higher" if shift > 0 else "lower")
-        details.append(_shifted(first, second, shift > 0))
+        words.append(scale.higher if shift > 0 else scale.lower)
+        details.append(_shifted(first, second, shift > 0, scale))
     if spread**2 >= size / 3:
-        measured = _spread(first, second, spread > 0)
+        measured = _spread(first, second, spread > 0, scale.unit)
         if measured:
             words.append("wider" if spread > 0 else "narrower")
             details.append(measured)
@@ -111,30 +113,31 @@ def standardised(contrast: np.ndarray, label: np.ndarray) -> float:
     return difference / (spread * math.sqrt(1.0 / count + 1.0 / (len(label) - count)))
 
 
-def _shifted(first: np.ndarray, second: np.ndarray, up: bool) -> str:
+def _shifted(first: np.ndarray, second: np.ndarray, up: bool, scale: NumberScale) -> str:
     """Medians; where these are equal, the share above the value where the distribution functions differ most."""
     a, b = float(np.median(second)), float(np.median(first))
     if (a > b) if up else (a < b):
-        return f"median {versus(a, b)}"
+        return f"median {versus(a, b, scale)}"
     grid = np.unique(np.concatenate([first, second]))[:-1]
     above = [1.0 - np.searchsorted(np.sort(sample), grid, side="right") / len(sample) for sample in (second, first)]
     difference = above[0] - above[1]
     at = int(difference.argmax() if up else difference.argmin())
-    return f"{percent_versus(float(above[0][at]), float(above[1][at]))} above {format_number(grid[at])}"
+    shares = percent_versus(float(above[0][at]), float(above[1][at]))
+    return f"{shares} {scale.above} {scale.exact(grid[at])}"
 
 
-def _spread(first: np.ndarray, second: np.ndarray, wider: bool) -> str:
+def _spread(first: np.ndarray, second: np.ndarray, wider: bool, unit: str) -> str:
     """The interquartile range, or the range of the middle 90% where that changes in the right direction, or more."""
     found, most = "", 1.0
     for low, high, name in ((25, 75, "IQR"), (5, 95, "5-95% range")):
         a, b = (float(np.subtract(*np.percentile(sample, [high, low]))) for sample in (second, first))
         large, small = (a, b) if wider else (b, a)
         if large > most * small:
-            found, most = f"{name} {versus(a, b)}", _CLEARLY * large / small if small > 0 else math.inf
+            found, most = f"{name} {versus(a, b)}{unit}", _CLEARLY * large / small if small > 0 else math.inf
     return found
 
 
-def common_value(first: np.ndarray, second: np.ndarray) -> Contrast | None:
+def common_value(first: np.ndarray, second: np.ndarray, scale: NumberScale = NUMBERS) -> Contrast | None:
     """The share of one value, such as zero, where it changed more than the rest of the distribution."""
     pooled, label = pooled_samples(first, second)
     values, counts = np.unique(pooled, return_counts=True)
@@ -150,7 +153,8 @@ def common_value(first: np.ndarray, second: np.ndarray) -> Contrast | None:
     size = share_contrast(pooled == values[at], pooled, label)
     if not size:
         return None
-    return Contrast(size, f"{more_or_fewer(*shares)} {_values_of(float(values[at]))}", percent_versus(*shares), True)
+    change = f"{more_or_fewer(*shares)} {_values_of(float(values[at]), scale)}"
+    return Contrast(size, change, percent_versus(*shares), True)
 
 
 def share_contrast(flags: np.ndarray, pooled: np.ndarray, label: np.ndarray) -> float:
@@ -162,12 +166,12 @@ def share_contrast(flags: np.ndarray, pooled: np.ndarray, label: np.ndarray) -> 
     return size if size >= max([*rest, 4.0]) else 0.0
 
 
-def changed_interval(first: np.ndarray, second: np.ndarray) -> Contrast:
+def changed_interval(first: np.ndarray, second: np.ndarray, scale: NumberScale = NUMBERS) -> Contrast:
     """The interval of values whose share changed most, in standard errors."""
     pooled = np.concatenate([first, second])
     values = np.unique(pooled)
     few = len(values) <= len(_CUTS)
-    cuts, digits = rounded(values, 1.0) if few else rounded(np.quantile(pooled, _CUTS), _APART)
+    cuts, digits = scale.rounded(values, 1.0) if few else scale.rounded(np.quantile(pooled, _CUTS), _APART)
     edges = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2 if few else cuts, [np.inf]])
     below = [np.searchsorted(np.sort(sample), edges, side="right") / len(sample) for sample in (second, first)]
     shares = [cumulative[None, :] - cumulative[:, None] for cumulative in below]
@@ -180,10 +184,10 @@ def changed_interval(first: np.ndarray, second: np.ndarray) -> Contrast:
     # The smaller part of the distribution is described.
     outside = a + b > 1.0
     ends, below = (values[[low, high - 1]], values[max(low - 1, 0)]) if few else (edges[[low, high]], edges[low])
-    start, end, before = (format_number(value, digits) for value in (*ends, below))
-    # A value that is common at the lower end is not in the interval.
-    common = not few and float((pooled == edges[low]).mean()) > _TIED
-    place = _place(start, end, before, low == 0, high == len(edges) - 1, common)[outside]
+    start, end, before = (scale.write(value, digits) for value in (*ends, below))
+    # A value that is common at the lower end is not in the interval, and neither is the day of a date there.
+    common = not few and (scale is not NUMBERS or float((pooled == edges[low]).mean()) > _TIED)
+    place = _place(start, end, before, low == 0, high == len(edges) - 1, common, scale.above)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
     # Of many values one, as a code for missing values that is far from all others.
@@ -191,22 +195,22 @@ def changed_interval(first: np.ndarray, second: np.ndarray) -> Contrast:
     one = values[~within if outside else within]
     one_value = len(one) == 1 and not few
     if one_value:
-        place = _values_of(float(one[0]))
+        place = _values_of(float(one[0]), scale)
     return Contrast(float(sizes[low, high]), f"{more_or_fewer(a, b)} {place}", percent_versus(a, b), one_value)
 
 
-def _values_of(value: float) -> str:
-    return "zeros" if value == 0 else f"values of {format_number(value)}"
+def _values_of(value: float, scale: NumberScale) -> str:
+    return "zeros" if value == 0 and scale is NUMBERS else f"values of {scale.exact(value)}"
 
 
-def _place(a: str, b: str, below: str, lowest: bool, highest: bool, common: bool) -> tuple[str, str]:
+def _place(a: str, b: str, below: str, lowest: bool, highest: bool, common: bool, above: str) -> tuple[str, str]:
     """An interval in words, and what is outside it; `below` is the largest value that is not in it on its left."""
     if a == b:
         return f"values of {a}", f"values other than {a}"
     if lowest:
-        return f"up to {b}", f"above {b}"
+        return f"up to {b}", f"{above} {b}"
     if highest:
-        return f"above {below}", f"up to {below}"
+        return f"{above} {below}", f"up to {below}"
     if common:
-        return f"above {a} and up to {b}", f"up to {a} or above {b}"
+        return f"{above} {a} and up to {b}", f"up to {a} or {above} {b}"
     return f"between {a} and {b}", f"outside {a} to {b}"

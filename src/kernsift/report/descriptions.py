@@ -31,7 +31,8 @@ from kernsift.report.contrasts import (
     standardised,
 )
 from kernsift.report.number_format import (
-    format_number,
+    NUMBERS,
+    NumberScale,
     format_percent,
     more_or_fewer,
     percent_versus,
@@ -101,7 +102,13 @@ def more_missing(first: np.ndarray, second: np.ndarray, found: Description, wher
 
 
 def describe_numbers(
-    first: np.ndarray, second: np.ndarray, where: str = "", *, means: bool = False, view: str = ""
+    first: np.ndarray,
+    second: np.ndarray,
+    where: str = "",
+    *,
+    means: bool = False,
+    view: str = "",
+    scale: NumberScale = NUMBERS,
 ) -> Description:
     """How a number differs between two samples; with `means` only by its mean, which is what a linear kernel sees.
 
@@ -117,23 +124,23 @@ def describe_numbers(
     if not len(first) or not len(second):
         return Description()
     medians = (float(np.median(first)), float(np.median(second)))
-    typical = f"median {versus(medians[1], medians[0])}"
+    typical = f"median {versus(medians[1], medians[0], scale)}"
     pooled, label = pooled_samples(first, second)
     if pooled.min() == pooled.max():
         return Description(typical=typical, medians=medians)
     if means:
         averages = float(second.mean()), float(first.mean())
-        change = "higher" if averages[0] > averages[1] else "lower"
-        return Description(change, where, f"mean {versus(*averages)}", typical, medians)
+        change = scale.higher if averages[0] > averages[1] else scale.lower
+        return Description(change, where, f"mean {versus(*averages, scale)}", typical, medians)
     values = np.unique(pooled)
     if len(values) == 2:
         share = [float((sample == values[1]).mean()) for sample in (second, first)]
         detail = percent_versus(*share)
-        name = format_number(values[1])
+        name = scale.exact(values[1])
         more = "more often" if share[0] > share[1] else "less often"
         return Description(f"{more} {name}", where, detail, f"{name}: {detail}", medians)
-    shape = location_and_spread(first, second, label, view)
-    found = best_contrast(shape, common_value(first, second), changed_interval(first, second), view)
+    shape = location_and_spread(first, second, label, view, scale)
+    found = best_contrast(shape, common_value(first, second, scale), changed_interval(first, second, scale), view)
     return Description(found.change, where, found.detail, typical, medians, size=found.size)
 
 

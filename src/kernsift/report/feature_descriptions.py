@@ -11,6 +11,7 @@ from kernsift.data.tables import Table
 from kernsift.estimators.views import Pair
 from kernsift.report.descriptions import Description, describe_columns, describe_levels, describe_numbers, more_missing
 from kernsift.report.held_fixed import AdjustedRows
+from kernsift.report.number_format import NUMBERS, NumberScale, scale_of
 from kernsift.report.pictures import (
     as_one_number,
     feature_columns,
@@ -32,7 +33,8 @@ def describe_samples(
     own = tables[0].levels.get(tables[0].names[j])
     values = np.concatenate([feature_columns(table, j) for table in tables])
     codes = np.repeat(np.arange(float(len(tables))), [table.n for table in tables])
-    return _describe_classes(values, codes, own, series, means, None if views is None else views[j], adjusted, j, gaps)
+    scale, view = scale_of(tables[0].dates.get(tables[0].names[j])), None if views is None else views[j]
+    return _describe_classes(values, codes, own, series, means, view, adjusted, j, scale, gaps)
 
 
 def _describe_classes(
@@ -44,13 +46,14 @@ def _describe_classes(
     view: Pair | None,
     adjusted: AdjustedRows | None,
     j: int,
+    scale: NumberScale,
     gaps: bool = False,
 ) -> Description:
     """The values of feature j in classes, of which there are codes (n,), with whatever is held fixed."""
 
     def describe(values: np.ndarray, codes: np.ndarray) -> Description:
         there = present_rows(values) & ~np.isnan(codes)
-        found = _describe_values(values[there], codes[there], own, classes, means, view)
+        found = _describe_values(values[there], codes[there], own, classes, means, view, scale=scale)
         if gaps and own is None and values.shape[1] == 1 and len(classes) == 2:
             return more_missing(values[codes == 0, 0], values[codes == 1, 0], found, classes[-1])
         return found
@@ -77,17 +80,22 @@ def describe_against(
     linear: bool,
     adjusted: AdjustedRows | None,
     views: np.ndarray | None,
+    response_scale: NumberScale,
     j: int,
 ) -> Description:
+    scale = scale_of(table.dates.get(table.names[j]))
     own, columns = table.levels.get(table.names[j]), feature_columns(table, j)
     view: Pair | None = None if views is None else views[j]
     if levels is not None:
         named = [f"{response} = {level}" for level in levels]
-        return replace(_describe_classes(columns, target, own, named, means, view, adjusted, j), medians=())
+        return replace(_describe_classes(columns, target, own, named, means, view, adjusted, j, scale), medians=())
 
     def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
-        return _describe_values(numbers[there], codes[there], None, own or (), means or linear, what=response)
+        means_only = means or linear
+        return _describe_values(
+            numbers[there], codes[there], None, own or (), means_only, what=response, scale=response_scale
+        )
 
     if own is not None:
         found = by_level(target[:, None], columns[:, 0])
@@ -100,7 +108,8 @@ def describe_against(
 
     def along(values: np.ndarray, numbers: np.ndarray) -> Description:
         there = present_rows(values) & ~np.isnan(numbers)
-        return describe_curve(as_one_number(values[there], "")[0], numbers[there], response, means=means, view=seen)
+        one, other = as_one_number(values[there], "")[0], numbers[there]
+        return describe_curve(one, other, response, means=means, view=seen, scale=scale, response_scale=response_scale)
 
     if adjusted is None:
         return along(columns, target)
@@ -120,6 +129,7 @@ def _describe_values(
     means: bool,
     view: Pair | None = None,
     what: str = "",
+    scale: NumberScale = NUMBERS,
 ) -> Description:
     """Values in several classes, of which there are codes; `what` names a response in the levels of a feature."""
     codes, seen = target.astype(np.intp), "" if view is None else view.feature
@@ -131,8 +141,8 @@ def _describe_values(
             return describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
         if values.shape[1] > 1:
             return describe_columns(first, second, where, means=means)
-        found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=seen)
+        found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=seen, scale=scale)
         return replace(found, change=f"{what} {found.change}", medians=()) if what and found.change else found
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
-    return describe_by_level(as_one_number(values, "")[0], codes, classes, what, means=means, view=seen)
+    return describe_by_level(as_one_number(values, "")[0], codes, classes, what, means=means, view=seen, scale=scale)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from kernsift.data.columns.cells import MICROSECONDS
+from kernsift.data.columns.encoding import date_name
 from kernsift.report.text import shortened
 
 _LONGEST_LEVEL = 100
@@ -30,15 +34,6 @@ LOCATIONS: Measures = (("median", np.median), ("mean", np.mean))
 SPREADS: Measures = (("IQR", interquartile_range), ("SD", np.std))
 
 
-def rounded(values: np.ndarray, apart: float) -> tuple[np.ndarray, int]:
-    """The numbers rounded to the fewest digits at which this share of them differ, and the number of digits."""
-    for digits in DIGITS:
-        found = np.unique([float(f"{value:.{digits}g}") for value in values])
-        if len(found) >= apart * len(np.unique(values)):
-            break
-    return found, digits
-
-
 def format_number(value: float, digits: int = 3) -> str:
     """A number with this many significant digits; large ones are rounded to integers."""
     value = float(value)
@@ -50,8 +45,79 @@ def format_number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
 
 
-def versus(one: float, two: float) -> str:
-    return " v ".join(format_pair(one, two))
+@dataclass(frozen=True)
+class NumberScale:
+    """How the values of a feature are written, and the words for their order."""
+
+    higher, lower, above, highest, lowest, unit = "higher", "lower", "above", "highest", "lowest", ""
+
+    def write(self, value: float, digits: int = 3) -> str:
+        return format_number(value, digits)
+
+    def exact(self, value: float) -> str:
+        """A value that rows have."""
+        return format_number(value)
+
+    def read(self, text: str) -> float:
+        """The number that `write` wrote."""
+        return float(text.replace(",", ""))
+
+    def cut(self, value: float, digits: int) -> float:
+        """A value nearby that is an end of an interval and is written with this many digits."""
+        return float(f"{value:.{digits}g}")
+
+    def rounded(self, values: np.ndarray, apart: float) -> tuple[np.ndarray, int]:
+        """Cuts with the fewest digits at which this share of the values differ, and the number of digits."""
+        for digits in DIGITS:
+            found = np.unique([self.cut(value, digits) for value in values.tolist()])
+            if len(found) >= apart * len(np.unique(values)):
+                break
+        return found, digits
+
+
+@dataclass(frozen=True)
+class DateScale(NumberScale):
+    """Dates in days since `origin`, which is in days since 1970: days, or minutes and less where these are needed.
+
+    Examples
+    --------
+    >>> DateScale(19723.0).write(31.5), DateScale(19723.0).write(31.5, 4)
+    ('2024-02-01', '2024-02-01 12:00')
+    """
+
+    origin: float
+    higher, lower, above, highest, lowest, unit = "later", "earlier", "after", "latest", "earliest", " days"
+
+    def write(self, value: float, digits: int = 3) -> str:
+        if math.isinf(value):
+            return str(value)
+        # Two microseconds more than rounding may take away.
+        stamp = np.datetime64(math.floor((self.origin + value) * MICROSECONDS) + 2, "us")
+        return str(stamp.astype(f"M8[{_UNITS[digits][0]}]")).replace("T", " ")
+
+    def exact(self, value: float) -> str:
+        return date_name(self.origin + value).replace("T", " ")
+
+    def read(self, text: str) -> float:
+        return float(np.datetime64(text, "us").astype(np.int64))
+
+    def cut(self, value: float, digits: int) -> float:
+        """The end of the day or of the minute, so that an interval up to a day includes it."""
+        unit = _UNITS[digits][1] / MICROSECONDS
+        return (math.floor((self.origin + value) / unit + 1e-9) + 1) * unit - min(unit / 100, 1e-8) - self.origin
+
+
+# The unit that numbers of digits stand for, and its microseconds.
+_UNITS = {3: ("D", MICROSECONDS), 4: ("m", 60e6), 5: ("s", 1e6), 6: ("ms", 1e3), 8: ("us", 1.0)}
+NUMBERS = NumberScale()
+
+
+def scale_of(origin: float | None) -> NumberScale:
+    return NUMBERS if origin is None else DateScale(origin)
+
+
+def versus(one: float, two: float, scale: NumberScale = NUMBERS) -> str:
+    return " v ".join(format_pair(one, two, scale.write))
 
 
 def format_pair(

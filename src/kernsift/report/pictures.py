@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kernsift.data.tables import Table, spaced_rows
+from kernsift.report.number_format import scale_of
 
 _POINTS = 250
 _BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
@@ -16,13 +17,17 @@ _SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Histogram:
-    """A number in several samples, as shares of each sample over common bins, and the share far out of them all."""
+    """A number in several samples, as shares of each sample over common bins, and the share far out of them all.
+
+    Dates are in days since `origin`, which is in days since 1970; so are those of boxes and clouds.
+    """
 
     label: str
     series: tuple[str, ...]
     edges: tuple[float, ...]
     shares: tuple[tuple[float, ...], ...]
     beyond: float = 0.0
+    origin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Boxes:
     levels: tuple[str, ...]
     quantiles: tuple[tuple[float, ...], ...]
     counts: tuple[int, ...]
+    origin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Cloud:
     points: tuple[tuple[float, float], ...]
     middles: tuple[float, ...]
     quartiles: tuple[tuple[float, float, float], ...]
+    origin: float | None = None
+    against_origin: float | None = None
 
 
 Picture = Histogram | Bars | Boxes | Cloud
@@ -79,18 +87,23 @@ def draw_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label
     if parts[0].shape[1] > 1:
         values, how = _one_number(parts)
         return _numbers(values, f"{label}, {how}", series)
-    return _numbers([part[:, 0] for part in parts], label, series)
+    return _numbers([part[:, 0] for part in parts], label, series, first.dates.get(name))
 
 
-def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...]) -> Picture:
+def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...], origin: float | None = None) -> Picture:
     """Numbers as bars where few are different, as a histogram elsewhere."""
     distinct = np.unique(np.concatenate(values))
     if not len(distinct):
         return Bars(label, series, ("no values",), tuple((0.0,) for _ in series))
     if len(distinct) <= _FEW_VALUES:
         codes = [np.searchsorted(distinct, value) for value in values]
-        return _bars(codes, label, series, tuple(f"{value:.6g}" for value in distinct))
-    return _histogram(values, label, series)
+        return _bars(codes, label, series, tuple(value_name(value, origin) for value in distinct.tolist()))
+    return replace(_histogram(values, label, series), origin=origin)
+
+
+def value_name(value: float, origin: float | None) -> str:
+    """A number, or a date, as a label."""
+    return f"{value:.6g}" if origin is None else scale_of(origin).exact(value)
 
 
 def _one_number(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
@@ -152,8 +165,16 @@ def usual_range(values: np.ndarray) -> tuple[float, float]:
     return float(near.min()), float(near.max())
 
 
-def draw_against(table: Table, target: np.ndarray, target_label: str, levels: Sequence[str] | None, j: int) -> Picture:
+def draw_against(
+    table: Table,
+    target: np.ndarray,
+    target_label: str,
+    levels: Sequence[str] | None,
+    target_origin: float | None,
+    j: int,
+) -> Picture:
     name = table.names[j]
+    origin = table.dates.get(name)
     own = table.levels.get(name)
     values, target, label = _rows_of(table, target, j)
     if own is not None and levels is not None:
@@ -163,15 +184,15 @@ def draw_against(table: Table, target: np.ndarray, target_label: str, levels: Se
         codes = target.astype(np.intp)
         groups = [values[codes == level] for level in range(len(levels))]
         if len(levels) <= _FEW_GROUPS and min(len(group) for group in groups):
-            return _numbers(groups, label, tuple(f"{target_label} = {level}" for level in levels))
-        return _boxes(values, codes, label, target_label, levels)
+            return _numbers(groups, label, tuple(f"{target_label} = {level}" for level in levels), origin)
+        return _boxes(values, codes, label, target_label, levels, origin)
     if own is not None:
-        return _boxes(target, values.astype(np.intp), target_label, name, own)
+        return _boxes(target, values.astype(np.intp), target_label, name, own, target_origin)
     distinct = np.unique(values)
     if len(distinct) <= _FEW_VALUES:
-        named = [f"{value:.6g}" for value in distinct]
-        return _boxes(target, np.searchsorted(distinct, values), target_label, label, named)
-    return _cloud(values, target, label, target_label)
+        named = [value_name(value, origin) for value in distinct.tolist()]
+        return _boxes(target, np.searchsorted(distinct, values), target_label, label, named, target_origin)
+    return replace(_cloud(values, target, label, target_label), origin=origin, against_origin=target_origin)
 
 
 def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.ndarray, str]:
@@ -204,13 +225,15 @@ def _shares_by_level(
     return _bars([group for group, _ in kept], label, tuple(level for _, level in kept), own)
 
 
-def _boxes(values: np.ndarray, codes: np.ndarray, label: str, by: str, levels: Sequence[str]) -> Boxes:
+def _boxes(
+    values: np.ndarray, codes: np.ndarray, label: str, by: str, levels: Sequence[str], origin: float | None
+) -> Boxes:
     counts = np.bincount(codes, minlength=len(levels))
     shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_LEVELS])
     shown = shown[counts[shown] > 0]
     quantiles = [_plain(np.quantile(values[codes == level], _SPREAD)) for level in shown]
     names, sizes = tuple(levels[level] for level in shown), tuple(int(counts[level]) for level in shown)
-    return Boxes(label, by, names, tuple(quantiles), sizes)
+    return Boxes(label, by, names, tuple(quantiles), sizes, origin)
 
 
 def _cloud(values: np.ndarray, target: np.ndarray, label: str, against: str) -> Cloud:

@@ -15,6 +15,7 @@ from kernsift.report.text import clean, interval_name, level, shortened, things
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
     from kernsift.result import Result
 
@@ -311,9 +312,10 @@ def plot_feature(result: Result, name: str | None = None, ax: Axes | None = None
 
 
 def _histogram(picture: Histogram, ax: Axes) -> None:
+    edges = _shown_values(ax.xaxis, picture.edges, picture.origin)
     for shares, series, colour in zip(picture.shares, picture.series, _COLOURS, strict=False):
-        ax.stairs(shares, picture.edges, fill=True, alpha=0.3, color=colour)
-        ax.stairs(shares, picture.edges, color=colour, linewidth=1.4, label=_short(series))
+        ax.stairs(shares, edges, fill=True, alpha=0.3, color=colour)
+        ax.stairs(shares, edges, color=colour, linewidth=1.4, label=_short(series))
     ax.set(xlabel=_wrapped(picture.label, 48), ylabel="share")
     ax.legend(frameon=False, fontsize=8)
 
@@ -330,7 +332,7 @@ def _bars(picture: Bars, ax: Axes) -> None:
 
 def _boxes(picture: Boxes, ax: Axes) -> None:
     keys = ("whislo", "q1", "med", "q3", "whishi")
-    stats = [dict(zip(keys, row, strict=True)) for row in picture.quantiles]
+    stats = [dict(zip(keys, row, strict=True)) for row in _shown_values(ax.yaxis, picture.quantiles, picture.origin)]
     places = range(len(stats))
     ax.bxp(stats, showfliers=False, positions=places, medianprops={"color": SIGNIFICANT})
     names = [_wrapped(level) for level in picture.levels]
@@ -342,11 +344,24 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
 
 def _cloud(picture: Cloud, ax: Axes) -> None:
     x, y = np.array(picture.points).T
-    low, middle, high = np.array(picture.quartiles).T
+    x, middles = (_shown_values(ax.xaxis, values, picture.origin) for values in (x, picture.middles))
+    y, quartiles = (_shown_values(ax.yaxis, values, picture.against_origin) for values in (y, picture.quartiles))
+    low, middle, high = quartiles.T
     ax.scatter(x, y, s=10, color=SELECTED, alpha=0.4, linewidths=0)
-    ax.fill_between(picture.middles, low, high, color=_COLOURS[1], alpha=0.25, linewidth=0)
-    ax.plot(picture.middles, middle, color=_COLOURS[1], linewidth=1.8)
+    ax.fill_between(middles, low, high, color=_COLOURS[1], alpha=0.25, linewidth=0)
+    ax.plot(middles, middle, color=_COLOURS[1], linewidth=1.8)
     ax.set(xlabel=_wrapped(picture.label, 48), ylabel=_wrapped(picture.against, 32))
+
+
+def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
+    """Values as they are drawn on an axis, which is one of dates where `origin` is their first day since 1970."""
+    if origin is None:
+        return np.asarray(values)
+    dates: Any = required("matplotlib.dates", "Plots need matplotlib")
+    locator = dates.AutoDateLocator(minticks=3, maxticks={dates.HOURLY: 8, dates.MINUTELY: 8, dates.SECONDLY: 8})
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    return np.asarray(values) + origin - dates.date2num(np.datetime64(0, "D"))
 
 
 def _wrapped(text: str, width: int = 24) -> str:

@@ -21,9 +21,10 @@ from kernsift.report.descriptions import Description
 from kernsift.report.number_format import (
     DIGITS,
     LOCATIONS,
+    NUMBERS,
     SPREADS,
     Measures,
-    format_number,
+    NumberScale,
     format_pair,
     more_or_fewer,
     percent_versus,
@@ -42,6 +43,7 @@ def describe_by_level(
     *,
     means: bool = False,
     view: str = "",
+    scale: NumberScale = NUMBERS,
 ) -> Description:
     """How a number differs between three or more levels of a category; `what` names the number.
 
@@ -64,9 +66,7 @@ def describe_by_level(
         shares = np.array([(values[codes == level] == two[1]).mean() for level in used])
         top, bottom = (levels[used[place]] for place in (int(shares.argmax()), int(shares.argmin())))
         high, low = percent_versus(float(shares.max()), float(shares.min())).split(" v ")
-        return Description(
-            start, "", f"{format_number(two[1])} most often in {top} ({high}), least in {bottom} ({low})"
-        )
+        return Description(start, "", f"{scale.exact(two[1])} most often in {top} ({high}), least in {bottom} ({low})")
     sizes = []
     for degree in polynomial_contrasts(values, view):
         variance = float(degree.var())
@@ -75,7 +75,8 @@ def describe_by_level(
     # One class that differs in some other way from all others together.
     samples = [(values[codes != level], values[codes == level]) for level in used]
     parts = [
-        best_contrast(Contrast(0.0, "", ""), common_value(*both), changed_interval(*both), view) for both in samples
+        best_contrast(Contrast(0.0, "", ""), common_value(*both, scale), changed_interval(*both, scale), view)
+        for both in samples
     ]
     at = int(np.argmax([part.size for part in parts]))
     size = (
@@ -84,9 +85,15 @@ def describe_by_level(
     if not means and size > max(sizes):
         subject = " ".join(filter(None, [what, parts[at].change]))
         return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere", size=parts[at].size)
-    measures, most, least = LOCATIONS[1:] if means else LOCATIONS, "highest", "lowest"
+    measures, most, least, write, unit = (
+        LOCATIONS[1:] if means else LOCATIONS,
+        scale.highest,
+        scale.lowest,
+        scale.write,
+        "",
+    )
     if not means and sizes[0] < sizes[1]:
-        measures, most, least = SPREADS, "widest", "narrowest"
+        measures, most, least, write, unit = SPREADS, "widest", "narrowest", NUMBERS.write, scale.unit
     measured = {
         name: np.array([float(measure(values[codes == level])) for level in used]) for name, measure in measures
     }
@@ -94,8 +101,10 @@ def describe_by_level(
     name = next((name for name, found in measured.items() if found.max() > found.min()), measures[-1][0])
     found = measured[name]
     top, bottom = (levels[used[place]] for place in (int(found.argmax()), int(found.argmin())))
-    high, low = format_pair(float(found.max()), float(found.min()))
-    return Description(start, "", f"{most} in {top} ({name} {high}), {least} in {bottom} ({low})", size=max(sizes))
+    high, low = format_pair(float(found.max()), float(found.min()), write)
+    return Description(
+        start, "", f"{most} in {top} ({name} {high}{unit}), {least} in {bottom} ({low})", size=max(sizes)
+    )
 
 
 def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], levels: Sequence[str]) -> Description:
@@ -124,12 +133,19 @@ def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], le
 
 
 def describe_curve(
-    values: np.ndarray, target: np.ndarray, response: str = "y", *, means: bool = False, view: str = ""
+    values: np.ndarray,
+    target: np.ndarray,
+    response: str = "y",
+    *,
+    means: bool = False,
+    view: str = "",
+    scale: NumberScale = NUMBERS,
+    response_scale: NumberScale = NUMBERS,
 ) -> Description:
     """How a numeric response goes with a number; with `means` only along a straight line.
 
     `view` is the view of the response with the smallest p-value; the wide one sees its location before its spread, and
-    a linear one nothing but its mean.
+    a linear one nothing but its mean. `scale` and `response_scale` write the number and the response.
 
     Examples
     --------
@@ -153,17 +169,17 @@ def describe_curve(
     spreads = _correlation(x1, y2), _correlation(x2, y2)
     if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= SEARCH + len(slices)):
         measures = LOCATIONS[1:] if view == "linear" else LOCATIONS
-        found = _along_curve(values, target, slices, means_of, f"of {response}", measures)
+        found = _along_curve(values, target, slices, means_of, f"of {response}", measures, scale, response_scale)
         return replace(found, size=location)
-    size = n * max(spreads[0] ** 2, spreads[1] ** 2)
+    size, unit = n * max(spreads[0] ** 2, spreads[1] ** 2), response_scale.unit
     if abs(spreads[0]) >= abs(spreads[1]):
         fifths = _slices(values, 5)
         word, sign = ("rises", 1) if spreads[0] > 0 else ("falls", -1)
-        shown = _shown(target, [fifths[0], fifths[-1]], SPREADS, lambda a: sign * (a[1] - a[0]) > 0)
+        shown = _shown(target, [fifths[0], fifths[-1]], SPREADS, lambda a: sign * (a[1] - a[0]) > 0) + unit
         return Description(f"spread of {response} {word}", "", shown, size=size)
     where, sign = ("at the ends", 1) if spreads[1] > 0 else ("in the middle", -1)
     ends = _shown(target, _slices(values, 3), SPREADS, lambda a: min(sign * a[0], sign * a[-1]) > sign * a[len(a) // 2])
-    detail = f"{ends} (low, middle, high)" if ends else ""
+    detail = f"{ends}{unit} (low, middle, high)" if ends else ""
     return Description(f"spread of {response} largest {where}", "", detail, size=size)
 
 
@@ -174,12 +190,14 @@ def _along_curve(
     means: np.ndarray,
     of: str,
     measures: Measures,
+    scale: NumberScale,
+    response_scale: NumberScale,
 ) -> Description:
     """The shape of the response along a number, with numbers that show it."""
     shape, turn = _shape(means, np.array([len(part) for part in slices]))
     if shape in ("rises", "falls"):
         fifths, sign = _slices(values, 5), 1 if shape == "rises" else -1
-        ends = _shown(target, [fifths[0], fifths[-1]], measures, lambda a: sign * (a[1] - a[0]) > 0, of)
+        ends = _shown(target, [fifths[0], fifths[-1]], measures, lambda a: sign * (a[1] - a[0]) > 0, of, response_scale)
         return Description(shape, "", ends)
     if turn and len(slices) > 2:
         sign = 1 if shape == "U-shaped" else -1
@@ -188,14 +206,16 @@ def _along_curve(
             np.concatenate(some)
             for some in (slices[: middle[0]][:2], [slices[i] for i in middle], slices[middle[-1] + 1 :][-2:])
         ]
-        ends = _shown(target, parts, measures, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1], of)
+        ends = _shown(
+            target, parts, measures, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1], of, response_scale
+        )
         if ends:
-            return Description(shape, "", f"{ends} (low, at {format_number(float(np.median(values[parts[1]])))}, high)")
+            return Description(shape, "", f"{ends} (low, at {scale.write(float(np.median(values[parts[1]])))}, high)")
     sixths = _slices(values, 6)
-    wave = _shown(target, sixths, measures, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2, of)
+    wave = _shown(target, sixths, measures, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2, of, response_scale)
     if wave:
         return Description("goes up and down", "", wave)
-    return Description("varies", "", _shown(target, sixths, measures, lambda a: True, of))
+    return Description("varies", "", _shown(target, sixths, measures, lambda a: True, of, response_scale))
 
 
 def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:
@@ -243,13 +263,14 @@ def _shown(
     measures: Measures,
     holds: Callable[[np.ndarray], bool],
     of: str = "",
+    scale: NumberScale = NUMBERS,
 ) -> str:
     """The first measure whose values in some parts of the rows satisfy `holds`; empty where none does."""
     for name, measure in measures:
         found = [float(measure(target[part])) for part in parts]
         # The fewest digits that show it.
         for digits in DIGITS:
-            shown = [format_number(value, digits) for value in found]
-            if holds(np.array([float(text.replace(",", "")) for text in shown])):
+            shown = [scale.write(value, digits) for value in found]
+            if holds(np.array([scale.read(text) for text in shown])):
                 return " ".join(filter(None, [name, of, (" to " if len(found) == 2 else ", ").join(shown)]))
     return ""

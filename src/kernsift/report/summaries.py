@@ -19,6 +19,7 @@ from kernsift.kernels.fitted import columns_of
 from kernsift.report.descriptions import Description
 from kernsift.report.feature_descriptions import describe_against, describe_samples
 from kernsift.report.held_fixed import AdjustedRows, HeldFixed
+from kernsift.report.number_format import scale_of
 from kernsift.report.pictures import (
     Bars,
     Histogram,
@@ -26,6 +27,7 @@ from kernsift.report.pictures import (
     as_one_number,
     draw_against,
     draw_samples,
+    value_name,
 )
 
 MOST_PICTURES = 200
@@ -168,18 +170,19 @@ def picture_response(
     (response,), _ = _kept([y], np.array([0]), len(features))
     name = response.names[0]
     target, label = as_one_number(response.values, name)
+    scale, origin = scale_of(y.dates.get(name)), y.dates.get(name)
     levels = response.levels.get(name)
     two_valued = np.unique(target) if levels is None else np.empty(0)
     if len(two_valued) == 2:
-        levels = tuple(f"{value:.6g}" for value in two_valued)
+        levels = tuple(value_name(value, origin) for value in two_valued.tolist())
         target = (target == two_valued[1]).astype(float)
     adjusted = None
     if held is not None:
         known = np.nan_to_num(target)
         compared = known[:, None] if levels is None else np.eye(len(levels))[known.astype(np.intp)]
         adjusted = AdjustedRows(table, compared, held.take(places))
-    draw = partial(draw_against, table, target, label, levels)
-    describe = partial(describe_against, table, target, name, levels, means, linear, adjusted, views)
+    draw = partial(draw_against, table, target, label, levels, origin)
+    describe = partial(describe_against, table, target, name, levels, means, linear, adjusted, views, scale)
     return _summaries(draw, describe, table.d, (name,), _kinds(X))
 
 
@@ -234,4 +237,4 @@ def _thinned(table: Table, places: np.ndarray) -> Table:
     if len(places) < table.n:
         table = table.take(places)
     values = to_numpy(table.part(slice(None)))
-    return Table(table.names, values, table.offsets, table.categorical, table.levels)
+    return Table(table.names, values, table.offsets, table.categorical, table.levels, dates=table.dates)

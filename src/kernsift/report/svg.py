@@ -26,6 +26,10 @@ _WIDTH, _HEIGHT = 340, 190
 _SMALLEST_P = 1e-10
 _MOST_ROWS = 40
 _MOST_TICKS = 1500
+# Periods between the ticks of an axis of dates, of which the shortest that leaves room for four is used.
+_PERIODS = [("m", step) for step in (1, 5, 15, 60, 240, 720)]
+_PERIODS += [("D", step) for step in (1, 2, 7, 14)] + [("M", step) for step in (1, 3, 6)]
+_PERIODS += [("Y", step * power) for power in (1, 10, 100, 1000) for step in (1, 2, 5)]
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def draw_picture(picture: Picture) -> str:
 def _histogram(picture: Histogram) -> str:
     top = max(max(shares) for shares in picture.shares) or 1.0
     frame = Frame(34, 12, _WIDTH - 8, _HEIGHT - 26, (picture.edges[0], picture.edges[-1]), (0.0, top * 1.05))
-    parts = [_x_axis(frame, _number), _y_axis(frame, _percent)]
+    parts = [_x_axis(frame, _number, picture.origin), _y_axis(frame, _percent)]
     for i, shares in enumerate(picture.shares):
         steps = [f"M{_n(frame.x(picture.edges[0]))} {_n(frame.bottom)}"]
         for edge, end, share in zip(picture.edges[:-1], picture.edges[1:], shares, strict=True):
@@ -92,7 +96,7 @@ def _bars(picture: Bars) -> str:
 def _boxes(picture: Boxes) -> str:
     low, high = min(q[0] for q in picture.quantiles), max(q[-1] for q in picture.quantiles)
     pad = 0.04 * (high - low)
-    frame, starts, parts = _rows_of_levels(picture.levels, 20.0, (low - pad, high + pad), _number)
+    frame, starts, parts = _rows_of_levels(picture.levels, 20.0, (low - pad, high + pad), _number, picture.origin)
     for start, quantiles in zip(starts, picture.quantiles, strict=True):
         y = start + 10
         a, b, c, _, e = (_n(frame.x(value)) for value in quantiles)
@@ -106,7 +110,11 @@ def _boxes(picture: Boxes) -> str:
 
 
 def _rows_of_levels(
-    levels: Sequence[str], each: float, x_range: tuple[float, float], words: Callable[[float], str]
+    levels: Sequence[str],
+    each: float,
+    x_range: tuple[float, float],
+    words: Callable[[float], str],
+    origin: float | None = None,
 ) -> tuple[Frame, list[float], list[str]]:
     """A frame with a row for each level, where the rows start, and the axis and the names of the levels.
 
@@ -117,7 +125,7 @@ def _rows_of_levels(
     bottom = 10.0 + (each + above) * len(levels)
     frame = Frame(92.0 if beside else 12.0, 8, _WIDTH - 12, bottom, x_range, (0.0, 1.0))
     starts = [8.0 + above + (each + above) * row for row in range(len(levels))]
-    parts = [_x_axis(frame, words)]
+    parts = [_x_axis(frame, words, origin)]
     for level, start in zip(levels, starts, strict=True):
         if beside:
             parts.append(_text(frame.left - 6, start + each / 2 + 3, level, "end"))
@@ -133,7 +141,7 @@ def _lines(level: str) -> list[str]:
 def _cloud(picture: Cloud) -> str:
     xs, ys = zip(*picture.points, strict=True)
     x_range, y_range = _trimmed(xs), _trimmed([*ys, *(q for row in picture.quartiles for q in row)])
-    frame = Frame(44, 10, _WIDTH - 8, _HEIGHT - 26, x_range, y_range)
+    frame = Frame(44 if picture.against_origin is None else 70, 10, _WIDTH - 8, _HEIGHT - 26, x_range, y_range)
     inside = [(x, y) for x, y in picture.points if x_range[0] <= x <= x_range[1] and y_range[0] <= y <= y_range[1]]
     # A line of no length with round ends is a dot: one path for all points keeps two hundred pictures small.
     dots = "".join(f"M{_n(frame.x(x))} {_n(frame.y(y))}h0" for x, y in inside)
@@ -142,8 +150,8 @@ def _cloud(picture: Cloud) -> str:
     lower = [f"{x} {_n(frame.y(row[0]))}" for x, row in zip(places, picture.quartiles, strict=True)]
     middle = [f"{x} {_n(frame.y(row[1]))}" for x, row in zip(places, picture.quartiles, strict=True)]
     parts = [
-        _x_axis(frame, _number),
-        _y_axis(frame, _number),
+        _x_axis(frame, _number, picture.origin),
+        _y_axis(frame, _number, picture.against_origin),
         f'<path class="dots" d="{dots}"/>',
         f'<path class="band" d="M{"L".join([*upper, *reversed(lower)])}Z"/>',
         f'<path class="line" d="M{"L".join(middle)}"/>',
@@ -271,20 +279,40 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _x_axis(frame: Frame, words: Callable[[float], str]) -> str:
+def _x_axis(frame: Frame, words: Callable[[float], str], origin: float | None = None) -> str:
     parts = [f'<path class="axis" d="M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"/>']
-    for value in _ticks(*frame.x_range):
-        parts.append(_text(frame.x(value), frame.bottom + 15, words(value), "middle"))
+    for value, name in _named_ticks(*frame.x_range, words, origin, 5):
+        # Half of a name may lie right of its tick, and still inside the picture.
+        middle = min(frame.x(value), frame.right + 8 - 3 * len(name))
+        parts.append(_text(middle, frame.bottom + 15, name, "middle"))
     return "".join(parts)
 
 
-def _y_axis(frame: Frame, words: Callable[[float], str]) -> str:
+def _y_axis(frame: Frame, words: Callable[[float], str], origin: float | None = None) -> str:
     parts = []
-    for value in _ticks(*frame.y_range, most=4):
+    for value, name in _named_ticks(*frame.y_range, words, origin, 4):
         y = frame.y(value)
         parts.append(f'<path class="grid" d="M{_n(frame.left)} {_n(y)}H{_n(frame.right)}"/>')
-        parts.append(_text(frame.left - 5, y + 4, words(value), "end"))
+        parts.append(_text(frame.left - 5, y + 4, name, "end"))
     return "".join(parts)
+
+
+def _named_ticks(
+    low: float, high: float, words: Callable[[float], str], origin: float | None, most: int
+) -> list[tuple[float, str]]:
+    """Round numbers between the two; where `origin` is their first day since 1970, the first days of periods."""
+    if origin is None:
+        return [(value, words(value)) for value in _ticks(low, high, most)]
+    ends = np.array([round((origin + value) * 86400) for value in (low, high)]).astype("M8[s]")
+    for unit, step in _PERIODS:
+        first, last = ends.astype(f"M8[{unit}]").astype(int).tolist()
+        starts = np.arange(-(-first // step) * step, last + 1, step).astype(f"M8[{unit}]")
+        starts = starts[(starts >= ends[0]) & (starts <= ends[1])]
+        if len(starts) <= 4:
+            break
+    days = starts.astype("M8[s]").astype(int) / 86400 - origin
+    names = [str(start)[5:].replace("T", " ") if unit == "m" else str(start) for start in starts]
+    return list(zip(days.tolist(), names, strict=True))
 
 
 def _ticks(low: float, high: float, most: int = 5) -> list[float]:

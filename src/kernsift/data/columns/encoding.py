@@ -74,7 +74,7 @@ class Encoding:
             values = xp.astype(part.values, kind, copy=False)
         # Unchanged columns keep their extremes.
         same = values is part.values and self.levels == part.levels
-        return part if same else replace(part, values=values, levels=dict(self.levels))
+        return part if same else replace(part, values=values, levels=dict(self.levels), dates=self.origin)
 
     def span(self, one: Scan) -> Span:
         """The smallest and the largest number of each column of a table."""

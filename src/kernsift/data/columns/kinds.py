@@ -129,7 +129,7 @@ _NOTES = {
     "row number": "Row numbers, so left out: {}.",
     "empty": "Empty, so left out: {}.",
     "category": "Text, compared for equality: {}.",
-    "date": "Dates, in days since the first: {}.",
+    "date": "Dates, compared in days: {}.",
     "duration": "Times and durations, in days: {}.",
     "number": "Text, read as numbers: {}.",
 }
