@@ -163,17 +163,17 @@ def map_blocks(
 
 
 def _on_workers(work: Callable[[FeatureBlock], Answer], blocks: Iterator[FeatureBlock]) -> Iterator[Answer]:
-    """`work` of each block; the rows for pictures that the workers read are kept here."""
-    first, tables = next(blocks), deque[Table]()
+    """`work` of each block of one table; the rows for pictures that the workers read are kept here."""
+    first = next(blocks)
 
     def sent() -> Iterator[FeatureBlock]:
         for block in chain([first], blocks):
-            tables.append(block.table)
+            assert block.table is first.table  # whose files the workers keep open
             yield replace(block, cells=None, to_sort=None)
 
     common = replace(first, features=first.features[:0], own=first.own[:0])
     for answer, shown in parallel_map(_Task(work, common), sent()):
-        keep_shown(tables.popleft(), shown)
+        keep_shown(first.table, shown)
         yield answer
 
 
