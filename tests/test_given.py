@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
-from scipy.stats import kstest, norm
+from scipy.stats import fisher_exact, kstest, norm
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
@@ -72,6 +72,23 @@ def test_level_with_few_rows():
         parts = (ResidualView(values - values.mean(axis=0), np.ones(1)) for values in rng.normal(size=(2, 8, 1)))
         scores.append(normal_scores([pair_statistic(*parts)])[0])
     assert np.mean(np.array(scores) > norm.isf(0.05)) < 0.05 + 3.5 * np.sqrt(0.05 * 0.95 / 3000)
+
+
+@pytest.mark.parametrize(("n", "share", "cases"), [(300, 0.05, 0.05), (1000, 0.01, 0.02)])
+def test_rare_values_that_do_not_meet_rare_cases_are_no_evidence(n: int, share: float, cases: float) -> None:
+    """All products of residuals are then small, and their sum is not large compared with what it is on average.
+
+    The confounder has nothing to do with either, so that Fisher's test is exact.
+    """
+    rng = np.random.default_rng(5)
+    y = rng.permutation(n) < cases * n
+    X = (rng.random((n, 200)) < share).astype(float)
+    result = relate(X, np.where(y, "case", "control"), given=rng.normal(size=n), random_state=0)
+    apart = (X[y].sum(axis=0) == 0) & (X.sum(axis=0) > 0)
+    exact = np.array([fisher_exact([[x[y].sum(), (1 - x[y]).sum()], [x[~y].sum(), (1 - x[~y]).sum()]])[1] for x in X.T])
+    assert apart.sum() > 20 and exact[apart].min() > 0.2
+    assert result.all_pvalues[apart].min() > 0.1
+    assert (result.all_pvalues <= 0.05).mean() < 0.05
 
 
 def test_degrees_of_freedom_are_counted():

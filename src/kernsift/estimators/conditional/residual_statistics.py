@@ -16,6 +16,9 @@ from kernsift.estimators.null_laws.permutation_law import limit_weights, spectra
 
 # Effects at which the law of T is computed.
 _EFFECTS = np.linspace(0.0, 1.0, 201)
+# With a standard normal z and skewness g of C / sd, a division of z by 1 + a g z / 2 has the tails of a normal up to
+# g^2 for a = (1 - 1 / z^2) / 3; a is 1 for C over its observed spread and 0 over the expected one.
+_SKEWNESS_SHARE = 2.0 / 3.0
 
 
 class ResidualView(NamedTuple):
@@ -76,6 +79,7 @@ def pair_statistic(
     total = (feature.values.T @ response.values).ravel()
     r, s = (part.values if law_rows is None else part.values[law_rows] for part in (feature, response))
     freedom = n / np.maximum(n - np.minimum(feature.spent[:, None], response.spent), 1.0)
+    freedom *= _expected_over_observed(feature.values, response.values, total, units)
     products = (r[:, :, None] * s[:, None, :]).reshape(len(r), -1) * np.sqrt(freedom).ravel()
     if units is not None:
         size = int(units.max()) + 1
@@ -95,6 +99,28 @@ def pair_statistic(
     skewness = float(third / sd**3) if sd > 0 else 0.0
     statistic, mean = float(total @ total), float(scale * diagonal.sum())
     return PairStatistic(statistic, mean, sd, skewness, products, total, diagonal, gram, scale)
+
+
+def _expected_over_observed(r: np.ndarray, s: np.ndarray, total: np.ndarray, units: np.ndarray | None) -> float:
+    """What sum_i |v_i|^2 is expected to be, over what it is, where residuals of both sides are skew.
+
+    Then it varies with C = sum_i v_i: of two rare values that never meet all products are small, and any C seems large.
+    Under the null E[v |v|^2] = E[r |r|^2] E[s |s|^2]', which gives the regression of sum_i |v_i|^2 on C; a share of it
+    makes tails of C right to the first order. At most up to what independent residuals have, and at least 1: the law of
+    few products does not bear a smaller spread.
+    """
+    if units is not None:
+        counts = np.bincount(units)[:, None]
+        r = np.column_stack([np.bincount(units, column) for column in r.T])
+        s = np.column_stack([np.bincount(units, column) for column in s.T]) / counts
+    n, cross = len(r), total.reshape(r.shape[1], -1)
+    a, b = (r**2).sum(axis=1), (s**2).sum(axis=1)
+    observed, independent = float(a @ b), float(a.sum() * b.sum() / n)
+    spread = float((cross * ((r.T @ r) @ cross @ (s.T @ s))).sum())
+    if not (observed > 0 and spread > 0):
+        return 1.0
+    along = float((r.T @ a) @ cross @ (s.T @ b)) * float((cross**2).sum()) / spread
+    return max(1.0, min(1.0 - _SKEWNESS_SHARE * along / observed, independent / observed))
 
 
 def normal_scores(statistics: Sequence[PairStatistic]) -> np.ndarray:
