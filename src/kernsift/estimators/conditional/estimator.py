@@ -225,7 +225,7 @@ def _without(
             "some out."
         )
     units, law_rows = regression.units, None
-    if units is None and response.n > _LAW_ROWS:
+    if units is None and response.n > 2 * _LAW_ROWS:
         law_rows = np.sort(rng.choice(response.n, _LAW_ROWS, replace=False))
     rows_in_unit = 1.0 if units is None else response.n / (units.max() + 1.0)
     smoothed = {name: Smoothed.of(view, regression.neighbours, rows_in_unit) for name, view in views.items()}

@@ -79,12 +79,16 @@ def pair_statistic(
     total = (feature.values.T @ response.values).ravel()
     r, s = (part.values if law_rows is None else part.values[law_rows] for part in (feature, response))
     freedom = n / np.maximum(n - np.minimum(feature.spent[:, None], response.spent), 1.0)
+    scale = n / len(r)
     freedom *= _expected_over_observed(feature.values, response.values, total, units)
+    if law_rows is not None:
+        # Where values are rare, a few rows have most of the sum of squares: these may not be among the law rows.
+        a, b = (_squares(part.values) for part in (feature, response))
+        freedom *= float(a @ b) / max(scale * float(a[law_rows] @ b[law_rows]), 1e-300)
     products = (r[:, :, None] * s[:, None, :]).reshape(len(r), -1) * np.sqrt(freedom).ravel()
     if units is not None:
         size = int(units.max()) + 1
         products = np.column_stack([np.bincount(units, column, size) for column in products.T])
-    scale = 1.0 if law_rows is None else n / len(law_rows)
     diagonal = (products**2).sum(axis=1)
     gram = products.T @ products
     # Over the law rows; all of it is then in proportion to the rows, but for the diagonal's share of the variance.
@@ -101,6 +105,11 @@ def pair_statistic(
     return PairStatistic(statistic, mean, sd, skewness, products, total, diagonal, gram, scale)
 
 
+def _squares(rows: np.ndarray) -> np.ndarray:
+    """(n,) squared lengths of rows."""
+    return np.einsum("ij,ij->i", rows, rows)
+
+
 def _expected_over_observed(r: np.ndarray, s: np.ndarray, total: np.ndarray, units: np.ndarray | None) -> float:
     """What sum_i |v_i|^2 is expected to be, over what it is, where residuals of both sides are skew.
 
@@ -114,12 +123,12 @@ def _expected_over_observed(r: np.ndarray, s: np.ndarray, total: np.ndarray, uni
         r = np.column_stack([np.bincount(units, column) for column in r.T])
         s = np.column_stack([np.bincount(units, column) for column in s.T]) / counts
     n, cross = len(r), total.reshape(r.shape[1], -1)
-    a, b = (r**2).sum(axis=1), (s**2).sum(axis=1)
+    a, b = _squares(r), _squares(s)
     observed, independent = float(a @ b), float(a.sum() * b.sum() / n)
-    spread = float((cross * ((r.T @ r) @ cross @ (s.T @ s))).sum())
-    if not (observed > 0 and spread > 0):
+    if not 0 < observed < independent:
         return 1.0
-    along = float((r.T @ a) @ cross @ (s.T @ b)) * float((cross**2).sum()) / spread
+    spread = float((cross * ((r.T @ r) @ cross @ (s.T @ s))).sum())
+    along = float((r.T @ a) @ cross @ (s.T @ b)) * float((cross**2).sum()) / max(spread, 1e-300)
     return max(1.0, min(1.0 - _SKEWNESS_SHARE * along / observed, independent / observed))
 
 
