@@ -269,7 +269,9 @@ CONTAINERS = [
     Odd("bytes", pair(b"1,2", Y), "^X: .* is needed.*bytes|^X: a table"),
     Odd("three axes", pair(np.ones((4, 3, 2)), Y), r"^X: .*shape \(4, 3, 2\).*2-D"),
     Odd("no axes", pair(np.array(1.0), Y), r"^X: .*shape \(\).*2-D"),
-    Odd("fields", pair(np.zeros(9, dtype=[("a", "f8"), ("b", "f8")]), Y), "^X: .*fields.*data frame"),
+    Odd("fields", twice(lambda v: np.rec.fromarrays(list(v.T), names=list(NAMES))), same),
+    Odd("fields in two dimensions", pair(np.zeros((9, 2), dtype=[("a", "f8")]), Y), "^X: .*fields.*data frame"),
+    Odd("list of records", pair([{"a": 1.0}] * 9, Y), "^X: a table is needed, got a list of dicts; pass a data frame"),
     Odd("ragged rows", pair([[1, 2], [3]], Y), "^X: .*rectangular.*rows differ in length"),
     Odd("deeply nested list", pair([[[1]], [[2]]], Y), r"^X: .*shape \(2, 1, 1\).*2-D"),
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.feather
@@ -714,12 +715,33 @@ def test_small_tables_are_read_once(name: str, tmp_path: Path, monkeypatch: pyte
         assert open_table(paths[0], "X").in_memory == (spare == 0)
 
 
-def test_small_tables_with_integers_beyond_float64_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["parquet", "feather", "npy", "records"])
+def test_integers_beyond_float64_in_small_files_are_those_of_memory(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(opening, "SMALL", 16)
-    table = pa.table({"a": pa.array([2**60, 2**60 + 1, 5] * 5), "b": pa.array(range(15))})
-    paths = [write_parquet(table, tmp_path / f"{i}.parquet") for i in range(2)]
-    with pytest.raises(InputError, match=r"integers beyond 2\^53 in 'a'"):
-        compare(*paths)
+    frames = [pd.DataFrame({"a": np.arange(0, 60, 2) % 40 + 2**60 + 9 * i, "b": np.arange(30) % 7}) for i in range(2)]
+    expected, paths = compare(*frames, random_state=0), [str(tmp_path / f"{i}.{kind}") for i in range(2)]
+    for frame, path in zip(frames, paths, strict=True):
+        if kind == "parquet":
+            frame.to_parquet(path, row_group_size=8)
+        elif kind == "feather":
+            frame.to_feather(path)
+        else:
+            with open(path, "wb") as file:
+                np.save(file, frame.to_numpy() if kind == "npy" else frame.to_records(index=False))
+    found = compare(*paths, random_state=0)
+    np.testing.assert_allclose(found.all_pvalues, expected.all_pvalues, rtol=1e-9)
+    assert "median 1,152,921,504,606,846,999 v" in found.describe(0) == expected.describe(0)
+    with pytest.raises(InputError, match=r"integers beyond 2\^53 in '(a|x0)'"):
+        compare(*paths, memory="100MB")
+
+
+def test_an_index_in_a_parquet_file_is_left_out_with_a_note(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"city": ["u", "v"] * 10, "x": np.arange(20.0)})
+    frame.set_index("city").to_parquet(tmp_path / "x.parquet")
+    found = compare(tmp_path / "x.parquet", tmp_path / "x.parquet", random_state=0)
+    assert "Index of the stored data frame, so left out: 'city'." in found.notes
 
 
 def test_guesses_about_large_files_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

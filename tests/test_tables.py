@@ -359,13 +359,13 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "objects": (pd.DataFrame({"o": [object, 1]}), ("'o' holds values of type type", "drop")),
     "mixed": (pd.DataFrame({"m": [None, 1, "two", 3]}), ("'m' holds numbers and text such as 'two'", "category")),
     "mixed strings": ([["u"], [None], [2.5]], ("'x0' holds numbers and text such as 'u'", "category")),
-    "records": ([{"a": 1}, {"a": 2}], ("'x0' holds values of type dict", "drop")),
+    "records": ([{"a": 1}, {"a": 2}], ("a list of dicts", "data frame")),
     "ragged": ([[1, 2], [3]], ("rectangular", "list", "rows differ in length")),
     "scalar": (3.0, ("table with rows and columns", "float", "2-D")),
     "nothing": (None, ("table with rows and columns", "NoneType", "data frame")),
     "mapping": ({"a": [1, 2], "b": [1, 2, 3]}, ("columns of one length", "'b'")),
     "three axes": (np.ones((2, 2, 2)), ("shape (2, 2, 2)", "2-D")),
-    "fields": (np.zeros(2, dtype=[("a", "f8")]), ("with fields", "data frame")),
+    "fields": (np.zeros((2, 1), dtype=[("a", "f8")]), ("with fields", "data frame")),
     "lazy": (pl.LazyFrame({"a": [1, 2]}), ("lazy frame", ".collect()")),
     "no rows": (np.empty((0, 3)), ("at least 2 rows", "got 0")),
     "one row": (pd.DataFrame({"a": [1]}), ("at least 2 rows", "got 1")),
@@ -660,6 +660,9 @@ def _large_integers():
     yield "polars", pl.DataFrame({"a": x}), pl.DataFrame({"a": y})
     yield "series", pl.Series("a", x), pl.Series("a", y)
     yield "Arrow", pa.table({"a": x}), pa.table({"a": y})
+    yield "dictionary", {"a": x.tolist()}, {"a": y.tolist()}
+    yield "objects", pd.DataFrame({"a": x}, dtype=object), pd.DataFrame({"a": y}, dtype=object)
+    yield "fields", np.array([(v,) for v in x], dtype=[("a", "i8")]), np.array([(v,) for v in y], dtype=[("a", "i8")])
 
 
 @pytest.mark.parametrize("case", list(_large_integers()), ids=lambda case: case[0])
@@ -685,6 +688,10 @@ def test_integers_with_differences_beyond_float64_are_told() -> None:
 def test_classes_of_large_integers_keep_their_names() -> None:
     _, y = as_xy(np.arange(4.0)[:, None], np.array([0, 1, 0, 1]) + LARGE, response="category")
     assert y.levels["y"] == (str(LARGE), str(LARGE + 1))
+    _, y = as_xy(
+        np.arange(4.0)[:, None], np.array(["2024-01-05", "2024-01-09"] * 2, dtype="M8[D]"), response="category"
+    )
+    assert y.levels["y"] == ("2024-01-05", "2024-01-09")
 
 
 def test_large_integers_in_a_file_are_refused(tmp_path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -35,7 +36,7 @@ def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
         columns = _from_library(data, argument, prefix)
     else:
         # Plain arrays, the usual case, are not passed to narwhals.
-        frame = None if type(data) is np.ndarray else _frame(data, argument, prefix)
+        frame = None if type(data) is np.ndarray and not data.dtype.names else _frame(data, argument, prefix)
         columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
     if columns.named and len(set(columns.names)) < len(columns.names):
         repeated = [name for name, count in Counter(columns.names).items() if count > 1]
@@ -56,6 +57,8 @@ def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
         data = arrow.chunked_array([data])
     if arrow is not None and isinstance(data, arrow.RecordBatch):
         data = arrow.Table.from_batches([data])
+    if isinstance(data, np.ndarray) and data.dtype.names and data.ndim == 1 and not np.ma.isMaskedArray(data):
+        data = {name: data[name] for name in data.dtype.names}
     if isinstance(data, Mapping):
         parts = [read_columns(column, f"{argument}['{name}']") for name, column in data.items()]
         return side_by_side(parts, list(map(str, data)), argument)
@@ -86,7 +89,10 @@ def side_by_side(parts: Sequence[Columns], names: Sequence[str], argument: str) 
         raise InputError(
             f"{argument}: columns of one length are needed, but {quoted(odd)} differ; pass one value a row."
         )
-    read = [ColumnCells(to_numpy(part.values)[:, 0], part.kinds[0], part.levels.get(0)) for part in parts]
+    read = [
+        ColumnCells(to_numpy(part.values)[:, 0], part.kinds[0], part.levels.get(0), part.integers.get(0))
+        for part in parts
+    ]
     return _assemble(read, tuple(names), True, False)
 
 
@@ -101,7 +107,7 @@ def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
         dtype = np.float32 if set(types) == {nw.Float32()} else np.float64
         found = Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, tuple(kinds), True, False)
         return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
-    values = np.empty((len(frame), len(names)))
+    values, exact = np.empty((len(frame), len(names))), {}
     if plain:
         values[:, plain] = frame[:, plain].to_numpy()
     levels = {}
@@ -110,8 +116,11 @@ def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
         values[:, i], kinds[i] = column.values, column.kind
         if column.levels is not None:
             levels[i] = column.levels
+        if column.integers is not None:
+            exact[i] = column.integers
     found = Columns(names, values, levels, tuple(kinds), True, False)
-    return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
+    found = found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
+    return replace(found, integers=found.integers | exact) if exact else found
 
 
 def _long_integers(types: Sequence[Any]) -> list[int]:
@@ -133,6 +142,10 @@ def _array(data: Any, argument: str) -> np.ndarray:
                 f"has shape {data.shape}; choose fewer columns or rows first."
             )
         data = data.toarray()
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
+        raise InputError(
+            f"{argument}: a table is needed, got a {type(data).__name__} of dicts; pass a data frame of it."
+        )
     try:
         array = data if isinstance(data, np.ma.MaskedArray) else _plain_array(data)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -234,4 +247,5 @@ def _assemble(read: Sequence[ColumnCells], names: tuple[str, ...], named: bool, 
     for i, one in enumerate(read):
         values[:, i] = one.values
     levels = {i: one.levels for i, one in enumerate(read) if one.levels is not None}
-    return Columns(names, values, levels, tuple(one.kind for one in read), named, flat)
+    integers = {i: one.integers for i, one in enumerate(read) if one.integers is not None}
+    return Columns(names, values, levels, tuple(one.kind for one in read), named, flat, integers)

@@ -53,7 +53,7 @@ class Prepared:
         """The tables, with the same codes and the same float type; outside of memory where one of them is."""
         if all(isinstance(scan.source, MemorySource) for scan in self.scans):
             columns = self.columns()
-            layout = layout_of(columns[0], columns[0].levels, self.groups, columns[0].dates)
+            layout = layout_of(columns[0], columns[0].levels, self.groups, columns[0].origin)
             return [laid_out(part, layout) for part in columns]
         sparse = all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories
         return self._sparse() if sparse else self._stored()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernsift.data.columns.columns import Columns
-from kernsift.data.columns.encoding import number_name
+from kernsift.data.columns.encoding import date_name, number_name
 from kernsift.data.columns.layout import grouped, laid_out, layout_of
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError, quoted
@@ -24,7 +24,7 @@ def response_table(target: Columns, response: str) -> Table:
     name = target.names[0] if target.named and len(target.names) == 1 else "y"
     if len(target.names) == 1:
         target = replace(target, names=(name,))
-        answer = laid_out(target, layout_of(target, target.levels, dates=target.dates))
+        answer = laid_out(target, layout_of(target, target.levels, origin=target.origin))
     else:
         answer = laid_out(target, grouped(target, target.levels, {name: range(len(target.names))}))
     if answer.constant[0]:
@@ -65,8 +65,10 @@ def _respond(columns: Columns, response: str) -> Columns:
             start = columns.origin.get(i)
             if columns.kinds[i] == "truth":
                 levels[i] = tuple(str(bool(value)) for value in found)
-            elif start is not None:
+            elif isinstance(start, int):
                 levels[i] = tuple(str(int(value) + start) for value in found)
+            elif start is not None:
+                levels[i] = tuple(date_name(value + start) for value in found)
             else:
                 levels[i] = tuple(number_name(float(value)) for value in found)
     return replace(columns, values=asarray_like(values, columns.values), levels=levels)

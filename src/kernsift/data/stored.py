@@ -231,7 +231,9 @@ class StoredTable(Table):
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed, as a table in memory."""
         values = self.part(None, rows)
-        return Table(self.names, values, self.offsets, self.categorical, dict(self.levels), self.incomplete, self.dates)
+        return Table(
+            self.names, values, self.offsets, self.categorical, dict(self.levels), self.incomplete, self.origin
+        )
 
     def select(self, features: np.ndarray) -> StoredTable:
         """The features at these positions, in this order."""
@@ -245,7 +247,9 @@ class StoredTable(Table):
         """The features at these positions, in memory; in `space` (n, columns) if that is given."""
         some = self.select(np.arange(self.d)[features])
         values = some._part(None, None, space)
-        return Table(some.names, values, some.offsets, some.categorical, dict(some.levels), some.incomplete, some.dates)
+        return Table(
+            some.names, values, some.offsets, some.categorical, dict(some.levels), some.incomplete, some.origin
+        )
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         """Runs of rows, each of at most `numbers` values of these value columns; they end where chunks of the file end.

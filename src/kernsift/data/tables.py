@@ -45,7 +45,8 @@ class Table:
     categorical : (d,) bool; a categorical feature has exactly one column.
     levels : the level names of each categorical feature, in the order of its codes.
     incomplete : (p,) bool: the value columns with missing values, which are NaN; None where no value is missing.
-    dates : the day from which each feature of dates counts its days, in days since 1970; for descriptions and plots.
+    origin : what was subtracted from features of dates and of integers beyond 2^53, as in `Columns`; descriptions and
+        pictures add it again.
 
     Examples
     --------
@@ -61,11 +62,11 @@ class Table:
     categorical: np.ndarray
     levels: Mapping[str, tuple[str, ...]]
     incomplete: np.ndarray | None = None
-    dates: Mapping[str, float] = field(default_factory=dict)
+    origin: Mapping[str, float] = field(default_factory=dict)
 
     def _set(self, features: Any, **own: Any) -> None:
         """Set the attributes of a subclass, which has the features of a table or a layout; tables are frozen."""
-        shared = {name: getattr(features, name) for name in ("names", "offsets", "categorical", "levels", "dates")}
+        shared = {name: getattr(features, name) for name in ("names", "offsets", "categorical", "levels", "origin")}
         self.__dict__.update(shared | own)
 
     @property
@@ -170,7 +171,7 @@ class Table:
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed."""
         values = self.part(slice(None), np.asarray(rows))
-        return Table(self.names, values, self.offsets, self.categorical, self.levels, self.incomplete, self.dates)
+        return Table(self.names, values, self.offsets, self.categorical, self.levels, self.incomplete, self.origin)
 
     def select(self, features: np.ndarray) -> Table:
         """The features at these positions, in this order."""
@@ -188,7 +189,7 @@ class Table:
             categorical=self.categorical[chosen],
             levels={name: self.levels[name] for name in names if name in self.levels},
             incomplete=None if self.incomplete is None else some_of(self.incomplete[columns]),
-            dates=self.dates,
+            origin=self.origin,
         )
 
 

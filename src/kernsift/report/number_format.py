@@ -107,13 +107,35 @@ class DateScale(NumberScale):
         return (math.floor((self.origin + value) / unit + 1e-9) + 1) * unit - min(unit / 100, 1e-8) - self.origin
 
 
+@dataclass(frozen=True)
+class LongScale(NumberScale):
+    """Integers beyond 2^53 less `origin`, which are written in full."""
+
+    origin: int
+
+    def write(self, value: float, digits: int = 3) -> str:
+        return str(value) if math.isinf(value) else f"{self.origin + math.floor(value):,}"
+
+    def exact(self, value: float) -> str:
+        return self.write(value)
+
+    def read(self, text: str) -> float:
+        return float(int(text.replace(",", "")) - self.origin)
+
+    def cut(self, value: float, digits: int) -> float:
+        return float(math.floor(value))
+
+
 # The unit that numbers of digits stand for, and its microseconds.
 _UNITS = {3: ("D", MICROSECONDS), 4: ("m", 60e6), 5: ("s", 1e6), 6: ("ms", 1e3), 8: ("us", 1.0)}
 NUMBERS = NumberScale()
 
 
 def scale_of(origin: float | None) -> NumberScale:
-    return NUMBERS if origin is None else DateScale(origin)
+    """The scale of values from which an integer was subtracted, or a date, which is a floating-point number."""
+    if origin is None:
+        return NUMBERS
+    return LongScale(origin) if isinstance(origin, int) else DateScale(origin)
 
 
 def versus(one: float, two: float, scale: NumberScale = NUMBERS) -> str:

@@ -87,7 +87,7 @@ def draw_samples(tables: Sequence[Table], series: tuple[str, ...], j: int, label
     if parts[0].shape[1] > 1:
         values, how = _one_number(parts)
         return _numbers(values, f"{label}, {how}", series)
-    return _numbers([part[:, 0] for part in parts], label, series, first.dates.get(name))
+    return _numbers([part[:, 0] for part in parts], label, series, first.origin.get(name))
 
 
 def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...], origin: float | None = None) -> Picture:
@@ -98,7 +98,13 @@ def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...], 
     if len(distinct) <= _FEW_VALUES:
         codes = [np.searchsorted(distinct, value) for value in values]
         return _bars(codes, label, series, tuple(value_name(value, origin) for value in distinct.tolist()))
-    return replace(_histogram(values, label, series), origin=origin)
+    label, day = _axis(label, origin)
+    return replace(_histogram(values, label, series), origin=day)
+
+
+def _axis(label: str, origin: float | None) -> tuple[str, float | None]:
+    """The label of an axis, which names an integer that was subtracted, and the first day of an axis of dates."""
+    return (f"{label} less {origin:,}", None) if isinstance(origin, int) else (label, origin)
 
 
 def value_name(value: float, origin: float | None) -> str:
@@ -174,7 +180,7 @@ def draw_against(
     j: int,
 ) -> Picture:
     name = table.names[j]
-    origin = table.dates.get(name)
+    origin = table.origin.get(name)
     own = table.levels.get(name)
     values, target, label = _rows_of(table, target, j)
     if own is not None and levels is not None:
@@ -192,7 +198,8 @@ def draw_against(
     if len(distinct) <= _FEW_VALUES:
         named = [value_name(value, origin) for value in distinct.tolist()]
         return _boxes(target, np.searchsorted(distinct, values), target_label, label, named, target_origin)
-    return replace(_cloud(values, target, label, target_label), origin=origin, against_origin=target_origin)
+    (label, day), (against, other_day) = _axis(label, origin), _axis(target_label, target_origin)
+    return replace(_cloud(values, target, label, against), origin=day, against_origin=other_day)
 
 
 def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.ndarray, str]:
@@ -233,6 +240,7 @@ def _boxes(
     shown = shown[counts[shown] > 0]
     quantiles = [_plain(np.quantile(values[codes == level], _SPREAD)) for level in shown]
     names, sizes = tuple(levels[level] for level in shown), tuple(int(counts[level]) for level in shown)
+    label, origin = _axis(label, origin)
     return Boxes(label, by, names, tuple(quantiles), sizes, origin)
 
 

@@ -170,7 +170,7 @@ def picture_response(
     (response,), _ = _kept([y], np.array([0]), len(features))
     name = response.names[0]
     target, label = as_one_number(response.values, name)
-    scale, origin = scale_of(y.dates.get(name)), y.dates.get(name)
+    scale, origin = scale_of(y.origin.get(name)), y.origin.get(name)
     levels = response.levels.get(name)
     two_valued = np.unique(target) if levels is None else np.empty(0)
     if len(two_valued) == 2:
@@ -237,4 +237,4 @@ def _thinned(table: Table, places: np.ndarray) -> Table:
     if len(places) < table.n:
         table = table.take(places)
     values = to_numpy(table.part(slice(None)))
-    return Table(table.names, values, table.offsets, table.categorical, table.levels, dates=table.dates)
+    return Table(table.names, values, table.offsets, table.categorical, table.levels, origin=table.origin)

@@ -13,6 +13,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from kernsift.data.columns.columns import EXACT
 from kernsift.exceptions import InputError
 
 MICROSECONDS = 86400e6
@@ -28,6 +29,7 @@ class ColumnCells:
     values: np.ndarray
     kind: str
     levels: tuple[str, ...] | None = None
+    integers: np.ndarray | None = None
 
 
 def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCells:
@@ -119,7 +121,16 @@ def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
             raise InputError(
                 f"{argument}: column '{name}' holds a number beyond float64; rescale the column."
             ) from None
-        return ColumnCells(out, "truth" if kinds and kinds <= {bool, np.bool_} else "float64")
+        if kinds and kinds <= {bool, np.bool_}:
+            return ColumnCells(out, "truth")
+        exact = np.zeros(len(values), dtype=np.int64)
+        if all(issubclass(kind, (int, np.integer)) for kind in kinds) and np.abs(out[~missing]).max(initial=0) > EXACT:
+            try:
+                exact[~missing] = present
+                return ColumnCells(out, "integer", integers=exact)
+            except OverflowError:  # beyond 64 bits only their size counts
+                pass
+        return ColumnCells(out, "float64")
     for temporal, kind, days in _TEMPORAL:
         if all(issubclass(one, temporal) for one in kinds):
             out[~missing] = [days(value) for value in present]

@@ -37,8 +37,8 @@ class Columns:
     named : whether the names are the user's own.
     flat : whether the input was one-dimensional.
     integers : the integers of each column with some beyond 2^53, as they came; any number in a missing cell.
-    origin : what was subtracted from the integers of a column before they became floating-point numbers.
-    dates : for the position of each column of dates the day from which it counts, in days since 1970.
+    origin : what was subtracted from the values of a column: from integers an integer, from dates the first date, a
+        floating-point number of days since 1970.
     """
 
     names: tuple[str, ...]
@@ -48,8 +48,7 @@ class Columns:
     named: bool
     flat: bool
     integers: dict[int, np.ndarray] = field(default_factory=dict)
-    origin: dict[int, int] = field(default_factory=dict)
-    dates: Mapping[int, float] = field(default_factory=dict)
+    origin: dict[int, float] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -108,7 +107,6 @@ class Columns:
             kinds=tuple(self.kinds[i] for i in positions),
             integers=pick_entries(self.integers, positions),
             origin=pick_entries(self.origin, positions),
-            dates=pick_entries(self.dates, positions),
         )
 
     def with_integers(self, read: Callable[[int], np.ndarray], positions: Iterable[int]) -> Columns:

@@ -40,7 +40,7 @@ class Encoding:
     dtype: np.dtype[Any]
     texts: Mapping[int, Mapping[str, float]]
     categories: Mapping[int, tuple[np.ndarray, np.ndarray]]
-    origin: Mapping[int, float]
+    origin: dict[int, float]
     levels: Mapping[int, tuple[str, ...]]
     gaps: Mapping[int, float] = field(default_factory=dict)
 
@@ -74,7 +74,9 @@ class Encoding:
             values = xp.astype(part.values, kind, copy=False)
         # Unchanged columns keep their extremes.
         same = values is part.values and self.levels == part.levels
-        return part if same else replace(part, values=values, levels=dict(self.levels), dates=self.origin)
+        return (
+            part if same else replace(part, values=values, levels=dict(self.levels), origin=part.origin | self.origin)
+        )
 
     def span(self, one: Scan) -> Span:
         """The smallest and the largest number of each column of a table."""

@@ -21,7 +21,7 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    names, offsets, categorical, levels, dates : as in `Table`.
+    names, offsets, categorical, levels, origin : as in `Table`.
     columns : (p,) the column behind each value column.
     codes : (p,) the code of a category for which a value column is 1 and else 0; -1 for a column as it is.
     """
@@ -32,7 +32,7 @@ class Layout(NamedTuple):
     levels: Mapping[str, tuple[str, ...]]
     columns: np.ndarray
     codes: np.ndarray
-    dates: Mapping[str, float]
+    origin: Mapping[str, float]
 
     def select(self, features: np.ndarray) -> Layout:
         """The features at these positions, in this order."""
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
         names = tuple(self.names[j] for j in features)
         levels = {name: self.levels[name] for name in names if name in self.levels}
         flags, columns, codes = self.categorical[features], self.columns[places], self.codes[places]
-        return Layout(names, offsets, flags, levels, columns, codes, self.dates)
+        return Layout(names, offsets, flags, levels, columns, codes, self.origin)
 
 
 Levels = Mapping[int, tuple[str, ...]]
@@ -51,17 +51,17 @@ def layout_of(
     columns: Columns | Source,
     levels: Levels,
     groups: Mapping[str, Any] | None = None,
-    dates: Mapping[int, float] | None = None,
+    origin: Mapping[int, float] | None = None,
 ) -> Layout:
-    """The features of a table, from the names, the levels and the first dates of its columns."""
-    first = {columns.names[i]: day for i, day in (dates or {}).items()}
+    """The features of a table, from the names, the levels and the origins of its columns."""
+    starts = {columns.names[i]: start for i, start in (origin or {}).items()}
     if groups:
-        return grouped(columns, levels, _members(columns, groups))._replace(dates=first)
+        return grouped(columns, levels, _members(columns, groups))._replace(origin=starts)
     d = len(columns.names)
     categorical = np.zeros(d, dtype=bool)
     categorical[list(levels)] = True
     named = {columns.names[i]: found for i, found in levels.items()}
-    return Layout(tuple(columns.names), np.arange(d + 1), categorical, named, np.arange(d), np.full(d, -1), first)
+    return Layout(tuple(columns.names), np.arange(d + 1), categorical, named, np.arange(d), np.full(d, -1), starts)
 
 
 def members_of(columns: Columns | Source, groups: Mapping[str, Any] | None) -> dict[str, list[str]]:
@@ -135,4 +135,4 @@ def laid_out(columns: Columns, layout: Layout) -> Table:
         indicators = xp.astype(values == asarray_like(layout.codes.astype(float), values), values.dtype)
         values = xp.where(asarray_like(hot, values) & ~xp.isnan(values), indicators, values)
     incomplete = some_of(columns.incomplete[layout.columns])
-    return Table(layout.names, values, layout.offsets, layout.categorical, layout.levels, incomplete, layout.dates)
+    return Table(layout.names, values, layout.offsets, layout.categorical, layout.levels, incomplete, layout.origin)

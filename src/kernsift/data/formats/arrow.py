@@ -14,7 +14,7 @@ import numpy as np
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source
+from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source, joined_integers
 from kernsift.exceptions import InputError, quoted
 
 # Small groups of rows are read together up to this many bytes, to limit the number of reads.
@@ -133,6 +133,8 @@ class ArrowSource(Source):
             # Most have that of the first: a table of many files is kept and sent with one of them.
             part.schema = parts[0].schema if part.schema.equals(parts[0].schema, check_metadata=True) else part.schema
         names, kinds = _agree(parts, argument)
+        index = sorted(name for name in _index_columns(parts[0].schema) if not name.startswith("__"))
+        self.notes = (f"Index of the stored data frame, so left out: {quoted(index)}.",) if index else ()
         widths = np.array([_TEXT + 16 if kind in TEXTS else 24.0 for kind in kinds])
         self._chunks: list[tuple[int, int, int]] = []
         lengths: list[int] = []
@@ -179,6 +181,15 @@ class ArrowSource(Source):
             self._spent = 0
             _release()
         return cells
+
+    def integers(self, column: int) -> np.ndarray:
+        parts = []
+        for number, first, last in self._chunks:
+            part = self._parts[number]
+            with self._readers.of(number, part.opened, len(part.schema)) as reader:
+                found = part.load(first, last, [self.names[column]], reader).column(0).fill_null(0)
+            parts += [np.from_dlpack(chunk) for chunk in found.chunks]
+        return joined_integers(parts)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_readers"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -138,10 +139,11 @@ def _in_memory(source: Source) -> Source:
     if 8 * source.n * len(source.names) > parse_memory(None) // SMALL:
         return source
     found = loaded(source)
-    whole = [i for i, kind in enumerate(found.kinds) if kind == "integer"]
     low, high = found.columns.span
-    # Integers that are not exact as floating-point numbers are refused, or left out.
-    return source if (np.maximum(-low[whole], high[whole]) > EXACT).any() else found
+    large = np.flatnonzero(np.maximum(-low, high) > EXACT).tolist()
+    exact = {i: source.integers(i) for i in large if found.kinds[i] == "integer"}
+    found.columns = replace(found.columns, integers=exact) if exact else found.columns
+    return found
 
 
 def points_outside(data: Any) -> bool:

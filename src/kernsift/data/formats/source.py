@@ -195,6 +195,14 @@ class Source(ABC):
         names = tuple(self.names[i] for i in columns)
         return Columns(names, values, levels_found, tuple(kinds), self.named, self.flat)
 
+    def integers(self, column: int) -> np.ndarray:
+        """The integers of a column of which some are beyond 2^53, as they are stored; any number in a missing cell."""
+        parts = []
+        for piece in self.pieces([column], slice(0, self.n)):
+            cells = piece.cells
+            parts.append(cells.integers[0] if cells.integers else np.nan_to_num(cells.values[:, 0]).astype(np.int64))
+        return joined_integers(parts)
+
     def pieces(self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH) -> Iterator[CellPiece]:
         """All the cells asked for, chunk after chunk, each piece within `scratch` bytes."""
         with self.reading():
@@ -349,6 +357,12 @@ class KeptRows:
 def count_of(rows: Rows) -> int:
     """How many rows there are."""
     return int(rows.stop - rows.start) if isinstance(rows, slice) else len(rows)
+
+
+def joined_integers(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Integers of several types as one; NumPy would make floating-point numbers of signed and unsigned ones."""
+    unsigned = any(part.dtype == np.uint64 for part in parts)
+    return np.concatenate([part.astype(np.uint64 if unsigned else np.int64) for part in parts])
 
 
 def shifted(rows: Rows, by: int) -> Rows:
