@@ -375,7 +375,15 @@ WRONG = {
     "feature column": (["compare", "before.csv", "after.csv", "--feature", "g=weigth"], "did you mean 'weight'?"),
     "group without by": (["compare", "before.csv", "after.csv", "--group", "a"], "pass --by too"),
     "by and two files": (["compare", "before.csv", "after.csv", "--by", "city"], "Name two files, or one file and"),
-    "by is no column": (["compare", "before.csv", "--by", "ctiy"], "did you mean 'city'?"),
+    "by is no column": (
+        ["compare", "before.csv", "--by", "ctiy"],
+        "--by: before.csv has no column 'ctiy'; did you mean",
+    ),
+    "strata are no column": (
+        ["compare", "before.csv", "--by", "city", "--strata", "zz"],
+        "--strata: before.csv has no",
+    ),
+    "target is no column": (["relate", "before.csv", "--target", "ctiy"], "--target: before.csv has no column 'ctiy'"),
     "no such group": (["compare", "before.csv", "--by", "city", "--group", "Roma"], "(did you mean 'Rome'?)"),
     "one group": (["compare", "before.csv", "--by", "unit"], "--by: two groups are needed"),
     "option": (["compare", "before.csv", "after.csv", "--option", "r"], "needs NAME=VALUE"),

@@ -328,7 +328,7 @@ def people(**changes: object) -> Source:
 
 def chosen(*sources: Source, keep: tuple[str, ...] = (), **given: object) -> tuple[str, ...]:
     files = [f"file {i}" for i in range(len(sources))]
-    return choose(sources, files, NOTHING | given, keep)[0].names
+    return choose(sources, files, NOTHING | given, dict.fromkeys(keep, "--by"))[0].names
 
 
 def test_patterns_and_exclusion() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import kernsift
 from kernsift import Result
-from kernsift.report.text import clean, legend, more, notes, p_text, said, short, table, verdict
+from kernsift.report.text import _wrapped, clean, legend, more, notes, p_text, said, short, table, verdict
 
 RNG = np.random.default_rng(0)
 BASE = kernsift.compare(RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)), k=3, random_state=0)
@@ -181,3 +181,24 @@ def test_long_descriptions_are_not_clipped() -> None:
     lines = table(kernsift.compare(wide, wide.assign(answer="短い"), random_state=0), 80).splitlines()
     assert len(lines) > 2
     assert all(len(line) + sum(unicodedata.east_asian_width(sign) == "W" for sign in line) <= 80 for line in lines)
+
+
+def test_numbers_follow_words_that_take_several_lines() -> None:
+    words = "more above 1 and up to 1.4 in cleveland: 11% v 1%"
+    assert _wrapped(words, 26).split("\n") == ["more above 1 and up to 1.4", "in cleveland: 11% v 1%"]
+    assert _wrapped("lower in cleveland: median 0.1 v 1", 26).split("\n") == ["lower in cleveland:", "median 0.1 v 1"]
+
+
+def test_one_feature_is_not_all_features() -> None:
+    found = verdict(kernsift.compare(np.arange(20.0), np.arange(20.0) + 30, random_state=0))
+    assert found.startswith("1 of 1 feature significantly differs") and "BH over 1 feature)" in found
+
+
+def test_long_names_that_differ_at_their_ends_are_told_apart() -> None:
+    names = [f"measurement of the blood pressure at visit {i}" for i in range(3)]
+    shown = table(kernsift.compare(*(pd.DataFrame(RNG.normal(size=(20, 3)), columns=names) for _ in "xy")), 60)
+    assert all(re.search(rf"measurement .*…re at visit {i} ", shown) for i in range(3))
+    response = pd.Series(["mild", "severe"] * 20, name="diagnosis at discharge from the hospital")
+    found = kernsift.relate(pd.DataFrame({"x": np.arange(40.0) % 2 + 0.1 * RNG.normal(size=40)}), response)
+    assert found.describe(0).startswith("higher in diagnosis at dis…ospital = severe: median")
+    assert "diagnosis at dis…ospital = mild" in found.to_html()

@@ -127,7 +127,7 @@ def compare(first: str, second: str | None, **given: Any) -> None:
         from kernsift import api
 
         paths = {"X": first} if second is None else {"X": first, "Y": second}
-        sources, options = _tables(paths, given, [*([] if by is None else [by]), *row_columns(given)])
+        sources, options = _tables(paths, given, ({} if by is None else {by: "--by"}) | row_columns(given))
         samples = {name: given[name] for name in ("by", "group", "reference")} | rows_given(given)
         one, other = (*sources, None)[:2]
         if given["every_group"]:
@@ -181,7 +181,8 @@ def relate(file: str, target: tuple[str, ...], response: str, event: str | None,
         answer: Any = list(target) if len(target) > 1 else target[0]
         if event is not None:
             answer = (target[0], event)
-        (table,), options = _tables({"X": file}, given, [*target, *([event] if event else []), *row_columns(given)])
+        named = dict.fromkeys(target, "--target") | ({event: "--event"} if event else {}) | row_columns(given)
+        (table,), options = _tables({"X": file}, given, named)
         arguments = {"memory": given["memory"], **rows_given(given), **_arguments(given)}
         return api.relate(table, answer, response=response, **options, **arguments)
 
@@ -270,9 +271,9 @@ def completion(shell: str) -> None:
 
 
 def _tables(
-    paths: Mapping[str, str], given: Mapping[str, Any], keep: Sequence[str]
+    paths: Mapping[str, str], given: Mapping[str, Any], keep: Mapping[str, str]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The tables, and the groups and kinds of their columns; `keep` names columns that are not dropped."""
+    """The tables, and the groups and kinds of their columns; `keep` has the columns that options name, which stay."""
     from kernsift.cli.inputs import choose, kinds, match, open_files
 
     sources = open_files(paths, given)
@@ -280,7 +281,7 @@ def _tables(
     names = sources[0].names
     groups = {label: match(f"--feature {label}", wanted, names, files[0]) for label, wanted in given["feature"].items()}
     grouped = [name for members in groups.values() for name in members]
-    sources = choose(sources, files, given, [*keep, *grouped])
+    sources = choose(sources, files, given, {**dict.fromkeys(grouped, "--feature"), **keep})
     return sources, {"groups": groups, "kinds": kinds(sources[0], files[0], given, keep)}
 
 

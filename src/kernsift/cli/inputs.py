@@ -108,9 +108,10 @@ def with_own_names(message: str) -> str:
 
 
 def choose(
-    sources: Sequence[Source], files: Sequence[str], given: Mapping[str, Any], keep: Sequence[str] = ()
+    sources: Sequence[Source], files: Sequence[str], given: Mapping[str, Any], keep: Mapping[str, str] | None = None
 ) -> list[Source]:
-    """The columns that the options name, of all files; `keep` names those that stay (response, groups)."""
+    """The columns that the options name, of all files; `keep` has those that stay, and the option that names each."""
+    keep = keep or {}
     sources = _named_alike(sources)
     columns, exclude = split_names(given["columns"]), split_names(given["exclude"])
     others = [set(source.names) for source in sources[1:]]
@@ -123,10 +124,10 @@ def choose(
             f"{quoted(sources[1].names)}; rename columns."
         )
     described = sources[0].annotations
-    for name in keep:
+    for name, option in keep.items():
         if name not in known and not (described is not None and name in described.names):
             hint = suggestion(name, everywhere, f"; it has {quoted(everywhere)}.")
-            raise InputError(f"{files[0]}: has no column '{name}'{hint}")
+            raise InputError(f"{option}: {files[0]} has no column '{name}'{hint}")
     wanted = set(match("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
     wanted = (wanted - set(match("--exclude", exclude, anywhere, files[0]))) | set(keep)
     nameless = {name for name in anywhere if name not in known and re.fullmatch(r"Unnamed: \d+", name)}

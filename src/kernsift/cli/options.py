@@ -165,10 +165,11 @@ def rows_given(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "paired": given["paired"], "given": confounders, "distinct": given["distinct"]}
 
 
-def row_columns(given: Mapping[str, Any]) -> list[str]:
-    """The names of all these columns."""
+def row_columns(given: Mapping[str, Any]) -> dict[str, str]:
+    """The names of all these columns, and the option that names each."""
     paired = [given["paired"]] if given["paired"] else []
-    return [*given["strata"], *given["unit"], *paired, *split_names(given["given"])]
+    names = {"strata": given["strata"], "unit": given["unit"], "paired": paired, "given": split_names(given["given"])}
+    return {name: f"--{option}" for option, own in names.items() for name in own}
 
 
 def estimator_option(names: Sequence[str]) -> Callable[..., Any]:

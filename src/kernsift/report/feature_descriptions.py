@@ -13,11 +13,13 @@ from kernsift.report.descriptions import Description, describe_columns, describe
 from kernsift.report.held_fixed import AdjustedRows
 from kernsift.report.number_format import NUMBERS, NumberScale, scale_of
 from kernsift.report.pictures import (
+    LONGEST_RESPONSE,
     as_one_number,
     feature_columns,
     present_rows,
 )
 from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve
+from kernsift.report.text import shortened
 
 
 def describe_samples(
@@ -87,7 +89,7 @@ def describe_against(
     own, columns = table.levels.get(table.names[j]), feature_columns(table, j)
     view: Pair | None = None if views is None else views[j]
     if levels is not None:
-        named = [f"{response} = {level}" for level in levels]
+        named = [f"{shortened(response, LONGEST_RESPONSE)} = {level}" for level in levels]
         return replace(_describe_classes(columns, target, own, named, means, view, adjusted, j, scale), medians=())
 
     def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:

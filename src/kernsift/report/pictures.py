@@ -9,9 +9,12 @@ import numpy as np
 
 from kernsift.data.tables import Table, spaced_rows
 from kernsift.report.number_format import scale_of
+from kernsift.report.text import shortened
 
 _POINTS = 250
 _BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
+LONGEST_RESPONSE = 24
+"""Letters of the name of a response before each of its levels."""
 _SPREAD = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -183,14 +186,14 @@ def draw_against(
     origin = table.origin.get(name)
     own = table.levels.get(name)
     values, target, label = _rows_of(table, target, j)
+    named = [f"{shortened(target_label, LONGEST_RESPONSE)} = {level}" for level in levels or ()]
     if own is not None and levels is not None:
-        named = [f"{target_label} = {level}" for level in levels]
         return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, named)
     if levels is not None:
         codes = target.astype(np.intp)
         groups = [values[codes == level] for level in range(len(levels))]
         if len(levels) <= _FEW_GROUPS and min(len(group) for group in groups):
-            return _numbers(groups, label, tuple(f"{target_label} = {level}" for level in levels), origin)
+            return _numbers(groups, label, tuple(named), origin)
         return _boxes(values, codes, label, target_label, levels, origin)
     if own is not None:
         return _boxes(target, values.astype(np.intp), target_label, name, own, target_origin)

@@ -316,7 +316,7 @@ def _histogram(picture: Histogram, ax: Axes) -> None:
     for shares, series, colour in zip(picture.shares, picture.series, _COLOURS, strict=False):
         ax.stairs(shares, edges, fill=True, alpha=0.3, color=colour)
         ax.stairs(shares, edges, color=colour, linewidth=1.4, label=_short(series))
-    ax.set(xlabel=_wrapped(picture.label, 48), ylabel="share")
+    ax.set(xlabel=_wrapped(picture.label, _across(ax)), ylabel="share")
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -339,7 +339,7 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
     ax.set_xticks(places, names)
     if sum(max(map(len, name.split("\n"))) for name in names) > 60:
         ax.tick_params(axis="x", rotation=90)
-    ax.set(xlabel=_wrapped(picture.by, 48), ylabel=_wrapped(picture.label, 32))
+    ax.set(xlabel=_wrapped(picture.by, _across(ax)), ylabel=_wrapped(picture.label, 32))
 
 
 def _cloud(picture: Cloud, ax: Axes) -> None:
@@ -350,7 +350,7 @@ def _cloud(picture: Cloud, ax: Axes) -> None:
     ax.scatter(x, y, s=10, color=SELECTED, alpha=0.4, linewidths=0)
     ax.fill_between(middles, low, high, color=_COLOURS[1], alpha=0.25, linewidth=0)
     ax.plot(middles, middle, color=_COLOURS[1], linewidth=1.8)
-    ax.set(xlabel=_wrapped(picture.label, 48), ylabel=_wrapped(picture.against, 32))
+    ax.set(xlabel=_wrapped(picture.label, _across(ax)), ylabel=_wrapped(picture.against, 32))
 
 
 def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
@@ -362,6 +362,11 @@ def _shown_values(axis: Axis, values: Any, origin: float | None) -> np.ndarray:
     axis.set_major_locator(locator)
     axis.set_major_formatter(dates.ConciseDateFormatter(locator))
     return np.asarray(values) + origin - dates.date2num(np.datetime64(0, "D"))
+
+
+def _across(ax: Axes) -> int:
+    """About as many letters of the usual size as the axes are wide."""
+    return max(16, int(ax.get_window_extent().width / ax.figure.dpi * 72.0 / 5.8))
 
 
 def _wrapped(text: str, width: int = 24) -> str:

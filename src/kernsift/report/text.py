@@ -57,7 +57,9 @@ def family_size(result: Result) -> int:
 def error_rate(result: Result) -> str:
     """The error rate that is controlled, and over which features."""
     over = counted(result.question, family_size(result))
-    which = f"the {over} selected" if result.listed and result.family == "selected" else f"all {over}"
+    which = over if family_size(result) == 1 else f"all {over}"
+    if result.listed and result.family == "selected":
+        which = f"the {over} selected"
     return controlled(result.correction, result.alpha, which)
 
 
@@ -87,7 +89,7 @@ def verdict(result: Result) -> str:
     one, many = _FOUND[result.question]
     if result.listed:
         noun = f"selected {noun}, out of {len(result.scores):,},"
-    of_them = f"of the {total:,} {noun}"
+    of_them = f"of {'the ' if total > 1 or result.listed else ''}{total:,} {noun}"
     said = f"{found:,}" if found else "None"
     differ = f"significantly {many if found > 1 else one} ({error_rate(result)})"
     return f"{said} {of_them} {differ}{_outside(result)}{_condition(result)}."
@@ -320,8 +322,9 @@ def clean(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, cut to at most `most` characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """The text in at most `most` characters, without its middle: names often differ only at their ends."""
+    end = (most - 1) // 3
+    return text if len(text) <= most else f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
 
 
 def _cells(text: str) -> int:
@@ -331,21 +334,25 @@ def _cells(text: str) -> int:
 
 
 def _pad(name: str, width: int) -> str:
-    if _cells(name) > width:
-        while _cells(name) > width - 1:
-            name = name[:-1]
-        name += "…"
+    whole, most = name, len(name)
+    while _cells(name) > width:
+        most -= 1
+        name = shortened(whole, most)
     return name + " " * (width - _cells(name))
 
 
 def _wrapped(text: str, width: int) -> str:
-    """A description in lines of at most `width` cells, its numbers on a line of their own; longer words are cut."""
+    """A description in lines of at most `width` cells; longer words are cut.
+
+    Its numbers have a line of their own where the words before them fit one.
+    """
     if _cells(text) <= width:
         return text
-    lines = []
+    lines: list[str] = []
     start, colon, numbers = text.rpartition(": ")
     for part in filter(None, [start + colon.strip(), numbers]):
-        lines.append("")
+        if len(lines) < 2:
+            lines.append("")
         for word in part.split():
             longer = f"{lines[-1]} {word}".strip()
             if _cells(longer) <= width:
