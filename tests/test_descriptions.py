@@ -642,3 +642,17 @@ def test_dates_in_responses_and_in_pictures(tmp_path: Path) -> None:
     ax = turns.plot_feature()
     ax.figure.canvas.draw()
     assert {"Mar", "May", "Jul"} <= {label.get_text() for label in ax.get_xticklabels()}
+
+
+def test_dates_of_other_countries_are_described_as_dates() -> None:
+    days = [pd.date_range(start, periods=40).strftime("%d.%m.%Y") for start in ("2024-01-01", "2024-06-01")]
+    result = compare(*(pd.DataFrame({"when": own}) for own in days), kinds={"when": "number"}, random_state=0)
+    assert result.describe(0) == "later in Y: median 2024-06-20 v 2024-01-20"
+    assert result.notes == ("Text, read as dates: 'when' (such as '01.01.2024').",)
+
+
+def test_a_response_of_few_dates_has_classes_named_by_dates() -> None:
+    visit = pd.Series(np.repeat(pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-01"]), 30), name="visit")
+    result = relate(pd.DataFrame({"x": np.repeat([0.0, 5, 1], 30) + np.arange(90) / 90}), visit, random_state=0)
+    assert "highest in visit = 2024-02-01 (median 5.49), lowest in visit = 2024-01-01" in result.describe(0)
+    assert any(note.startswith("The response holds 3 different dates, taken as classes") for note in result.notes)

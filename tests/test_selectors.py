@@ -435,3 +435,11 @@ def test_few_whole_numbers_select_better_as_classes() -> None:
         model = make_pipeline(selector, StandardScaler(), LogisticRegression(max_iter=500))
         scores[response] = cross_val_score(model, X, y, cv=5).mean()
     assert scores["auto"] > scores["numeric"] > 0.8
+
+
+def test_dates_beside_numbers_stay_in_a_data_frame() -> None:
+    X = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=40), "x": np.arange(40.0)})
+    selector = SelectMMD(k=1, random_state=0).fit(X, np.arange(40) < 20)
+    with pytest.raises(InputError, match=r"X: columns of dates.*set_output\(transform='pandas'\)"):
+        selector.transform(X)
+    assert selector.set_output(transform="pandas").transform(X).shape == (40, 1)

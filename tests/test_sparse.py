@@ -231,3 +231,25 @@ def test_rows_of_one_matrix_are_not_copied() -> None:
         second.part(np.array([2, 1]), np.array([7, 7, 3])), dense[~keep][[7, 7, 3]][:, [2, 1]]
     )
     np.testing.assert_array_equal(pooled.constant, (dense == dense[0]).all(axis=0))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_files_of_scipy_are_their_matrices(form: str, tmp_path: Path) -> None:
+    matrices = [sparse.random(60, 5, 0.4, format=form, random_state=seed) * (1 + seed) for seed in range(2)]
+    paths = [tmp_path / f"{seed}.npz" for seed in range(2)]
+    for matrix, path in zip(matrices, paths, strict=True):
+        sparse.save_npz(path, matrix)
+    expected = compare(*matrices, random_state=0).all_pvalues
+    np.testing.assert_allclose(compare(*paths, random_state=0).all_pvalues, expected, rtol=1e-12)
+    sparse.save_npz(paths[0], sparse.eye(4, format="dia"))
+    with pytest.raises(InputError, match=r"X: .*0\.npz is a sparse matrix of format dia.*tocsr"):
+        compare(*paths)
+
+
+def test_indices_out_of_range_in_a_file_are_refused(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "x.npz", format=b"csr", shape=(3, 2), data=np.ones(3), indices=np.array([0, 9, 1]),
+        indptr=np.array([0, 1, 2, 3]),
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"X: .*x\.npz"):
+        compare(tmp_path / "x.npz", tmp_path / "x.npz")

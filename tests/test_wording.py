@@ -191,7 +191,11 @@ def test_numbers_follow_words_that_take_several_lines() -> None:
 
 def test_one_feature_is_not_all_features() -> None:
     found = verdict(kernsift.compare(np.arange(20.0), np.arange(20.0) + 30, random_state=0))
-    assert found.startswith("1 of 1 feature significantly differs") and "BH over 1 feature)" in found
+    assert found.startswith("The feature significantly differs between") and "BH over 1 feature)" in found
+    found = verdict(kernsift.compare(np.arange(20.0), np.arange(20.0), random_state=0))
+    assert found.startswith("The feature does not significantly differ between the two samples (")
+    some = kernsift.compare(np.r_[np.nan, np.arange(20.0)], np.arange(20.0), random_state=0)
+    assert some.notes[0].startswith("1 of 1 feature has missing values")
 
 
 def test_long_names_that_differ_at_their_ends_are_told_apart() -> None:

@@ -211,6 +211,16 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         given = self.get_params(deep=False)
         return {name: value for name, value in given.items() if name not in ("keep", "response")}
 
+    def transform(self, X: Any) -> Any:
+        """The columns of `X` that are selected."""
+        try:
+            return super().transform(X)
+        except np.exceptions.DTypePromotionError:
+            raise InputError(
+                "X: columns of dates and of numbers do not fit into one array; keep data frames with "
+                "set_output(transform='pandas')."
+            ) from None
+
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
         self.finish()

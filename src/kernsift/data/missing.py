@@ -26,7 +26,8 @@ def note_values(table: Table) -> None:
     some += sum(MISSING_LEVEL in levels for levels in table.levels.values())
     if some:
         verb = "has" if some == 1 else "have"
-        add_note(f"{some:,} of {table.d:,} features {verb} missing values, which count as a value of their own.")
+        noun = "feature" if table.d == 1 else "features"
+        add_note(f"{some:,} of {table.d:,} {noun} {verb} missing values, which count as a value of their own.")
 
 
 class RowPattern(NamedTuple):
@@ -120,8 +121,9 @@ class Patterns:
         if some:
             least = int(self.n.argmin())
             verb = "has" if some == 1 else "have"
+            noun = "feature" if len(self.names) == 1 else "features"
             add_note(
-                f"{some:,} of {len(self.names):,} features {verb} missing values; each feature is tested on the rows "
+                f"{some:,} of {len(self.names):,} {noun} {verb} missing values; each feature is tested on the rows "
                 f"that have it, {self.names[least]!r} on the fewest: {self.n[least]:,} of {self.rows:,}."
             )
 

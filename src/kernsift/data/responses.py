@@ -54,6 +54,7 @@ def _respond(columns: Columns, response: str) -> Columns:
         if few and (len(distinct) == 2 or (distinct == np.floor(distinct)).all()):
             coded = [0]
             held = "two different numbers" if len(distinct) == 2 else f"{len(distinct)} different whole numbers"
+            held = f"{len(distinct)} different dates" if columns.kinds[0] == "date" else held
             add_note(f"The response holds {held}, taken as classes; response='numeric' takes them as amounts.")
     if not set(coded) - columns.levels.keys():
         return columns

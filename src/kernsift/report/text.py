@@ -89,10 +89,11 @@ def verdict(result: Result) -> str:
     one, many = _FOUND[result.question]
     if result.listed:
         noun = f"selected {noun}, out of {len(result.scores):,},"
-    of_them = f"of {'the ' if total > 1 or result.listed else ''}{total:,} {noun}"
-    said = f"{found:,}" if found else "None"
-    differ = f"significantly {many if found > 1 else one} ({error_rate(result)})"
-    return f"{said} {of_them} {differ}{_outside(result)}{_condition(result)}."
+    said = f"{f'{found:,}' if found else 'None'} of the {total:,} {noun}"
+    differ = f"significantly {many if found > 1 else one}"
+    if total == 1 and not result.listed:
+        said, differ = f"The {noun}", differ if found else f"does not significantly {many}"
+    return f"{said} {differ} ({error_rate(result)}){_outside(result)}{_condition(result)}."
 
 
 def promise(result: Result) -> str:

@@ -132,6 +132,7 @@ _NOTES = {
     "date": "Dates, compared in days: {}.",
     "duration": "Times and durations, in days: {}.",
     "number": "Text, read as numbers: {}.",
+    "written date": "Text, read as dates: {}.",
 }
 
 
@@ -174,7 +175,9 @@ def _decide(
         gaps = [text for text, number in verdict.parsed[i].items() if np.isnan(number)]
         lost = f", with {quoted(gaps, 3)} as missing" if gaps else ""
         example = next(text for text, number in verdict.parsed[i].items() if not np.isnan(number))
-        verdict.guesses["number"].append(f"'{name}' (such as {example!r:.40}{lost})")
+        day = ISO_DATE.fullmatch(example) or LOCAL_DATE.fullmatch(example)
+        verdict.dates |= {i} if day else set()
+        verdict.guesses["written date" if day else "number"].append(f"'{name}' (such as {example!r:.40}{lost})")
     elif "category" not in kinds:
         _guess(i, name, texts, few, "mixed" in kinds, verdict, problems)
 

@@ -24,7 +24,7 @@ def refuse_bomb(name: str, packed: int, unpacked: int, most: float = LARGEST_UNP
 
 
 def archive_kind(path: str, name: str) -> str:
-    """What a zip archive is: "Excel" or "NumPy archive"."""
+    """What a zip archive is: "Excel", "sparse matrix" or "NumPy archive"."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -36,6 +36,8 @@ def archive_kind(path: str, name: str) -> str:
     names = [member.filename for member in members]
     if "xl/workbook.xml" in names:
         return "Excel"
+    if {"format.npy", "shape.npy", "data.npy"} <= set(names):
+        return "sparse matrix"
     if names and all(member.endswith(".npy") for member in names):
         return "NumPy archive"
     raise InputError(f"{name} is a zip archive with something else than a table; unpack it first.")

@@ -25,7 +25,7 @@ from kernsift.data.formats.numpy_files import MappedArray, NumpyFile, read_npz
 from kernsift.data.formats.parquet import ParquetPart
 from kernsift.data.formats.pyarrow_datasets import dataset_source
 from kernsift.data.formats.source import Source
-from kernsift.data.formats.sparse_matrices import is_sparse_table, sparse_source
+from kernsift.data.formats.sparse_matrices import is_sparse_table, sparse_file, sparse_source
 from kernsift.data.formats.text import text_source
 from kernsift.data.formats.zarr_arrays import opened_zarr, zarr_source
 from kernsift.data.frames import read_columns
@@ -61,7 +61,7 @@ def open_source(
 ) -> Source | None:
     """A table outside of memory, for paths and for what other libraries keep there; else None.
 
-    Paths name Parquet files or folders of them, Feather and Arrow files, .npy and .npz files, HDF5 files
+    Paths name Parquet files or folders of them, Feather and Arrow files, .npy and .npz files (of SciPy too), HDF5 files
     ("file.h5::/name" for one of several datasets), .h5ad files, Zarr folders, Excel files, and text files. Archives and
     Excel files are read into memory, and small text and .h5ad files too where they may be read as a `whole`. Objects
     may be NumPy memory maps, Zarr arrays, HDF5 datasets, pyarrow data sets, and Dask arrays or data frames.
@@ -188,6 +188,8 @@ def _path(
         return _arrow_files([place], argument)
     if start.startswith(b"PK"):
         kind = archive_kind(place, f"{argument}: {place}")
+        if kind == "sparse matrix":
+            return sparse_file(place, argument)
         return excel_source(place, argument) if kind == "Excel" else MemorySource(read_npz(place, argument), argument)
     for magic, what, fix in _REFUSED:
         if start.startswith(magic):

@@ -35,6 +35,19 @@ def sparse_source(matrix: Any, argument: str, names: Sequence[str] | None = None
     return SparseSource(SparseRows(store, None, matrix.shape[0]), argument, called, named=names is not None)
 
 
+def sparse_file(path: str, argument: str) -> SparseSource:
+    """An .npz file of `scipy.sparse.save_npz`."""
+    matrix = sparse.load_npz(path)
+    if not is_sparse_table(matrix) or matrix.format not in ("csr", "csc", "coo"):
+        raise InputError(
+            f"{argument}: {path} is a sparse matrix of format {matrix.format}, type {matrix.dtype} and shape "
+            f"{matrix.shape}, but numbers in rows and columns are needed; save matrix.tocsr()."
+        )
+    matrix = matrix.tocsr() if matrix.format == "coo" else matrix
+    matrix.check_format(full_check=True)  # indices out of range would be followed out of memory
+    return sparse_source(matrix, argument)
+
+
 class SparseSource(Source):
     """Some rows and columns of a sparse matrix; pieces that are read of it are dense.
 
