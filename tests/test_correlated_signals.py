@@ -215,3 +215,23 @@ def test_truncation_along_a_path_is_where_the_rule_keeps_the_feature(k: int) -> 
 def test_scores_of_ones_own_follow_lines() -> None:
     scores = Scores(("a", "b"), np.array([2.0, 1.0]), DenseCovariance(np.array([[1.0, 0.5], [0.5, 1.0]])))
     assert not isinstance(scores.cov, CurvedCovariance)
+
+
+def test_a_null_mate_of_a_signal_given_a_confounder() -> None:
+    """Both columns and the sample follow the confounder. Only data are tested in which the null column may win."""
+    rng, pvalues = np.random.default_rng(12), []
+    for _ in range(4_000):
+        age = rng.normal(size=120)
+        sample = rng.random(120) < 1.0 / (1.0 + np.exp(-age))
+        X = mates(rng, 120, 0.98) + 0.7 * age[:, None]
+        X[:, 1] += 0.8 * sample
+        basis, _ = np.linalg.qr(np.column_stack([np.ones(120), age]))
+        left = [part - basis @ (basis.T @ part) for part in (X, sample.astype(float))]
+        size = np.abs(left[0].T @ left[1]) / np.sqrt((left[0] ** 2).sum(axis=0))
+        if size[0] < size[1]:
+            continue
+        result = compare(X, by=sample, given=age, k=1, random_state=0)
+        pvalues += result.pvalues[result.selected == 0].tolist()
+    found, count = sum(p <= 0.05 for p in pvalues), len(pvalues)
+    assert count > 50
+    assert stats.binomtest(found, count, 0.06, alternative="greater").pvalue > 1e-3

@@ -164,7 +164,8 @@ class CallSettings:
     ) -> dict[str, Any]:
         """The options of the conditional test of features that `subset` has the rows of."""
         confounders = subset.select(confounders.within(None if rows is None else rows.stratum))
-        rows = None if rows is None else subset.select(rows)
+        if rows is not None:
+            rows, subset = subset.select(rows), subset._replace(units=rows.unit)
         return {
             "confounders": confounders,
             "adaptive": self.adaptive,

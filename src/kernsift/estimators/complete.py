@@ -136,11 +136,13 @@ class RowSubset(NamedTuple):
     rows : (n,) their numbers, increasing; None for all.
     of : how many rows there are.
     to_align : (a,) the rows, of all, that correlations are estimated from, increasing; None for all.
+    units : codes of all rows, those of a unit alike, where correlations are those of sums over units; else None.
     """
 
     rows: np.ndarray | None
     of: int
     to_align: np.ndarray | None
+    units: np.ndarray | None = None
 
     def select(self, whole: Rows) -> Rows:
         """These rows of a table, or of anything else that has `take`."""

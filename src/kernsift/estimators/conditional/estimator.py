@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, pairwise
 from typing import Any
 
@@ -45,6 +45,7 @@ from kernsift.estimators.conditional.regression import ConfounderRegression, fit
 from kernsift.estimators.conditional.remaining_dependence import Smoothed, note_doubts
 from kernsift.estimators.conditional.residual_alignment import (
     DIRECTIONS,
+    RESPONSE_DIRECTIONS,
     ResidualAlignment,
     Winner,
     centred_at,
@@ -98,6 +99,7 @@ _FAINT, _MOST_RESPONSE, _MOST_PRODUCTS = 1e-2, 64, 512
 _LAW_ROWS, _TIE_ROWS = 2**13, 1000
 # Numbers of residuals that are computed in one product.
 _AT_ONCE = 2**24
+_NONE = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,14 @@ class _Measuring:
         measure = self._effects if self.subset is None else self._winner
         return [measure(feature, own) for feature, own in self._features(block)]
 
+    @cached_property
+    def targets(self) -> dict[str, np.ndarray]:
+        """(p, a) the leading residuals of the response by view, at the rows that correlations are estimated from."""
+        assert self.subset is not None
+        views = self.given.views.items()
+        found = {name: centred_at(self.subset, view.values[:, :RESPONSE_DIRECTIONS], mean=True) for name, view in views}
+        return {name: values.T for name, values in found.items()}
+
     @property
     def weights(self) -> np.ndarray:
         """(pairs,) shares of the level."""
@@ -364,6 +374,7 @@ class _Measuring:
             for one, pair in zip(statistics, pairs, strict=True)
         )
         values = centred_at(self.subset, own[pairs[best].feature].values[:, :DIRECTIONS])
+        cross = statistics[best].total.reshape(own[pairs[best].feature].values.shape[1], -1)
         gram = values.T @ values
         square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
         left = [
@@ -379,6 +390,9 @@ class _Measuring:
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best],
             min(1.0, len(left) * min(left)),
+            cross[:DIRECTIONS, :RESPONSE_DIRECTIONS],
+            statistics[best]._replace(products=_NONE, diagonal=_NONE, gram=_NONE),
+            self.targets,
         )
 
     def _effects(self, feature: int, own: dict[str, ResidualView]) -> tuple[np.ndarray, CombinedEffects]:

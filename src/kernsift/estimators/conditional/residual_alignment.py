@@ -1,4 +1,8 @@
-"""Correlations between the scores of features given confounders, from residuals on some of the rows."""
+"""Correlations between the scores of features given confounders, from residuals on some of the rows, and their paths.
+
+Paths are those of `kernsift.estimators.covariance.paths`, with the residuals that confounders leave in the place of the
+directions of the kernels.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,23 @@ import numpy as np
 
 from kernsift.data.tables import spaced_rows
 from kernsift.estimators.complete import RowSubset
-from kernsift.estimators.conditional.residual_statistics import ResidualView
-from kernsift.estimators.scores import DenseCovariance, FactorCovariance
+from kernsift.estimators.conditional.residual_statistics import PairStatistic, ResidualView
+from kernsift.estimators.covariance.paths import (
+    RIDGE,
+    ROWS_PER_DIRECTION,
+    ScoreLaws,
+    followers_of,
+    gain_along,
+    may_follow,
+)
+from kernsift.estimators.covariance.tilting import tilted_paths
+from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
 from kernsift.estimators.views import Pair
 
 DIRECTIONS = 12
 """The most directions of a view of a feature, but of one with categories."""
+RESPONSE_DIRECTIONS = 16
+"""The most directions of a view of the response that paths are computed from."""
 # Numbers that correlations between features are estimated from, and rows at least and at most.
 _KEPT, _LEAST_KEPT, _MOST_KEPT = 2**27, 2**7, 2**12
 # Features whose correlations are sampled as they are; more are sampled from a sketch of this size.
@@ -28,9 +43,23 @@ def every_row(n: int, d: int) -> RowSubset:
     return RowSubset(None, n, spaced_rows(n, most))
 
 
-def centred_at(subset: RowSubset, residuals: np.ndarray) -> np.ndarray:
-    """(a, m) residuals at the rows that correlations are estimated from, centred; 0 in rows outside the subset."""
-    own, places, count = subset.aligned
+def centred_at(subset: RowSubset, residuals: np.ndarray, mean: bool = False) -> np.ndarray:
+    """(a, m) residuals at the rows that correlations are estimated from, centred; 0 in rows outside the subset.
+
+    With units these are sums over units, or means.
+    """
+    own: np.ndarray | None
+    if subset.units is None:
+        own, places, count = subset.aligned
+    else:
+        units = subset.units if subset.rows is None else subset.units[subset.rows]
+        count = int(subset.units.max()) + 1
+        sizes = np.bincount(units, minlength=count)
+        residuals = np.column_stack([np.bincount(units, column, count) for column in residuals.T])
+        residuals = residuals / np.maximum(sizes, 1)[:, None] if mean else residuals
+        used = spaced_rows(count, _MOST_KEPT if subset.to_align is None else len(subset.to_align))
+        places = np.flatnonzero(sizes[used])
+        own, count = used[places], len(used)
     out = np.zeros((count, residuals.shape[1]))
     if len(places):
         out[places] = residuals[own] - residuals[own].mean(axis=0)
@@ -41,7 +70,9 @@ class Winner(NamedTuple):
     """The residuals of a feature under the pair of views with its smallest p-value, on some rows.
 
     `score` is that of all pairs together. `trace` and `square` are those of their Gram matrix there and of its square,
-    `left` is the p-value of what is left of the confounders in the residuals of both.
+    `left` is the p-value of what is left of the confounders in the residuals of both. `cross` (m, p) is the
+    cross-covariance with the leading directions of the response, `statistic` the T of the pair with its null moments,
+    and `targets` (p, a) are the residuals of the response by view.
     """
 
     feature: int
@@ -52,6 +83,14 @@ class Winner(NamedTuple):
     square: float
     pair: Pair
     left: float
+    cross: np.ndarray
+    statistic: PairStatistic
+    targets: dict[str, np.ndarray]
+
+    @property
+    def target(self) -> np.ndarray:
+        """(p, a) the response under the pair of views."""
+        return self.targets[self.pair.response]
 
 
 @dataclass(frozen=True)
@@ -119,6 +158,25 @@ class ResidualAlignment:
         part = ResidualAlignment(chosen, self.responses, self.varies[features])
         return part.columns(np.arange(len(features)))
 
+    def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
+        """The paths of related features' scores given those of the named ones; None where no feature is related."""
+        known = {winner.feature: winner for winner in self.winners}
+        out: list[Path | None] = [None] * len(features)
+        laws = ScoreLaws(self.scores, *(self._of_statistics(name) for name in ("statistic", "mean", "sd", "skewness")))
+        follows = may_follow(features, columns, self.winners[0].values.shape[1])
+        for place in np.flatnonzero(follows.any(axis=0) & self.varies[features]).tolist():
+            feature = int(features[place])
+            named = followers_of(feature, laws.score, columns[:, place], follows[:, place])
+            out[place] = _path(known[feature], [known[other] for other in named.tolist()], named, laws)
+        return out
+
+    def _of_statistics(self, name: str) -> np.ndarray:
+        """(d,) an attribute of the winners' statistics, 0 for features without one."""
+        out = np.zeros(len(self.varies))
+        for winner in self.winners:
+            out[winner.feature] = getattr(winner.statistic, name)
+        return out
+
     @cached_property
     def _between(self) -> dict[tuple[str, str], float]:
         """Alignments of the views of the response."""
@@ -145,3 +203,36 @@ class ResidualAlignment:
         norm = np.sqrt((sketch**2).sum(axis=0))
         sketch *= np.divide(self.varies, norm, out=np.zeros(d), where=norm > 0)
         return FactorCovariance(sketch).sample(size, rng)
+
+
+def _path(one: Winner, others: list[Winner], named: np.ndarray, laws: ScoreLaws) -> Path:
+    """The path of a feature, and those of the scores of related ones along it."""
+    values, target = one.values.astype(float), one.target
+    # The null covariance of the cross-covariance, in orthogonal directions; its trace is the mean of T.
+    products = (values[:, None, :] * target[None]).reshape(-1, values.shape[1])
+    sizes, vectors = np.linalg.eigh(products @ products.T)
+    sizes = sizes.clip(1e-12 * sizes[-1])
+    turned = vectors.T @ one.cross.ravel()
+    path, observed = tilted_paths(turned[None, :, None], (sizes * (one.statistic.mean / sizes.sum()))[None, :, None])
+    gain = (path[0, :, :, 0] ** 2).sum(axis=1) - turned @ turned
+    knots = laws.at(np.array([one.feature]), one.statistic.statistic + gain[None])[0]
+    knots[observed[0]] = laws.score[one.feature]
+    moved = (path[0, :, :, 0] @ vectors.T).reshape(-1, *one.cross.shape) - one.cross
+    # The scatter of the directions within the response, as in `kernsift.estimators.covariance.paths`.
+    most = max(1, values.shape[1] // ROWS_PER_DIRECTION)
+    response, values = np.concatenate(list(one.targets.values()))[:most], values[:most]
+    inverse = np.linalg.pinv(response @ response.T, rcond=1e-6, hermitian=True)
+    residual = values - values @ response.T @ inverse @ response
+    weighted = residual * (target**2).sum(axis=0)
+    own = weighted @ residual.T
+    own += (RIDGE * np.trace(own) + 1e-300) * np.eye(len(own))
+    steps = np.linalg.solve(own, moved[:, : len(own)])
+    weighted -= weighted @ response.T @ inverse @ response
+    scores = np.empty((len(others), len(knots)))
+    for place, other in enumerate(others):
+        turn = np.eye(len(target))
+        if other.target is not target:
+            turn = target @ other.target.T / np.maximum((target**2).sum(axis=1), 1e-300)[:, None]
+        gain = gain_along((other.values @ weighted.T)[None], steps @ turn, other.cross[None])
+        scores[place] = laws.at(named[[place]], other.statistic.statistic + gain)[0]
+    return Path(knots, named, scores)

@@ -24,13 +24,13 @@ from kernsift.estimators.scores import Path
 from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, to_numpy
 
 # Rows per direction that is regressed on, at least.
-_ROWS_PER_DIRECTION = 8
+ROWS_PER_DIRECTION = 8
 # The least correlation of a follower, to which the second number over the rows is added; above the last it is a copy.
 _RELATED, _RELATED_ROWS, SAME = 0.05, 2.0, 1.0 - 1e-5
 # The most features that follow the path of one.
 _FOLLOWERS = 256
 # Ridge of a scatter matrix before it is inverted, relative to its trace: missing directions are zeros.
-_RIDGE = 1e-6
+RIDGE = 1e-6
 # Elements of one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
 
@@ -38,6 +38,24 @@ _NUMBERS = 2**21
 def related(rows: int) -> float:
     """The correlation, estimated from so many rows, above which a feature follows the path of another."""
     return _RELATED + _RELATED_ROWS / rows
+
+
+def may_follow(features: np.ndarray, correlations: np.ndarray, rows: int) -> np.ndarray:
+    """(d, k) which features are related to each of the k named ones, by correlations (d, k) from so many rows."""
+    follows = (correlations > related(rows)) & (correlations < SAME)
+    follows[features, np.arange(len(features))] = False
+    return np.asarray(follows)
+
+
+def followers_of(feature: int, scores: np.ndarray, correlations: np.ndarray, follows: np.ndarray) -> np.ndarray:
+    """The features related to one, at most `_FOLLOWERS` of them: those with the highest scores along its path."""
+    found = np.flatnonzero(follows)
+    if len(found) <= _FOLLOWERS:
+        return found
+    # The slope of one score on another is about the root of their correlation.
+    reach = 2.0 * np.sqrt(correlations[found]) * max(scores[feature], 1.0)
+    highest = np.argpartition(-(scores[found] + reach), _FOLLOWERS)[:_FOLLOWERS]
+    return np.sort(found[highest])
 
 
 class ScoreLaws(NamedTuple):
@@ -97,12 +115,10 @@ class ScorePaths:
 
         `correlations` (d, len(features)) are the null correlations of all scores with theirs.
         """
-        rows = self.response.n if self.rows is None else len(self.rows)
-        follows = (correlations > related(rows)) & (correlations < SAME)
-        follows[features, np.arange(len(features))] = False
+        follows = may_follow(features, correlations, self.response.n if self.rows is None else len(self.rows))
         followers = [np.empty(0, dtype=int)] * len(features)
         for place in np.flatnonzero(follows.any(axis=0)).tolist():
-            followers[place] = self._followers(features[place], correlations[:, place], follows[:, place])
+            followers[place] = followers_of(features[place], self.laws.score, correlations[:, place], follows[:, place])
         moving = np.flatnonzero([len(some) > 0 for some in followers])
         out: list[Path | None] = [None] * len(features)
         if len(moving) == 0:
@@ -119,23 +135,13 @@ class ScorePaths:
                 own = place_of[some]
                 found = own >= 0
                 own = own[found]
-                gains[place][found] = _gain(within[own, :, place], moves.steps[place][factor.target], cross[own])
+                gains[place][found] = gain_along(within[own, :, place], moves.steps[place][factor.target], cross[own])
         every = np.concatenate(named)
         scores = self.laws.at(every, self.laws.statistic[every][:, None] + np.concatenate(gains))
         parts = np.split(scores, np.cumsum([len(some) for some in named])[:-1])
         for place, feature in enumerate(moving.tolist()):
             out[feature] = Path(moves.knots[place], named[place], parts[place])
         return out
-
-    def _followers(self, feature: int, correlations: np.ndarray, follows: np.ndarray) -> np.ndarray:
-        """The features related to one, at most `_FOLLOWERS` of them: those with the highest scores along its path."""
-        found = np.flatnonzero(follows)
-        if len(found) <= _FOLLOWERS:
-            return found
-        # The slope of one score on another is about the root of their correlation.
-        reach = 2.0 * np.sqrt(correlations[found]) * max(self.laws.score[feature], 1.0)
-        highest = np.argpartition(-(self.laws.score[found] + reach), _FOLLOWERS)[:_FOLLOWERS]
-        return np.sort(found[highest])
 
     def _moves(self, features: np.ndarray) -> _Moves:
         found, cross = gathered(self.factors, features), self._crosses(features)
@@ -154,7 +160,7 @@ class ScorePaths:
 
         views = {name: self._response_rows(view, chosen) for name, view in self.response.views.items()}
         # A regression on more directions than the rows support would overfit.
-        most = max(1, rows // _ROWS_PER_DIRECTION)
+        most = max(1, rows // ROWS_PER_DIRECTION)
         target = xp.concat(list(views.values()), axis=0)
         target, chosen = target[: min(most, target.shape[0]), :], chosen[:, : min(most, q), :]
         inverse = np.linalg.pinv(_product(target, target), rcond=1e-6, hermitian=True)
@@ -169,7 +175,7 @@ class ScorePaths:
         distance = xp.stack([xp.sum(views[name] * views[name], axis=0) for name in targets])
         weighted = residual * distance[:, None, :]
         own = _product(weighted, residual)
-        own += (_RIDGE * np.trace(own, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(own.shape[1])
+        own += (RIDGE * np.trace(own, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(own.shape[1])
         steps = np.linalg.solve(own[:, None], (path - cross[:, None])[:, :, : own.shape[1]])
         between = {name: {other: self._between(name, other) for other in views} for name in set(targets)}
         flat = xp.reshape(weighted, (-1, rows))
@@ -231,7 +237,7 @@ def _product(one: Array, other: Array) -> np.ndarray:
     return to_numpy(one @ namespace(other).matrix_transpose(other)).astype(float)
 
 
-def _gain(within: np.ndarray, steps: np.ndarray, cross: np.ndarray) -> np.ndarray:
+def gain_along(within: np.ndarray, steps: np.ndarray, cross: np.ndarray) -> np.ndarray:
     """(m, g) the changes of T of features along a path with steps (g, q, p).
 
     They have scatters (m, q', q) with the directions of the path, and cross-covariances (m, q', p).
