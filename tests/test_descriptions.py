@@ -656,3 +656,14 @@ def test_a_response_of_few_dates_has_classes_named_by_dates() -> None:
     result = relate(pd.DataFrame({"x": np.repeat([0.0, 5, 1], 30) + np.arange(90) / 90}), visit, random_state=0)
     assert "highest in visit = 2024-02-01 (median 5.49), lowest in visit = 2024-01-01" in result.describe(0)
     assert any(note.startswith("The response holds 3 different dates, taken as classes") for note in result.notes)
+
+
+def test_years_have_no_commas() -> None:
+    years, rng = np.repeat(np.arange(1980, 2020), 5), np.random.default_rng(0)
+    one, two = pd.DataFrame({"year": years}), pd.DataFrame({"year": years + 9})
+    assert compare(one, two, random_state=0).describe(0) == "higher in Y: median 2008 v 2000"
+    bump = pd.DataFrame({"year": np.r_[years, np.repeat(np.arange(1990, 1996), 30)]})
+    assert re.match(r"(more|fewer) .*(19[89]\d|20[012]\d)", compare(one, bump, random_state=0).describe(0))
+    found = relate(pd.DataFrame({"x": years + rng.normal(size=200)}), pd.Series(years, name="year"), random_state=0)
+    assert found.describe(0) == "rises: median of year 1984 to 2016"
+    assert compare(one * 10, two * 10, random_state=0).describe(0) == "higher in Y: median 20,085 v 19,995"

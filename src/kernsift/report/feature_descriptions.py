@@ -35,7 +35,7 @@ def describe_samples(
     own = tables[0].levels.get(tables[0].names[j])
     values = np.concatenate([feature_columns(table, j) for table in tables])
     codes = np.repeat(np.arange(float(len(tables))), [table.n for table in tables])
-    scale, view = scale_of(tables[0].origin.get(tables[0].names[j])), None if views is None else views[j]
+    scale, view = scale_of(tables[0].origin.get(tables[0].names[j]), values), None if views is None else views[j]
     return _describe_classes(values, codes, own, series, means, view, adjusted, j, scale, gaps)
 
 
@@ -85,8 +85,8 @@ def describe_against(
     response_scale: NumberScale,
     j: int,
 ) -> Description:
-    scale = scale_of(table.origin.get(table.names[j]))
     own, columns = table.levels.get(table.names[j]), feature_columns(table, j)
+    scale = scale_of(table.origin.get(table.names[j]), columns)
     view: Pair | None = None if views is None else views[j]
     if levels is not None:
         named = [f"{shortened(response, LONGEST_RESPONSE)} = {level}" for level in levels]

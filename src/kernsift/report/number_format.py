@@ -75,6 +75,19 @@ class NumberScale:
         return found, digits
 
 
+class YearScale(NumberScale):
+    """Years, and other integers of four digits in their range, which are written without commas."""
+
+    def write(self, value: float, digits: int = 3) -> str:
+        return format_number(value, digits).replace(",", "")
+
+    def exact(self, value: float) -> str:
+        return self.write(value)
+
+    def cut(self, value: float, digits: int) -> float:
+        return float(math.floor(value))
+
+
 @dataclass(frozen=True)
 class DateScale(NumberScale):
     """Dates in days since `origin`, which is in days since 1970: days, or minutes and less where these are needed.
@@ -131,10 +144,12 @@ _UNITS = {3: ("D", MICROSECONDS), 4: ("m", 60e6), 5: ("s", 1e6), 6: ("ms", 1e3),
 NUMBERS = NumberScale()
 
 
-def scale_of(origin: float | None) -> NumberScale:
+def scale_of(origin: float | None, values: np.ndarray | None = None) -> NumberScale:
     """The scale of values from which an integer was subtracted, or a date, which is a floating-point number."""
     if origin is None:
-        return NUMBERS
+        known = np.empty(0) if values is None else values[~np.isnan(values)]
+        years = len(known) > 0 and known.min() >= 1500 and known.max() <= 2200 and (known == np.floor(known)).all()
+        return YearScale() if years else NUMBERS
     return LongScale(origin) if isinstance(origin, int) else DateScale(origin)
 
 

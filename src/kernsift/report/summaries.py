@@ -170,7 +170,7 @@ def picture_response(
     (response,), _ = _kept([y], np.array([0]), len(features))
     name = response.names[0]
     target, label = as_one_number(response.values, name)
-    scale, origin = scale_of(y.origin.get(name)), y.origin.get(name)
+    scale, origin = scale_of(y.origin.get(name), target), y.origin.get(name)
     levels = response.levels.get(name)
     two_valued = np.unique(target) if levels is None else np.empty(0)
     if len(two_valued) == 2:

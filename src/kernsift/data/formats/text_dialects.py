@@ -249,7 +249,8 @@ def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
     try:
         for row in rows:
             if not row or (len(row) == 1 and not row[0].strip()):
-                continue  # a blank line
+                begun = rows.line_num + 1  # a blank line
+                continue
             if not first:
                 first = row
             elif len(row) != len(first):
@@ -321,11 +322,12 @@ def _ragged(name: str, first: list[str], begun: int, line: int, width: int, sepa
     if line > begun:
         return InputError(f"{name}: a quotation mark in line {begun} is open until line {line}; close or remove it.")
     fix = f"mend that line, or quote fields that hold {_SEPARATORS[separator]}"
-    if first[0].startswith("#") and len(first) == 1:
-        fix = "remove the comment lines at the top"
-    return InputError(
-        f"{name}: every row needs {len(first)} fields as in the first line, but line {line} has {width}; {fix}."
-    )
+    if len(first) == 1:
+        fix = (
+            "remove the comment lines at the top" if first[0].startswith("#") else "remove lines above the column names"
+        )
+    fields = "1 field" if len(first) == 1 else f"{len(first)} fields"
+    return InputError(f"{name}: every row needs {fields} as in the first line, but line {line} has {width}; {fix}.")
 
 
 def _exactly() -> dict[str, str]:
