@@ -269,6 +269,20 @@ def test_missing_confounders_are_noted_or_their_rows_left_out(frame):
     assert compare(gaps, given="age", **by).n.tolist() == [300 - 2 * 43] * 5
 
 
+def test_codes_of_strata_and_repeated_confounders_do_not_matter():
+    """Strata of one size have no commonest among them that could be what the others are compared with."""
+    rng = np.random.default_rng(1)
+    site, age = np.repeat(np.arange(6), 20), rng.normal(size=120)
+    X, y = rng.normal(size=(120, 8)) + age[:, None] + 0.3 * site[:, None], rng.normal(size=120) + age
+    known = relate(X, y, given=age, strata=site, random_state=0).all_pvalues
+    for codes in ([5, 3, 1, 0, 2, 4], [1, 2, 3, 4, 5, 0]):
+        found = relate(X, y, given=age, strata=np.array(codes)[site], random_state=0).all_pvalues
+        np.testing.assert_allclose(found, known, rtol=1e-6)
+    known = relate(X, y, given=age, random_state=0).all_pvalues
+    months = np.column_stack([age, 12.0 * age + 3.0, np.ones(120)])
+    np.testing.assert_allclose(relate(X, y, given=months, random_state=0).all_pvalues, known, rtol=1e-6)
+
+
 def test_kinds_of_confounders(frame):
     """Sites as numbers are sites if kinds= says so, whether named or given as data."""
     coded = frame.assign(site=frame.site.map({"a": 10, "b": 30, "c": 20}))

@@ -46,6 +46,8 @@ _ROUND = 0.02
 SINGLE = 2**14
 # The correlation with its normal scores from which on a column is used as it is; that of a uniform one is 0.977.
 _NEARLY_NORMAL = 0.97
+# The correlation from which on two columns are the same.
+_SAME = 1.0 - 1e-9
 # Pairs of confounders: the most that are searched, the neighbours of a row, how many pairs are used, and from which
 # standardised statistic on.
 _MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 3.0
@@ -71,26 +73,34 @@ class _Encoded(NamedTuple):
 
 def encode(confounders: Confounders) -> _Encoded:
     """Standardised numbers, normal scores of their ranks, and indicators of categories and gaps."""
-    numbers, scores, indicators, owner = [], [], [], []
+    numbers: list[np.ndarray] = []
+    scores, indicators, owner = [], [], []
+    ranks = [_midranks(column) for column in confounders.values.T[~confounders.categorical]]
+    rank = np.sum(ranks, axis=0) if ranks else np.zeros(len(confounders.values))
     for place, (column, categorical) in enumerate(zip(confounders.values.T, confounders.categorical, strict=True)):
         missing = np.isnan(column)
         if categorical:
             codes = np.where(missing, -1.0, column)
             levels, counts = np.unique(codes, return_counts=True)
-            # All levels but one, which is what the others are compared with: the commonest, or all of the rarest.
-            order = np.argsort(-counts, kind="stable")
+            # All levels but one, which is what the others are compared with: the commonest, or all of the rarest. Of
+            # equally common ones the order is that of their means of the numbers, whatever their codes.
+            means = [rank[codes == level].mean() for level in levels]
+            order = np.lexsort((np.round(means, 9), -counts))
             for level in levels[order[1:] if len(order) <= LEVELS + 1 else order[:LEVELS]]:
                 indicators.append(codes == level)
                 owner.append(place)
             continue
+        filled = np.where(missing, np.nanmean(column) if not missing.all() else 0.0, column)
+        spread = filled.std()
+        varies = spread > 1e-12 * np.abs(filled).max(initial=0.0)
+        number = (filled - filled.mean()) / (spread if varies else 1.0)
+        if any(abs(np.mean(number * other)) > _SAME for other in numbers):
+            continue  # the same in other units
         if missing.any() and not missing.all():
             indicators.append(missing)
             owner.append(place)
-        filled = np.where(missing, np.nanmean(column) if not missing.all() else 0.0, column)
-        spread = filled.std()
-        if spread <= 1e-12 * np.abs(filled).max(initial=0.0):
+        if not varies:
             continue
-        number = (filled - filled.mean()) / spread
         score = ndtri(_midranks(filled))
         score = score / score.std()
         numbers.append(number)
