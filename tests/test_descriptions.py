@@ -667,3 +667,11 @@ def test_years_have_no_commas() -> None:
     found = relate(pd.DataFrame({"x": years + rng.normal(size=200)}), pd.Series(years, name="year"), random_state=0)
     assert found.describe(0) == "rises: median of year 1984 to 2016"
     assert compare(one * 10, two * 10, random_state=0).describe(0) == "higher in Y: median 20,085 v 19,995"
+
+
+def test_confounders_without_a_name_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    held, group = rng.normal(size=(200, 2)), np.arange(200) % 2
+    X = pd.DataFrame({"x": held[:, 0] + 2 * group + rng.normal(size=200)})
+    for given, said in ((held[:, 0], "given 1 confounder: "), (held, "given 2 confounders: ")):
+        assert said in compare(X, by=group, given=given, random_state=0).describe(0)

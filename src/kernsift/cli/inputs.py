@@ -126,7 +126,8 @@ def choose(
     described = sources[0].annotations
     for name, option in keep.items():
         if name not in known and not (described is not None and name in described.names):
-            hint = suggestion(name, everywhere, f"; it has {quoted(everywhere)}.")
+            where, names = ("it", everywhere) if described is None else ("its obs", described.names)
+            hint = suggestion(name, names, f"; {where} has {quoted(names)}.")
             raise InputError(f"{option}: {files[0]} has no column '{name}'{hint}")
     wanted = set(match("--columns", columns, anywhere, files[0])) if columns else set(anywhere)
     wanted = (wanted - set(match("--exclude", exclude, anywhere, files[0]))) | set(keep)

@@ -9,6 +9,7 @@ they are described as any other rows are.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,8 +49,11 @@ class HeldFixed:
     def words(self) -> str:
         """What is held fixed, for a description."""
         if self.confounders is not None:
-            names = ", ".join(self.confounders.names)
-            return f"given {names}" if len(names) <= _LONGEST else f"given {len(self.confounders.names)} confounders"
+            names, count = ", ".join(self.confounders.names), len(self.confounders.names)
+            # Columns of an array are called given0, given1 and so on.
+            if len(names) <= _LONGEST and not re.fullmatch(r"given\d+", self.confounders.names[0]):
+                return f"given {names}"
+            return f"given {count} {'confounder' if count == 1 else 'confounders'}"
         if self.rows is None or self.rows.stratum is None:
             return ""
         return "within pairs" if self.rows.described.endswith("pairs") else "within strata"
