@@ -85,10 +85,11 @@ def test_what_was_guessed_is_said(tmp_path: Path) -> None:
     german, book, plain = tmp_path / "german.csv", tmp_path / "t.xlsx", tmp_path / "t.csv"
     for path in (german, book, plain):
         WRITERS[path.name](FRAME, path)
-    assert [note.partition(": ")[2] for note in open_table(german, "X").notes] == [
-        "columns are separated by semicolons.",
-        "numbers have decimal commas.",
-    ]
+    said = "columns are separated by semicolons; numbers have decimal commas."
+    assert open_table(german, "X").notes == (f"{german}: {said}",)
+    again = tmp_path / "again.csv"
+    again.write_bytes(german.read_bytes())
+    assert compare(german, again, random_state=0).notes[0] == f"{german}, {again}: {said}"
     assert "the first of 2 sheets" in open_table(book, "X").notes[0]
     assert open_table(plain, "X").notes == ()
 

@@ -21,7 +21,7 @@ from kernsift.data.scan import Scan, scan, trusts
 from kernsift.data.sparse import SparseTable
 from kernsift.data.stored import StoredTable
 from kernsift.data.tables import Table
-from kernsift.exceptions import InputError, check_choice, quoted
+from kernsift.exceptions import InputError, check_choice, listed, quoted
 from kernsift.execution.memory import parse_memory
 from kernsift.execution.notes import add_note
 from kernsift.execution.parallel import task_memory
@@ -148,12 +148,20 @@ def prepare(
     together = {name for part in (members or {}).values() for name in part}
     stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]
     verdict = judge(scans, chosen, stay, FEW if labels else 2, empty=missing != "error")
-    for note in (*dict.fromkeys(note for source in sources for note in source.notes), *verdict.notes):
+    for note in (*_about_files(sources), *verdict.notes):
         if not (labels and note.startswith("Text, compared")):  # which labels are expected to be
             add_note(note)
     if verdict.left_out:
         scans, verdict = _without(scans, verdict, budget, missing)
     return Prepared(scans, verdict, arguments, members, missing, budget)
+
+
+def _about_files(sources: Sequence[Source]) -> list[str]:
+    """The notes about files, one for all files of which the same is to be said."""
+    files: dict[str, dict[str, None]] = {}
+    for file, _, said in (note.partition(": ") for source in sources for note in source.notes):
+        files.setdefault(said, {})[file] = None
+    return [f"{listed(list(names))}: {said}" for said, names in files.items()]
 
 
 def _without(scans: list[Scan], verdict: Verdict, memory: int, missing: str) -> tuple[list[Scan], Verdict]:

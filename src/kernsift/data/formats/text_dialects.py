@@ -81,16 +81,16 @@ class Dialect:
         }
 
     def notes(self, name: str) -> tuple[str, ...]:
-        """What was guessed, except for the usual form, one sentence each."""
+        """What was guessed, except for the usual form, in one sentence."""
         said = []
         usual = self.separator == "\t" and name.lower().endswith((".tsv", ".tab", ".txt"))
         if self.separator != "," and not usual:
-            said.append(f"{name}: columns are separated by {_SEPARATORS[self.separator]}.")
+            said.append(f"columns are separated by {_SEPARATORS[self.separator]}")
         if self.decimal == ",":
-            said.append(f"{name}: numbers have decimal commas.")
+            said.append("numbers have decimal commas")
         if not self.named:
-            said.append(f"{name}: the first line holds numbers, so the columns are called x0, x1 and so on.")
-        return tuple(said)
+            said.append("the first line holds numbers, so the columns are called x0, x1 and so on")
+        return (f"{name}: {'; '.join(said)}.",) if said else ()
 
 
 class TextTable(NamedTuple):
