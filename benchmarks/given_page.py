@@ -78,17 +78,19 @@ _METHOD = """(given-method)=
 ## Method
 
 Numbers are first replaced by what a regression on the confounders z leaves of them, u = x - E[x | z]: a kernel of x
-would see a square of u only through the product of E[x | z] and u. An effect that changes its sign with z can leave the
-distribution of u as it is, so one kernel of five is of x itself. With f and g the directions of the kernels of the
+would see a square of u only through the product of E[x | z] and u. An effect that changes its sign with z can leave
+the distribution of u as it is, so one kernel of five is of x itself. With f and g the directions of the kernels of the
 feature and of the response, the test takes the residuals r = f - E[f | z] and s = g - E[g | z], and T = |sum r s'|^2,
 whose null law is a sum of chi-squares weighted by the eigenvalues of sum (r r') (x) (s s'), with the first three
-moments over random signs; where rows are few, it is conservative. Like all tests of conditional independence it is as
-good as its regressions: the product of their errors must be small beside 1 / n. These are ridge regressions on linear
-terms, splines, products, kernels, on splines of the directions of z along which the response changes most, on kernels
-of the pairs of confounders that explain most beyond a sum of curves, and on splines of predictions of the response; the
-model and the penalty are chosen by generalised cross-validation for each direction. A regressor of scikit-learn as
-`given_model=` is tried beside them, cross-fitted. Of a category all levels count, up to 512 over the directions of the
-response: 103 beside a response of numbers, 256 beside two classes; of a response the 65 commonest classes.
+moments over random signs; where rows are few, it is conservative. Where both residuals are skew, as those of rare
+values and rare cases are, all products are small if the two do not meet, and the spread is raised to what it is on
+average. Like all tests of conditional independence it is as good as its regressions: the product of their errors must
+be small beside 1 / n. These are ridge regressions on linear terms, splines, products, kernels, on splines of the
+directions of z along which the response changes most, on kernels of the pairs of confounders that explain most beyond
+a sum of curves, and on splines of predictions of the response; the model and the penalty are chosen by generalised
+cross-validation for each direction. A regressor of scikit-learn as `given_model=` is tried beside them, cross-fitted.
+Of a category all levels count, up to 512 over the directions of the response: 103 beside a response of numbers, 256
+beside two classes; of a response the 65 commonest classes.
 
 What is left is measured: if r still follows z in the way in which s does, r goes together with the mean of s over rows
 that are near in z. That is tested with 1 to 64 neighbours, and a note names the features where it is so.
@@ -101,8 +103,10 @@ confounders they have not. With few values of z, `strata=` is the exact alternat
 permute within them.
 
 `distinct=True` tests each discovery given the distinct ones before it, at the level that the correction asks of the
-last discovery. Order and tests use the same data, so the guarantee is approximate; the table above has what it comes
-to.
+last discovery, and not above what it asks of tests one after another: with "bh", m discoveries and j distinct ones so
+far alpha (j + 1) / m (Javanmard and Montanari 2018). Order and tests use the same data, so the guarantee is
+approximate; the table above has what it comes to. Of a cause of two classes and 20 noisy copies of it (200 rows, 36
+data sets) the distinct features are false in 0.01 of cases on average, where the cause is the first of the list.
 """
 
 

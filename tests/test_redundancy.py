@@ -69,9 +69,9 @@ def test_distinct_features_are_tested_given_those_before_them():
         asked.append((features.tolist(), kept.tolist()))
         return np.array([1.0 if feature % 2 and feature - 1 in kept else 0.0 for feature in features])
 
-    assert keep_distinct(np.array([0, 1, 2, 3, 5, 4]), 0.01, pvalues).tolist() == [0, 2, 5, 4]
+    assert keep_distinct(np.array([0, 1, 2, 3, 5, 4]), np.full(6, 0.01), pvalues).tolist() == [0, 2, 5, 4]
     assert asked[0] == ([1, 2, 3, 5, 4], [0])
-    assert keep_distinct(np.array([], dtype=int), 0.01, pvalues).tolist() == []
+    assert keep_distinct(np.array([], dtype=int), np.empty(0), pvalues).tolist() == []
 
 
 def test_one_feature_of_each_story_is_distinct():
@@ -95,3 +95,20 @@ def test_one_feature_of_each_story_is_distinct():
     labels = y > 0
     selector = SelectMMD(distinct=True, random_state=0).fit(X, labels)
     assert 2 <= selector.support_.sum() < compare(X, by=labels, random_state=0).rejected.sum()
+
+
+def test_many_copies_of_one_feature_leave_one_distinct_feature():
+    """The false discovery rate of distinct features does not grow with the number of copies that are tested."""
+    shares = []
+    for seed in range(12):
+        rng = np.random.default_rng([5, seed])
+        cause = rng.normal(size=200)
+        X = np.column_stack([cause, cause[:, None] + 0.5 * rng.normal(size=(200, 20))])
+        labels = rng.random(200) < 1.0 / (1.0 + np.exp(-4.0 * cause))
+        result = compare(X, by=labels, distinct=True, random_state=0)
+        distinct = result.selected[result.distinct]
+        if distinct[0] == 0:
+            shares.append(1.0 - 1.0 / len(distinct))
+    assert len(shares) >= 8
+    # One false feature beside the cause is a share of 1/2, which has at most a probability of 0.1.
+    assert sum(shares) <= 0.5 * (0.1 * len(shares) + 3.0 * np.sqrt(0.1 * len(shares)))

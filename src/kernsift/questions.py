@@ -127,14 +127,18 @@ def _distinct(
         return Outcome(log_tail(found.scores, np.arange(len(features)))).pvalues
 
     order = result.selected[result.rejected]
-    kept = keep_distinct(order, _distinct_level(call, len(order), pooled.d), conditional_pvalues)
+    kept = keep_distinct(order, _distinct_levels(call, len(order), pooled.d), conditional_pvalues)
     return replace(result, distinct=np.isin(result.selected, kept))
 
 
-def _distinct_level(call: CallSettings, discoveries: int, d: int) -> float:
-    """The largest conditional p-value of a distinct feature: the bound of the correction on the last discovery."""
-    rank = 1 if call.correction == "holm" else discoveries
-    return float(rank_limits(d, call.correction, float(call.alpha))[rank - 1])
+def _distinct_levels(call: CallSettings, discoveries: int, d: int) -> np.ndarray:
+    """(m,) the largest conditional p-value of a distinct feature, by the number of those before it.
+
+    Not above the bound of the correction on the last of m discoveries, nor on as many of m tests.
+    """
+    last = 1 if call.correction == "holm" else discoveries
+    limit = rank_limits(d, call.correction, float(call.alpha))[last - 1]
+    return np.minimum(limit, rank_limits(discoveries, call.correction, float(call.alpha)))
 
 
 def to_result(

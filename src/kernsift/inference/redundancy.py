@@ -7,9 +7,11 @@ first cluster, with all that are alike to it; the best of the rest represents th
 clusters.
 
 **Distinct features.** The discoveries are tested in the order of the list, each given all features kept so far
-(`kernsift.estimators.conditional.estimator`), and kept if its conditional p-value is at most the level of the
-correction. The level is not adjusted for the dependence between the order of the list and these tests, so the guarantee
-is approximate.
+(`kernsift.estimators.conditional.estimator`), and kept if its conditional p-value is at most the level that the
+correction asks of the last discovery and that it asks of as many tests as there are discoveries: with "bh" and j of m
+kept so far alpha (j + 1) / m, which controls the false discovery rate of tests one after another (Javanmard and
+Montanari 2018). The level is not adjusted for the dependence between the order of the list and these tests, so the
+guarantee is approximate.
 """
 
 from __future__ import annotations
@@ -93,21 +95,21 @@ def leader_clusters(correlation: np.ndarray) -> np.ndarray:
 
 
 def keep_distinct(
-    order: np.ndarray, level: float, conditional_pvalues: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    order: np.ndarray, levels: np.ndarray, conditional_pvalues: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """The features of a list that are significant given those kept before them.
 
     Parameters
     ----------
     order : (m,) the discoveries, best first; the first is kept.
-    level : the largest conditional p-value with which a feature is kept.
+    levels : (m,) the largest conditional p-value with which a feature is kept, by the number of those kept before it.
     conditional_pvalues : of some features, given others.
     """
     kept, rest = list(order[:1]), order[1:]
     while len(rest):
         for start in range(0, len(rest), _STEP):
             some = rest[start : start + _STEP]
-            significant = np.flatnonzero(conditional_pvalues(some, np.array(kept)) <= level)
+            significant = np.flatnonzero(conditional_pvalues(some, np.array(kept)) <= levels[len(kept)])
             if len(significant):
                 kept.append(some[significant[0]])
                 rest = rest[start + significant[0] + 1 :]

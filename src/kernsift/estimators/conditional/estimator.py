@@ -16,7 +16,8 @@ random signs of the v_i: with M_ij = v_i'v_j and M0 the same without its diagona
 central moment 8 tr(M0^3). The v_i are not centred: that would make T a squared t statistic, whose tails are too long
 for this law where rows are few. All follow from W and from the diagonal of M in time linear in the rows. Residuals are
 smaller than errors: with p and q degrees of freedom used by two regressions, v v' is scaled by n / (n - min(p, q)),
-which is exact for projections on nested spaces. Rows that belong to one unit count as one: their v_i are added.
+which is exact for projections on nested spaces. Rows that belong to one unit count as one: their v_i are added. If both
+residuals are skew, tr M goes together with the sum of the v_i, and is raised to what it is on average.
 
 **Pairs of views** are combined as in the complete estimator, with the correlations of their T over the same signs.
 
