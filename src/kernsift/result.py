@@ -341,7 +341,7 @@ class Result:
         unconditional p-values of all features in table order in any case.
 
         `n` are the rows used and `missing` the share of rows without a value; `median_first` and `median_second` are
-        medians of the two samples, and `description` says what changed.
+        medians of the two samples (of dates in days since the first of all), and `description` says what changed.
         """
         check_choice("backend", backend, BACKENDS)
         return as_frame(self.all_columns() if all_features else self.columns(sort), backend)
