@@ -62,14 +62,18 @@ DESIGN: Term = ("the rows that are drawn, for every worker", "n w", lambda s: s[
 def kept(size: Size) -> bool:
     """Whether the draws that correlations come from are kept, so that no column is read a second time for them."""
     draws = min(int(size["n"]) // 2, LEARNING)
-    return bool(8 * draws * size["d"] <= size.get("memory", MEMORY) // 5)
+    return bool(8 * draws * size["d"] <= process_memory(size) // (2 if size["workers"] else 5))
+
+
+def process_memory(size: Size) -> int:
+    """Bytes that `memory` leaves to one process."""
+    return int(size.get("memory", MEMORY // share(size) - (_PROCESS if size["workers"] else 0)))
 
 
 def block_columns(size: Size) -> int:
     """Columns of a block: what a process has room for, beside the rows that are drawn and one more block to be read."""
     n, d, workers = int(size["n"]), int(size["d"]), size["workers"]
-    memory = size.get("memory", MEMORY // share(size) - (_PROCESS if workers else 0))
-    most = int(_SHARE * memory - 8 * n) // (8 * n * (1 if workers else 2))
+    most = int(_SHARE * process_memory(size) - 8 * n) // (8 * n * (1 if workers else 2))
     most = max(1, whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))
     return whole_lines(min(most, -(-d // (2 * workers)))) if workers else most
 

@@ -124,8 +124,8 @@ def _model_section(models: Models) -> str:
         parts.append(
             "c is w on workers, and 1 for one process, which uses all cores of the machine. b is the number of blocks "
             "of columns\nthat are in memory one after the other: the fewer columns fit, the more of them. t is 1 where "
-            "the draws that\ncorrelations come from (0.13 MB for each feature) do not fit into a fifth of the memory "
-            "and columns are read twice.\n"
+            "the draws that\ncorrelations come from (0.13 MB for each feature) do not fit into a fifth of the memory, "
+            "or half of\na worker's, and columns are read twice.\n"
         )
     return "\n".join(parts)
 
