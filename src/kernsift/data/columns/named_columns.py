@@ -68,9 +68,9 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
     for name in asked:
         if name not in known:
             # Among thousands of genes some have a similar name.
-            obs = nearest(name, aside or known) or (f"; its obs has {quoted(aside)}" if aside else "")
+            hint = nearest(name, aside or known) or (f"; its obs has {quoted(aside)}" if aside else "")
             raise InputError(
-                f"{argument}: {table} has no column '{name}'{obs}; pass a column name of {table}, or data."
+                f"{argument}: {table} has no column '{name}'{hint}; pass a column name of {table}, or data."
             )
     if source.annotations is not None and set(asked) <= set(aside):
         parts = [source.annotations.column(name, argument) for name in asked]
