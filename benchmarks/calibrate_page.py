@@ -105,9 +105,8 @@ _REASONS: tuple[tuple[str, Callable[[Cell], bool], str], ...] = (
         lambda cell: (
             cell.estimator == "cross" and cell.setting in ("95/5", "50 against 1000") and verdict(cell) == "above"
         ),
-        "Half of a sample of five rows are two, whose spread says little. Student's law makes up for that where both "
-        "samples are small, and too little where the other one is large. The library warns below thirty rows against "
-        "more than twice as many.",
+        "Half of a sample of five rows are two, whose mean is skewed where values are, and the largest of many such "
+        "means is so more often. The library warns of short lists below twenty rows against more than twice as many.",
     ),
     (
         "ties",

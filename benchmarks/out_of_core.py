@@ -95,7 +95,7 @@ def read_alone(samples: list[Path], columns: int) -> None:
 def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
     """One measurement: seconds of wall and processor time, and bytes that were read."""
     from kernsift import compare
-    from kernsift.execution.dask_clients import connected
+    from kernsift.execution.dask_workers import connected
 
     estimator, _, workers = job.partition(", ")
     with connected(workers=int(workers.split()[0]) if workers else None) as client:

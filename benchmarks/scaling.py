@@ -101,7 +101,7 @@ def tables(folder: Path, n: int, d: int) -> list[Path]:
 def work(task: dict[str, Any]) -> dict[str, Any]:
     """One run: seconds of the clock and of processors, bytes that were read, and bytes that processes sent."""
     from kernsift import compare
-    from kernsift.execution.dask_clients import connected
+    from kernsift.execution.dask_workers import connected
 
     small = [np.random.default_rng(i).normal(size=(300, 5)) for i in range(2)]
     given = {"estimator": task["estimator"], "random_state": 0}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from kernsift.estimators.block_sizes import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
 from kernsift.estimators.draws.batches import LEARNING
-from kernsift.estimators.feature_blocks import _BLOCK_BYTES, _ROW, _SHARE, whole_lines
 from kernsift.execution.dask_workers import _PROCESS
 
 MEMORY = 700_000_000

@@ -9,7 +9,7 @@ from typing import Any
 from measure import conditions
 from scaling_model import BLOCKS, ROWS, WITHIN, Check, Model, Models, Size, checks, fit, idle, others
 
-from kernsift.estimators.feature_blocks import _SHARE
+from kernsift.estimators.block_sizes import _SHARE
 from kernsift.experiments.studies import table
 
 # Tables to predict: name, rows, columns, k.

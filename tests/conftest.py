@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -51,3 +53,12 @@ def strict_floating_point() -> Iterator[None]:
     """Overflow, division by zero and invalid operations raise errors."""
     with np.errstate(all="raise", under="ignore"):
         yield
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which temporary files are made."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder

@@ -200,7 +200,6 @@ def _on_the_command_line(path: Path) -> None:
 def read_in_pieces(path: Path) -> None:
     """As `compare("a.parquet", "b.parquet")` reads what may be larger than memory."""
     source = open_source(str(path), "X")
-    assert source is not None
     for start in range(0, min(source.n, 100), 7):
         source.read(list(range(min(len(source.names), 20))), slice(start, min(start + 7, source.n)))
 

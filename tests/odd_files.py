@@ -210,6 +210,14 @@ def npz(**arrays: np.ndarray) -> bytes:
     return out.getvalue()
 
 
+def zipped(**members: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
 class Evil:
     """What would run code when it is unpickled."""
 
@@ -353,7 +361,7 @@ KINDS = [
     File("Excel with a cell far away", "t.xlsx", far_corner(), "at least 2 rows are needed|every file needs the same columns"),
     File("Excel with laughing entities", "t.xlsx", replaced(excel(), "xl/worksheets/sheet1.xml", laughing), "could not be read as an Excel file.*save or copy"),
     File("old Excel", "t.xls", b"\xd0\xcf\x11\xe0" + bytes(50), "Excel file of the old kind .* save it as .xlsx or CSV"),
-    File("a zip of something else", "t.zip", lambda path: zipfile.ZipFile(path, "w").close(), "broken archive|zip archive with something else.*unpack"),
+    File("a zip archive of nothing", "t.zip", zipped(), "zip archive of 0 files, and one table is needed; unpack it"),
     File("zip that says PK and no more", "t.zip", b"PK\x03\x04", "is a broken archive.*save or copy"),
     File("NumPy", "t.npy", npy(X), same),
     File("NumPy, other byte order", "t.npy", npy(X.astype(">f8")), same),
@@ -380,15 +388,20 @@ KINDS = [
     File("NumPy archive", "t.npz", npz(a=X[:, 0], b=X[:, 1], c=X[:, 2]), same),
     File("NumPy archive of one table", "t.npz", npz(table=X), same),
     File("NumPy archive of several tables", "t.npz", npz(p=X, q=X), "one table, or columns of one length.*save one table"),
-    File("NumPy archive of nothing", "t.npz", npz(), "broken archive|something else|one table"),
+    File("NumPy archive of nothing", "t.npz", npz(), "zip archive of 0 files, and one table is needed"),
     File("NumPy archive bomb", "t.npz", bomb("b.npy"), "would unpack from .* MB or more, which no real"),
     File("NumPy archive with a bad sum", "t.npz", npz(a=X).replace(X[:1].tobytes(), (X[:1] + 1).tobytes(), 1), "could not be read as a NumPy archive.*CRC.*save"),
     File("a pickle", "t.csv", pickle.dumps(Evil()), "Python pickle, which could run code and is never opened; save it"),
     File("HDF5", "t.h5", b"\x89HDF\r\n\x1a\n" + bytes(50), "could not be read as an HDF5 file"),
     File("PDF", "t.pdf", b"%PDF-1.7\n" + bytes(50), "is a PDF; export the table as CSV"),
     File("JSON", "t.jsonl", b'{"a":1}\n{"a":2}\n', "is JSON; save it as CSV or Parquet"),
-    File("text packed by bzip2", "t.csv.bz2", bz2.compress(text().encode()), "is packed with bzip2; unpack it, or pack it with gzip"),
-    File("text packed by xz", "t.csv.xz", lzma.compress(text().encode()), "is packed with xz; unpack it, or pack it with gzip"),
+    File("text packed by bzip2", "t.csv.bz2", bz2.compress(text().encode()), same),
+    File("text packed by xz", "t.csv.xz", lzma.compress(text().encode()), same),
+    File("text packed by bzip2, cut short", "t.csv.bz2", bz2.compress(text().encode())[:-12], "could not be read as separated values.*save or copy"),
+    File("text packed by xz, cut short", "t.csv.xz", lzma.compress(text().encode())[:-12], "could not be read as separated values.*save or copy"),
+    File("text in a zip archive", "t.csv.zip", zipped(**{"t/": "", "t/t.csv": text(), "__MACOSX/t/._t.csv": "x"}), same),
+    File("texts in a zip archive", "t.csv.zip", zipped(a=text(), b=text()), "zip archive of 2 files, and one table is needed; unpack it"),
+    File("a picture in a zip archive", "t.csv.zip", zipped(a="\x89PNG\0\0\0"), "is no text.*save it as CSV"),
     File("a picture", "t.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "is no text.*save it as CSV"),
     File("a program", "t.csv", b"\x7fELF" + bytes(50), "is no text.*save it as CSV"),
     File("a folder", "t.csv", lambda path: path.mkdir(), "the folder .* holds no Parquet or Arrow files and no Zarr array; name a file in it"),

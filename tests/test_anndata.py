@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from h5ad_files import write_h5ad
 from scipy import sparse
 
 from kernsift import InputError, compare, relate, screen
@@ -55,49 +56,6 @@ def cells(labels: Any = None) -> tuple[np.ndarray, pd.DataFrame]:
     labels = np.where(np.arange(120) % 3 == 0, "treated", "control") if labels is None else labels
     X[np.asarray(labels) == "treated", 4] += 2
     return X, pd.DataFrame({"condition": labels, "age": 20 + 3 * X[:, 2] + rng.normal(size=120)})
-
-
-def write_h5ad(path: Path, X: Any, obs: pd.DataFrame, names: list[str], layers: dict[str, Any] | None = None) -> str:
-    """A file as anndata writes it, which is not installed everywhere."""
-    h5py = pytest.importorskip("h5py")
-
-    def matrix(parent: Any, name: str, values: Any) -> None:
-        if not sparse.issparse(values):
-            parent.create_dataset(name, data=values).attrs["encoding-type"] = "array"
-            return
-        group = parent.create_group(name)
-        group.attrs["encoding-type"] = f"{values.format}_matrix"
-        group.attrs["shape"] = values.shape
-        for part in ("data", "indices", "indptr"):
-            group.create_dataset(part, data=getattr(values, part))
-
-    with h5py.File(path, "w") as file:
-        file.attrs["encoding-type"] = "anndata"
-        matrix(file, "X", X)
-        var = file.create_group("var")
-        var.attrs["_index"] = "_index"
-        var.create_dataset("_index", data=np.array(names, dtype=object), dtype=h5py.string_dtype())
-        frame = file.create_group("obs")
-        frame.attrs["_index"] = "_index"
-        frame.attrs["column-order"] = list(obs.columns)
-        frame.create_dataset("_index", data=np.array(obs.index.astype(str), dtype=object), dtype=h5py.string_dtype())
-        for name, column in obs.items():
-            if column.dtype.kind == "f":
-                frame.create_dataset(name, data=column.to_numpy())
-                continue
-            # Categories in another order than that of their names.
-            levels = sorted(column.dropna().unique(), reverse=True)
-            group = frame.create_group(name)
-            group.create_dataset("codes", data=np.array([levels.index(v) if v in levels else -1 for v in column]))
-            group.create_dataset("categories", data=np.array(levels, dtype=object), dtype=h5py.string_dtype())
-        group = file.create_group("layers")
-        for name, values in (layers or {}).items():
-            matrix(group, name, values)
-        raw = file.create_group("raw")
-        matrix(raw, "X", X[:, :3] if not sparse.issparse(X) else X[:, :3].tocsr())
-        raw.create_group("var").attrs["_index"] = "gene"
-        raw["var"].create_dataset("gene", data=np.array(names[:3], dtype=object), dtype=h5py.string_dtype())
-    return str(path)
 
 
 MATRICES = [np.asarray, sparse.csr_matrix, sparse.csc_matrix]

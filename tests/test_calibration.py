@@ -54,8 +54,14 @@ OFF = {
     "many draws": (two(100, estimator=Incomplete(r=11)), "r=11 rejects too often on 100 rows.*take r up to 10"),
     "many draws, response": (response(50, estimator=Incomplete(r=6)), "estimator='complete'.*r up to 5"),
     "a small sample, cut in half": (
-        lambda: compare(normal(70), normal(20, seed=1), estimator="cross", random_state=0),
-        "20 rows against 70 rejects too often.*use estimator='complete'",
+        lambda: compare(normal(70), normal(15, seed=1), k=1, estimator="cross", random_state=0),
+        "15 rows against 70 rejects too often in a short list.*use estimator='complete'",
+    ),
+    "few units, cut in half": (
+        lambda: compare(
+            normal(200), by=np.arange(200) < 48, unit=np.arange(200) // 4, k=1, estimator="cross", random_state=0
+        ),
+        "12 units against 38 rejects too often",
     ),
     "few blocks": (two(40, estimator=Block(block_size=10)), "4 blocks rejects too often.*block_size up to 8"),
     "few blocks by default": (two(9, estimator="block"), "3 blocks rejects too often"),
@@ -103,6 +109,7 @@ RIGHT = {
     "five blocks": two(40, estimator=Block(block_size=8)),
     "small blocks": response(100, estimator=Block(block_size=5)),
     "cross": two(20, estimator="cross"),
+    "cross, a small sample": lambda: compare(normal(70), normal(9, seed=1), estimator="cross", random_state=0),
     "polyhedral": two(60, test="polyhedral"),
     "two values, exact": lambda: compare(1.0 * (normal(60) > 0), 1.0 * (normal(60, seed=1) > 0), random_state=0),
     "scores alone": lambda: topk_pvalues(np.arange(4.0), np.eye(4), k=2, test="multiscale", random_state=0),
@@ -125,6 +132,20 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path, capsys: pytest.Cap
     assert command_line(["compare", *files, *options]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "multiscale" in line]
     assert len(said) == 1 and said[0].startswith("note: ") and "test='exact'" in said[0]
+
+
+# --- samples of unequal size ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("one", "two", "unit"), [(5, 95, False), (20, 300, False), (12, 60, True)])
+def test_rare_values_of_a_small_sample_keep_the_level_of_cross(one: int, two: int, unit: bool) -> None:
+    """With separate variances, 0.1 to 0.3 of the columns were significant: small samples without a rare value."""
+    rows = np.repeat(np.arange(one + two), 5) if unit else np.arange(one + two)
+    columns = 1.0 * (np.random.default_rng(1).random((len(rows), 500)) < 0.05)
+    options = {"unit": rows} if unit else {}
+    found = compare(columns, by=rows < one, estimator="cross", correction=None, random_state=0, **options).pvalues
+    # 0.05, and three standard errors of a share of 500.
+    assert (found <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 500)
 
 
 # --- ties -------------------------------------------------------------------------------------------------------------

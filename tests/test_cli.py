@@ -20,7 +20,7 @@ import pytest
 from kernsift import compare
 from kernsift.cli import options
 from kernsift.cli.app import app, main
-from kernsift.cli.messages import in_shell_words
+from kernsift.cli.messages import command_line_message
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.inference import TESTS
 from kernsift.inference.multiple_testing import CORRECTIONS
@@ -462,7 +462,7 @@ def test_names_cannot_write_on_the_terminal(kernsift, folder: Path) -> None:
     ],
 )
 def test_messages_speak_of_files_and_options(message: str, shown: str) -> None:
-    assert in_shell_words(message, {"X": "a.csv", "Y": "b.csv"}) == shown
+    assert command_line_message(message, {"X": "a.csv", "Y": "b.csv"}) == shown
 
 
 # The process ---------------------------------------------------------------------------------------------------------

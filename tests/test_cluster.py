@@ -34,8 +34,8 @@ from kernsift.data.table_parts import row_chunks
 from kernsift.data.tables import stack
 from kernsift.estimators import HSIC, MMD
 from kernsift.estimators.feature_blocks import blocks_of
-from kernsift.execution import dask_clients, parallel
 from kernsift.execution import dask_workers as cluster
+from kernsift.execution import parallel
 from kernsift.execution.progress import progress_callback
 from kernsift.kernels.fitted import fit_kernels
 
@@ -526,7 +526,7 @@ def test_a_lost_scheduler_is_one_clear_error_within_seconds(remote: tuple[subpro
             scheduler.wait()
             lost.append(time.monotonic())
 
-    with dask_clients.connected(address) as used:
+    with cluster.connected(address) as used:
         with (
             progress_callback(kill),
             pytest.raises(InputError, match=rf"^client: the Dask scheduler at {address} is gone;"),
@@ -553,7 +553,7 @@ def test_a_cluster_that_loses_its_only_worker_is_told(
     # The worker cannot import the tests.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
-        with dask_clients.connected(remote[1]) as used:
+        with cluster.connected(remote[1]) as used:
             used.wait_for_workers(1, timeout=30)
             with pytest.raises(InputError, match=r"^client: the Dask cluster at .* has lost all its workers .* memory"):
                 compare(X, Y, kernel=_deadly, client=used)
@@ -600,12 +600,12 @@ def test_a_file_removed_in_the_middle_is_one_clear_error(client: Client, tmp_pat
 
 
 def test_what_is_no_client_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_clients, "_TO_CONNECT", 1.0)
+    monkeypatch.setattr(cluster, "_TO_CONNECT", 1.0)
     X, Y = samples(30, 3)
     with pytest.raises(InputError, match=r"^client: a distributed\.Client was needed, got str; connect"):
         compare(X, Y, client="tcp://127.0.0.1:8786")
     message = r"^client: no Dask scheduler answers at tcp://127\.0\.0\.1:9;"
-    with pytest.raises(InputError, match=message), dask_clients.connected("tcp://127.0.0.1:9"):
+    with pytest.raises(InputError, match=message), cluster.connected("tcp://127.0.0.1:9"):
         pass
 
 

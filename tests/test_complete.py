@@ -10,16 +10,26 @@ from scipy import stats
 from kernsift import Incomplete, compare, relate, screen
 from kernsift.data.inputs import as_candidates, as_pair, as_xy
 from kernsift.data.tables import stack
-from kernsift.estimators import complete_hsic, complete_mmd, complete_screen, cross, cross_hsic, cross_mmd, cross_screen
-from kernsift.estimators.complete import best_of, correlations_of, fit_statistics, scores_of
-from kernsift.estimators.cross import Drawn, Ratio, _kept_parts, side_by_side, welch_scores, witness_scores
+from kernsift.estimators import (
+    block_sizes,
+    complete_hsic,
+    complete_mmd,
+    complete_screen,
+    cross,
+    cross_hsic,
+    cross_mmd,
+    cross_screen,
+)
+from kernsift.estimators.cross import side_by_side
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import label_response, table_response
+from kernsift.estimators.statistics import best_of, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.views import fitted_views
+from kernsift.estimators.witness_scores import Drawn, Ratio, difference_scores, kept_parts, witness_scores
 from kernsift.execution.codes import search
 from kernsift.inference import exact, naive
 from kernsift.inference.selection_rules import TopK
-from kernsift.kernels import contingency, quantisation
+from kernsift.kernels import contingency
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.low_rank import View
@@ -335,10 +345,10 @@ def test_no_score_beyond_the_number_of_matchings():
     assert compare(X, Y).pvalues[0] >= 1 / 20 - 1e-12
 
 
-def welch_by_scipy(first, seconds):
-    """Normal scores of Welch's one-sided t-test, column by column."""
+def student_by_scipy(first, seconds):
+    """Normal scores of Student's one-sided t-test, column by column."""
     pairs = zip(first.T, seconds, strict=True)
-    p = [stats.ttest_ind(one, two, equal_var=False, alternative="greater").pvalue for one, two in pairs]
+    p = [stats.ttest_ind(one, two, alternative="greater").pvalue for one, two in pairs]
     return stats.norm.isf(p)
 
 
@@ -348,40 +358,39 @@ NO_RATIO = Ratio(np.ones(3), np.ones(3))
 
 def of_two_samples(first: np.ndarray, second: np.ndarray) -> Any:
     one, two = Drawn.of(first), Drawn.of(second)
-    return welch_scores(("a", "b", "c"), one, two, _kept_parts(one, two), NO_RATIO)
+    return difference_scores(("a", "b", "c"), one, two, kept_parts(one, two), NO_RATIO)
 
 
-def test_witness_values_are_compared_by_welchs_test():
+def test_witness_values_are_compared_by_students_test():
     """Two samples, as all features share their rows; and screening, where each candidate has rows of its own."""
     rng = np.random.default_rng(12)
     first = rng.normal([0.0, 0.5, 1.0], [1.0, 2.0, 3.0], size=(7, 3))
     seconds = [rng.normal(scale=j + 1, size=n) for j, n in enumerate((5, 9, 14))]
     scores = witness_scores(("a", "b", "c"), first, seconds, NO_RATIO)
-    assert scores.estimate == pytest.approx(welch_by_scipy(first, seconds), abs=1e-9)
+    assert scores.estimate == pytest.approx(student_by_scipy(first, seconds), abs=1e-9)
     second = rng.normal(size=(5, 3))
     scores = of_two_samples(first, second)
-    assert scores.estimate == pytest.approx(welch_by_scipy(first, second.T), abs=1e-9)
+    assert scores.estimate == pytest.approx(student_by_scipy(first, second.T), abs=1e-9)
     assert scores.cov.diagonal() == pytest.approx(1.0)
-    # Far apart, too, the degrees of freedom are Welch's.
+    # Far apart, too, the degrees of freedom are those of all rows.
     scores = of_two_samples(first + 20, second)
-    assert scores.estimate == pytest.approx(welch_by_scipy(first + 20, second.T), abs=1e-6)
+    assert scores.estimate == pytest.approx(student_by_scipy(first + 20, second.T), abs=1e-6)
 
 
 def test_scores_of_witness_values_correlate_as_their_means_do():
     rng = np.random.default_rng(13)
     root = rng.normal(size=(3, 3))
     first, second = rng.normal(size=(40, 3)) @ root, rng.normal(size=(25, 3)) @ root * 2
-    shared = np.cov(first.T) / 40
-    for scores, covariance in (
-        (of_two_samples(first, second), shared + np.cov(second.T) / 25),
-        # Candidates share the rows of the reference alone.
-        (
-            witness_scores(("a", "b", "c"), first, list(second.T), NO_RATIO),
-            shared + np.diag(second.var(axis=0, ddof=1)) / 25,
-        ),
+    pooled = (39 * np.cov(first.T) + 24 * np.cov(second.T)) / 63
+    # Candidates share the rows of the reference alone, of whose correlations they have the share 25 / (40 + 25).
+    shared = np.corrcoef(first.T) * 25 / 65
+    np.fill_diagonal(shared, 1.0)
+    sd = np.sqrt(np.diag(pooled))
+    for scores, correlation in (
+        (of_two_samples(first, second), pooled / np.outer(sd, sd)),
+        (witness_scores(("a", "b", "c"), first, list(second.T), NO_RATIO), shared),
     ):
-        sd = np.sqrt(np.diag(covariance))
-        assert scores.cov.columns(np.arange(3)) == pytest.approx(covariance / np.outer(sd, sd), abs=1e-9)
+        assert scores.cov.columns(np.arange(3)) == pytest.approx(correlation, abs=1e-9)
 
 
 def test_effects_of_cross_belong_to_scores_through_students_law():
@@ -393,11 +402,10 @@ def test_effects_of_cross_belong_to_scores_through_students_law():
     gaps = np.array([one.mean() - two.mean() for one, two in zip(first.T, seconds, strict=True)])
     assert gaps[2] < 0
     assert effects.point == pytest.approx(np.sqrt(np.clip(gaps / scale, 0.0, 1.0)), abs=1e-12)
-    squares = np.array(
-        [[one.var(ddof=1) / 30, two.var(ddof=1) / len(two)] for one, two in zip(first.T, seconds, strict=True)]
-    )
-    freedom = squares.sum(axis=1) ** 2 / (squares**2 / [[29, len(two) - 1] for two in seconds]).sum(axis=1)
-    unit = np.sqrt(squares.sum(axis=1))
+    counts = np.array([len(two) for two in seconds])
+    freedom = 28 + counts
+    squares = 29 * first.var(axis=0, ddof=1) + np.array([((two - two.mean()) ** 2).sum() for two in seconds])
+    unit = np.sqrt(squares / freedom * (1 / 30 + 1 / counts))
     # At a score of one, the effect of a gap whose t has the tail of that score.
     at_one = unit * stats.t.isf(stats.norm.sf(1.0), freedom)
     assert effects.at(np.ones(3)) == pytest.approx(np.sqrt(np.minimum(at_one / scale, 1.0)), abs=1e-9)
@@ -475,14 +483,14 @@ def test_parts_of_long_columns_keep_the_variance_of_all_rows():
     values[20:, 1] *= 3.0
     drawn = Drawn.of(values, 20)
     assert drawn.kept.base is None and drawn.kept.shape == (20, 2)
-    part = drawn.part(np.arange(2))
+    part = drawn.part(np.arange(2), 1 / 50)
     assert (part**2).sum(axis=0) == pytest.approx(values.var(axis=0, ddof=1) / 50)
     assert np.corrcoef(part.T)[0, 1] == pytest.approx(np.corrcoef(values[:20].T)[0, 1])
-    whole = Drawn.of(values).part(np.arange(2))
+    whole = Drawn.of(values).part(np.arange(2), 1 / 50)
     assert whole.T @ whole == pytest.approx(np.cov(values.T) / 50)
 
 
-def test_cross_scores_are_welch_or_t_statistics_along_a_witness():
+def test_cross_scores_are_t_statistics_along_a_witness():
     """The definitions written out, with every row its own point, so that nothing is rounded."""
     rng = np.random.default_rng(16)
     X, Y = rng.normal(size=(14, 2)), rng.normal(0.7, size=(12, 2))
@@ -496,7 +504,7 @@ def test_cross_scores_are_welch_or_t_statistics_along_a_witness():
         column = np.concatenate([X[:, j], Y[:, j]])
         K = np.exp(-(((column[:, None] - column) / 1.5) ** 2))
         witness = K[:, x_learn].mean(axis=1) - K[:, 14 + y_learn].mean(axis=1)
-        expected = welch_by_scipy(witness[x_look][:, None], [witness[14 + y_look]])
+        expected = student_by_scipy(witness[x_look][:, None], [witness[14 + y_look]])
         # Factors leave out directions of less than a thousandth.
         assert scores.estimate[j] == pytest.approx(expected[0], abs=0.02)
 
@@ -656,7 +664,7 @@ def test_rows_of_a_long_and_narrow_table_are_divided_among_threads(monkeypatch, 
     if missing:
         X[::7, 2] = np.nan
     blocks = compare(X, Y, missing="value", n_jobs=1)
-    monkeypatch.setattr(quantisation, "_MANY_VALUES", 2**10)
+    monkeypatch.setattr(block_sizes, "_MANY_VALUES", 2**10)
     monkeypatch.setattr(contingency, "_NUMBERS", 2**13)
     one, three = (compare(X, Y, missing="value", n_jobs=jobs) for jobs in (1, 3))
     np.testing.assert_array_equal(one.scores, three.scores)

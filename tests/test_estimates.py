@@ -106,10 +106,10 @@ def test_each_interval_has_its_own_level() -> None:
     assert scores.effects is not None
     sizes, outcome = scores.effects(every), naive(scores, Everything(), every, rng=rng)
     levels = np.array([0.5, 0.9, 0.99])
-    together = effect_estimates(scores, every, sizes, outcome, levels).intervals
+    together = effect_estimates(scores, every, sizes, outcome.truncation, levels).intervals
     assert together is not None
     for row, level in enumerate(levels):
-        alone = effect_estimates(scores, every, sizes, outcome, np.full(3, level)).intervals
+        alone = effect_estimates(scores, every, sizes, outcome.truncation, np.full(3, level)).intervals
         assert alone is not None
         np.testing.assert_allclose(alone[row], together[row], rtol=1e-6, atol=1e-9)
 

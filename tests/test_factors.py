@@ -5,12 +5,14 @@ import pytest
 
 from kernsift import compare
 from kernsift.data.inputs import as_table
+from kernsift.estimators.block_sizes import feature_blocks
 from kernsift.estimators.null_laws.permutation_law import invariants
+from kernsift.kernels.bandwidths import rows_to_sort
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.functions import KERNELS
 from kernsift.kernels.low_rank import group_views, kernel_views
-from kernsift.kernels.quantisation import POINTS, Grid, feature_blocks, fit_grid, rows_to_sort
+from kernsift.kernels.quantisation import POINTS, Grid, fit_grid
 
 RNG = np.random.default_rng(2)
 N = 90
@@ -40,7 +42,7 @@ def dense(table, kernels, feature):
 def counted(table, features, rows=None):
     """The points of some features and all that their rows amount to."""
     grid = fit_grid(table, features, rows)
-    return grid, tabulate(table, features, grid, None, 1, None)
+    return grid, tabulate(table, features, grid)
 
 
 def row_factors(table, features, lens):
@@ -264,7 +266,7 @@ def test_a_kernel_of_equality_sees_no_neighbours_as_equal():
     kernels = fit_kernels(table, "delta", rng=np.random.default_rng(0))
     assert not kernels.rounds
     grid = fit_grid(table, np.array([0]), None, rounded=False)
-    known = tabulate(table, np.array([0]), grid, None, 1, None)
+    known = tabulate(table, np.array([0]), grid)
     assert grid.points.shape == (3 * POINTS, 1)
     assert (grid.points[known.codes[0], 0] == numbers).all()
     assert (known.counts == 2).all()

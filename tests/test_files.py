@@ -20,7 +20,7 @@ from odd_files import bomb
 from kernsift import InputError, compare
 from kernsift.cli.app import main
 from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
-from kernsift.cli.messages import in_shell_words, options_for_arguments
+from kernsift.cli.messages import command_line_message, options_for_arguments
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.in_memory import loaded
@@ -207,7 +207,7 @@ def test_a_file_gives_the_same_answer_in_the_shell(
     with pytest.raises(InputError) as caught:
         compare("X.csv", "Y.csv", random_state=0)
     message = str(caught.value)
-    assert code == 2 and said.err == f"kernsift: {in_shell_words(message, {'X': 'X.csv', 'Y': 'Y.csv'})}\n"
+    assert code == 2 and said.err == f"kernsift: {command_line_message(message, {'X': 'X.csv', 'Y': 'Y.csv'})}\n"
     for fixes in re.findall(r"kinds=\{(.*)\}", message):
         assert all(option in said.err for option in ("--number", *re.findall(r"'(\w+)':", fixes)))
 
@@ -264,7 +264,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "excel bomb": ("t.xlsx", bomb("xl/worksheets/sheet1.xml"), "no real table"),
     "numpy bomb": ("t.npz", bomb("b.npy"), "no real table"),
     "broken excel": ("t.xlsx", lambda path: _zip(path, "xl/workbook.xml"), "could not be read as an Excel file"),
-    "some zip": ("t.zip", lambda path: _zip(path, "readme.txt"), "something else than a table"),
+    "some zip": ("t.zip", lambda path: _zip(path, "a.txt", "b.txt"), "zip archive of 2 files"),
     "broken zip": ("t.xlsx", lambda path: path.write_bytes(b"PK\x03\x04" + bytes(30)), "broken archive"),
     "short parquet": ("t.parquet", lambda path: path.write_bytes(b"PAR1" + bytes(30)), "be read as a Parquet file"),
     "short gzip": ("t.csv.gz", lambda path: path.write_bytes(gzip.compress(b"a\n1\n2\n" * 99)[:-9]), "file ended"),
@@ -280,9 +280,10 @@ def _npy() -> bytes:
     return out.getvalue()
 
 
-def _zip(path: Path, member: str) -> None:
+def _zip(path: Path, *members: str) -> None:
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(member, "<x")
+        for member in members:
+            archive.writestr(member, "<x")
 
 
 @pytest.mark.parametrize("case", BROKEN)

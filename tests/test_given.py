@@ -65,6 +65,21 @@ def test_rows_of_a_unit_count_as_one():
     assert np.isclose(found.sd, _over_signs(sums).std())
 
 
+def test_a_regression_on_a_confounder_of_units_uses_up_degrees_of_freedom_of_units() -> None:
+    """T is its mean on average where rows of a unit are alike; with the degrees of freedom of rows 1.13 times that."""
+    rng, units, ratios = np.random.default_rng(5), np.repeat(np.arange(24), 5), []
+    for _ in range(10):
+        z, y, x = rng.normal(size=24), rng.normal(size=(24, 1)), rng.normal(size=(24, 400))
+        regression = fit_regression(_numbers(z[units]), y[units], rng, units=units)
+        left, response = regression.residuals(x[units]), regression.residuals(y[units])
+        found = [
+            pair_statistic(ResidualView(left.values[:, [j]], left.spent[[j]]), response, units) for j in range(400)
+        ]
+        ratios.append(sum(one.statistic for one in found) / sum(one.mean for one in found))
+    # Three standard errors of the mean of 4,000 squares of normal variables.
+    assert np.mean(ratios) == pytest.approx(1.0, abs=3 * np.sqrt(2 / 4000))
+
+
 def test_level_with_few_rows():
     """Products of eight normal residuals: as a squared t statistic, T would exceed its 5% point in 12% of samples."""
     rng, scores = np.random.default_rng(11), []

@@ -11,7 +11,6 @@ from kernsift.estimators.effects.combined import CombinedEffects, penalties
 from kernsift.estimators.effects.family_laws import NullMoments
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.scores import DiagonalCovariance, EffectsWithLaws, Scores
-from kernsift.inference import Outcome
 from kernsift.inference.estimates import effect_estimates
 
 
@@ -366,13 +365,13 @@ def test_estimates_come_from_the_laws():
     assert isinstance(laws, EffectsWithLaws)
     scores = Scores(tuple("abcde"), laws.score, DiagonalCovariance(np.ones(5)), effects=laws.take)
     level, listed = np.linspace(0.8, 0.99, 5), np.arange(5)
-    plain = effect_estimates(scores, listed, laws, Outcome(np.zeros(5), (EVERYWHERE,) * 5), level)
+    plain = effect_estimates(scores, listed, laws, (EVERYWHERE,) * 5, level)
     assert (plain.median_unbiased == laws.point).all()
     low, high = plain.intervals.T
     assert ((low <= laws.point) & (laws.point <= high)).all()
     assert (high == np.maximum(laws.intervals(level)[:, 1], laws.point)).all()
     unions = tuple(np.array([[score - 0.1, np.inf]]) for score in laws.score)
-    found = effect_estimates(scores, listed, laws, Outcome(np.zeros(5), unions), level)
+    found = effect_estimates(scores, listed, laws, unions, level)
     low, high = found.intervals.T
     assert ((low <= found.median_unbiased) & (found.median_unbiased <= high)).all()
     assert (found.median_unbiased <= laws.medians() + 1e-9).all()

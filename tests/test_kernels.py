@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
-from kernsift.kernels.bandwidths import column_medians, median_rows, medians_of_sorted
+from kernsift.kernels.bandwidths import column_medians, medians_of_sorted, rows_to_sort
 from kernsift.kernels.fitted import FeatureKernels, fit_kernels
 from kernsift.kernels.functions import KERNELS, Linear, Polynomial, as_kernel
 
@@ -207,16 +207,16 @@ def test_many_features_come_in_chunks_with_the_same_result(
     values = np.round(rng.normal(size=(150, 300)), 1)
     values[:, ::7] = 0
     data, columns = table(values), np.arange(300)
-    whole = column_medians(data, columns, median_rows(data.n))
+    whole = column_medians(data, columns, rows_to_sort(data.n))
     monkeypatch.setattr("kernsift.kernels.bandwidths._CHUNK", 20_000)
-    for one, other in zip(whole, column_medians(data, columns, median_rows(data.n)), strict=True):
+    for one, other in zip(whole, column_medians(data, columns, rows_to_sort(data.n)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_medians_of_long_tables_come_from_a_part_of_the_rows(rng: np.random.Generator) -> None:
     n = 50_000
     values = np.column_stack([rng.normal(size=n), rng.exponential(size=n), np.full(n, 3.0), np.zeros(n)])
-    distances, middles = column_medians(table(values), np.arange(4), median_rows(len(values)))
+    distances, middles = column_medians(table(values), np.arange(4), rows_to_sort(len(values)))
     # The median of |x - x'| is 0.6745 sqrt 2 for normal numbers and log 2 for exponential ones. That of 2^14 rows errs
     # by about 1 %, the median by 0.01; five times that is allowed.
     np.testing.assert_allclose(distances, [0.6745 * 2**0.5, np.log(2), 1.0, 1.0], rtol=0.08)

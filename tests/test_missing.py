@@ -14,8 +14,8 @@ from scipy.stats import binom
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate, screen
 from kernsift.data.inputs import as_pair
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.complete import RowSubset, complete_mmd
-from kernsift.estimators.patterns import measure_features
+from kernsift.estimators.complete import complete_mmd
+from kernsift.estimators.patterns import RowSubset, measure_features
 from kernsift.estimators.scores import Scores
 from kernsift.kernels.fitted import fit_kernels
 
@@ -68,6 +68,42 @@ def test_a_feature_has_the_answer_of_its_own_rows_in_relate(kind: str) -> None:
         place = int(np.flatnonzero(found.selected == j)[0])
         assert found.intervals is not None and alone.intervals is not None
         np.testing.assert_allclose(found.intervals[place], alone.intervals[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("rows_that_belong_together", ["none", "strata", "unit", "given"])
+def test_a_feature_whose_rows_have_two_values_of_a_number(rows_that_belong_together: str) -> None:
+    """The others have more values of the response, whose views have other names."""
+    rng = np.random.default_rng(0)
+    group, turn = np.arange(90) // 3, np.arange(30) % 3
+    two = turn < 2
+    y = np.where(two, turn, rng.normal(size=30))[group]
+    X = rng.normal(size=(90, 4))
+    X[:, 1] = X[:, 0] + 0.1 * X[:, 1]
+    X[~two[group], 1] = np.nan
+    by_row = {"none": {}, "strata": {"strata": group % 5}, "unit": {"unit": group}, "given": {"given": group % 7 - 3.0}}
+    options = by_row[rows_that_belong_together]
+    some = {name: values[two[group]] for name, values in options.items()}
+    alone = relate(X[two[group]][:, [1]], y[two[group]], random_state=0, **some).pvalues[0]
+    # The terms of a regression on a confounder are those of all rows, which changes p-values a little.
+    assert relate(X, y, random_state=0, **options).all_pvalues[1] == pytest.approx(alone, abs=1e-3)
+    # Which of two nearly equal columns is first says little: the selective p-value is above the unconditional one.
+    listed = relate(X, y, k=1, random_state=0, **options)
+    assert listed.unconditional_pvalues[0] < listed.pvalues[0] < 1
+
+
+def test_selective_pvalues_within_strata_do_not_depend_on_the_directions_of_responses() -> None:
+    """The rows of each feature have other directions of a response of several columns, with either sign."""
+    rng = np.random.default_rng(1)
+    for _ in range(6):
+        X = rng.normal(size=(60, 4))
+        X[:, 1] = X[:, 0] + 0.1 * X[:, 1]
+        y, strata = np.column_stack([rng.normal(size=60) + 0.5 * X[:, 0], rng.normal(size=60)]), np.arange(60) % 3
+        X[rng.random(X.shape) < 0.15] = np.nan
+        order = rng.permutation(60)
+        one = relate(X, y, strata=strata, k=1, random_state=0)
+        other = relate(X[order], y[order], strata=strata[order], k=1, random_state=0)
+        # Rows in another order have other landmarks, which changes p-values a little.
+        assert one.names == other.names and one.pvalues == pytest.approx(other.pvalues, abs=0.04)
 
 
 def test_long_tables_and_groups_of_columns() -> None:

@@ -27,7 +27,7 @@ from kernsift.cli import main
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats import arrow, open_table, opening, parquet, text
 from kernsift.data.inputs import read_pair
-from kernsift.estimators import feature_blocks
+from kernsift.estimators import block_sizes, feature_blocks
 from kernsift.execution import memory as budget
 from kernsift.execution.progress import progress_callback
 from kernsift.inference.advice import CalibrationWarning
@@ -55,13 +55,11 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is cut at large sizes is cut at small ones, in memory as on disk."""
     monkeypatch.setattr(budget, "SMALLEST_MEMORY", 1)
     monkeypatch.setattr(arrow, "_TOGETHER", 1)
-    monkeypatch.setattr(parquet, "_WORTH", 1)
     monkeypatch.setattr(rectangles, "CHUNK", 2_000)
-    monkeypatch.setattr("kernsift.kernels.quantisation._BYTES", 2_000)
-    monkeypatch.setattr("kernsift.kernels.quantisation._ROW_BYTES", 64)
+    monkeypatch.setattr("kernsift.estimators.block_sizes._BYTES", 2_000)
+    monkeypatch.setattr("kernsift.estimators.block_sizes._ROW_BYTES", 64)
     for name, value in {
-        "kernsift.kernels.quantisation._SORTED": 100,
-        "kernsift.kernels.bandwidths._MOST_ROWS": 100,
+        "kernsift.kernels.bandwidths._SORTED": 100,
         "kernsift.estimators.covariance.selected_factor._ROWS": 128,
         "kernsift.estimators.draws.moments._KEPT": 0,
         "kernsift.estimators.draws.moments.LEARNING": 64,
@@ -313,8 +311,8 @@ def test_correlations_take_one_more_pass_however_few_columns_fit(
     monkeypatch.setattr("kernsift.estimators.draws.moments._KEPT", 0)
     given = {"k": 10, "estimator": Incomplete(r=1), "random_state": 4}
     expected = compare(X, Y, **given)
-    monkeypatch.setattr("kernsift.estimators.feature_blocks._BLOCK_BYTES", 2 * 8 * 34_000)
-    monkeypatch.setattr("kernsift.estimators.feature_blocks._ROW", 1)
+    monkeypatch.setattr("kernsift.estimators.block_sizes._BLOCK_BYTES", 2 * 8 * 34_000)
+    monkeypatch.setattr("kernsift.estimators.block_sizes._ROW", 1)
     read: list[int] = []
     whole = arrow.ArrowSource.fetch
     monkeypatch.setattr(
@@ -460,12 +458,12 @@ def test_columns_that_are_read_at_a_time_change_no_bit(
     tables = [mixed(400, 1), mixed(300, 2, 0.4)]
     paths = [write_parquet(table, tmp_path / f"{i}.parquet", 50) for i, table in enumerate(tables)]
     expected = compare(*tables, estimator=estimator, random_state=0), relate(tables[0], "f0", random_state=0)
-    monkeypatch.setattr(feature_blocks, "_LEAST_PIECE", 1)
+    monkeypatch.setattr(block_sizes, "_LEAST_PIECE", 1)
     read = []
     together = feature_blocks.read_together
     monkeypatch.setattr(feature_blocks, "read_together", lambda blocks: read.append(blocks) or together(blocks))
     for one in range(2):
-        monkeypatch.setattr(feature_blocks, "_LOAD_BYTES", 8 * (700 if one == 0 else 400) * columns)
+        monkeypatch.setattr(block_sizes, "_LOAD_BYTES", 8 * (700 if one == 0 else 400) * columns)
         found = (
             compare(*paths, estimator=estimator, memory=10**9, random_state=0)
             if one == 0
@@ -582,15 +580,6 @@ def test_parts_that_do_not_go_together_are_named(kind: str, tmp_path: Path, caps
     assert not (tmp_path / "r.html").exists()
 
 
-@pytest.fixture
-def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where text files are kept while they are read."""
-    folder = tmp_path / "spool"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
 def test_text_leaves_nothing_behind(tmp_path: Path, spool: Path) -> None:
     X, Y = mixed(200, 1), mixed(150, 2, 0.5)
     paths = write_csv(X, tmp_path / "x.csv"), write_csv(Y, tmp_path / "y.csv")
@@ -607,7 +596,7 @@ def test_no_space_for_text_is_one_clear_error(
     monkeypatch.setattr(text, "_CHUNK", 400)
     monkeypatch.setattr(text, "_PER_COLUMN", 10)
     paths = [str(write_csv(mixed(200, i), tmp_path / f"{i}.csv")) for i in range(2)]
-    put, written = text.TextFile._put, []
+    put, written = text.TextFile._write_chunk, []
 
     def full(self: text.TextFile, cells: Any) -> None:
         written.append(cells.n)
@@ -615,7 +604,7 @@ def test_no_space_for_text_is_one_clear_error(
             raise OSError(errno.ENOSPC, "No space left on device")
         put(self, cells)
 
-    monkeypatch.setattr(text.TextFile, "_put", full)
+    monkeypatch.setattr(text.TextFile, "_write_chunk", full)
     if way == "library":
         with pytest.raises(InputError, match=r"^[XY]: there is no space left in .*TMPDIR\.$"):
             compare(*paths, memory="100MB")

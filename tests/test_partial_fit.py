@@ -125,8 +125,8 @@ def test_missing_rows_are_dropped_as_from_the_whole() -> None:
 def test_the_answer_is_worked_out_when_it_is_looked_at_and_again_after_more_rows(monkeypatch: Any) -> None:
     X, label, _ = rows()
     asked = []
-    ask = SelectMMD._ask
-    monkeypatch.setattr(SelectMMD, "_ask", lambda self, X, y, rows: asked.append(len(y)) or ask(self, X, y, rows))
+    ask = SelectMMD._result_of
+    monkeypatch.setattr(SelectMMD, "_result_of", lambda self, X, y, rows: asked.append(len(y)) or ask(self, X, y, rows))
     selector = SelectMMD(k=2, random_state=0).partial_fit(X[:100], label[:100])
     selector.partial_fit(X[100:200], label[100:200])
     assert not hasattr(selector, "result_")

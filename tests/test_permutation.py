@@ -212,7 +212,7 @@ def test_union_score_keeps_the_level_of_views(kind):
     }[kind]
     table = as_table(np.asarray(column, float)[:, None])
     grid = fit_grid(table, np.array([0]), None)
-    known = tabulate(table, np.array([0]), grid, None, 1, None)
+    known = tabulate(table, np.array([0]), grid)
     names = [pair.feature for pair in CLASSES]
     views = fitted_views(names, grid, known.counts, n, fit_kernels(table, rng=rng), np.array([0]), np.arange(n))
     factors = [views[name].view.factor[0][:, known.codes[0]] for name in names]
@@ -269,7 +269,7 @@ def test_scores_match_brute_force_permutation(share, kind):
     label -= label.mean()
     permuted = np.array([rng.permutation(label) for _ in range(60_000)]).T
     grid = fit_grid(table, np.arange(3), None)
-    known = tabulate(table, np.arange(3), grid, None, 1, None)
+    known = tabulate(table, np.arange(3), grid)
     names = {pair.feature for pair in CLASSES + NUMBERS}
     views = fitted_views(names, grid, known.counts, n, fit_kernels(table, rng=rng), np.arange(3), np.arange(n))
     for name, (view, own, *_) in views.items():

@@ -295,7 +295,7 @@ def test_a_seed_gives_the_same_bits(estimator: str, pair: tuple[np.ndarray, np.n
 # How much is worked on at a time, in memory; tables on disk have a test of their own in test_out_of_core.py.
 PIECES = (
     "kernsift.kernels.bandwidths._CHUNK",
-    "kernsift.kernels.quantisation._BLOCK",
+    "kernsift.estimators.block_sizes._BLOCK",
     "kernsift.inference.lines._BATCH",
     "kernsift.inference.lines._LONG",
     "kernsift.estimators.draws.moments._BATCHES",

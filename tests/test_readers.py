@@ -120,7 +120,6 @@ def test_blocks_of_columns_open_no_file_anew(samples: list[str], monkeypatch: py
 
     monkeypatch.setattr(ParquetPart, "opened", counting)
     source = open_source(samples[0], "X")
-    assert source is not None
     for inside in (source, source.pick(range(19, 0, -1)), source.between(10, 11_990)):
         opened.clear()
         with inside.reading():
@@ -133,13 +132,13 @@ def test_blocks_of_columns_open_no_file_anew(samples: list[str], monkeypatch: py
         source.read([column])
     assert set(opened.values()) == {4}
     # A call whose blocks have 8 of 20 columns: 3 of them, and two threads.
-    monkeypatch.setattr("kernsift.estimators.feature_blocks._BLOCK_BYTES", 8 * 8 * 24_000)
-    monkeypatch.setattr("kernsift.estimators.feature_blocks._ROW", 1)
+    monkeypatch.setattr("kernsift.estimators.block_sizes._BLOCK_BYTES", 8 * 8 * 24_000)
+    monkeypatch.setattr("kernsift.estimators.block_sizes._ROW", 1)
     opened.clear()
     compare(*samples, estimator=Incomplete(r=5), memory="40MB", n_jobs=2, random_state=0)
     several = max(opened.values())
     opened.clear()
-    monkeypatch.setattr("kernsift.estimators.feature_blocks._BLOCK_BYTES", 8 * 24_000)
+    monkeypatch.setattr("kernsift.estimators.block_sizes._BLOCK_BYTES", 8 * 24_000)
     compare(*samples, estimator=Incomplete(r=5), memory="40MB", n_jobs=2, random_state=0)
     assert max(opened.values()) <= several + 2  # 20 blocks: a second thread may want a reader of its own
 

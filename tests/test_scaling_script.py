@@ -111,7 +111,7 @@ def test_predictions_divide_what_workers_do_and_wait_for_storage(script: Any) ->
 
 
 def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> None:
-    from kernsift.estimators.feature_blocks import columns_that_fit
+    from kernsift.estimators.block_sizes import columns_that_fit
     from kernsift.exceptions import InputError
 
     n = 10**8
@@ -133,14 +133,14 @@ def test_the_memory_of_a_worker_is_what_the_package_asks_for(script: Any) -> Non
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model counts blocks of columns; the package cuts them."""
-    from kernsift.estimators import feature_blocks
+    from kernsift.estimators import block_sizes
     from kernsift.estimators.draws.batches import MMDDraws
     from kernsift.estimators.draws.moments import FeatureDraws
     from kernsift.execution.threads import thread_limit
 
-    for module in ("feature_blocks", "draws.moments"):
+    for module in ("block_sizes", "draws.moments"):
         monkeypatch.setattr(f"kernsift.estimators.{module}.is_readable", lambda table: True)
-    monkeypatch.setattr(feature_blocks, "worker_threads", lambda: workers)
+    monkeypatch.setattr(block_sizes, "worker_threads", lambda: workers)
     model = script.scaling_model
     for size in script.scaling.settings():
         if size["workers"] != workers or size["estimator"] != "incomplete":

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from h5ad_files import write_h5ad
 from scipy import sparse
 
 from kernsift import InputError, SelectMMD, compare, relate
@@ -134,34 +136,12 @@ def test_medians_and_points_are_those_of_dense_columns(seed: int) -> None:
             np.testing.assert_array_equal(ours.edges, theirs.edges)
 
 
-def write_h5ad(path: Path, values: Any, condition: list[str], names: list[str]) -> None:
-    """The parts of an .h5ad file that are read: X in CSR, CSC or dense, obs and var."""
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(path, "w") as file:
-        file.attrs["encoding-type"] = "anndata"
-        if sparse.issparse(values):
-            group = file.create_group("X")
-            group.attrs["encoding-type"], group.attrs["shape"] = f"{values.format}_matrix", values.shape
-            for name in ("data", "indices", "indptr"):
-                group[name] = getattr(values, name)
-        else:
-            file["X"] = values
-        for name, index in (("obs", [f"c{i}" for i in range(values.shape[0])]), ("var", names)):
-            frame = file.create_group(name)
-            frame.attrs["_index"], frame.attrs["column-order"] = "_index", ["condition"] if name == "obs" else []
-            frame["_index"] = np.array(index, dtype="S")
-        levels, codes = np.unique(condition, return_inverse=True)
-        column = file["obs"].create_group("condition")
-        column.attrs["encoding-type"] = "categorical"
-        column["codes"], column["categories"] = codes.astype(np.int8), levels.astype("S")
-
-
 @pytest.mark.parametrize("form", ["csr", "csc"])
 @pytest.mark.parametrize("memory", [None, "64MB"])
 def test_files_have_the_answer_of_the_dense_copy(tmp_path: Path, form: str, memory: str | None) -> None:
     whole, names = matrix(500, 12, 0.1, "counts").asformat(form), [f"gene{i}" for i in range(12)]
     condition = np.where(np.arange(500) % 3 < 2, "b", "a").tolist()
-    write_h5ad(tmp_path / "cells.h5ad", whole, condition, names)
+    write_h5ad(tmp_path / "cells.h5ad", whole, pd.DataFrame({"condition": condition}), names)
     first = np.array(condition) == "a"
     dense = whole.toarray()
     expected = compare(dense[first], dense[~first], random_state=0)
@@ -176,7 +156,8 @@ def test_files_have_the_answer_of_the_dense_copy(tmp_path: Path, form: str, memo
 
 def test_columns_of_a_file_in_chunks(tmp_path: Path) -> None:
     whole = matrix(300, 40, 0.2, "negative").tocsr()
-    write_h5ad(tmp_path / "cells.h5ad", whole, ["a", "b"] * 150, [str(i) for i in range(40)])
+    obs = pd.DataFrame({"condition": ["a", "b"] * 150})
+    write_h5ad(tmp_path / "cells.h5ad", whole, obs, [str(i) for i in range(40)])
     source: Any = h5ad_source(str(tmp_path / "cells.h5ad"), "X", None, False)
     store = source.rows.store
     store._cut(2_000)

@@ -17,7 +17,7 @@ from scipy import stats
 
 from kernsift import compare
 from kernsift.data.tables import Table, stack
-from kernsift.estimators import block, incomplete, linear, ustatistic
+from kernsift.estimators import block, block_sizes, incomplete, linear, ustatistic
 from kernsift.estimators import feature_blocks as blocks_module
 from kernsift.estimators.block import block_hsic, block_mmd
 from kernsift.estimators.cross import cross_hsic, cross_mmd
@@ -285,11 +285,11 @@ def test_rows_of_a_block_fill_lines_of_memory(dtype: Any) -> None:
 
     def fits(columns: float) -> int:
         offsets, n = np.arange(101), 10**4
-        memory = int((columns * n * np.dtype(dtype).itemsize + 100) / blocks_module._SHARE) + 1
+        memory = int((columns * n * np.dtype(dtype).itemsize + 100) / block_sizes._SHARE) + 1
         table = SimpleNamespace(
             n=n, memory=memory, prototype=np.empty((0, 100), dtype), offsets=offsets, by_column=True
         )
-        return blocks_module.columns_that_fit([table], 0)  # type: ignore[list-item]
+        return block_sizes.columns_that_fit([table], 0)  # type: ignore[list-item]
 
     assert [fits(k) for k in (1, in_line - 1, in_line, in_line + 1)] == [1, in_line - 1, in_line, in_line]
     assert fits(3.9 * in_line) == 3 * in_line

@@ -83,10 +83,9 @@ def assert_same(stored: StoredTable, table: Table) -> None:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of a few rows, where files of this size would be read at once, and statistics that are always used."""
+    """Chunks of a few rows, where files of this size would be read at once."""
     monkeypatch.setattr(arrow, "_TOGETHER", 1)
     monkeypatch.setattr(rectangles, "CHUNK", 100)
-    monkeypatch.setattr(parquet, "_WORTH", 1)
 
 
 NUMBERS = st.sampled_from([0.0, 1.0, 2.5, -3.0, 1e9]) | st.floats(-1e6, 1e6)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from kernsift.data.inputs import as_candidates, as_pair, as_table, as_xy
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, owned_together, stack
 from kernsift.exceptions import InputError
 
 FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -224,6 +224,24 @@ def test_constant_features_are_found() -> None:
         assert table.constant.tolist() == [True, False, False, True]
     assert as_table(values, groups={"a": [0, 3], "b": [1, 2]}).constant.tolist() == [True, False]
     assert as_table(values, groups={"a": [0, 1], "b": [2, 3]}).constant.tolist() == [False, False]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_samples_that_are_rows_of_one_array_are_stacked_without_a_copy(order: Any) -> None:
+    """Their parts are those of tables in different arrays, and do not change with the input."""
+    rng = np.random.default_rng(0)
+    X, Y = (np.array(rng.normal(size=(n, 4)), order=order) for n in (5, 3))
+    tables = as_pair(X, Y)
+    expected, owned = np.concatenate([X, Y]), owned_together(tables)
+    X[:], Y[:] = 0.0, 0.0
+    together = stack(owned)
+    assert np.shares_memory(together.values, owned[0].values)
+    assert not np.shares_memory(stack(owned[::-1]).values, owned[0].values)
+    for columns in (slice(None), slice(1, 3), np.array([3, 0])):
+        for rows in (None, slice(2, 7), np.array([7, 0, 4])):
+            found = together.part(columns, rows)
+            np.testing.assert_array_equal(found, expected[slice(None) if rows is None else rows][:, columns])
+    np.testing.assert_array_equal(stack(owned[::-1]).part(slice(None)), np.roll(expected, 3, axis=0))
 
 
 def test_take_select_stack_constant() -> None:

@@ -22,7 +22,7 @@ def views_of(values, names):
     rng = np.random.default_rng(0)
     features, n = np.arange(table.d), table.n
     grid = fit_grid(table, features, None)
-    known = tabulate(table, features, grid, None, 1, None)
+    known = tabulate(table, features, grid)
     kernels = fit_kernels(table, rng=rng)
     return known, kernels, fitted_views(names, grid, known.counts, n, kernels, features, np.arange(n))
 

@@ -13,7 +13,7 @@ import pytest
 
 import kernsift
 from kernsift import Result
-from kernsift.report.text import _wrapped, clean, legend, more, notes, p_text, said, short, table, verdict
+from kernsift.report.text import _wrapped, clean, legend, more, notes, p_text, short, table, verdict, wrapped_verdict
 
 RNG = np.random.default_rng(0)
 BASE = kernsift.compare(RNG.normal(size=(40, 6)), RNG.normal(size=(40, 6)), k=3, random_state=0)
@@ -150,7 +150,7 @@ def test_the_verdict_is_above_the_table_and_notes_are_a_list_below() -> None:
     found = dataclasses.replace(kernsift.compare(X, Y, random_state=0), notes=("one", "two " * 40))
     first, middle, last = found.to_text(60).split("\n\n")
     assert first.split() == verdict(found).split()
-    assert (first, middle, last) == (said(found, 60), table(found, 60), notes(found, 60))
+    assert (first, middle, last) == (wrapped_verdict(found, 60), table(found, 60), notes(found, 60))
     assert [line[:2] for line in last.splitlines()] == ["- ", "- ", "  ", "  "]
     assert more(found) == ""
 

@@ -8,27 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.arguments import (
-    CallSettings,
-    Seed,
-    check_selection,
-    check_test_options,
-    generator,
-    selection_rule,
-)
+from kernsift.arguments import CallSettings, Seed, check_selection, check_test_options, generator, selection_rule
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
 from kernsift.data.rows.exchangeability import codes_of
 from kernsift.data.rows.identifiers import note_identifiers
-from kernsift.data.rows.pandas_index import note_row_labels
+from kernsift.data.rows.row_labels import note_row_labels
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.stored import held_in_memory
-from kernsift.data.tables import Table, stack
+from kernsift.data.tables import Table, owned_together, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
-from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.confounders import Confounders, confounders_of
 from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
-from kernsift.estimators.restricted.estimator import Among, aligned, restricted_hsic, restricted_mmd, rows_in_use
+from kernsift.estimators.patterns import RowSubset
+from kernsift.estimators.restricted.estimator import aligned, restricted_hsic, restricted_mmd, rows_in_use
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
 from kernsift.inference import TESTS
@@ -92,7 +85,7 @@ def compare(
     ----------
     X, Y : table
         Two samples with the same columns: arrays, or data frames of pandas, polars, pyarrow and others. Row counts may
-        differ. Strings and categoricals are compared for equality. AnnData objects stand for the table of their
+        differ. Strings and categoricals are compared for equality. AnnData objects are read as the table of their
         variables. Tables that do not fit into memory may be given as paths (Parquet files or folders of them, Feather,
         .npy, HDF5, Zarr, CSV), or as Dask collections, Zarr arrays, HDF5 datasets and pyarrow data sets; they are read
         in pieces.
@@ -163,8 +156,8 @@ def compare(
         columns, which then leave the features, or values for each row, for two tables a pair of these; numbers and
         categories, missing values allowed. Needs the estimator "complete".
     given_model : scikit-learn regressor, optional
-        Tried beside the regression on `given` that is built in, cross-fitted over five folds; each direction of a
-        kernel has the one with the smaller error.
+        A second regression on `given`, cross-fitted over five folds; for each direction of a kernel it replaces the
+        built-in one where its error is smaller.
     distinct : bool, default False
         Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
         marked before them.
@@ -216,7 +209,7 @@ def compare(
         (one, two), keep = read_pair(
             samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=rule
         )
-        one, two = one.owned(), two.owned()
+        one, two = owned_together([one, two])
         if given_rows.reads_whole_columns:
             one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])
@@ -229,32 +222,28 @@ def compare(
         else:
             call.advise_rows(given_rows, rows, pooled.d, symmetric=True)
 
-        def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
-            if min(sample.n for sample in samples) < 2:
-                return None
-            if rows is not None and call.estimator == "complete":
-                used = rows_in_use(rows, subset, call.rng)
-                table = aligned(stack(samples), used) if call.adaptive else stack(samples)
-                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
-                among = None if subset is None else Among(rows, subset)
-                return restricted_mmd(table, kernels, used, among, adaptive=call.adaptive, rng=call.rng)
-            kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng, late=call.late_kernels)
-            return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
-
-        def measure_given(
-            samples: Sequence[Table], bandwidth: Any, subset: RowSubset, confounders: Confounders
+        def measure(
+            samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None, confounders: Confounders | None = None
         ) -> Scores | None:
             if min(sample.n for sample in samples) < 2:
                 return None
-            kernels = fit_kernels(stack(samples), kernel, bandwidth, rng=call.rng)
-            options = call.conditional_options(confounders, given_model, rows, subset)
-            first, second = samples
-            return conditional_mmd(first, second, kernels, **options)
+            table = stack(samples)
+            if confounders is not None:
+                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng)
+                options = call.conditional_options(confounders, given_model, rows, subset)
+                return conditional_mmd(samples[0], samples[1], kernels, **options)
+            if rows is None or call.estimator != "complete":
+                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
+                return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
+            used, among = rows_in_use(rows, subset, call.rng)
+            table = aligned(table, used) if call.adaptive else table
+            kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
+            return restricted_mmd(table, kernels, used, among, adaptive=call.adaptive, rng=call.rng)
 
         held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")
         return measured_result(
-            call, (one, two), measure, measure_given, picture, rows=rows, held=held, missing=missing, distinct=distinct
+            call, (one, two), measure, picture, rows=rows, held=held, missing=missing, distinct=distinct
         )
 
 
@@ -305,7 +294,7 @@ def relate(
         is a tuple of a time and an event (names or columns), or a structured array as scikit-survival has them.
     response : {"auto", "category", "numeric", "censored"}, default "auto"
         "auto" takes text, categoricals, truth values, and numbers with two values or up to ten whole ones as classes,
-        and other numbers as numbers; "category" and "numeric" insist.
+        and other numbers as numbers; "category" and "numeric" read it as that.
     k : int or float, optional
         None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
         with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
@@ -364,8 +353,8 @@ def relate(
         columns, which then leave the features, or values for each row; numbers and categories, missing values
         allowed. Needs the estimator "complete".
     given_model : scikit-learn regressor, optional
-        Tried beside the regression on `given` that is built in, cross-fitted over five folds; each direction of a
-        kernel has the one with the smaller error.
+        A second regression on `given`, cross-fitted over five folds; for each direction of a kernel it replaces the
+        built-in one where its error is smaller.
     distinct : bool, default False
         Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
         marked before them.
@@ -427,40 +416,31 @@ def relate(
         if survival is not None and rows is not None and rows.stratum is not None:
             target = survival.table(rows.stratum)
 
-        def measure(samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None) -> Scores | None:
-            [some], answers = samples, target if subset is None else subset.select(target)
-            if some.n < 2 or answers.constant[0]:
-                return None
-            used = None
-            if rows is not None and call.estimator == "complete":
-                used = rows_in_use(rows, subset, call.rng)
-                answers = answers.take(used.first_rows)
-                if call.adaptive:
-                    some, answers = aligned(some, used), aligned(answers, used.by_unit)
-            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
-            response_kernels = fit_kernels(answers, named, own, rng=call.rng)
-            if used is not None:
-                among = None if rows is None or subset is None else Among(rows, subset)
-                fitted = (kernels, response_kernels)
-                return restricted_hsic(some, answers, *fitted, used, among, adaptive=call.adaptive, rng=call.rng)
-            options = call.options_for(subset, rows)
-            return call.statistic(some, answers, kernels, response_kernels, rng=call.rng, **options)
-
-        def measure_given(
-            samples: Sequence[Table], bandwidth: Any, subset: RowSubset, confounders: Confounders
+        def measure(
+            samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None, confounders: Confounders | None = None
         ) -> Scores | None:
-            [some], answers = samples, subset.select(target)
-            if some.n < 2 or answers.constant[0]:
+            [some], responses = samples, target if subset is None else subset.select(target)
+            if some.n < 2 or responses.constant[0]:
                 return None
-            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng)
-            response_kernels = fit_kernels(answers, named, own, rng=call.rng)
-            options = call.conditional_options(confounders, given_model, rows, subset)
-            return conditional_hsic(some, answers, kernels, response_kernels, **options)
+            used, late = None, None if confounders is not None else call.late_kernels
+            if confounders is None and rows is not None and call.estimator == "complete":
+                used, among = rows_in_use(rows, subset, call.rng)
+                responses = responses.take(used.first_rows)
+                if call.adaptive:
+                    some, responses = aligned(some, used), aligned(responses, used.by_unit)
+            kernels = fit_kernels(some, kernel, bandwidth, rng=call.rng, late=late)
+            both = (kernels, fit_kernels(responses, named, own, rng=call.rng))
+            if confounders is not None:
+                options = call.conditional_options(confounders, given_model, rows, subset)
+                return conditional_hsic(some, responses, *both, **options)
+            if used is not None:
+                return restricted_hsic(some, responses, *both, used, among, adaptive=call.adaptive, rng=call.rng)
+            return call.statistic(some, responses, *both, rng=call.rng, **call.options_for(subset, rows))
 
         held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_response, table, target, linear=survival is not None)
         return measured_result(
-            call, (table,), measure, measure_given, picture, rows=rows, held=held, missing=missing, distinct=distinct
+            call, (table,), measure, picture, rows=rows, held=held, missing=missing, distinct=distinct
         )
 
 
@@ -497,53 +477,15 @@ def screen(
     candidates : dict of str to table
         Data sets by name, with the same columns; row counts may differ. Estimators that average draws use the same
         number of rows of each candidate, that of the smallest.
-    k : int or float, optional
-        None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
-        with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
-        `correction` counts all of them in any case, and it costs power for each listed one: close to the cut a
-        selective p-value is large, whatever the unconditional one is.
-    threshold : float, optional
-        Instead of `k`: list every feature whose score is at least this many standard deviations.
-    estimator : {"complete", "cross", "incomplete", "block", "linear"} or Incomplete or Block, default "complete"
-        How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
-    test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
-        What p-values of a short list are conditional on: "exact", the selection of the feature; "multiscale", the same
-        by the bootstrap of the paper; "polyhedral", the whole selected set; "naive", nothing, which is not valid after
-        a selection. `Multiscale(replicates=20000)` sets options.
-    kernel : str or callable, default "gaussian"
-        "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
-    bandwidth : {"auto", "adaptive", "median", "joint"} or float, default "auto"
-        "adaptive" tests each feature with several kernels (see the explanation of the method) and needs the Gaussian
-        kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
-        for all features; "auto" is "adaptive" where that is possible, else "median".
-    alpha : float, default 0.05
-        The error rate that `correction` controls: the largest expected share of false discoveries for "bh", "by" and
-        "bky", the largest probability of any for "holm", the probability of rejecting a feature without an effect for
-        None. It decides what is `rejected`; p-values do not depend on it.
-    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
-        "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
-        Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
-        p-value that is at most `alpha`.
-    family : {"all", "selected"}, default "all"
-        The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
-        some are listed; "selected", the selective p-values of the short list.
-    confidence_level : float, default 0.95
-        Of the intervals.
+    k, threshold, estimator, test, kernel, bandwidth : optional
+        As in `compare`, with candidates in place of features. All candidates have one kernel, and so `bandwidth` is a
+        name or one number.
+    alpha, correction, family, confidence_level : optional
+        As in `compare`, over all candidates.
     missing : {"column", "drop", "error"}, default "column"
         "column" and "drop" leave out rows with a missing value, as a data set is one feature; "error" refuses them.
-    kinds : dict of str to {"number", "category", "drop"}, optional
-        What columns are, by name or with * and ?, where it is not plain: "number" reads text such as "$1,037.72", "37%"
-        or "2020-12-31", and takes other text as missing; "category" compares for equality; "drop" leaves out. A column
-        that is named here is not left out as an identifier.
-    layer : str, optional
-        The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
-    random_state : int or Generator, optional
-        Seed or generator; the result keeps the seed.
-    n_jobs : int, optional
-        Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
-        threadpoolctl count), -1 for all cores. Results do not depend on it.
-    progress : bool, default False
-        Whether to show a bar for each stage that takes longer than two seconds.
+    kinds, layer, random_state, n_jobs, progress : optional
+        As in `compare`.
 
     Returns
     -------

@@ -13,8 +13,8 @@ import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.rows.row_arguments import RowArguments
-from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.confounders import Confounders
+from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import CalibrationWarning, InputError, check_choice, check_flag
@@ -100,7 +100,7 @@ class CallSettings:
         ):
             yield
 
-    def options_for(self, subset: RowSubset | None, rows: Exchangeability | None = None) -> dict[str, Any]:
+    def options_for(self, subset: RowSubset | None, rows: Exchangeability | None) -> dict[str, Any]:
         """The options of the estimator, for all rows or for some of them."""
         every = self.from_draws and self.k is None and self.threshold is None
         more = {"subset": subset, "rows": rows, "all_effects": every or None}
@@ -160,9 +160,10 @@ class CallSettings:
             self.options = {**self.options, "distinct": True}
 
     def conditional_options(
-        self, confounders: Confounders, model: Any, rows: Exchangeability | None, subset: RowSubset
+        self, confounders: Confounders, model: Any, rows: Exchangeability | None, subset: RowSubset | None
     ) -> dict[str, Any]:
         """The options of the conditional test of features that `subset` has the rows of."""
+        assert subset is not None
         confounders = subset.select(confounders.within(None if rows is None else rows.stratum))
         if rows is not None:
             rows, subset = subset.select(rows), subset._replace(units=rows.unit)

@@ -69,7 +69,6 @@ def measured_result(
     call: CallSettings,
     tables: Sequence[Table],
     measure: Callable[..., Scores | None],
-    measure_given: Callable[..., Scores | None],
     picture: Callable[..., Any],
     *,
     rows: Exchangeability | None,
@@ -77,31 +76,39 @@ def measured_result(
     missing: str,
     distinct: bool,
 ) -> Result:
-    """Measure the features of `tables`, with confounders or without, test the scores and describe the features."""
+    """Measure the features of `tables`, test the scores and describe the features.
+
+    `measure(tables, bandwidth, subset)` gives their scores; with `confounders=` it holds these fixed.
+    """
     pooled = stack(tables)
     with worth_sending(in_memory=not pooled.on_disk):
         if held is None:
             found = measure_features(tables, measure, call.bandwidth, missing, call.estimator, call.rng)
         else:
-            conditional = partial(measure_given, confounders=held)
-            found = measure_conditional(tables, conditional, call.bandwidth, missing, call.rng)
+            found = measure_conditional(tables, partial(measure, confounders=held), call.bandwidth, missing, call.rng)
         result = to_result(
             call,
             found.scores,
             found.constant,
             n=found.n,
             rows=tuple(table.n for table in tables),
+            units=None if rows is None or rows.unit is None else _units(rows, len(tables)),
             two_valued=partial(several_two_valued, pooled),
             draw=partial(picture, held=None if rows is None and held is None else HeldFixed(rows, held)),
         )
         if distinct:
-            result = _distinct(result, call, tables, measure_given, held, missing)
+            result = _distinct(result, call, tables, measure, held, missing)
         if pooled.on_disk and not _files_stay.get() and (distinct or not found.scores.in_memory):
             # The result must not need its files: what is otherwise computed on first use is computed now.
             result.effects  # noqa: B018
             result.intervals  # noqa: B018
             result.clusters  # noqa: B018
         return result
+
+
+def _units(rows: Exchangeability, samples: int) -> tuple[int, ...]:
+    """The number of units, of each sample where there are two."""
+    return (rows.units,) if samples == 1 else tuple(np.bincount(rows.responses, minlength=samples).tolist())
 
 
 def _distinct(
@@ -148,15 +155,17 @@ def to_result(
     *,
     n: np.ndarray,
     rows: tuple[int, ...] = (),
+    units: tuple[int, ...] | None = None,
     two_valued: Callable[[], bool] = lambda: False,
     draw: Callable[..., Summaries] | None = None,
 ) -> Result:
     """Select features if asked for, test them, correct, and collect everything in a `Result`.
 
-    `n` are the numbers of rows of the scores; `draw` makes the pictures and descriptions of the listed features.
+    `n` are the numbers of rows of the scores, `units` those of units in each sample; `draw` makes the pictures and
+    descriptions of the listed features.
     """
     rule = selection_rule(call.k, call.threshold, scores)
-    advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued)
+    advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued, units)
     selected = rule.select(scores.estimate)
     if len(selected):
         outcome = call.run(scores, rule, selected, rng=call.rng, **call.test_options)

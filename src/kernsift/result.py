@@ -373,7 +373,7 @@ class Result:
         """What is printed, in at most `width` columns: the verdict, the table, and notes on the data.
 
         Of a result that tests everything the table has the discoveries, at most 20; where there are none, the five best
-        features. A short list is there as a whole, up to 20 features. `sort` is as in `to_frame`.
+        features. A short list is printed in full, up to 20 features. `sort` is as in `to_frame`.
         """
         return text.text(self, width, sort)
 
@@ -408,8 +408,8 @@ class Result:
         >>> rng = np.random.default_rng(0)
         >>> result = compare(rng.normal(size=(50, 3)), rng.normal(size=(50, 3)), random_state=0)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result.save(Path(folder) / "answer.csv")
-        ...     (Path(folder) / "answer.csv").read_text().split(",")[:3]
+        ...     result.save(Path(folder) / "result.csv")
+        ...     (Path(folder) / "result.csv").read_text().split(",")[:3]
         ['feature', 'n', 'missing']
         """
         export.write_whole(path, export.content_of(self, export.check_suffix(path), sort=sort))

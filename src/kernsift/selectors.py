@@ -26,7 +26,7 @@ from kernsift.execution.arrays import to_numpy
 from kernsift.options import Options
 from kernsift.result import Result
 
-_ANSWER = ("result_", "support_", "scores_", "pvalues_")
+_FITTED = ("result_", "support_", "scores_", "pvalues_")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -77,12 +77,12 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         """
         self._check(y)
         X, y = self._validated(X, y)
-        self._forget()
+        self._discard_rows()
         labels = {"strata": strata, "paired": paired, "unit": unit}
         rows: dict[str, Any] = {name: _row_labels(name, part) for name, part in labels.items() if part is not None}
         if given is not None:
             rows["given"] = given if _frame(given) is not None else _row_labels("given", given)
-        self._answer(X, y, rows)
+        self._test_rows(X, y, rows)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -106,7 +106,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             The selector.
         """
         self._check(y)
-        arrived: RowBuffer | None = self.__dict__.get("_arrived")
+        buffer: RowBuffer | None = self.__dict__.get("_buffer")
         if isinstance(y, np.ndarray) and y.dtype.names is not None:
             raise InputError("y: a censored response cannot arrive in pieces; pass all rows to fit.")
         if "_rows_elsewhere" in self.__dict__:
@@ -114,16 +114,16 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
                 f"X: no more rows can be added to a copy or pickle, which does not hold the {self._rows_elsewhere} "
                 "rows that came before; pass them all to a clone of this selector."
             )
-        X, y = self._validated(X, y, first=arrived is None, least=1)
+        X, y = self._validated(X, y, first=buffer is None, least=1)
         if X.shape[0] != len(y):
             raise InputError(
                 f"y: one value for each row of X is needed, but X has {X.shape[0]} rows, y has {len(y)}; pass as many."
             )
-        if arrived is None:
-            arrived = self._arrived = RowBuffer()
-            self._closing = weakref.finalize(self, arrived.close)
-        arrived.add(X, y)
-        for name in _ANSWER:
+        if buffer is None:
+            buffer = self._buffer = RowBuffer()
+            self._closing = weakref.finalize(self, buffer.close)
+        buffer.add(X, y)
+        for name in _FITTED:
             self.__dict__.pop(name, None)
         return self
 
@@ -133,30 +133,30 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         `transform`, `get_support` and pickling call it. `result_`, `support_`, `scores_` and `pvalues_` exist from then
         on, until `partial_fit` adds rows.
         """
-        rows: RowBuffer | None = self.__dict__.get("_arrived")
+        rows: RowBuffer | None = self.__dict__.get("_buffer")
         if rows is None:
             check_is_fitted(self)
         elif "result_" not in self.__dict__:
-            self._answer(*rows.joined())
+            self._test_rows(*rows.joined())
         return self
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of a pickle: the result without the collected rows."""
-        if "_arrived" in self.__dict__:
+        if "_buffer" in self.__dict__:
             self.finish()
         state = dict(super().__getstate__())
-        arrived: RowBuffer | None = state.pop("_arrived", None)
-        if arrived is not None:
+        buffer: RowBuffer | None = state.pop("_buffer", None)
+        if buffer is not None:
             del state["_closing"]
-            state["_rows_elsewhere"] = arrived.rows
+            state["_rows_elsewhere"] = buffer.rows
         return state
 
-    def _forget(self) -> None:
+    def _discard_rows(self) -> None:
         """Discard the collected rows."""
         self.__dict__.pop("_rows_elsewhere", None)
-        if "_arrived" in self.__dict__:
+        if "_buffer" in self.__dict__:
             self._closing()
-            del self._arrived, self._closing
+            del self._buffer, self._closing
 
     def _check(self, y: Any) -> None:
         check_choice("keep", self.keep, ("auto", "selected", "rejected"))
@@ -165,9 +165,9 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         if isinstance(y, str):
             raise InputError(f"y: needs one value for each row, got the name {y!r}; pass that column, not in X.")
 
-    def _answer(self, X: Any, y: Any, rows: Mapping[str, Any] | None = None) -> None:
-        self.result_ = self._ask(X, y, rows or {})
-        self._record(_feature_of_column(X, self.groups))
+    def _test_rows(self, X: Any, y: Any, rows: Mapping[str, Any] | None = None) -> None:
+        self.result_ = self._result_of(X, y, rows or {})
+        self._set_attributes(_feature_of_column(X, self.groups))
 
     def _validated(self, X: Any, y: Any, *, first: bool = True, least: int = 2) -> tuple[Any, Any]:
         """Arrays go through scikit-learn's checks; data frames keep names and categories, and `tables` checks them.
@@ -189,10 +189,10 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         native = nw.from_native(y, allow_series=True, pass_through=True)
         return X, y if isinstance(native, nw.Series | nw.DataFrame) else checked
 
-    def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
+    def _result_of(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
         raise NotImplementedError
 
-    def _record(self, feature_of_column: list[str]) -> None:
+    def _set_attributes(self, feature_of_column: list[str]) -> None:
         """Turn the result, feature by feature, into attributes by column: the columns of a group share what it got."""
         result = self.result_
         pvalue = dict(zip(result.names, result.pvalues, strict=True))
@@ -206,7 +206,7 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         self.scores_ = np.array([score.get(name, np.nan) for name in feature_of_column])
         self.pvalues_ = np.array([pvalue.get(name, np.nan) for name in feature_of_column])
 
-    def _shared(self) -> dict[str, Any]:
+    def _call_arguments(self) -> dict[str, Any]:
         """The parameters that go to `compare` or `relate`."""
         given = self.get_params(deep=False)
         return {name: value for name, value in given.items() if name not in ("keep", "response")}
@@ -258,7 +258,7 @@ class SelectMMD(_KernelSelector):
     missing : {"column", "value", "drop", "error"}, default "column"
         What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
     given_model : scikit-learn regressor, optional
-        Tried beside the regression on the confounders that `fit` is given; see `kernsift.relate`.
+        A second regression on the confounders that `fit` is given; see `kernsift.relate`.
     distinct : bool, default False
         Whether to keep of the discoveries only those that are significant given the kept ones before them.
     random_state : int, Generator or RandomState, optional
@@ -291,8 +291,8 @@ class SelectMMD(_KernelSelector):
     (569, 5)
     """
 
-    def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
-        shared = self._shared()
+    def _result_of(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
+        shared = self._call_arguments()
         if self.missing == "error":
             # Checked as a whole first, so that errors refer to X and its rows, not to one of the samples.
             as_table(X, groups=self.groups, kinds=self.kinds, missing=self.missing)
@@ -312,7 +312,7 @@ class SelectMMD(_KernelSelector):
             first, second = (np.flatnonzero(labels == label) for label in found)
             given: dict[str, Any] = {name: (_rows(part, first), _rows(part, second)) for name, part in rows.items()}
             return compare(_rows(X, first), _rows(X, second), **given, **shared)
-        if self.estimator not in HSIC:
+        if isinstance(self.estimator, str) and self.estimator not in HSIC:
             known = ", ".join(map(repr, HSIC))
             raise InputError(
                 f"estimator: {len(found)} labels in y need one of {known}, got {self.estimator!r}; "
@@ -348,7 +348,7 @@ class SelectHSIC(_KernelSelector):
     missing : {"column", "value", "drop", "error"}, default "column"
         What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
     given_model : scikit-learn regressor, optional
-        Tried beside the regression on the confounders that `fit` is given; see `kernsift.relate`.
+        A second regression on the confounders that `fit` is given; see `kernsift.relate`.
     distinct : bool, default False
         Whether to keep of the discoveries only those that are significant given the kept ones before them.
     random_state : int, Generator or RandomState, optional
@@ -382,8 +382,8 @@ class SelectHSIC(_KernelSelector):
 
     response: str = "auto"
 
-    def _ask(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
-        return relate(X, y, response=self.response, **rows, **self._shared())
+    def _result_of(self, X: Any, y: Any, rows: Mapping[str, Any]) -> Result:
+        return relate(X, y, response=self.response, **rows, **self._call_arguments())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -23,7 +23,6 @@ from kernsift.cli.options import (
     common,
     estimator_option,
     feature_option,
-    number_or_word,
     option_values,
     row_columns,
     row_options,
@@ -128,16 +127,14 @@ def compare(first: str, second: str | None, **given: Any) -> None:
 
         paths = {"X": first} if second is None else {"X": first, "Y": second}
         sources, options = _tables(paths, given, ({} if by is None else {by: "--by"}) | row_columns(given))
-        samples = {name: given[name] for name in ("by", "group", "reference")} | rows_given(given)
-        one, other = (*sources, None)[:2]
+        options |= {name: given[name] for name in ("by", "group", "reference", "memory")}
+        options |= rows_given(given) | _arguments(given)
         if given["every_group"]:
             from kernsift.groups import group_results
 
-            samples |= {"memory": given["memory"], "layer": None, "n_jobs": None, "progress": False, "intervals": True}
-            samples |= {**_arguments(given), **options}
-            leave = ("group", "family", "distinct")
-            return group_results(one, **{name: samples[name] for name in samples if name not in leave})
-        result = api.compare(one, other, **samples, **options, memory=given["memory"], **_arguments(given))
+            own = {name: value for name, value in options.items() if name not in ("group", "family", "distinct")}
+            return group_results(sources[0], **own, layer=None, n_jobs=None, progress=False, intervals=True)
+        result = api.compare(*sources, **options)
         return result if second is None else result.renamed(_labels(first, second))
 
     run_question(ask, given, files)
@@ -294,11 +291,10 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     from kernsift.options import with_options
 
     estimator, test = with_options(given["estimator"], given["test"], option_values(given["option"]))
-    names = ("k", "threshold", "alpha", "family", "confidence_level", "kernel", "missing")
+    names = ("k", "threshold", "alpha", "family", "confidence_level", "kernel", "bandwidth", "missing")
     return {name: given[name] for name in names} | {
         "estimator": estimator,
         "test": test,
-        "bandwidth": number_or_word(given["bandwidth"]),
         "correction": None if given["correction"] == "none" else given["correction"],
         "random_state": given["seed"],
     }
@@ -337,7 +333,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report_error(f"{error.format_message()}{where}", 2, debug)
     except (KeyboardInterrupt, click.Abort):
         code = _report_error("interrupted.", 130, False)
-        reported()
+        reported.set()
         return code
     except ModuleNotFoundError as error:
         text = str(error)

@@ -31,7 +31,7 @@ def open_files(paths: Mapping[str, str], given: Mapping[str, Any]) -> list[Sourc
     """Open the files of the arguments of a question."""
     return [
         open_table(
-            readable(path),
+            seekable_path(path),
             argument,
             memory=given.get("memory"),
             layer=given.get("layer"),
@@ -79,7 +79,7 @@ def _encoding(path: str, given: Sequence[str]) -> str | None:
     return own[-1] if own else every[-1] if every else None
 
 
-def readable(path: str) -> str:
+def seekable_path(path: str) -> str:
     """A file that can be read more than once: standard input and pipes are copied to one."""
     if path != "-" and (not os.path.exists(path) or os.path.isfile(path) or os.path.isdir(path)):
         return path
@@ -97,7 +97,7 @@ def readable(path: str) -> str:
     return name
 
 
-def with_own_names(message: str) -> str:
+def with_user_paths(message: str) -> str:
     """A message with the names that the user has for copied files."""
     for copy, name in _COPIES:
         message = message.replace(copy, name)

@@ -11,12 +11,14 @@ import os
 import signal
 import sys
 import threading
-import time
 
 from kernsift.execution.temporary_files import remove_all
 
 # Seconds that an orderly exit may take; on SIGTERM it ends worker processes as well.
 _PATIENCE = {signal.SIGINT: 0.6, signal.SIGTERM: 3.0}
+
+reported = threading.Event()
+"""Set when the interruption has been reported, so that the process may end."""
 
 
 def end_soon_when_interrupted() -> None:
@@ -39,19 +41,8 @@ def _watch(reader: int) -> None:
         sign = next((one for one in _PATIENCE if one in heard), None)
         if sign is not None:
             break
-    started = time.monotonic()
-    while not _reported.wait(0.02) and time.monotonic() - started < _PATIENCE[sign]:
-        pass
-    if not _reported.is_set() and sign == signal.SIGINT:
+    if not reported.wait(_PATIENCE[sign]) and sign == signal.SIGINT:
         sys.stderr.write("\nkernsift: interrupted.\n")
     sys.stderr.flush()
     remove_all()
     os._exit(128 + sign)
-
-
-_reported = threading.Event()
-
-
-def reported() -> None:
-    """Record that the interruption has been reported, so that the process may end."""
-    _reported.set()

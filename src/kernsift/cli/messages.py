@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 
-def in_shell_words(message: str, arguments: Mapping[str, str]) -> str:
+def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
     """A message of the library in the words of the command line: files for X and Y, options for arguments."""
     message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
     first, colon, rest = message.partition(": ")

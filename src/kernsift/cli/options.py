@@ -15,25 +15,16 @@ KERNELS = ["gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "de
 CORRECTIONS = ["bh", "by", "bky", "holm", "none"]
 
 
-class HowMany(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A number, a share (0.1 or 10%), or "all"."""
-
-    name = "k"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value is None or isinstance(value, int | float):
-            return value
-        word = value.strip().lower()
-        if word in ("all", "none"):
-            return None
-        try:
-            number = float(word[:-1]) / 100 if word.endswith("%") else float(word)
-        except ValueError:
-            self.fail(f"needs a number, a share such as 0.1 or 10%, or 'all', got {value!r}.", param, ctx)
-        return int(number) if number.is_integer() and not word.endswith("%") else number
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return "N"
+def how_many(value: str) -> float | None:
+    """A number, a share (0.1 or 10%), or "all", which is None."""
+    word = value.strip().lower()
+    if word in ("all", "none"):
+        return None
+    try:
+        number = float(word[:-1]) / 100 if word.endswith("%") else float(word)
+    except ValueError:
+        raise click.BadParameter(f"needs a number, a share such as 0.1 or 10%, or 'all', got {value!r}.") from None
+    return int(number) if number.is_integer() and not word.endswith("%") else number
 
 
 def split_names(values: Sequence[str]) -> list[str]:
@@ -109,7 +100,7 @@ def choice_option(name: str, values: Sequence[str], default: str, text: str) -> 
     return click.option(name, type=click.Choice(values), default=default, show_default=True, help=text)
 
 
-def together(*options: Callable[..., Any]) -> Callable[..., Any]:
+def combine_options(*options: Callable[..., Any]) -> Callable[..., Any]:
     """One decorator for several options, in this order."""
     return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
 
@@ -122,7 +113,7 @@ feature_option = click.option(
     help="Columns that count as one feature, such as position=lat,lon; may be repeated.",
 )
 
-cluster_options = together(
+cluster_options = combine_options(
     click.option(
         "--cluster", metavar="ADDRESS", help="Use the Dask cluster at this address, such as tcp://10.0.0.1:8786."
     ),
@@ -135,7 +126,7 @@ cluster_options = together(
     ),
 )
 
-row_options = together(
+row_options = combine_options(
     click.option(
         "--strata",
         multiple=True,
@@ -184,7 +175,7 @@ def estimator_option(names: Sequence[str]) -> Callable[..., Any]:
     )
 
 
-common = together(
+common = combine_options(
     click.option(
         "--columns",
         multiple=True,
@@ -205,7 +196,8 @@ common = together(
     click.option(
         "-k",
         "--k",
-        type=HowMany(),
+        type=how_many,
+        metavar="N",
         help="List only the best: a number or a share (0.1 or 10%). Their p-values, effects and intervals are then "
         "conditional on that selection.  [default: all, which tests everything]",
     ),
@@ -249,6 +241,7 @@ common = together(
     ),
     click.option(
         "--bandwidth",
+        type=number_or_word,
         metavar="WIDTH",
         default="auto",
         show_default=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from kernsift.cli.messages import in_shell_words, options_for_arguments
+from kernsift.cli.messages import command_line_message, options_for_arguments
 from kernsift.exceptions import InputError
 
 
@@ -57,9 +58,9 @@ def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Ma
             command = _command(result, given["seed"])
             report = result.to_html(command=command) if given["report"] else ""
     except InputError as error:
-        from kernsift.cli.inputs import with_own_names
+        from kernsift.cli.inputs import with_user_paths
 
-        raise InputError(in_shell_words(with_own_names(str(error)), arguments)) from error
+        raise InputError(command_line_message(with_user_paths(str(error)), arguments)) from error
     if given["report"]:
         write_whole(given["report"], report)
     if given["output"]:
@@ -91,8 +92,7 @@ def check_report(path: str | None) -> None:
 @contextmanager
 def _dask_client(given: Mapping[str, Any]) -> Iterator[None]:
     """Use the cluster that was asked for, and print the address of its dashboard."""
-    from kernsift.execution.dask_clients import connected
-    from kernsift.execution.dask_workers import client_in_use
+    from kernsift.execution.dask_workers import client_in_use, connected
 
     address, count = given.get("cluster"), given.get("workers")
     if address is not None and count is not None:
@@ -112,7 +112,7 @@ def _command(result: Any, seed: int | None) -> str:
 
 def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     """The verdict, the table and its legend, notes on what was guessed, and how to reproduce the result."""
-    from kernsift.report.text import legend, more, notes, said, table
+    from kernsift.report.text import legend, more, notes, table, wrapped_verdict
 
     width = terminal_width()
     sort = given["sort"]
@@ -120,7 +120,7 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
         one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
     else:
         rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
-        one, first = result, said(result, width)
+        one, first = result, wrapped_verdict(result, width)
     if given["quiet"]:
         return rows
     seed = f"To reproduce: --seed {result.seed}." if given["seed"] is None else ""
@@ -131,6 +131,4 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
 
 
 def terminal_width() -> int:
-    import shutil
-
     return max(50, min(shutil.get_terminal_size((100, 24)).columns, 120))

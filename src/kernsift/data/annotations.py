@@ -1,4 +1,4 @@
-"""Columns that describe the rows of a table and are no features, such as `obs` of AnnData."""
+"""Columns that describe the rows of a table and are not features, such as `obs` of AnnData."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kernsift.data.frames import read_columns
 
 @dataclass(frozen=True)
 class Annotations:
-    """Columns that describe the rows of a table and are no part of its features, such as `obs` of AnnData.
+    """Columns that describe the rows of a table and are not features, such as `obs` of AnnData.
 
     Attributes
     ----------
     table : a data frame or a mapping, from names to columns.
-    rows : positions of the rows that are left of it; None for all.
+    rows : positions of the rows that are kept; None for all.
     """
 
     table: Any

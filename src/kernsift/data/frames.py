@@ -160,7 +160,7 @@ def _array(data: Any, argument: str) -> np.ndarray:
             "array or a data frame."
         )
     if isinstance(array, np.ma.MaskedArray):
-        return _unmasked(array)
+        return _fill_masked(array)
     return array
 
 
@@ -177,7 +177,7 @@ def _plain_array(data: Any) -> np.ndarray:
     return np.asarray(data.to_numpy() if hasattr(data, "to_numpy") else data)
 
 
-def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
+def _fill_masked(array: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
     mask = np.ma.getmaskarray(array)
     if not mask.any() or array.dtype.kind == "c":
         return np.asarray(array.data)
@@ -193,7 +193,7 @@ def _unmasked(array: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
 def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
     flat = array.ndim == 1
     array = array[:, None] if flat else array
-    names = _numbered(prefix, array.shape[1])
+    names = _default_names(prefix, array.shape[1])
     if array.dtype.kind in "biuf":
         dtype = np.float32 if array.dtype == np.float32 else np.float64
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinite and are refused as such
@@ -206,13 +206,13 @@ def _from_array(array: np.ndarray, argument: str, prefix: str) -> Columns:
 
 
 @lru_cache(maxsize=8)
-def _numbered(prefix: str, count: int) -> tuple[str, ...]:
+def _default_names(prefix: str, count: int) -> tuple[str, ...]:
     """The names of columns without names."""
     return tuple(f"{prefix}{i}" for i in range(count))
 
 
 def _from_library(array: Array, argument: str, prefix: str) -> Columns:
-    """An array of torch, CuPy or another library stays there: numbers become float64, or float32 if that is finer."""
+    """An array of torch, CuPy or another library stays there; integers become float64, half precision float32."""
     if is_torch_array(array):
         if str(array.layout) != "torch.strided":
             raise InputError(f"{argument}: a dense tensor is needed, got {array.layout}; call .to_dense() first.")
@@ -225,7 +225,7 @@ def _from_library(array: Array, argument: str, prefix: str) -> Columns:
     xp = namespace(array)
     flat = array.ndim == 1
     array = array[:, None] if flat else array
-    names = _numbered(prefix, array.shape[1])
+    names = _default_names(prefix, array.shape[1])
     if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
         raise InputError(
             f"{argument}: column '{prefix}0' has type {str(array.dtype).rpartition('.')[2]}, but numbers or categories "

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns.columns import require_together
+from kernsift.data.columns.columns import require_same_device
 from kernsift.data.columns.kinds import UndecidedColumns, split_kinds
-from kernsift.data.columns.layout import grouped, laid_out
+from kernsift.data.columns.layout import grouped_layout, make_table
 from kernsift.data.columns.named_columns import align, split_columns
-from kernsift.data.formats import open_table, points_outside
+from kernsift.data.formats import is_outside_memory, open_table
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.missing import MISSING
 from kernsift.data.preparation import prepare
@@ -119,7 +119,7 @@ def read_xy(
     censored = is_censored(y, response)
     if censored and not all(isinstance(name, str) for name in y):
         y = MemorySource(read_survival(y), "y")
-    elif points_outside(y) and not isinstance(y, str):
+    elif is_outside_memory(y) and not isinstance(y, str):
         y = open_table(y, "y", memory=memory)
     features, target = split_columns(X, y, "y")
     if not censored and (features.named or target.named):
@@ -135,7 +135,7 @@ def read_xy(
         prepared = prepare([features], ["X"], memory=memory, kinds=rest, **options)
     except UndecidedColumns as undecided:
         with collect_notes():
-            raise undecided.and_those_of(prepare_target) from None
+            raise undecided.merged_with(prepare_target) from None
     answers = prepare_target()
     kept = prepared.keep[0] & answers.keep[0]
     kept = kept if keep is None else keep(kept)
@@ -145,7 +145,7 @@ def read_xy(
         survival = survival_of(columns)
         return FeaturesAndResponse(table, survival.table(), kept, survival)
     answered = response_table(columns, response)
-    require_together([table.prototype, answered.prototype], ["X", "y"])
+    require_same_device([table.prototype, answered.prototype], ["X", "y"])
     return FeaturesAndResponse(table, answered, kept, None)
 
 
@@ -180,7 +180,7 @@ def as_candidates(
     parts = [first, *(align(first, other)[1] for other in others)]
     prepared = prepare(parts, arguments, missing="drop" if missing == "column" else missing, kinds=kinds)
     for one, argument in zip(prepared.scans, arguments, strict=True):
-        texts = [one.source.names[i] for i in sorted(one.levels.keys() - prepared.verdict.parsed.keys())]
+        texts = [one.source.names[i] for i in sorted(one.levels.keys() - prepared.decisions.parsed.keys())]
         if texts:
             fix = ", ".join(f"{name!r}: 'drop'" for name in texts)
             raise InputError(
@@ -196,7 +196,7 @@ def as_candidates(
     columns = prepared.columns()
     everything = list(range(len(columns[0].names)))
     tables = [
-        laid_out(part, grouped(part, part.levels, {name: everything}))
+        make_table(part, grouped_layout(part, part.levels, {name: everything}))
         for part, name in zip(columns, ["reference", *labels], strict=True)
     ]
     return tables[0], dict(zip(labels, tables[1:], strict=True))

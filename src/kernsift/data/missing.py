@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,13 +22,21 @@ MISSING = (*CELLS_STAY, "drop", "error")
 
 def note_values(table: Table) -> None:
     """Note how many features have missing values that count as a value."""
-    flags = np.zeros(int(table.offsets[-1]), dtype=bool) if table.incomplete is None else table.incomplete
-    some = np.count_nonzero(np.logical_or.reduceat(flags, table.offsets[:-1]))
+    some = int(np.count_nonzero(_incomplete_features(table)))
     some += sum(MISSING_LEVEL in levels for levels in table.levels.values())
     if some:
-        verb = "has" if some == 1 else "have"
-        noun = "feature" if table.d == 1 else "features"
-        add_note(f"{some:,} of {table.d:,} {noun} {verb} missing values, which count as a value of their own.")
+        add_note(f"{_have_missing(some, table.d)}, which count as a value of their own.")
+
+
+def _incomplete_features(table: Table) -> np.ndarray:
+    """(d,) bool: the features with missing values."""
+    flags = np.zeros(int(table.offsets[-1]), dtype=bool) if table.incomplete is None else table.incomplete
+    return np.logical_or.reduceat(flags, table.offsets[:-1])
+
+
+def _have_missing(some: int, features: int) -> str:
+    noun, verb = "feature" if features == 1 else "features", "has" if some == 1 else "have"
+    return f"{some:,} of {features:,} {noun} {verb} missing values"
 
 
 class RowPattern(NamedTuple):
@@ -65,8 +74,7 @@ class Patterns:
         whole = stack(tables)
         self._tables, self._ends = tables, np.cumsum([table.n for table in tables])
         self.names, self.rows = whole.names, whole.n
-        flags = np.zeros(int(whole.offsets[-1]), dtype=bool) if whole.incomplete is None else whole.incomplete
-        incomplete = np.logical_or.reduceat(flags, whole.offsets[:-1])
+        incomplete = _incomplete_features(whole)
         self.patterns = [RowPattern(np.flatnonzero(~incomplete), None)]
         self._loaded: Sequence[Table] = ()
         self._place = np.cumsum(incomplete) - 1
@@ -111,8 +119,8 @@ class Patterns:
         out = []
         for table, end in zip(self._loaded, self._ends.tolist(), strict=True):
             first, last = np.searchsorted(pattern.rows, [end - table.n, end])
-            part = table.select(own).take(pattern.rows[first:last] - (end - table.n))
-            out.append(Table(part.names, part.values, part.offsets, part.categorical, part.levels))
+            part = table.sample(own, pattern.rows[first:last] - (end - table.n))
+            out.append(replace(part, incomplete=None, origin={}))
         return out
 
     def note(self) -> None:
@@ -120,15 +128,13 @@ class Patterns:
         some = sum(len(own.features) for own in self.patterns[1:])
         if some:
             least = int(self.n.argmin())
-            verb = "has" if some == 1 else "have"
-            noun = "feature" if len(self.names) == 1 else "features"
             add_note(
-                f"{some:,} of {len(self.names):,} {noun} {verb} missing values; each feature is tested on the rows "
-                f"that have it, {self.names[least]!r} on the fewest: {self.n[least]:,} of {self.rows:,}."
+                f"{_have_missing(some, len(self.names))}; each feature is tested on the rows that have it, "
+                f"{self.names[least]!r} on the fewest: {self.n[least]:,} of {self.rows:,}."
             )
 
 
-def refuse_cells(
+def check_cells(
     argument: str, names: Sequence[str], infinite: np.ndarray, gaps: np.ndarray, keep: np.ndarray, missing: str | None
 ) -> None:
     """Refuse columns with infinite values, and missing ones: as many as `gaps` says, in rows that are not kept."""
@@ -152,7 +158,7 @@ def refuse_cells(
     raise InputError(f"{argument}: {n - left} of {n} rows have missing values, in columns {listed(counts)}; {fix}.")
 
 
-def require_two(keep: np.ndarray, argument: str) -> None:
+def check_two_rows(keep: np.ndarray, argument: str) -> None:
     """Refuse a table of which fewer than two rows are kept."""
     if keep.sum() < 2:
         raise InputError(

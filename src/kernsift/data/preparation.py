@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns.columns import EXACT, Columns, from_origin, pick_entries, require_together
+from kernsift.data.columns.columns import EXACT, Columns, pick_entries, require_same_device, subtract_origin
 from kernsift.data.columns.encoding import make_encoding
-from kernsift.data.columns.kinds import Verdict, chosen_kinds, judge
-from kernsift.data.columns.layout import laid_out, layout_of, members_of
+from kernsift.data.columns.kinds import ColumnDecisions, chosen_kinds, decide_kinds
+from kernsift.data.columns.layout import layout_of, make_table, members_of
 from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.sparse_matrices import SparseSource
-from kernsift.data.missing import CELLS_STAY, MISSING, refuse_cells, require_two
+from kernsift.data.missing import CELLS_STAY, MISSING, check_cells, check_two_rows
 from kernsift.data.responses import FEW
 from kernsift.data.scan import Scan, scan, trusts
 from kernsift.data.sparse import SparseTable
@@ -34,42 +34,42 @@ class Prepared:
     Attributes
     ----------
     scans : what each table holds, without the columns that are left out.
-    verdict : what is done with the columns.
+    decisions : what is done with the columns.
     arguments, groups, missing, memory : as in `prepare`.
     keep : (n,) bool for each table.
     """
 
     scans: list[Scan]
-    verdict: Verdict
+    decisions: ColumnDecisions
     arguments: Sequence[str]
     groups: Mapping[str, Any] | None
     missing: str
     memory: int
 
     def __post_init__(self) -> None:
-        self.keep = [_rows_to_keep(scan, self.verdict, self.missing) for scan in self.scans]
+        self.keep = [_rows_to_keep(scan, self.decisions, self.missing) for scan in self.scans]
 
     def tables(self) -> list[Table]:
         """The tables, with the same codes and the same float type; outside of memory where one of them is."""
         if all(isinstance(scan.source, MemorySource) for scan in self.scans):
             columns = self.columns()
             layout = layout_of(columns[0], columns[0].levels, self.groups, columns[0].origin)
-            return [laid_out(part, layout) for part in columns]
-        sparse = all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.verdict.categories
+            return [make_table(part, layout) for part in columns]
+        sparse = all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.decisions.categories
         return self._sparse() if sparse else self._stored()
 
     def columns(self) -> list[Columns]:
         """The rows that are kept of tables in memory, with the same codes and the same float type."""
         parts = [self._kept(place).columns for place in range(len(self.scans))]
-        require_together([part.values for part in parts], self.arguments)
-        moved = from_origin(parts, self.arguments)
+        require_same_device([part.values for part in parts], self.arguments)
+        moved = subtract_origin(parts, self.arguments)
         scans = [
             one
             if part is getattr(one.source, "columns", None)
             else scan(MemorySource(part, one.source.argument), self.memory)
             for one, part in zip(self.scans, moved, strict=True)
         ]
-        encoding, _ = make_encoding(scans, self.verdict, self.arguments, self.missing)
+        encoding, _ = make_encoding(scans, self.decisions, self.arguments, self.missing)
         return [encoding.columns(part) for part in moved]
 
     def _stored(self) -> list[Table]:
@@ -77,7 +77,7 @@ class Prepared:
         for place, (one, keep) in enumerate(zip(self.scans, self.keep, strict=True)):
             _check_stored(one, self.arguments[place])
             scans.append(one if keep.all() else scan(self._kept(place), self.memory, trust=False))
-        encoding, spans = make_encoding(scans, self.verdict, self.arguments, self.missing)
+        encoding, spans = make_encoding(scans, self.decisions, self.arguments, self.missing)
         layout = layout_of(scans[0].source, encoding.levels, self.groups, encoding.origin)
         memory = task_memory(self.memory)
         return [
@@ -87,7 +87,7 @@ class Prepared:
 
     def _sparse(self) -> list[Table]:
         """Sparse matrices, worked on as they are."""
-        encoding, _ = make_encoding(self.scans, self.verdict, self.arguments, self.missing)
+        encoding, _ = make_encoding(self.scans, self.decisions, self.arguments, self.missing)
         layout = layout_of(self.scans[0].source, {}, self.groups)
         tables: list[Table] = []
         columns = self._kept(0).positions
@@ -101,12 +101,12 @@ class Prepared:
     def _kept(self, place: int) -> Any:
         keep = self.keep[place]
         if not keep.all():
-            require_two(keep, self.arguments[place])
+            check_two_rows(keep, self.arguments[place])
         return self.scans[place].source.where(keep)
 
 
 def _check_stored(one: Scan, argument: str) -> None:
-    """Refuse what cannot be beside or inside a table that is read in pieces."""
+    """Refuse arrays that cannot be combined with a table in files, and integers that reading in pieces would round."""
     if isinstance(one.source, MemorySource) and not isinstance(one.source.columns.values, np.ndarray):
         raise InputError(
             f"{argument}: beside a table on disk NumPy arrays and data frames are taken, got "
@@ -147,48 +147,50 @@ def prepare(
     scans = [scan(source, budget, trust=trusts(missing)) for source in sources]
     together = {name for part in (members or {}).values() for name in part}
     stay = [i for i, name in enumerate(sources[0].names) if labels or name in together]
-    verdict = judge(scans, chosen, stay, FEW if labels else 2, empty=missing != "error")
-    for note in (*_about_files(sources), *verdict.notes):
+    decisions = decide_kinds(scans, chosen, stay, FEW if labels else 2, empty=missing != "error")
+    for note in (*_file_notes(sources), *decisions.notes):
         if not (labels and note.startswith("Text, compared")):  # which labels are expected to be
             add_note(note)
-    if verdict.left_out:
-        scans, verdict = _without(scans, verdict, budget, missing)
-    return Prepared(scans, verdict, arguments, members, missing, budget)
+    if decisions.left_out:
+        scans, decisions = _without(scans, decisions, budget, missing)
+    return Prepared(scans, decisions, arguments, members, missing, budget)
 
 
-def _about_files(sources: Sequence[Source]) -> list[str]:
-    """The notes about files, one for all files of which the same is to be said."""
+def _file_notes(sources: Sequence[Source]) -> list[str]:
+    """The notes about files, with equal notes about several files merged into one."""
     files: dict[str, dict[str, None]] = {}
     for file, _, said in (note.partition(": ") for source in sources for note in source.notes):
         files.setdefault(said, {})[file] = None
     return [f"{listed(list(names))}: {said}" for said, names in files.items()]
 
 
-def _without(scans: list[Scan], verdict: Verdict, memory: int, missing: str) -> tuple[list[Scan], Verdict]:
+def _without(
+    scans: list[Scan], decisions: ColumnDecisions, memory: int, missing: str
+) -> tuple[list[Scan], ColumnDecisions]:
     """The same without the columns that are left out, whose missing values exclude no row."""
-    rest = [i for i in range(len(scans[0].source.names)) if i not in verdict.left_out]
+    rest = [i for i in range(len(scans[0].source.names)) if i not in decisions.left_out]
     again = [
         scan(one.source.pick(rest), memory, trust=trusts(missing))
-        if one.gaps[list(verdict.left_out)].any()
+        if one.gaps[list(decisions.left_out)].any()
         else one.pick(rest)
         for one in scans
     ]
     dates, categories = (
-        {new for new, old in enumerate(rest) if old in some} for some in (verdict.dates, verdict.categories)
+        {new for new, old in enumerate(rest) if old in some} for some in (decisions.dates, decisions.categories)
     )
-    parsed = pick_entries(verdict.parsed, rest)
-    return again, replace(verdict, left_out=set(), parsed=parsed, dates=dates, categories=categories)
+    parsed = pick_entries(decisions.parsed, rest)
+    return again, replace(decisions, left_out=set(), parsed=parsed, dates=dates, categories=categories)
 
 
-def _rows_to_keep(one: Scan, verdict: Verdict, missing: str) -> np.ndarray:
-    """(n,) bool: the rows without a missing value, or all where missing values may stay; else what is wrong."""
+def _rows_to_keep(one: Scan, decisions: ColumnDecisions, missing: str) -> np.ndarray:
+    """(n,) bool: the rows without a missing value, or all where missing values may stay; refuses other cells."""
     gaps, keep = one.gaps, one.keep
-    lost = {i for i, numbers in verdict.parsed.items() if np.isnan(list(numbers.values())).any()}
+    lost = {i for i, numbers in decisions.parsed.items() if np.isnan(list(numbers.values())).any()}
     if lost:  # texts that denote missing values
         gaps, keep = gaps.copy(), keep.copy()
         for i in lost & one.levels.keys():
             cells = one.source.read([i])
-            absent = np.isnan([verdict.parsed[i].get(level, np.nan) for level in cells.levels.get(0, ())])
+            absent = np.isnan([decisions.parsed[i].get(level, np.nan) for level in cells.levels.get(0, ())])
             codes = cells.values[:, 0]
             empty = np.isnan(codes)
             empty[~empty] = absent[codes[~empty].astype(np.intp)]
@@ -196,7 +198,7 @@ def _rows_to_keep(one: Scan, verdict: Verdict, missing: str) -> np.ndarray:
             keep &= ~empty
         one.gaps = gaps
     keep = np.ones(one.source.n, dtype=bool) if missing in CELLS_STAY else keep
-    refuse_cells(one.source.argument, one.source.names, one.infinite, gaps, keep, missing)
+    check_cells(one.source.argument, one.source.names, one.infinite, gaps, keep, missing)
     if not keep.all():
         used, what = np.count_nonzero(keep), "a response" if one.source.argument == "y" else "no missing value"
         add_note(f"{one.source.argument}: {used:,} of {len(keep):,} rows have {what} and are used.")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from kernsift.data.columns.columns import Columns
-from kernsift.data.columns.encoding import date_name, number_name
-from kernsift.data.columns.layout import grouped, laid_out, layout_of
+from kernsift.data.columns.encoding import value_label
+from kernsift.data.columns.layout import grouped_layout, layout_of, make_table
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import asarray_like, to_numpy
@@ -20,13 +20,13 @@ FEW = 10
 
 def response_table(target: Columns, response: str) -> Table:
     """The response as one feature, from columns without missing cells."""
-    target = _respond(target, response)
+    target = _encode_response(target, response)
     name = target.names[0] if target.named and len(target.names) == 1 else "y"
     if len(target.names) == 1:
         target = replace(target, names=(name,))
-        answer = laid_out(target, layout_of(target, target.levels, origin=target.origin))
+        answer = make_table(target, layout_of(target, target.levels, origin=target.origin))
     else:
-        answer = laid_out(target, grouped(target, target.levels, {name: range(len(target.names))}))
+        answer = make_table(target, grouped_layout(target, target.levels, {name: range(len(target.names))}))
     if answer.constant[0]:
         raise InputError(f"y: the response must vary, but all {answer.n} rows are equal; choose another response.")
     if answer.categorical[0] and len(np.unique(to_numpy(answer.values))) == answer.n:
@@ -37,8 +37,8 @@ def response_table(target: Columns, response: str) -> Table:
     return answer
 
 
-def _respond(columns: Columns, response: str) -> Columns:
-    """Turn response columns into codes, or insist on numbers, as `response` says."""
+def _encode_response(columns: Columns, response: str) -> Columns:
+    """Turn response columns into codes, or require numbers, depending on `response`."""
     if response == "numeric":
         if columns.levels:
             names = quoted(columns.names[i] for i in columns.levels)
@@ -63,13 +63,6 @@ def _respond(columns: Columns, response: str) -> Columns:
         if i not in levels:
             found = np.unique(values[:, i])
             values[:, i] = np.searchsorted(found, values[:, i])
-            start = columns.origin.get(i)
-            if columns.kinds[i] == "truth":
-                levels[i] = tuple(str(bool(value)) for value in found)
-            elif isinstance(start, int):
-                levels[i] = tuple(str(int(value) + start) for value in found)
-            elif start is not None:
-                levels[i] = tuple(date_name(value + start) for value in found)
-            else:
-                levels[i] = tuple(number_name(float(value)) for value in found)
+            kind, origin = columns.kinds[i], columns.origin.get(i)
+            levels[i] = tuple(value_label(value, kind, origin) for value in found.tolist())
     return replace(columns, values=asarray_like(values, columns.values), levels=levels)

@@ -81,7 +81,7 @@ class RowBuffer:
         return _join([X() for X, _ in self._kept], "X"), _join([y() for _, y in self._kept], "y")
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
 
 

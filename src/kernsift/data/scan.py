@@ -98,7 +98,7 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
     found = _empty_scan(source)
     if isinstance(source, MemorySource):
         load_early(source.columns.values)
-        _add_cells(found, source.columns, np.arange(p), slice(0, source.n), _Texts(source, memory))
+        _add_cells(found, source.columns, np.arange(p), slice(0, source.n), _TextChecks(source, memory))
         return found
     unread = np.ones(p, dtype=bool)
     bounds = source.bounds()
@@ -119,7 +119,7 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
 def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int) -> None:
     """Scan the table on the workers in use, each a chunk of rows at a time."""
     source = found.source
-    texts = _Texts(source, memory)
+    texts = _TextChecks(source, memory)
     edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, chunks + 1).astype(int)])
     spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
     scan_rows = partial(_scan_rows, source.pick(columns.tolist()), task_memory(memory))
@@ -129,7 +129,7 @@ def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int)
         for i, levels in part.levels.items():
             texts.add(found.levels.setdefault(int(columns[i]), set()), sorted(levels), int(columns[i]))
         for i, column in enumerate(columns.tolist()):
-            _resolve(found, column, part.kinds[i])
+            _update_kind(found, column, part.kinds[i])
         found.low[columns] = np.minimum(found.low[columns], part.low)
         found.high[columns] = np.maximum(found.high[columns], part.high)
         found.gaps[columns] += part.gaps
@@ -147,22 +147,22 @@ def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
 
 def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:
     source = found.source
-    texts = _Texts(source, memory)
+    texts = _TextChecks(source, memory)
     done, total = 0, source.n * len(columns)
-    for piece in source.pieces(columns.tolist(), slice(0, source.n), reading_bytes(memory)):
-        done += piece.cells.values.size
-        if len(piece.cells.values):
-            _add_cells(found, piece.cells, columns[piece.columns], piece.rows, texts)
+    for cut, cells in source.pieces(columns.tolist(), slice(0, source.n), reading_bytes(memory)):
+        done += cells.values.size
+        if cells.n:
+            _add_cells(found, cells, columns[cut.columns], cut.rows, texts)
         report_progress(f"cells of {source.argument}", done, total)
 
 
-def _resolve(found: Scan, column: int, kind: str) -> None:
+def _update_kind(found: Scan, column: int, kind: str) -> None:
     """Learn what a column holds whose kind the source does not know."""
     if found.source.kinds[column] == "unknown" and kind not in ("unknown", "empty"):
         found.kinds[column] = "mixed" if "mixed" in (kind, found.kinds[column]) else kind
 
 
-def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _Texts) -> None:
+def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _TextChecks) -> None:
     """Add one piece to what was found."""
     low, high = (end.astype(np.float64) for end in cells.extremes)
     # The extremes of a column show whether it is finite, without a mask of the whole piece.
@@ -181,12 +181,12 @@ def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts:
         used = np.unique(codes[~np.isnan(codes)]).astype(np.intp)
         texts.add(found.levels.setdefault(int(own[i]), set()), [levels[code] for code in used], int(own[i]))
     for i, column in enumerate(own.tolist()) if "unknown" in found.source.kinds else ():
-        _resolve(found, column, cells.kinds[i] if high[i] >= low[i] else "empty")
+        _update_kind(found, column, cells.kinds[i] if high[i] >= low[i] else "empty")
     found.low[own] = np.minimum(found.low[own], low)
     found.high[own] = np.maximum(found.high[own], high)
 
 
-class _Texts:
+class _TextChecks:
     """Whether a column is one kind from the first row to the last, and its different texts fit into memory."""
 
     def __init__(self, source: Source, memory: int) -> None:

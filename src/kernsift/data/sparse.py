@@ -73,7 +73,7 @@ def places_among(rows: np.ndarray, n: int) -> np.ndarray:
     return places
 
 
-class Store(ABC):
+class SparseStore(ABC):
     """A sparse matrix whose columns can be read one by one."""
 
     shape: tuple[int, int]
@@ -112,7 +112,7 @@ class Store(ABC):
         return
 
 
-class ByColumn(Store):
+class CscStore(SparseStore):
     """A matrix in memory that is stored by columns."""
 
     def __init__(self, matrix: Any) -> None:
@@ -130,7 +130,7 @@ class ByColumn(Store):
             yield np.repeat(np.arange(first, last + 1), np.diff(ends)), matrix.data[start:stop]
 
 
-class InChunks(Store):
+class ChunkedStore(SparseStore):
     """A matrix that is rearranged some columns at a time, of which the last two chunks are held."""
 
     def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], size: int) -> None:
@@ -173,7 +173,7 @@ class InChunks(Store):
         self.__dict__.update(state, _held={}, _lock=threading.Lock())
 
 
-class ByRow(InChunks):
+class CsrStore(ChunkedStore):
     """A matrix in memory that is stored by rows."""
 
     def __init__(self, matrix: Any) -> None:
@@ -206,7 +206,7 @@ class SparseRows:
     columns : (p,) the columns of the matrix that the table has, in its order; None for all.
     """
 
-    store: Store
+    store: SparseStore
     places: np.ndarray | None
     n: int
     columns: np.ndarray | None = None
@@ -348,10 +348,6 @@ class SparseTable(Table):
             out[stored.rows, start + np.repeat(np.arange(len(stored.counts)), stored.counts)] = stored.values
         return out if again is None or np.array_equal(again, np.arange(n)) else out[again]
 
-    def take(self, rows: np.ndarray) -> Table:
-        values = self.part(slice(None), np.asarray(rows))
-        return Table(self.names, values, self.offsets, self.categorical, dict(self.levels))
-
     def select(self, features: np.ndarray) -> SparseTable:
         return SparseTable(self.layout.select(np.asarray(features, dtype=np.intp)), self.parts, self.dtype)
 
@@ -363,9 +359,9 @@ class SparseTable(Table):
         stored = some.stored(every)
         matrix = csc_matrix((stored.values, stored.rows, stored.offsets), shape=(self.n, len(every)))
         return SparseTable(
-            some.layout._replace(columns=every), [SparseRows(ByColumn(matrix), None, self.n)], self.dtype
+            some.layout._replace(columns=every), [SparseRows(CscStore(matrix), None, self.n)], self.dtype
         )
 
     def dense(self) -> Table:
         """The same table in memory, where it fits."""
-        return Table(self.names, self.values, self.offsets, self.categorical, dict(self.levels))
+        return self.with_values(self.values)

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kernsift.data import tables
+from kernsift.data.columns.columns import Columns
 from kernsift.data.columns.encoding import Encoding
 from kernsift.data.columns.layout import Layout
-from kernsift.data.formats import CellPiece, Source
+from kernsift.data.formats import Source
 from kernsift.data.formats.source import SCRATCH, Cut, count_of
-from kernsift.data.missing import refuse_cells
+from kernsift.data.missing import check_cells
 from kernsift.data.scan import scan
 from kernsift.data.tables import Table, rows_to_show, some_of
 from kernsift.exceptions import HiddenMissingValues, InputError
@@ -43,7 +44,7 @@ class ShownRows:
 
     @classmethod
     def of(cls, n: int, columns: int, memory: int) -> ShownRows:
-        """None of a table that has too many columns for its memory limit."""
+        """The rows to show; none if the table has too many columns for its memory limit."""
         rows = rows_to_show(n, columns)
         return cls(rows if 8 * len(rows) * columns <= memory // 4 else rows[:0])
 
@@ -127,7 +128,7 @@ class StoredTable(Table):
         return f"StoredTable of {self.n} rows and {self.d} features, from {self.source.argument}"
 
     def changed(self, **given: Any) -> StoredTable:
-        """The same table but for what is given."""
+        """The same table with some attributes replaced."""
         names = ("source", "layout", "encoding", "low", "high", "memory", "gaps", "shown")
         return StoredTable(**({name: getattr(self, name) for name in names} | given))
 
@@ -165,15 +166,11 @@ class StoredTable(Table):
         """All values at once, where they fit."""
         return self.part(slice(None))
 
-    def part(self, columns: Any, rows: Any = None) -> np.ndarray:
-        """(rows, columns) float: some value columns of some rows, in the order asked for.
+    def part(self, columns: Any, rows: Any = None, space: np.ndarray | None = None) -> np.ndarray:
+        """(rows, columns) float: some value columns of some rows, in the order asked for; in `space` if that is given.
 
         `columns` and `rows` may be slices, index arrays in any order, boolean masks, or None for all.
         """
-        return self._part(columns, rows)
-
-    def _part(self, columns: Any, rows: Any, space: np.ndarray | None = None) -> np.ndarray:
-        """`part`, in `space` if that is given."""
         wanted = positions(columns, int(self.offsets[-1]))
         wanted = wanted if isinstance(wanted, np.ndarray) else np.arange(wanted.start, wanted.stop)
         places = positions(rows, self.n)
@@ -214,7 +211,7 @@ class StoredTable(Table):
             else:
                 out[sorting[rows], columns] = values
 
-        for _ in self._each(put, own, places, 4, self.source.at_once):
+        for _ in self._map_pieces(put, own, places, 4, self.source.at_once):
             pass
         if isinstance(places, slice) and len(out) == self.n:
             self.shown.keep(own, out[self.shown.rows].T)
@@ -226,14 +223,7 @@ class StoredTable(Table):
             yield from super().pieces(columns, numbers)
             return
         own = self.layout.columns[columns]
-        yield from self.shown.collect(own, self._each(tables.Piece, own, slice(0, self.n), _IN_FLIGHT))
-
-    def take(self, rows: np.ndarray) -> Table:
-        """The rows at these positions, in this order, repeats allowed, as a table in memory."""
-        values = self.part(None, rows)
-        return Table(
-            self.names, values, self.offsets, self.categorical, dict(self.levels), self.incomplete, self.origin
-        )
+        yield from self.shown.collect(own, self._map_pieces(tables.Piece, own, slice(0, self.n), _IN_FLIGHT))
 
     def select(self, features: np.ndarray) -> StoredTable:
         """The features at these positions, in this order."""
@@ -246,10 +236,7 @@ class StoredTable(Table):
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         """The features at these positions, in memory; in `space` (n, columns) if that is given."""
         some = self.select(np.arange(self.d)[features])
-        values = some._part(None, None, space)
-        return Table(
-            some.names, values, some.offsets, some.categorical, dict(some.levels), some.incomplete, some.origin
-        )
+        return some.with_values(some.part(None, None, space))
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         """Runs of rows, each of at most `numbers` values of these value columns; they end where chunks of the file end.
@@ -268,7 +255,7 @@ class StoredTable(Table):
                 start = stop
         return runs
 
-    def _each(
+    def _map_pieces(
         self,
         use: Callable[[slice, slice, np.ndarray], Answer],
         own: np.ndarray,
@@ -285,8 +272,7 @@ class StoredTable(Table):
         columns = own.tolist()
 
         def one(cut: Cut) -> Answer:
-            piece = self.source.piece(columns, cut)
-            return use(piece.rows, piece.columns, self._encoded(piece, own))
+            return use(cut.rows, cut.columns, self._encoded(self.source.cells_of(columns, cut), own[cut.columns]))
 
         room = reading_bytes(self.memory)
         # Pieces of more than SCRATCH bytes are not read any faster.
@@ -294,10 +280,9 @@ class StoredTable(Table):
         with self.source.reading():
             yield from parallel_map(one, cuts, most=at_once)
 
-    def _encoded(self, piece: CellPiece, wanted: np.ndarray) -> np.ndarray:
-        """The numbers of a piece, checked against the bounds of the scan."""
-        own = wanted[piece.columns]
-        values = self.encoding.values(piece.cells, own)
+    def _encoded(self, cells: Columns, own: np.ndarray) -> np.ndarray:
+        """The numbers of cells of the columns `own`, checked against the bounds of the scan."""
+        values = self.encoding.values(cells, own)
         low, high = values.min(axis=0), values.max(axis=0)
         some = np.flatnonzero(self.gaps[own])
         if some.size:
@@ -306,15 +291,15 @@ class StoredTable(Table):
             low[empty], high[empty] = self.low[own[empty]], self.high[own[empty]]
         # Written so that NaN, which the statistics of files do not count, fails it.
         if not (np.all(low >= self.low[own]) and np.all(high <= self.high[own])):
-            self._refuse()
+            self._report_fault()
         return values
 
-    def _refuse(self) -> None:
+    def _report_fault(self) -> None:
         """Read everything to report what is wrong; if nothing is, the data changed after the first pass."""
         found = scan(self.source, self.memory, trust=False)
         hidden = np.where(self.gaps, 0, found.gaps)
         try:
-            refuse_cells(self.source.argument, self.source.names, found.infinite, hidden, found.keep, "error")
+            check_cells(self.source.argument, self.source.names, found.infinite, hidden, found.keep, "error")
         except InputError as error:
             raise HiddenMissingValues(str(error)) from None
         raise InputError(
@@ -345,7 +330,7 @@ def _copy(out: np.ndarray, values: np.ndarray) -> None:
 
 
 def positions(asked: Any, count: int) -> slice | np.ndarray:
-    """A run or an index array, from whatever picks some of `count` things."""
+    """A slice of step 1 or an index array, from any index of an axis of length `count`."""
     if asked is None:
         return slice(0, count)
     if isinstance(asked, slice):

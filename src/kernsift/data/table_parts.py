@@ -21,7 +21,7 @@ def tables_of(table: Table) -> tuple[Table, ...]:
 
 
 def is_readable(table: Table) -> bool:
-    """Whether a worker can read the table: not where its values are in the memory of this process."""
+    """Whether a worker can read the table itself, as it can if the values are not in the memory of this process."""
     return all(isinstance(one, StoredTable) and not one.source.in_memory for one in tables_of(table))
 
 
@@ -101,7 +101,7 @@ def _read(tables: Sequence[Table], columns: np.ndarray, item: tuple[int, np.ndar
 
 
 def run_of(columns: np.ndarray) -> slice | np.ndarray:
-    """Contiguous columns as a slice: slices are views, and copied five times as fast as what is gathered."""
+    """Contiguous columns as a slice, which is a view and is copied five times as fast as an index array."""
     if len(columns) and (np.diff(columns) == 1).all():
         return slice(int(columns[0]), int(columns[-1]) + 1)
     return columns

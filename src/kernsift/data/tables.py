@@ -18,7 +18,7 @@ from kernsift.execution.arrays import Array, batch_numbers, namespace, take, to_
 
 MISSING_LEVEL = "(missing)"
 """The level that represents missing cells of a categorical column."""
-# Bytes of a table that is copied, so that what is computed late does not depend on later changes of the input.
+# Tables up to this many bytes are copied, so that lazy computations do not depend on later changes of the input.
 _COPIED = 2**26
 
 __all__ = ["Table", "spaced_rows", "stack"]
@@ -128,7 +128,7 @@ class Table:
 
     @property
     def prototype(self) -> Array:
-        """No rows of the values: says in which library, on which device and of which type they are."""
+        """An empty array with the library, device and type of the values."""
         return self.values[:0, :]
 
     @property
@@ -170,7 +170,10 @@ class Table:
 
     def take(self, rows: np.ndarray) -> Table:
         """The rows at these positions, in this order, repeats allowed."""
-        values = self.part(slice(None), np.asarray(rows))
+        return self.with_values(self.part(slice(None), np.asarray(rows)))
+
+    def with_values(self, values: Array) -> Table:
+        """A table in memory with the same features and other rows."""
         return Table(self.names, values, self.offsets, self.categorical, self.levels, self.incomplete, self.origin)
 
     def select(self, features: np.ndarray) -> Table:
@@ -199,15 +202,12 @@ class _Stacked(Table):
     def __init__(self, tables: Sequence[Table]) -> None:
         found = [table.incomplete for table in tables if table.incomplete is not None]
         incomplete, ends = np.any(found, axis=0) if found else None, np.cumsum([table.n for table in tables])
-        self._set(tables[0], incomplete=incomplete, _tables=tuple(tables), _ends=ends)
+        whole = _whole_of(tables)
+        self._set(tables[0], incomplete=incomplete, tables=tuple(tables), _ends=ends)
+        self.__dict__.update({} if whole is None else {"values": whole})
 
-    _tables: tuple[Table, ...]
+    tables: tuple[Table, ...]
     _ends: np.ndarray
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The tables, from top to bottom."""
-        return self._tables
 
     @property
     def n(self) -> int:
@@ -215,16 +215,16 @@ class _Stacked(Table):
 
     @property
     def prototype(self) -> Array:
-        return self._tables[0].prototype
+        return self.tables[0].prototype
 
     @property
     def memory(self) -> int | None:
-        return min((table.memory for table in self._tables if table.memory is not None), default=None)
+        return min((table.memory for table in self.tables if table.memory is not None), default=None)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         with ExitStack() as open_files:
-            for table in self._tables:
+            for table in self.tables:
                 open_files.enter_context(table.reading())
             yield
 
@@ -234,35 +234,37 @@ class _Stacked(Table):
 
     @property
     def span(self) -> tuple[np.ndarray, np.ndarray] | None:
-        spans = [span for table in self._tables if (span := table.span) is not None]
-        if len(spans) < len(self._tables):
+        spans = [span for table in self.tables if (span := table.span) is not None]
+        if len(spans) < len(self.tables):
             return None
         return np.min([low for low, _ in spans], axis=0), np.max([high for _, high in spans], axis=0)
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         return [
             (start + end - table.n, stop + end - table.n)
-            for table, end in zip(self._tables, self._ends.tolist(), strict=True)
+            for table, end in zip(self.tables, self._ends.tolist(), strict=True)
             for start, stop in table.row_chunks(columns, numbers)
         ]
 
     def pieces(self, columns: np.ndarray, numbers: int) -> Iterator[Piece]:
-        for table, end in zip(self._tables, self._ends.tolist(), strict=True):
+        for table, end in zip(self.tables, self._ends.tolist(), strict=True):
             before = end - table.n
             for rows, place, values in table.pieces(columns, numbers):
                 yield Piece(slice(rows.start + before, rows.stop + before), place, values)
 
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
-        return _Stacked([table.loaded(features) for table in self._tables])
+        return _Stacked([table.loaded(features) for table in self.tables])
 
     def part(self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None) -> Array:
+        if "values" in self.__dict__:
+            return super().part(columns, rows)
         concat = namespace(self.prototype).concat
         if rows is None:
-            return concat([table.part(columns) for table in self._tables], axis=0)
+            return concat([table.part(columns) for table in self.tables], axis=0)
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(self.n)
             parts = []
-            for table, end in zip(self._tables, self._ends.tolist(), strict=True):
+            for table, end in zip(self.tables, self._ends.tolist(), strict=True):
                 low, high = max(start - (end - table.n), 0), min(stop - (end - table.n), table.n)
                 if low < high:
                     parts.append(table.part(columns, slice(low, high)))
@@ -270,7 +272,7 @@ class _Stacked(Table):
         rows = np.asarray(rows)
         owner = np.searchsorted(self._ends, rows, side="right")
         parts = []
-        for place, table in enumerate(self._tables):
+        for place, table in enumerate(self.tables):
             start = self._ends[place] - table.n
             parts.append(table.part(columns, rows[owner == place] - start))
         found = concat(parts, axis=0)
@@ -279,6 +281,30 @@ class _Stacked(Table):
         order = np.empty(len(rows), dtype=np.intp)
         order[np.argsort(owner, kind="stable")] = np.arange(len(rows))
         return take(found, order, 0)
+
+
+def owned_together(tables: Sequence[Table]) -> list[Table]:
+    """`Table.owned` of each, with copies that are the rows of one array, so that stacking them copies nothing."""
+    if not all(table.copied and table.values.dtype == tables[0].values.dtype for table in tables):
+        return [table.owned() for table in tables]
+    whole = np.concatenate([table.values for table in tables])
+    parts = np.split(whole, np.cumsum([table.n for table in tables])[:-1])
+    return [replace(table, values=part) for table, part in zip(tables, parts, strict=True)]
+
+
+def _whole_of(tables: Sequence[Table]) -> np.ndarray | None:
+    """The array whose rows are those of the tables, one after the other; None where they are in different arrays."""
+    if not all(type(table) is Table and type(table.values) is np.ndarray for table in tables):
+        return None
+    whole, start = tables[0].values.base, 0
+    if type(whole) is not np.ndarray or whole.ndim != 2 or len(whole) != sum(table.n for table in tables):
+        return None
+    for table in tables:
+        own = whole[start : start + table.n]
+        if table.values.base is not whole or table.values.__array_interface__ != own.__array_interface__:
+            return None
+        start += table.n
+    return whole
 
 
 def stack(tables: Sequence[Table]) -> Table:
@@ -302,7 +328,7 @@ MOST_DESCRIBED, _SHOWN_ROWS = 2000, 5000
 
 
 def rows_to_show(n: int, features: int) -> np.ndarray:
-    """The rows of so many features that pictures and descriptions show: fewer of many features."""
+    """The rows that pictures and descriptions show: fewer where there are many features."""
     return spaced_rows(n, min(_SHOWN_ROWS, 2**21 // max(1, min(features, MOST_DESCRIBED))))
 
 

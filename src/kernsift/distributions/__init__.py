@@ -1,1 +1,1 @@
-"""Distributions that SciPy lacks, and root finding for many functions at once."""
+"""Distributions that SciPy lacks."""

@@ -13,11 +13,12 @@ import numpy as np
 
 from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table, stack
+from kernsift.estimators.block_sizes import columns_that_fit
 from kernsift.estimators.draws.batches import Draws
 from kernsift.estimators.draws.designs import blocks
 from kernsift.estimators.draws.moments import FeatureDraws, moments_of
 from kernsift.estimators.effects.kernel_correlations import HSICScales, MMDScales, scores_with_effects
-from kernsift.estimators.feature_blocks import FeatureBlock, columns_that_fit
+from kernsift.estimators.feature_blocks import FeatureBlock
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.ustatistic import (
     chunk_of,

@@ -14,62 +14,42 @@ those over permutations; the covariance of the scores uses the pair with the sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from kernsift.data.tables import Table, stack
+from kernsift.estimators.block_sizes import parts_of
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.paths import ScoreLaws
 from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_to_align
-from kernsift.estimators.effects.combined import CombinedEffects
-from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
+from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined
+from kernsift.estimators.effects.views import point_effects, view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
-from kernsift.estimators.null_laws.enumeration import (
-    NULL_TAIL,
-    OUTLIER_ROWS,
-    SMALL_ROWS,
-    ViewedFeature,
-    enumerated_log_pvalues,
-    few_outcomes,
-    fisher_scores,
-    has_rare_rows,
-    lattice_step,
-    outliers_match,
-    two_valued,
-)
-from kernsift.estimators.null_laws.permutation_law import (
-    limit_weights,
-    moment_matrix,
-    moments,
-    score_of,
-    spectral_score,
-    union_score,
-)
-from kernsift.estimators.responses import Response, ResponseView, label_response, response_sums, table_response
+from kernsift.estimators.null_laws.enumeration import lattice_step
+from kernsift.estimators.patterns import RowSubset
+from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import PLAIN, RARE_LEVELS, FittedView, chosen_pairs, fitted_views, merged
-from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, to_numpy
+from kernsift.estimators.statistics import (
+    FittedStatistic,
+    StatisticLaws,
+    best_of,
+    enumerated_scores,
+    fit_statistics,
+    scores_of,
+)
+from kernsift.estimators.views import PLAIN, RARE_LEVELS, chosen_pairs, fitted_views, merged
+from kernsift.execution.arrays import to_numpy
 from kernsift.execution.parallel import no_workers, parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import Levels, View, landmark_rows
-from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
-
-CATEGORY_POWER = 2.0
-"""The power of correlations between T under two views of categories.
-
-`union_score` takes T for the square of one normal variable. The levels of a category are as many directions, of which
-one view weighs the rare and the other the common ones, so that both exceed high levels together less often than that.
-With this power the joint probabilities are those of simulated columns.
-"""
+from kernsift.kernels.low_rank import Levels, landmark_rows
+from kernsift.kernels.quantisation import Grid, fit_grid
 
 
 def complete_mmd(
@@ -123,199 +103,6 @@ def complete_hsic(
     1
     """
     return _complete(X, table_response(y, response_kernels, rng, adaptive), kernels, subset, rng)
-
-
-Rows = TypeVar("Rows", bound=Any)
-
-
-class RowSubset(NamedTuple):
-    """The rows of a table among more rows, where features miss different rows.
-
-    Attributes
-    ----------
-    rows : (n,) their numbers, increasing; None for all.
-    of : how many rows there are.
-    to_align : (a,) the rows, of all, that correlations are estimated from, increasing; None for all.
-    units : codes of all rows, those of a unit alike, where correlations are those of sums over units; else None.
-    """
-
-    rows: np.ndarray | None
-    of: int
-    to_align: np.ndarray | None
-    units: np.ndarray | None = None
-
-    def select(self, whole: Rows) -> Rows:
-        """These rows of a table, or of anything else that has `take`."""
-        return whole if self.rows is None else whole.take(self.rows)
-
-    @property
-    def aligned(self) -> tuple[np.ndarray | None, np.ndarray, int]:
-        """Which rows of the table correlations are estimated from, their places among all such rows, and how many."""
-        if self.to_align is None:
-            return None, np.arange(self.of) if self.rows is None else self.rows, self.of
-        if self.rows is None:
-            return self.to_align, np.arange(len(self.to_align)), len(self.to_align)
-        _, own, places = np.intersect1d(self.rows, self.to_align, assume_unique=True, return_indices=True)
-        return own, places, len(self.to_align)
-
-
-class NullMoments(NamedTuple):
-    """T of some features and its null moments.
-
-    `size` is tr(K^2) and `target` tr(L^2).
-    """
-
-    statistic: np.ndarray
-    mean: np.ndarray
-    sd: np.ndarray
-    skewness: np.ndarray
-    size: np.ndarray
-    target: np.ndarray
-
-
-class FittedStatistic(NamedTuple):
-    """The statistic of some features under one pair of views.
-
-    `target` is the view of the response; `cross` (b, m, p) has the cross-covariances of the feature's directions with
-    those of the response. `step` is the distance between neighbouring values of T, 0 where these are close.
-    """
-
-    fitted: FittedView
-    target: ResponseView
-    laws: NullMoments
-    cross: Array
-    step: np.ndarray | float = 0.0
-
-    @property
-    def standardised(self) -> np.ndarray:
-        """(b,) T less half a step, less its mean, over its standard deviation: the continuity correction."""
-        laws, varies = self.laws, self.laws.sd > 0
-        return np.where(varies, (laws.statistic - self.step / 2 - laws.mean) / np.where(varies, laws.sd, 1.0), 0.0)
-
-    @property
-    def view(self) -> View | GroupView:
-        return self.fitted.view
-
-    def weighted(self, weights: np.ndarray) -> FittedStatistic:
-        """The same with points that count in proportion to the squares of their weights (G,)."""
-        view = View(self.view.factor * weights, self.view.sizes)
-        return self._replace(fitted=self.fitted._replace(view=view))
-
-
-def fit_statistics(views: Mapping[str, FittedView], known: Tabulation, response: Response) -> list[FittedStatistic]:
-    """T of features under every pair of views, and its law."""
-    sums = response_sums(known, response)
-    return [
-        _fit_statistic(views[pair.feature], response.views[pair.response], sums[pair.response], response.n)
-        for pair in response.pairs
-    ]
-
-
-def _fit_statistic(fitted: FittedView, target: ResponseView, sums: Any, n: int) -> FittedStatistic:
-    view, own = fitted.view, fitted.own
-    xp = namespace(view.sizes)
-    cross = _products(sums, fitted)
-    statistic = to_numpy(xp.sum(cross * cross, axis=(1, 2)))
-    sizes = (one.second[..., 0] + one.trace**2 / (n - 1) for one in (own, target.own))
-    laws = np.empty((len(NullMoments._fields), len(statistic)))
-    for place, values in enumerate((statistic, *moments(n, own, target.own), *sizes)):
-        laws[place] = values
-    return FittedStatistic(fitted, target, NullMoments(*laws), cross)
-
-
-def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
-    """(pairs, b) normal scores of T."""
-    varies = np.array([one.laws.sd > 0 for one in statistics])
-    weights, counts = [], []
-    for one, some in zip(statistics, varies, strict=True):
-        sizes = in_double(one.view.sizes[:1, :] if one.fitted.alike else one.view.sizes)
-        xp = namespace(sizes)
-        if not some.all():
-            # The eigenvalues of constant features are arbitrary.
-            sizes = xp.where(asarray_like(some[: sizes.shape[0], None], sizes), sizes, 1.0)
-        target = asarray_like(one.target.sizes if one.target.sizes.any() else np.ones(1), sizes)
-        weight, count = (xp.broadcast_to(part, (len(some), part.shape[1])) for part in limit_weights(sizes, target))
-        weights.append(weight)
-        counts.append(count)
-    weight, count = (xp.concat(parts, axis=0) for parts in (weights, counts))
-    standardised = asarray_like(np.concatenate([one.standardised for one in statistics]), weight)
-    skewness = asarray_like(np.concatenate([one.laws.skewness for one in statistics]), weight)
-    score = to_numpy(spectral_score(standardised, skewness, weight, count))
-    return np.where(varies, score.reshape(varies.shape), 0.0)
-
-
-def best_of(
-    statistics: Sequence[FittedStatistic],
-    scores: np.ndarray,
-    counts: Array,
-    response: Response,
-    correlations: Callable[[], np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One score from the scores (pairs, b) of each feature, and the pair of views with the smallest p-value.
-
-    `correlations` gives those of T under different pairs of views where not all permutations are allowed.
-    """
-    weights = np.array([pair.weight for pair in response.pairs])
-    smallest = log_ndtr(-scores) - np.log(weights)[:, None]
-    # A feature that is constant under a view has no score there.
-    varies = np.array([one.laws.sd > 0 for one in statistics])
-    winner = np.where(varies, smallest, np.inf).argmin(axis=0)
-    if len(statistics) == 1:
-        return scores[0], winner
-    correlation = correlations_of(statistics, counts, response) if correlations is None else correlations()
-    return union_score(scores, weights, correlation, counts), winner
-
-
-def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:
-    """(pairs, pairs, b) correlations of T under different pairs of views, over permutations of the rows."""
-    count, b, n = len(statistics), len(statistics[0].laws.sd), response.n
-    matrix = moment_matrix(2, n)
-    out = np.ones((count, count, b))
-    for i, one in enumerate(statistics):
-        for j, other in enumerate(statistics[:i]):
-            ours = _between(one.fitted, other.fitted, counts, n)
-            theirs = _between(one.target.fitted, other.target.fitted, response.counts[None, :], n)
-            found = correlation_of(((ours @ matrix) * theirs).sum(axis=1), one.laws.sd * other.laws.sd)
-            if one.fitted is not other.fitted and one.fitted.levels:
-                found = np.maximum(found, 0.0) ** CATEGORY_POWER
-            out[i, j] = out[j, i] = found
-    return out
-
-
-def correlation_of(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """(b,) correlations from covariances and products of standard deviations; 1 where something is constant."""
-    return np.clip(np.divide(covariance, scale, out=np.ones(len(scale)), where=scale > 0), -1.0, 1.0)
-
-
-def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.ndarray:
-    """(b, 2) the invariants of second order of two views of the same features; (1, 2) where these are alike."""
-    if one is other:
-        return one.own.second
-    if one.alike and other.alike:
-        one, other, counts = one.first, other.first, counts[:1, :]
-    xp = namespace(counts)
-    if isinstance(one.view, GroupView) and isinstance(other.view, GroupView):
-        inner: Array = one.view.inner(other.view)
-    else:
-        if one.alike:
-            one, other = other, one
-        inner = _products(xp.matrix_transpose(one.view.factor * counts[:, None, :]), other)
-    products = to_numpy(xp.sum(inner**2, axis=(1, 2))) - one.own.trace * other.own.trace / (n - 1)
-    return np.stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))], axis=1)
-
-
-def _products(sums: Array, fitted: FittedView) -> Array:
-    """(b, m, p): the factors (b, m, G) of a view times `sums` (b, G, p), or a function that gives these for rows."""
-    if isinstance(fitted.view, GroupView):
-        return fitted.view.products(sums)
-    sums = sums(slice(None))[None, ...] if callable(sums) else sums
-    factor = fitted.view.factor
-    if not fitted.alike:
-        return factor @ sums
-    # One product for all features instead of many small ones.
-    xp, (b, points, p) = namespace(factor), sums.shape
-    turned = xp.reshape(xp.matrix_transpose(sums), (b * p, points)) @ xp.matrix_transpose(factor[0, ...])
-    return xp.matrix_transpose(xp.reshape(turned, (b, p, factor.shape[1])))
 
 
 Counted = tuple[np.ndarray, Grid, Tabulation]
@@ -467,17 +254,18 @@ class _Measuring:
 def _complete(
     table: Table, response: Response, kernels: FeatureKernels, subset: RowSubset | None, rng: np.random.Generator
 ) -> Scores:
-    to_sort, to_align = rows_to_sort(table.n), rows_to_align(table.n, rng)
+    to_align = rows_to_align(table.n, rng)
     if subset is not None:
         to_align, places, count = subset.aligned
     landmarks = landmark_rows(table.n, rng)
     cache = CountCache(table.memory)
     seed, dtype = int(rng.integers(2**32)), table.prototype.dtype
     measuring = _Measuring(response._replace(cells=None), to_align, landmarks, cache, dtype, seed)
-    blocks = partial(blocks_of, table, kernels, response.cells, to_sort, by_rows=True, is_known=cache.has)
+    blocks = partial(blocks_of, table, kernels, response.cells, by_rows=True, is_known=cache.has)
     scores, laws, factors = measured_table(table.names, blocks, measuring, response.ceiling, cache)
     if subset is not None:
-        factors = [factor.among(places, count) for factor in factors]
+        assert subset.response is not None
+        factors = [factor.among(places, count).against(subset.response, subset.to_align) for factor in factors]
     cov = AlignmentCovariance(tuple(factors), response, laws, to_align)
     return scores(cov=cov, in_memory=len(cache) == table.d)
 
@@ -495,7 +283,7 @@ def measured_table(
     demand, with these as the field `final` of the record; here, where the counts are in the `cache`.
     """
     d = len(names)
-    score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(NullMoments._fields), d))
+    score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(StatisticLaws._fields), d))
     factors: list[SelectedFactor] = []
     views = np.empty(d, dtype=object)
     for measured in map_blocks(measuring, blocks(), d):
@@ -506,7 +294,7 @@ def measured_table(
             for counted in part.counted:
                 if cache is not None and not cache.has(counted[0]):  # a task may be repeated
                     cache.put(*counted)
-    score = np.where(NullMoments(*laws).sd > 0, np.minimum(score, ceiling), 0.0)
+    score = np.where(StatisticLaws(*laws).sd > 0, np.minimum(score, ceiling), 0.0)
 
     def effect_laws(features: np.ndarray) -> CombinedEffects:
         with no_workers() if cache is not None and cache.has(features) else nullcontext():
@@ -535,61 +323,3 @@ def _statistics(
             step = lattice_step(known.counts, cells, pair.feature in RARE_LEVELS)
             statistics[place] = statistics[place]._replace(step=step * statistics[place].laws.mean)
     return statistics, response
-
-
-def enumerated_scores(
-    known: Tabulation,
-    statistics: Sequence[FittedStatistic],
-    scores: np.ndarray,
-    response: Response,
-    score: np.ndarray,
-    seed: int,
-) -> np.ndarray:
-    """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`)."""
-    if known.joint is None:
-        return score
-    used = to_numpy(response.counts) > 0
-    cells = to_numpy(response.counts)[used].astype(int)
-
-    def of(features: np.ndarray, array: Array) -> np.ndarray:
-        return to_numpy(namespace(array).take(array, asarray_like(features, array), axis=0))
-
-    out = score.copy()
-    two = np.flatnonzero(two_valued(known.counts)) if len(cells) == 2 else np.zeros(0, dtype=int)
-    if len(two):
-        out[two] = fisher_scores(of(two, known.joint)[:, :, used])
-    by_view = {id(one.target): to_numpy(one.target.factor)[:, used] for one in statistics}
-    targets = [by_view[id(one.target)] for one in statistics]
-    few = few_outcomes(known.counts, cells)
-    if len(cells) > 2 and response.n <= OUTLIER_ROWS:
-        large = np.array([one.laws.mean + one.laws.sd for one in statistics])
-        few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
-    rare = has_rare_rows(cells, statistics[0].fitted.levels)
-    if rare or (len(cells) > 2 and response.n <= SMALL_ROWS):
-        few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~(two_valued(known.counts) & (len(cells) == 2))
-    chosen = np.flatnonzero(few)
-    if not len(chosen):
-        return out
-    shares = np.array([pair.weight for pair in response.pairs])
-    counts, joint = of(chosen, known.counts), of(chosen, known.joint)
-    factors: dict[int, list[np.ndarray]] = {}
-    for one in statistics:
-        if id(one.fitted) not in factors:
-            # Features with the same view have the same counts.
-            alike = one.fitted.alike
-            own = of(chosen[:1] if alike else chosen, one.view.factor)
-            found = [factor[:, some > 0] for factor, some in zip(own, counts[: len(own)], strict=True)]
-            factors[id(one.fitted)] = found * len(chosen) if alike else found
-    features = [
-        ViewedFeature(
-            counts[place, own].astype(int),
-            joint[place][np.ix_(own, used)],
-            [factors[id(one.fitted)][place] for one in statistics],
-            targets,
-            shares,
-            log_ndtr(-scores[:, chosen[place]]),
-        )
-        for place, own in enumerate(counts > 0)
-    ]
-    out[chosen] = score_of(np.minimum(enumerated_log_pvalues(features, seed, rare), -1e-15))
-    return out

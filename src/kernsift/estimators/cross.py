@@ -2,7 +2,8 @@
 
 The second half gives each feature a witness (for MMD the difference of mean embeddings, for HSIC the cross-covariance);
 the first half evaluates it. Given the second half the draws are independent, and their mean estimates MMD^2 or HSIC
-without bias. Scores are Student statistics converted into normal scores, which accounts for small halves.
+without bias. Scores are Student statistics converted into normal scores, which accounts for small halves. Two samples
+have one variance under the null, which is pooled: few rows alone would not tell it.
 
 Effect sizes are those of `kernsift.estimators.effects.kernel_correlations`. MMD^2 = |D|^2 is estimated by <D + e1, D +
 e2> with the errors of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The variance of the
@@ -18,38 +19,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table, stack
+from kernsift.estimators.block_sizes import parts_of
 from kernsift.estimators.draws.batches import LEARNING
 from kernsift.estimators.draws.designs import halves
-from kernsift.estimators.effects.kernel_correlations import SelfDependence, effect_of, hsic_scale, mmd_scale
+from kernsift.estimators.effects.kernel_correlations import SelfDependence, hsic_scale, mmd_scale
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
-from kernsift.estimators.null_laws.student import normal_scores, student_statistics
 from kernsift.estimators.responses import summed_rows, table_response
-from kernsift.estimators.restricted.unit_means import by_point, unit_means
-from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, supported_variances
+from kernsift.estimators.restricted.unit_views import by_point, unit_means
+from kernsift.estimators.scores import Scores
 from kernsift.estimators.ustatistic import require_rows
+from kernsift.estimators.witness_scores import (
+    Drawn,
+    Ratio,
+    difference_parts,
+    difference_scores,
+    in_blocks,
+    kept_parts,
+    student_scores,
+)
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, to_numpy
 from kernsift.execution.codes import bincount_rows, lookup
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View, kernel_views, landmark_rows
-from kernsift.kernels.quantisation import fit_grid, parts_of, rows_to_sort
+from kernsift.kernels.quantisation import fit_grid
 
-# Relative error of a mean from rounding a column to a grid and its kernel to a low rank: larger than the sampling error
-# only with little noise and many rows.
-_ROUNDING = 2e-3
 # The most witness values that are kept to estimate correlations from; beyond, they are computed again when needed.
 # On a device, which holds 8 bytes of each, they stay there.
 _KEPT, _DEVICE_KEPT = 2**24, 2**29
-# Features whose kept values are scaled at a time.
-_TOGETHER = 512
 
 
 def cross_mmd(
@@ -105,11 +110,11 @@ def cross_mmd(
             inside = np.flatnonzero(np.isin(features, among))
             if len(inside):
                 own = features[inside]
-                parts = [drawn.take(inside).part(own) for drawn in (high, low)]
+                parts = difference_parts(high.take(inside), low.take(inside), own)
                 yield own, namespace(high.kept).concat(parts, axis=0)
 
-    parts = _kept_parts(one, two) if here and kept == learning else again
-    return welch_scores(table.names, one, two, parts, ratio)
+    parts = kept_parts(one, two) if here and kept == learning else again
+    return difference_scores(table.names, one, two, parts, ratio)
 
 
 def _require_units(units: int, needed: int, where: str = "") -> None:
@@ -164,35 +169,6 @@ def _witness(factor: Array, one: Array, two: Array) -> Array:
     return (xp.matrix_transpose(factor @ (one - two)[:, :, None]) @ factor)[:, 0, :]
 
 
-class Ratio(NamedTuple):
-    """The ratio from means of draws to effects.
-
-    Attributes
-    ----------
-    scale : ndarray of shape (d,)
-        The mean at an effect of 1.
-    error : ndarray of shape (d,)
-        Standard deviation of the mean, over both halves of the rows and including the noise of the scale.
-    """
-
-    scale: np.ndarray
-    error: np.ndarray
-
-    @classmethod
-    def of(cls, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, null: np.ndarray) -> Ratio:
-        """From variances in which the variance under the null is counted twice."""
-        return cls(scale, np.sqrt(np.maximum(variance - null, null) + (_ROUNDING * mean) ** 2))
-
-    @classmethod
-    def empty(cls, d: int) -> Ratio:
-        return cls(np.empty(d), np.empty(d))
-
-    def put(self, features: np.ndarray, part: Ratio | None) -> None:
-        """Store the values of some of the features."""
-        assert part is not None
-        self.scale[features], self.error[features] = part
-
-
 def mmd_ratio(
     factor: Array, counts: Array, halves: Sequence[tuple[Array, Array]], sizes: Sequence[tuple[int, int]]
 ) -> Ratio:
@@ -214,56 +190,6 @@ def mmd_ratio(
             variance += size * size / (size - 1) * np.maximum(to_numpy(squares), 0.0)
     null = own.size**2 * (1 / first[0] + 1 / first[1]) * (1 / second[0] + 1 / second[1])
     return Ratio.of(mmd_scale(own, total, share), to_numpy(mean), variance, null)
-
-
-class Drawn(NamedTuple):
-    """Values of features at the test rows: their number, means and variances, and the values at the first rows.
-
-    The rows are in random order, so that correlations can be estimated from the first ones.
-    """
-
-    size: Any
-    mean: np.ndarray
-    variance: np.ndarray
-    kept: Array
-
-    @classmethod
-    def empty(cls, count: int, d: int, kept: int) -> Drawn:
-        return cls(count, np.empty(d), np.empty(d), np.empty((kept, d)))
-
-    @classmethod
-    def of(cls, values: np.ndarray, most: int | None = None) -> Drawn:
-        """From values (rows, features), of which at most `most` rows are kept."""
-        # A copy, because a view would keep all of them.
-        kept = values if most is None or most >= len(values) else values[:most].copy()
-        return cls(len(values), values.mean(axis=0), values.var(axis=0, ddof=1), kept)
-
-    def put(self, features: np.ndarray, part: Drawn) -> None:
-        """Store the values of some of the features."""
-        self.mean[features], self.variance[features] = part.mean, part.variance
-        if len(self.kept):
-            self.kept[:, features] = to_numpy(part.kept)
-
-    def take(self, features: np.ndarray) -> Drawn:
-        """The values of the features at these places."""
-        kept = self.kept if len(features) == len(self.mean) else take(self.kept, features, 1)
-        return Drawn(self.size, self.mean[features], self.variance[features], kept)
-
-    def part(self, features: np.ndarray) -> Array:
-        """Rows whose squares add up to the variance of the mean, of features with these numbers.
-
-        A feature that only varies at rows that are not kept gets a single row, so that it is nearly uncorrelated with
-        the others.
-        """
-        xp, count = namespace(self.kept), int(self.kept.shape[0])
-        rows = self.kept - xp.mean(self.kept, axis=0, keepdims=True)
-        if count == self.size:
-            return rows / float(np.sqrt(self.size * (self.size - 1)))
-        size = np.sqrt(to_numpy(xp.sum(rows**2, axis=0)))
-        for place in np.flatnonzero((size <= 0) & (self.variance > 0)).tolist():
-            rows[int(features[place]) % count, place], size[place] = 1.0, 1.0
-        scale = np.divide(np.sqrt(self.variance / self.size), size, out=np.zeros(len(size)), where=size > 0)
-        return rows * asarray_like(scale, rows)
 
 
 def _share(known: Tabulation, rows: np.ndarray) -> Array:
@@ -326,7 +252,8 @@ def cross_hsic(
         draws.put(features, products)
         ratio.put(features, own)
     variance, freedom = draws.variance / draws.size, np.full(X.d, draws.size - 1.0)
-    return _student_scores(X.names, draws.mean, variance, _kept_parts(draws), draws.size, freedom, ratio)
+    parts = in_blocks(draws.part(np.arange(X.d), 1.0 / draws.size))
+    return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ratio)
 
 
 @dataclass(frozen=True)
@@ -391,51 +318,51 @@ def _products(
     return np.where(np.abs(found).max(axis=0) > 1e-10 * most, found, 0.0)
 
 
-Answer = TypeVar("Answer")
+Output = TypeVar("Output")
 
 
 @dataclass(frozen=True)
-class BlockScoring(Generic[Answer]):
+class BlockScoring(Generic[Output]):
     """`work(known, factor)` of blocks of features; with units, these are the points of the factor."""
 
-    work: Callable[[Tabulation, Array], Answer]
+    work: Callable[[Tabulation, Array], Output]
     adaptive: bool
     landmarks: np.ndarray
     rows: Exchangeability | None = None
 
-    def __call__(self, block: FeatureBlock) -> list[tuple[np.ndarray, Answer]]:
+    def __call__(self, block: FeatureBlock) -> list[tuple[np.ndarray, Output]]:
         whole = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds, kernels=block.kernels)
         kinds, places = kernel_views(block.own_kernels, self.adaptive), np.arange(len(block.own))
         units, cells = (1, 1) if self.rows is None else (self.rows.units, self.rows.units + (self.rows.left_out > 0))
         counted = tabulate(block.table, block.own, whole, block.cells, cells, None, block.kernels.large)
-        answers = []
+        outputs = []
         for part in parts_of(block.features, whole.points, block.table.n, block.memory):
             grid, known = whole.part(part), counted.part(part)
             views = [each.view(grid, known.counts, places[part], self.landmarks) for each in kinds]
             factor = side_by_side(views)
             if self.rows is not None and self.rows.unit is not None:
-                found = unit_means(factor, known, self.rows, np.arange(units))
-                factor = found - namespace(found).mean(found, axis=2, keepdims=True)
+                means = unit_means(factor, known, self.rows, np.arange(units))
+                factor = means - namespace(means).mean(means, axis=2, keepdims=True)
                 codes = np.tile(np.arange(units), (factor.shape[0], 1))
                 known = Tabulation(asarray_like(np.ones(codes.shape), factor), None, asarray_like(codes, factor))
-            answers.append((block.features[part], self.work(known, factor)))
-        return answers
+            outputs.append((block.features[part], self.work(known, factor)))
+        return outputs
 
 
 def over_blocks(
     table: Table,
     kernels: FeatureKernels,
     adaptive: bool,
-    work: Callable[[Tabulation, Array], Answer],
+    work: Callable[[Tabulation, Array], Output],
     landmarks: np.ndarray,
     rows: Exchangeability | None = None,
     among: np.ndarray | None = None,
-) -> Iterator[tuple[np.ndarray, Answer]]:
+) -> Iterator[tuple[np.ndarray, Output]]:
     """`work(known, factor)` for one block of features after the other, of all features or of some."""
     cells = None if rows is None else by_point(rows, table)
-    blocks = blocks_of(table, kernels, cells, rows_to_sort(table.n), among=among)
-    for answers in map_blocks(BlockScoring(work, adaptive, landmarks, rows), blocks, table.d):
-        yield from answers
+    blocks = blocks_of(table, kernels, cells, among=among)
+    for outputs in map_blocks(BlockScoring(work, adaptive, landmarks, rows), blocks, table.d):
+        yield from outputs
 
 
 def side_by_side(views: Sequence[View | GroupView]) -> Array:
@@ -450,91 +377,3 @@ def side_by_side(views: Sequence[View | GroupView]) -> Array:
         for view, norm in zip(views, norms, strict=True)
     ]
     return xp.concat(parts, axis=1)
-
-
-def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], ratio: Ratio) -> Scores:
-    """Welch statistics of witness values where only the first sample's rows are shared by the features.
-
-    `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
-    """
-    counts = np.array([len(column) for column in seconds])
-    below = np.zeros((counts.sum(), len(seconds)))
-    for place, (column, end) in enumerate(zip(seconds, np.cumsum(counts), strict=True)):
-        below[end - len(column) : end, place] = Drawn.of(column[:, None]).part(np.zeros(1, dtype=int))[:, 0]
-    mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
-    one = Drawn.of(first)
-    parts = _in_blocks(np.vstack([one.part(np.arange(len(names))), below]))
-    return welch_scores(names, one, Drawn(counts, mean, variance, below), parts, ratio)
-
-
-Parts = Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
-"""Gives the centred, scaled draws (m, b) of some features, block by block."""
-
-
-def _kept_parts(*samples: Drawn) -> Parts:
-    """The draws that were kept of all features, those of one sample below those of another."""
-    return _in_blocks(np.vstack([one.part(np.arange(len(one.mean))) for one in samples]))
-
-
-def _in_blocks(rows: np.ndarray) -> Parts:
-    def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
-        for start in range(0, len(among), _TOGETHER):
-            own = among[start : start + _TOGETHER]
-            yield own, rows[:, own]
-
-    return parts
-
-
-def welch_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, ratio: Ratio) -> Scores:
-    """Welch statistics of the values in two samples; `two.size` may be one number per feature."""
-    gap, rows = one.mean - two.mean, one.size + two.size
-    squares = one.variance / one.size, two.variance / two.size
-    total = squares[0] + squares[1]
-    least = np.maximum(squares[0] ** 2 / (one.size - 1) + squares[1] ** 2 / (two.size - 1), np.finfo(float).tiny)
-    # Two constants up to rounding: the variance that `supported_variances` gives them has the freedom of all rows.
-    flat = (total < 1e-12 * (gap / rows) ** 2) | (total <= 0)
-    freedom = np.maximum(np.where(flat, rows - 2.0, total**2 / least), 1.0)
-    return _student_scores(names, gap, total, parts, int(np.max(rows)), freedom, ratio)
-
-
-def _student_scores(
-    names: tuple[str, ...],
-    estimate: np.ndarray,
-    variance: np.ndarray,
-    parts: Parts,
-    count: int,
-    freedom: np.ndarray,
-    ratio: Ratio,
-) -> Scores:
-    """Normal scores of estimates with centred, scaled draws `parts`, whose squares add up to the variances.
-
-    `count` is the number of draws.
-    """
-    least = supported_variances(variance, estimate, count)
-    # Features whose draws do not vary are uncorrelated with the others: each has a row of its own.
-    alone, error = np.flatnonzero(least != variance), np.sqrt(least)
-    varies = error > 0
-    statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
-    score = normal_scores(statistic, freedom)
-
-    def blocks(some: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
-        for features, rows in parts(some):
-            among = alone[:, None] == features
-            used = varies[features] & ~among.any(axis=0)
-            scale = np.divide(1.0, error[features], out=np.zeros(len(features)), where=used)
-            own = asarray_like(among.astype(float), rows)
-            yield features, namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
-
-    def sizes(features: np.ndarray) -> EffectSizes:
-        own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], ratio.scale[features]
-
-        def at(means: np.ndarray) -> np.ndarray:
-            return effect_of(student_statistics(means, own) * unit, np.where(varies[features], scale, 0.0))
-
-        step = 1e-3 * (1.0 + np.abs(statistic[features]))
-        ends = [normal_scores(statistic[features] + sign * step, own) for sign in (1.0, -1.0)]
-        spread = (ends[0] - ends[1]) / (2 * step) * ratio.error[features] / unit
-        return EffectSizes(effect_of(estimate[features], scale), spread, at)
-
-    cov = BlockCovariance(varies.astype(float), blocks)
-    return Scores(names, np.where(varies, score, 0.0), cov, effects=sizes)

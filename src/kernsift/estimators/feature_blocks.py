@@ -11,35 +11,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import chain, groupby, islice, pairwise
+from itertools import chain, groupby, islice
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kernsift.data.stored import StoredTable
 from kernsift.data.table_parts import is_readable, keep_shown, run_of, shown_rows, tables_of, to_send, with_sources
 from kernsift.data.tables import Table, stack
-from kernsift.exceptions import InputError
+from kernsift.estimators.block_sizes import (
+    LINE,
+    blocks_at_once,
+    columns_that_fit,
+    columns_to_load,
+    feature_blocks,
+    long_and_narrow,
+    sent_columns,
+)
 from kernsift.execution.arrays import dtype_of
 from kernsift.execution.parallel import parallel_map, worker_threads
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import prefetch, prefetched_items
+from kernsift.kernels.bandwidths import rows_to_sort
 from kernsift.kernels.fitted import FeatureKernels, columns_of
-from kernsift.kernels.quantisation import blocks_at_once, feature_blocks, long_and_narrow
 
-Answer = TypeVar("Answer")
-
-# Bytes of the blocks that are being sent to workers at a time, and of one of them.
-_SENT_BYTES, _MESSAGE_BYTES = 2**30, 2**25
-# The share of the memory limit that blocks of a table on disk and the design may use.
-_SHARE = 0.6
-# Bytes of a block: enough to read at full speed; and the fewest columns with which gathering rows uses most of a cache
-# line.
-_BLOCK_BYTES, _ROW = 2**27, 16
-# Parts of a table that were read in memory at a time, bytes of each, and bytes of its smallest pieces.
-_LOADS, _LOAD_BYTES, _LEAST_PIECE = 6, 2**25, 2**20
-# Bytes of a cache line. Rows that are aligned with cache lines do not load others.
-_LINE = 64
+Output = TypeVar("Output")
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,6 @@ class FeatureBlock:
     table, kernels : where they are; several samples are stacked.
     own : (b,) their places in `table` and `kernels`.
     cells : (n,) the cell of a response that each row is in; None for a response without cells.
-    to_sort : the rows whose order statistics become points; None for all.
     all_columns : the number of value columns of all features.
     by_rows : whether threads divide the rows, as of a long table with few features, and not the blocks.
     load : whether a worker reads the values as a whole before it processes the block.
@@ -65,7 +59,6 @@ class FeatureBlock:
     kernels: FeatureKernels
     own: np.ndarray
     cells: Any = None
-    to_sort: np.ndarray | None = None
     all_columns: int = 0
     by_rows: bool = False
     load: bool = False
@@ -90,8 +83,12 @@ class FeatureBlock:
     @cached_property
     def own_kernels(self) -> FeatureKernels:
         """The kernels of the features of the block."""
-        every = len(self.own) == self.table.d and np.array_equal(self.own, np.arange(self.table.d))
-        return self.kernels if every else self.kernels.select(self.own)
+        return self.kernels.select(self.own)
+
+    @property
+    def to_sort(self) -> np.ndarray | None:
+        """The rows whose order statistics become points; None for all."""
+        return rows_to_sort(self.table.n)
 
     @property
     def counted_by_rows(self) -> bool:
@@ -107,9 +104,8 @@ class FeatureBlock:
         tables = tables_of(self.table)
         sizes = [((table.n, self.width), dtype_of(table.prototype)) for table in tables]
         spaces = [None] * len(tables) if pool is None else pool.spaces(sizes)
-        found = [table.loaded(self.own, space) for table, space in zip(tables, spaces, strict=True)]
-        kernels = self.kernels.on(self.own, found)
-        return self._with(stack(found), kernels)
+        found = stack([table.loaded(self.own, space) for table, space in zip(tables, spaces, strict=True)])
+        return self._with(found, self.kernels.within(self.own, found).select(np.arange(len(self.own))))
 
     def split(self, most: int) -> list[FeatureBlock]:
         """Blocks of at most `most` features."""
@@ -135,8 +131,8 @@ class FeatureBlock:
 
 
 def map_blocks(
-    work: Callable[[FeatureBlock], Answer], blocks: Iterable[FeatureBlock], total: int, *, local: bool = False
-) -> Iterator[Answer]:
+    work: Callable[[FeatureBlock], Output], blocks: Iterable[FeatureBlock], total: int, *, local: bool = False
+) -> Iterator[Output]:
     """`work` of each block, in order; reports progress out of `total` features.
 
     Blocks run on threads or on the workers in use; those from a file or divided by rows, and all of them with `local`,
@@ -156,40 +152,40 @@ def map_blocks(
 
     for most, run in groupby(counted(), most_of):
         on_workers = worker_threads() and most is None
-        for answer in _on_workers(work, run) if on_workers else parallel_map(work, run, most):
-            yield answer
+        for found in _on_workers(work, run) if on_workers else parallel_map(work, run, most):
+            yield found
             done += sizes.popleft()
             report_progress("scoring features", done, total)
 
 
-def _on_workers(work: Callable[[FeatureBlock], Answer], blocks: Iterator[FeatureBlock]) -> Iterator[Answer]:
+def _on_workers(work: Callable[[FeatureBlock], Output], blocks: Iterator[FeatureBlock]) -> Iterator[Output]:
     """`work` of each block of one table; the rows for pictures that the workers read are kept here."""
     first = next(blocks)
 
     def sent() -> Iterator[FeatureBlock]:
         for block in chain([first], blocks):
             assert block.table is first.table  # whose files the workers keep open
-            yield replace(block, cells=None, to_sort=None)
+            yield replace(block, cells=None)
 
     common = replace(first, features=first.features[:0], own=first.own[:0])
-    for answer, shown in parallel_map(_Task(work, common), sent()):
+    for found, shown in parallel_map(_Task(work, common), sent()):
         keep_shown(first.table, shown)
-        yield answer
+        yield found
 
 
-class _Task(Generic[Answer]):
+class _Task(Generic[Output]):
     """`work` of a block, with what `common` has of all of them, and the rows for pictures that were read for it.
 
     A worker keeps it for all its blocks, and the files open.
     """
 
-    def __init__(self, work: Callable[[FeatureBlock], Answer], common: FeatureBlock) -> None:
+    def __init__(self, work: Callable[[FeatureBlock], Output], common: FeatureBlock) -> None:
         self._work, self._common = work, common
 
-    def __call__(self, block: FeatureBlock) -> tuple[Answer, Any]:
+    def __call__(self, block: FeatureBlock) -> tuple[Output, Any]:
         self._reading  # noqa: B018 - opened at the first block, closed with this object
         stored = with_sources(block.table, self._common.table)
-        block = replace(block, table=stored, cells=self._common.cells, to_sort=self._common.to_sort)
+        block = replace(block, table=stored, cells=self._common.cells)
         return self._work(read_together([block])[0] if block.load else block), shown_rows(stored)
 
     @cached_property
@@ -206,7 +202,6 @@ def blocks_of(
     table: Table,
     kernels: FeatureKernels,
     cells: Any = None,
-    to_sort: np.ndarray | None = None,
     *,
     among: np.ndarray | None = None,
     by_rows: bool = False,
@@ -226,7 +221,7 @@ def blocks_of(
         for features in feature_blocks(table, kernels.rounds, cells is None, whole=by_rows, loaded=fit > 0):
             chosen = features if among is None else features[np.isin(features, among)]
             if len(chosen):
-                block = FeatureBlock(chosen, table, kernels, chosen, cells, to_sort, by_rows=by_rows)
+                block = FeatureBlock(chosen, table, kernels, chosen, cells, by_rows=by_rows)
                 # Of few columns workers read parts of the rows.
                 load = by_column and block.width <= fit * len(chosen)
                 block = replace(block, load=load and (table.d >= 2 * threads or not block.counted_by_rows))
@@ -261,26 +256,6 @@ def blocks_of(
             yield next(found) if len(parts) == 1 else replace(block, parts=islice(found, len(parts)))
 
 
-def sent_columns(table: Table, columns: int) -> int:
-    """Columns of a block for a worker: every worker gets some, and blocks that are sent pass the scheduler."""
-    threads = worker_threads()
-    # Where every block needs a pass over the whole file, two blocks per thread would take twice as long.
-    fair = -(-columns // (2 * threads if all(one.by_column for one in tables_of(table)) else threads))
-    if is_readable(table):
-        return max(1, fair)
-    row = table.n * dtype_of(table.prototype).itemsize
-    return max(1, min(fair, min(_MESSAGE_BYTES, _SENT_BYTES // (2 * threads)) // row))
-
-
-def runs_of(offsets: np.ndarray, most: int) -> list[np.ndarray]:
-    """Runs of features with at most `most` value columns, or of one feature."""
-    bounds = [0]
-    while bounds[-1] < len(offsets) - 1:
-        fit = int(np.searchsorted(offsets, offsets[bounds[-1]] + most, side="right")) - 1
-        bounds.append(max(fit, bounds[-1] + 1))
-    return [np.arange(start, stop) for start, stop in pairwise(bounds)]
-
-
 # Blocks of a table on disk that are in memory as a whole ------------------------------------------------------------
 
 
@@ -295,22 +270,6 @@ def held(table: Table) -> Table:
     if table.memory is None or columns_that_fit(tables_of(table), 0) < int(table.offsets[-1]):
         return table
     return table.loaded(slice(0, table.d))
-
-
-def columns_to_load(table: Table) -> int:
-    """Value columns of a table on disk that are read at a time; 0 where rows are read in pieces instead, and twice."""
-    tables = [one for one in tables_of(table) if isinstance(one, StoredTable)]
-    if table.memory is None or not tables:
-        return 0
-    each, columns = sum(one.n * one.dtype.itemsize for one in tables), int(table.offsets[-1])
-    if not all(one.by_column for one in tables):
-        return columns if columns * each <= _SHARE * table.memory else 0
-    # A worker reads a block and processes it; here others are read and processed meanwhile.
-    loads, most = (2, _BLOCK_BYTES) if worker_threads() else (_LOADS, _LOAD_BYTES)
-    fit = int(_SHARE * table.memory) // (loads * each)
-    # Enough for pieces that are read at full speed; a quarter of that still takes less time than a second pass.
-    least = min(columns, -(-_LEAST_PIECE * sum(len(one.source.edges) - 1 for one in tables) // each))
-    return min(fit, max(least, most // each)) if fit >= least / 4 else 0
 
 
 def read_together(blocks: Sequence[FeatureBlock]) -> list[FeatureBlock]:
@@ -328,39 +287,6 @@ def read_together(blocks: Sequence[FeatureBlock]) -> list[FeatureBlock]:
         replace(block, table=table, kernels=kernels, own=some, limit=block.table.memory)
         for block, some in zip(blocks, own, strict=True)
     ]
-
-
-def columns_that_fit(tables: Sequence[Table], design: int, at_once: int | None = None) -> int:
-    """Value columns of tables on disk that fit into memory beside a design of this many bytes.
-
-    Where there are threads there are two such blocks, or `at_once`: one is worked on while the next is read. Where not
-    even a feature fits this raises.
-    """
-    at_once = prefetched_items() if at_once is None else at_once
-    memory = min((table.memory for table in tables if table.memory is not None), default=None)
-    if memory is None:
-        return int(tables[0].offsets[-1])
-    each = sum(table.n * dtype_of(table.prototype).itemsize for table in tables)
-    widest = int(np.diff(tables[0].offsets).max())
-    room = int(_SHARE * memory) - design
-    if room < at_once * widest * each:
-        needed = (at_once * widest * each + design) / _SHARE
-        raise InputError(
-            f"memory: a feature of {sum(table.n for table in tables):,} rows and the rows that are drawn of it need "
-            f"{needed / 1e6:,.0f} MB, but {memory / 1e6:,.0f} MB may be used; allow more, or use estimator='complete', "
-            "which reads rows piece by piece."
-        )
-    most = room // (at_once * each)
-    if all(table.by_column for table in tables):
-        # Columns that can be read separately need not all be in memory, and new memory has to be cleared first.
-        most = min(most, max(_BLOCK_BYTES // each, _ROW, widest))
-    return max(1, whole_lines(most, dtype_of(tables[0].prototype).itemsize))
-
-
-def whole_lines(most: int, bytes_each: int = 8) -> int:
-    """The largest number of columns up to `most` whose rows fill whole cache lines, if there are enough for one."""
-    in_line = _LINE // bytes_each
-    return most - most % in_line if most > in_line else most
 
 
 class BufferPool:
@@ -389,6 +315,6 @@ class BufferPool:
 
 def _aligned(numbers: int, dtype: np.dtype[Any]) -> np.ndarray:
     """An empty array that is aligned with cache lines."""
-    buffer = np.empty(numbers + _LINE // dtype.itemsize, dtype=dtype)
-    start = -buffer.ctypes.data % _LINE // dtype.itemsize
+    buffer = np.empty(numbers + LINE // dtype.itemsize, dtype=dtype)
+    start = -buffer.ctypes.data % LINE // dtype.itemsize
     return buffer[start : start + numbers]

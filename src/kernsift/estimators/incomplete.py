@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernsift.data.tables import Table, stack
+from kernsift.estimators.block_sizes import columns_that_fit
 from kernsift.estimators.draws.batches import (
     HSICDraws,
     KnownDraws,
@@ -34,21 +35,15 @@ from kernsift.estimators.effects.kernel_correlations import (
     scores_with_effects,
     with_effects,
 )
-from kernsift.estimators.feature_blocks import columns_that_fit, held
+from kernsift.estimators.feature_blocks import held
 from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import DiagonalCovariance, Scores, supported_variances
-from kernsift.estimators.ustatistic import (
-    Resample,
-    hsic_null_ratio,
-    mmd_null_ratio,
-    require_rows,
-    resampling,
-)
+from kernsift.estimators.ustatistic import Resample, hsic_null_ratio, mmd_null_ratio, require_rows, resampling
 from kernsift.exceptions import InputError
 from kernsift.kernels.fitted import FeatureKernels
 
 Design = Literal["shared", "independent"]
-_SomeDraws = Callable[[int], FeatureDraws[Any]]  # so many draws of some features
+_SomeDraws = Callable[[int], FeatureDraws[Any]]  # the given number of draws of some features
 
 # Features whose separate designs are drawn together, and draws per call: results depend on these for a given seed.
 _FEATURES, _DRAWS = 64, 2**17

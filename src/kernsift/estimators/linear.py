@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from kernsift.data.tables import Table, stack
+from kernsift.estimators.block_sizes import columns_that_fit
 from kernsift.estimators.draws.batches import MMDDraws
 from kernsift.estimators.draws.designs import blocks
 from kernsift.estimators.draws.moments import FeatureDraws, moments_of
 from kernsift.estimators.effects.kernel_correlations import MMDScales, scores_with_effects
-from kernsift.estimators.feature_blocks import columns_that_fit
 from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.ustatistic import require_rows, resampling

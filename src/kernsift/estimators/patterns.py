@@ -10,21 +10,57 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.paths import ScoreLaws
-from kernsift.estimators.covariance.selected_factor import SelectedFactor, response_directions
+from kernsift.estimators.covariance.selected_factor import SelectedFactor
+from kernsift.estimators.responses import Response
 from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.exceptions import InputError, quoted
-from kernsift.execution.arrays import Array, asarray_like, namespace
+from kernsift.execution.arrays import asarray_like, namespace, to_numpy
 from kernsift.execution.notes import add_note
+
+Rows = TypeVar("Rows", bound=Any)
+
+
+class RowSubset(NamedTuple):
+    """The rows of a table among more rows, where features miss different rows.
+
+    Attributes
+    ----------
+    rows : (n,) their numbers, increasing; None for all.
+    of : how many rows there are.
+    to_align : (a,) the rows, of all, that correlations are estimated from, increasing; None for all.
+    units : codes of all rows, those of a unit alike, where correlations are those of sums over units; else None.
+    response : of all rows, where factors are put among all rows; else None.
+    """
+
+    rows: np.ndarray | None
+    of: int
+    to_align: np.ndarray | None
+    units: np.ndarray | None = None
+    response: Response | None = None
+
+    def select(self, whole: Rows) -> Rows:
+        """These rows of a table, or of anything else that has `take`."""
+        return whole if self.rows is None else whole.take(self.rows)
+
+    @property
+    def aligned(self) -> tuple[np.ndarray | None, np.ndarray, int]:
+        """Which rows of the table correlations are estimated from, their places among all such rows, and how many."""
+        if self.to_align is None:
+            return None, np.arange(self.of) if self.rows is None else self.rows, self.of
+        if self.rows is None:
+            return self.to_align, np.arange(len(self.to_align)), len(self.to_align)
+        _, own, places = np.intersect1d(self.rows, self.to_align, assume_unique=True, return_indices=True)
+        return own, places, len(self.to_align)
+
 
 Measure = Callable[[Sequence[Table], Any, RowSubset | None], Scores | None]
 """`measure(tables, bandwidth, subset)`: scores of features; None where their rows are too few to be tested."""
@@ -73,7 +109,8 @@ def measure_features(
         rng.bit_generator.state = state
         part, subset = patterns.tables(own), None
         if parts and own.rows is not None:
-            subset = RowSubset(own.rows, patterns.rows, _covariance(parts[0][1]).rows)
+            whole = _covariance(parts[0][1])
+            subset = RowSubset(own.rows, patterns.rows, whole.rows, response=whole.response)
         found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), subset)
         if found is not None:
             parts.append((own.features, found))
@@ -115,12 +152,15 @@ def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) 
     untested = np.ones(d, dtype=bool)
     for features, scores in parts:
         untested[features], views[features] = False, scores.views
-        for every, own in zip(laws, _covariance(scores).laws, strict=True):
+        cov = _covariance(scores)
+        for every, own in zip(laws, cov.laws, strict=True):
             every[features] = own
-        for factor in _covariance(scores).factors:
-            if factor.present is not None:
-                factor = factor._replace(cross=_cross(factor, whole))
+        for factor in cov.factors:
             factors.append(factor._replace(features=features[factor.features]))
+            if factor.target not in cov.response.views:
+                scale = _scale(factor, cov.response, whole)
+                for every in (laws.statistic, laws.mean, laws.sd):
+                    every[factors[-1].features] *= scale
     if untested.any():
         add_note(
             "Not testable on the rows that have a value, so without evidence (p = 1): "
@@ -131,27 +171,23 @@ def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) 
     return Scores(names, laws.score, cov, effects=partial(pattern_effects, parts), views=views)
 
 
-def _cross(factor: SelectedFactor, whole: AlignmentCovariance) -> Array:
-    """Cross-covariances with the directions of the response over all rows, which may differ from those of some."""
-    xp, response, rows = namespace(factor.factor), whole.response, whole.rows
-    view, share = response.views[factor.target], 1.0 if rows is None else response.n / len(rows)
-    target = xp.astype(response.at(rows, view, response_directions(view)), factor.factor.dtype)
-    turned, q = xp.matrix_transpose(target), factor.cross.shape[1]
-    found = [factor.rows(slice(j, j + 1)).padded(q) @ turned for j in range(len(factor.features))]
-    return xp.concat(found, axis=0) * share
+def _scale(factor: SelectedFactor, response: Response, whole: AlignmentCovariance) -> float:
+    """What T is multiplied with under the view of all rows' response that stands for the one of these rows.
+
+    These rows have two values of the response (`view_among`).
+    """
+    values = to_numpy(whole.response.at(whole.rows, whole.response.views[factor.target]))[:, factor.present]
+    return float(values.var(axis=1).sum() / max(response.first.sizes.sum() / response.n, 1e-300))
 
 
 def pattern_effects(parts: Sequence[tuple[np.ndarray, Scores]], features: np.ndarray) -> PatternEffects:
     """Effects of some features, from the scores of patterns and which features these are."""
     found = []
     for own, scores in parts:
-        order = np.argsort(own)
-        place = np.searchsorted(own, features, sorter=order)
-        place = order[np.minimum(place, len(own) - 1)] if len(own) else np.zeros(len(features), dtype=int)
-        here = np.flatnonzero(own[place] == features) if len(own) else np.empty(0, dtype=int)
+        _, here, places = np.intersect1d(features, own, return_indices=True)
         if len(here):
             assert scores.effects is not None
-            found.append((here, scores.effects(place[here])))
+            found.append((here, scores.effects(places)))
     return PatternEffects(len(features), tuple(found))
 
 

@@ -22,14 +22,15 @@ from kernsift.estimators.views import (
     fitted_views,
     views_of_levels,
 )
-from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
 from kernsift.execution.codes import bincount
+from kernsift.kernels.bandwidths import rows_to_sort
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Linear
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import CATEGORIES, Levels, View, landmark_rows
-from kernsift.kernels.quantisation import fit_grid, rows_to_sort
+from kernsift.kernels.quantisation import fit_grid
 
 # Points of a response: its factor has at most about 25 directions, so that more points would not matter.
 _POINTS = 64
@@ -151,7 +152,7 @@ def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Respons
 
 @lru_cache(maxsize=256)
 def _view_of_two(n: int, first: float) -> FittedView:
-    """The view of n rows of which so many have the first of two values."""
+    """The view of n rows, `first` of which have the first of two values."""
     share = first / n
     view = View(np.array([[[1.0 - share, -share]]]), np.array([[first * (1.0 - share)]]))
     return fitted(view, np.array([[first, n - first]]), n)
@@ -161,14 +162,14 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     """A numeric or categorical response, or one of several columns, with its own kernels."""
     feature = np.array([0])
     grid = fit_grid(y, feature, rows_to_sort(y.n), _POINTS, kernels.rounds)
-    known = tabulate(y, feature, grid, None, 1, None)
+    known = tabulate(y, feature, grid)
     landmarks = landmark_rows(y.n, rng)
     xp, counts = namespace(known.counts), known.counts[0, :]
     cells = None if known.codes is None else xp.astype(known.codes[0, :], xp.int64)
     used = to_numpy(counts) > 0
     if cells is not None and used.sum() == 2:
         cells = xp.astype(cells == int(np.flatnonzero(used)[1]), xp.int64)
-        return _two_classes(y.n, cells, xp.take(counts, asarray_like(np.flatnonzero(used), counts)), adaptive)
+        return _two_classes(y.n, cells, take(counts, np.flatnonzero(used), 0), adaptive)
     pairs: tuple[Pair, ...] = PLAIN
     if adaptive:
         linear = isinstance(kernels.kernel, Linear)

@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.complete import FittedStatistic, best_of, fit_statistics, scores_of
-from kernsift.estimators.cross import Ratio, mmd_ratio, side_by_side, witness_scores
+from kernsift.estimators.cross import mmd_ratio, side_by_side
 from kernsift.estimators.draws.designs import halves
-from kernsift.estimators.effects.combined import CombinedEffects
-from kernsift.estimators.effects.views import MeasuredEffects, combined, point_effects, view_effects
+from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined
+from kernsift.estimators.effects.views import point_effects, view_effects
 from kernsift.estimators.responses import Response, label_response
 from kernsift.estimators.scores import DenseCovariance, Scores
+from kernsift.estimators.statistics import FittedStatistic, best_of, fit_statistics, scores_of
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.estimators.views import Pair, fitted
+from kernsift.estimators.witness_scores import Ratio, witness_scores
 from kernsift.execution.arrays import Array, accumulator_dtype, most_at_once, namespace, to_numpy
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map

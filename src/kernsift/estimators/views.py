@@ -45,7 +45,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kernsift.estimators.null_laws.permutation_law import Invariants, invariants
-from kernsift.execution.arrays import Array, asarray_like, namespace, normal_quantiles, to_numpy, transposed
+from kernsift.execution.arrays import Array, asarray_like, namespace, normal_quantiles, take, to_numpy, transposed
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 from kernsift.kernels.group_views import GroupView
@@ -172,8 +172,7 @@ class FittedView(NamedTuple):
         """The views of some of the features, or of repeated ones."""
         assert isinstance(self.view, View)
         own = Invariants(*(part[features] for part in self.own))
-        rest = namespace(self.rest).take(self.rest, asarray_like(features, self.rest), axis=0)
-        return FittedView(self.view.take(features), own, rest, levels=self.levels)
+        return FittedView(self.view.take(features), own, take(self.rest, features, 0), levels=self.levels)
 
     def at_points(self, levels: Levels) -> FittedView:
         """A view of the levels of categories, at their points."""

@@ -34,8 +34,10 @@ _LINES = 1 << 8
 _HOST = SimpleNamespace(
     **vars(np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy"))
 )
-# Most time of a sum of few numbers is spent before the loop, and less of it this way; likewise for the transpose.
+# For small arrays most of the time is call overhead, which these functions have less of.
 _HOST.sum, _HOST.matrix_transpose = partial(np.add.reduce, axis=None), attrgetter("mT")
+_HOST.take = lambda x, indices, *, axis=None: x.take(indices, axis=axis, mode=INDEX_MODE)
+_HOST.astype = lambda x, dtype, *, copy=False: x.astype(dtype, copy=copy)
 
 
 def is_array(data: Any) -> bool:
@@ -79,7 +81,7 @@ def keep_freed_memory() -> None:
     costs more than the arithmetic on it. It raises that limit to the size of the largest block freed so far, of up to
     32 MB: allocating and freeing one such block, without touching it, is enough. Elsewhere this has no effect.
 
-    Dask fixes the limit for its workers through the environment, so that it has to be set.
+    Dask fixes the limit for its workers through the environment, so it is set explicitly there.
     """
     if "MALLOC_TRIM_THRESHOLD_" in os.environ:
         with suppress(OSError, AttributeError, TypeError):  # another C library
@@ -110,7 +112,7 @@ def namespace(array: Array) -> Any:
 def _torch() -> Any:
     """The namespace of torch, with functions for indices that are not negative.
 
-    The general ones start three more kernels on as many indices as there are.
+    The general functions launch three more kernels over all indices.
     """
     import array_api_compat.torch
     import torch
@@ -191,9 +193,6 @@ def take(array: Array, index: slice | np.ndarray, axis: int) -> Array:
     if isinstance(index, slice):
         axis = axis % array.ndim
         return array[(slice(None),) * axis + (index,) + (slice(None),) * (array.ndim - axis - 1)]
-    if isinstance(array, np.ndarray) and axis == 0 and array.ndim == 2 and array.shape[1] == 1:
-        # For single elements the bounds check would take most of the time.
-        return array.take(index, axis=0, mode=INDEX_MODE)
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous and axis == 0:
         # `take` would copy the whole view first.
         return array[index]

@@ -11,9 +11,9 @@ import numpy as np
 
 from kernsift.execution.arrays import INDEX_MODE, RUN, Array, namespace, transposed
 
-# Values that np.searchsorted handles.
+# Columns with fewer values than this are left to np.searchsorted.
 _FEW = 1 << 9
-# Intervals in which a search among many edges begins, and from how many values on.
+# Intervals of equal length that a search starts from, and the number of values from which on they are used.
 _INTERVALS, _MANY = 1 << 14, 1 << 13
 
 
@@ -44,8 +44,8 @@ def search(edges: Array, values: Array) -> Array:
 def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> None:
     """Set `found` to the number of increasing edges below each value.
 
-    A vectorised binary search: three times as fast as `np.searchsorted`, whose branches depend on each comparison. Of
-    many values the search begins in one of many intervals of equal length, most of which have no edge or one.
+    A vectorised binary search: three times as fast as `np.searchsorted`, whose branches depend on each comparison. With
+    many values the search starts from the interval of a value; most intervals contain at most one edge.
     """
     found[:] = 0
     bucket, start, most = _buckets(edges) if len(values) >= _MANY else (None, found, len(edges))
@@ -56,7 +56,7 @@ def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> No
         part, codes = values[begin : begin + RUN], found[begin : begin + RUN]
         if bucket is not None:
             with np.errstate(over="ignore", invalid="ignore"):
-                start.take(bucket(part), out=codes, mode="clip")  # what is below the first interval belongs to it
+                start.take(bucket(part), out=codes, mode="clip")  # values below the first interval count as in it
         step = largest
         while step > 1:
             codes += np.multiply(padded[step - 1 :].take(codes, mode=INDEX_MODE) < part, step)

@@ -278,7 +278,7 @@ def count_cells(values: Any, edges: Any, cells: Any, kept: Any, joint: Any, code
 
 
 @_compile
-def pivoted(points: Any, exponents: Any, weights: Any, preference: Any, enough: Any, rows: Any, pivots: Any) -> int:
+def pivoted(points: Any, exponents: Any, preference: Any, enough: Any, rows: Any, pivots: Any) -> int:
     """The pivoted Cholesky factors `rows` (b, limit, G) of the Gaussian kernel on points (b, G), and their pivots.
 
     See `kernsift.kernels.low_rank.pivoted`. Returns the largest number of directions.
@@ -321,9 +321,9 @@ def pivoted(points: Any, exponents: Any, weights: Any, preference: Any, enough: 
 def middle_gaps(ordered: Any, low: Any, high: Any) -> None:
     """The two middle ones (b,) of the differences of all pairs of each row's increasing values (b, m).
 
-    Differences of one value with larger ones increase, and so do the places up to which they stay below a bound, from
-    one value to the next: all differences below a bound are counted in one pass over the values. The bounds are
-    differences between the smallest and the largest one that may be in the middle.
+    For each value, the differences to larger values increase, and the place up to which they stay below a bound
+    increases from one value to the next. One pass over the values therefore counts all differences below a bound.
+    Bounds are drawn from the differences that may still be in the middle, as in quickselect.
     """
     b, m = ordered.shape
     rank, state = m * (m - 1) // 4, np.uint64(1)

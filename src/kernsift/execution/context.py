@@ -1,4 +1,4 @@
-"""Values that hold for the duration of a block, in the thread or task that runs it."""
+"""Context variables that are set for the duration of a block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 @contextmanager
 def setting(variable: ContextVar[Value], value: Value) -> Iterator[Value]:
-    """Give a context variable a value inside."""
+    """Set a context variable inside, in the thread or task that runs the block."""
     token = variable.set(value)
     try:
         yield value

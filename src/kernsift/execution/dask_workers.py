@@ -6,6 +6,7 @@ need it. The scheduler can therefore repeat any task whose worker died, and resu
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import platform
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.exceptions import InputError
+from kernsift.exceptions import InputError, required
 from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
 from kernsift.execution.parallel import use_workers
@@ -28,8 +29,8 @@ from kernsift.execution.temporary_files import named_file, remove
 
 # How often Dask repeats a task that raised an error, which may be due to another worker that died.
 _RETRIES = 2
-# Seconds to wait for a lost scheduler, for a worker that accepts tasks, and between two checks.
-_WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL = 5.0, 60.0, 2.0
+# Seconds to wait for a connection, for a lost scheduler, for a worker that accepts tasks, and between two checks.
+_TO_CONNECT, _WITHOUT_SCHEDULER, _WITHOUT_WORKERS, _INTERVAL = 10.0, 5.0, 60.0, 2.0
 # Bytes that reading files takes at least, and that a worker process takes before it reads any.
 _LEAST_MEMORY, _PROCESS = 32 << 20, 150 << 20
 
@@ -49,10 +50,10 @@ class DaskWorkers:
 
     @cached_property
     def _threads(self) -> dict[str, int]:
-        """The threads of each worker, of which there may be none for a while."""
+        """The threads of each worker; waits while there are no workers."""
         until, found = time.monotonic() + _WITHOUT_WORKERS, dict[str, int]()
         while not found:
-            found = self._ask(self._client.nthreads)
+            found = self._call(self._client.nthreads)
             if not found and time.monotonic() > until:
                 raise self._no_workers()
             time.sleep(0 if found else 0.05)
@@ -70,7 +71,7 @@ class DaskWorkers:
     def task_memory(self, memory: int) -> int:
         """Bytes for each task: a share of `memory` on the machine with most threads, or of a worker's own limit."""
         share = memory // max(self._hosts.values()) - _PROCESS
-        for worker in self._ask(self._client.scheduler_info)["workers"].values():
+        for worker in self._call(self._client.scheduler_info)["workers"].values():
             # Dask spills and pauses when its memory is nearly full.
             share = min(share, worker["memory_limit"] // (2 * worker["nthreads"]) or share)
         return min(memory, max(share, _LEAST_MEMORY))
@@ -111,12 +112,12 @@ class DaskWorkers:
         dask: Any = sys.modules["dask"]
         # Dask warns of large arguments, because most callers send the same ones again with every task.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            return self._ask(self._client.submit, function, *arguments, pure=False, retries=_RETRIES)
+            return self._call(self._client.submit, function, *arguments, pure=False, retries=_RETRIES)
 
     def _result(self, future: Any) -> Any:
         while True:
             try:
-                found = self._ask(future.result, timeout=_INTERVAL)
+                found = self._call(future.result, timeout=_INTERVAL)
             except TimeoutError:
                 if future.status == "error":  # of the task itself
                     raise
@@ -130,10 +131,10 @@ class DaskWorkers:
             self._waiting_since = None
             return pickle.loads(found)
 
-    def _ask(self, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """The result of a call of the client; one error where its scheduler is gone, whatever the call raised.
+    def _call(self, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """The result of a call of the client; if its scheduler is lost, every exception becomes the same error.
 
-        A client that connects again has lost its tasks.
+        A client that reconnects has lost its tasks.
         """
         try:
             if self._client.status == "running":
@@ -152,14 +153,14 @@ class DaskWorkers:
     def _check_workers(self) -> None:
         """Raise if no worker accepts tasks for a while: there is none, or all have paused, because memory is full."""
         with suppress(OSError, TimeoutError):
-            if self._ask(self._client.sync, self._client.scheduler.ncores_running, callback_timeout=_INTERVAL):
+            if self._call(self._client.sync, self._client.scheduler.ncores_running, callback_timeout=_INTERVAL):
                 self._waiting_since = None
                 return
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
         if now < self._waiting_since + _WITHOUT_WORKERS:
             return
-        if not self._ask(self._client.nthreads):
+        if not self._call(self._client.nthreads):
             raise self._no_workers()
         raise InputError(
             f"client: all workers of the Dask cluster at {self._client.scheduler.address} have paused, because their "
@@ -215,6 +216,33 @@ def _pickled(content: Any) -> np.ndarray:
 
 
 # Which cluster -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def connected(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
+    """A client of the cluster at an address, or of `workers` processes on this machine, which end with it.
+
+    None where neither is given.
+    """
+    if address is None and workers is None:
+        yield None
+        return
+    dask = required("distributed", "Working on a cluster needs Dask")
+    # An error is reported in one sentence, and not by every part of Dask that hears of it.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    if address is None:
+        cluster = dask.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        )
+        with cluster, dask.Client(cluster, set_as_default=False) as client:
+            yield client
+        return
+    try:
+        client = dask.Client(address, set_as_default=False, timeout=_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise InputError(f"client: no Dask scheduler answers at {address}; start one with `dask scheduler`.") from error
+    with client:
+        yield client
 
 
 @contextmanager

@@ -19,8 +19,8 @@ import numpy as np
 from kernsift.execution.arrays import Array, asarray_like
 from kernsift.execution.codes import code_dtype
 
-# Elements in all draws from which on numba is used: it takes a quarter of a second to import, and two to compile for
-# the first time on a machine. The choice must not depend on what is imported already: equal calls give equal bits.
+# Numba is used from this many elements in all draws: it takes a quarter of a second to import, and two to compile for
+# the first time on a machine. The choice must not depend on previous imports: equal calls give equal bits.
 _WORTH = 2**23
 # Likewise for Triton, and values and features of a table from which on it is large.
 _DEVICE_WORTH, _VALUES, _FEATURES = 2**30, 2**25, 2**14
@@ -73,7 +73,7 @@ def device_mmd_sums(
 ) -> tuple[Array, Array] | None:
     """The same on a GPU; None elsewhere."""
     on_gpu = compat.is_torch_array(X) and X.device.type == "cuda" and X.stride(1) == Y.stride(1) == 1
-    compiled = _for_torch() if on_gpu and total >= _DEVICE_WORTH else None
+    compiled = _compiled_module("compiled_triton") if on_gpu and total >= _DEVICE_WORTH else None
     return compiled and compiled.mmd_sums(X, Y, asarray_like(np.array(rows, dtype=np.int32), X), exponents, pilot)
 
 
@@ -141,7 +141,7 @@ def host_pivoted(
         return None
     turned, (b, size) = np.ascontiguousarray(points.T, dtype=float), weights.shape
     rows, pivots = np.zeros((b, limit, size)), np.zeros((b, limit), dtype=np.intp)
-    count = max(compiled.pivoted(turned, exponents.astype(float), weights, preference, enough, rows, pivots), 1)
+    count = max(compiled.pivoted(turned, exponents.astype(float), preference, enough, rows, pivots), 1)
     return rows[:, :count, :], pivots[:, :count]
 
 
@@ -165,11 +165,6 @@ def _compiled(total: int, *tables: Array) -> Any:
 @lru_cache(maxsize=1)
 def _for_host() -> Any:
     return _compiled_module("compiled")
-
-
-@lru_cache(maxsize=1)
-def _for_torch() -> Any:
-    return _compiled_module("compiled_triton")
 
 
 def _compiled_module(name: str) -> Any:

@@ -9,35 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernsift.execution import threads
 from kernsift.execution.context import setting
+
+if TYPE_CHECKING:
+    from kernsift.execution.dask_workers import DaskWorkers
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Workers(Protocol):
-    """Processes on this machine or on others."""
-
-    def n_threads(self) -> int:
-        """How many tasks run at the same time."""
-
-    def task_memory(self, memory: int) -> int:
-        """Bytes for each task, where the workers of one machine together may use `memory` bytes."""
-
-    def on_this_machine(self) -> bool:
-        """Whether all of them are on the machine of this process."""
-
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        """`function` of each item, in order."""
+_workers: ContextVar[DaskWorkers | None] = ContextVar("workers", default=None)
 
 
-_workers: ContextVar[Workers | None] = ContextVar("workers", default=None)
-
-
-def use_workers(workers: Workers) -> AbstractContextManager[Any]:
+def use_workers(workers: DaskWorkers) -> AbstractContextManager[Any]:
     """Let `parallel_map` use these workers inside."""
     return setting(_workers, workers)
 
@@ -55,9 +42,9 @@ def task_memory(memory: int) -> int:
 
 
 def worth_sending(in_memory: bool) -> AbstractContextManager[Any]:
-    """Inside, the workers stay in use unless values that are in memory here would be sent to them for nothing.
+    """Inside, the workers stay in use unless sending them values that are in memory here gains nothing.
 
-    Workers on this machine share its cores. They are no faster than as many threads, which are sent nothing.
+    Workers on this machine share its cores, so they are no faster than as many threads, which need no copies.
     """
     workers = _workers.get()
     here = workers is not None and in_memory and workers.n_threads() <= threads.limit() and workers.on_this_machine()

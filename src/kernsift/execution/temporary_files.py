@@ -12,9 +12,9 @@ from typing import Any
 _paths: dict[str, int] = {}
 
 
-def named_file(owner: Any = None, folder: str | None = None) -> str:
+def named_file(owner: Any = None) -> str:
     """The path of a new file, which is removed when the process ends, or earlier with its `owner`."""
-    handle, path = tempfile.mkstemp(prefix="kernsift-", dir=folder)
+    handle, path = tempfile.mkstemp(prefix="kernsift-")
     os.close(handle)
     _paths[path] = os.getpid()
     if owner is None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
-from itertools import islice
-from typing import Any, TypeVar
+from itertools import chain, islice
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -109,20 +109,9 @@ def prefetch(function: Callable[[Item], Answer], items: Iterable[Item]) -> Itera
     """
     if _jobs.get() == 1:
         yield from map(function, items)
-        return
-    pool, finished = ThreadPoolExecutor(1), False
-    try:
-        waiting: Any = None
-        for item in items:
-            coming = pool.submit(copy_context().run, function, item)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = coming
-        if waiting is not None:
-            yield waiting.result()
-        finished = True
-    finally:
-        pool.shutdown(wait=finished, cancel_futures=True)
+    else:
+        pool = ThreadPoolExecutor(1)
+        yield from _in_order(pool, lambda item: pool.submit(copy_context().run, function, item), iter(items), 2)
 
 
 def parallel_map(
@@ -142,16 +131,22 @@ def parallel_map(
     # An item that is read into a buffer is valid until the next one is asked for: alone, no item is taken ahead.
     first = list(islice(items, 2 if jobs > 1 else 1))
     if len(first) < 2:
-        yield from map(function, first)
-        yield from map(function, items)
-        return
-    pool, finished = ThreadPoolExecutor(jobs), False
+        yield from map(function, chain(first, items))
+    else:
+        pool = ThreadPoolExecutor(jobs)
+        yield from _in_order(pool, lambda item: pool.submit(function, item), chain(first, items), 2 * jobs)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, submit: Callable[[Item], Future[Answer]], items: Iterator[Item], most: int
+) -> Iterator[Answer]:
+    """The results of submitted items, in order, of which at most `most` are pending."""
+    finished = False
     try:
-        waiting = [pool.submit(function, item) for item in first]
-        waiting += [pool.submit(function, item) for item in islice(items, 2 * jobs - 2)]
+        waiting = [submit(item) for item in islice(items, most)]
         while waiting:
             yield waiting.pop(0).result()
-            waiting += [pool.submit(function, item) for item in islice(items, 1)]
+            waiting += [submit(item) for item in islice(items, 1)]
         finished = True
     finally:
         # After an error or Ctrl-C do not wait for the running blocks.

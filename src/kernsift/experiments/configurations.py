@@ -79,7 +79,7 @@ def _hsic_inc(r: float) -> Recipe:
 
 def _hsic_methods(r: float) -> tuple[Method, ...]:
     recipe = _hsic_inc(r)
-    # Shared rows make the covariance real; only the polyhedral test cares.
+    # With shared rows the covariance is that of the scores, which matters to the polyhedral test alone.
     shared = Recipe("incomplete", options=(("r", r),))
     return (
         *_multi_and_poly("HSIC-Inc", recipe),

@@ -144,8 +144,8 @@ def _download(wanted: DataFile, target: Path) -> Path:
 
 def _fetch(origin: Origin) -> bytes:
     request = urllib.request.Request(origin.url, headers={"User-Agent": "kernsift"})
-    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
-        content: bytes = answer.read(_LARGEST + 1)
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as reply:
+        content: bytes = reply.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise ValueError("is larger than any file of the paper")
     if origin.member is None:

@@ -26,7 +26,7 @@ _LEVEL: Any = {"color": _INK, "linewidth": 0.9, "linestyle": ":"}
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn: the colour stands for its scores, line and marker for its test."""
+    """How a method is drawn: the colour shows its scores, line and marker its test."""
 
     colour: str
     line: str
@@ -137,19 +137,10 @@ def _rate_table(figure: Figure, artefact: Artefact, rows: list[Row]) -> None:
     axes = figure.subplots(2, len(artefact.settings), sharey=True, sharex="row", squeeze=False)
     for column, setting in enumerate(artefact.settings):
         for ax, measure in zip(axes[:, column], ("TPR", "FPR"), strict=True):
+            own = {row.method: row for row in rows if (row.setting, row.measure) == (setting.label, measure)}
             for place, method in enumerate(methods):
-                style = style_of(method)
-                for row in rows:
-                    if (row.setting, row.method, row.measure) == (setting.label, method, measure):
-                        ax.errorbar(
-                            row.mean, place, xerr=row.standard_error, color=style.colour, marker=style.marker,
-                            markersize=5, capsize=2,
-                        )  # fmt: skip
-                        if row.paper is not None:
-                            ax.plot(
-                                row.paper, place, marker=style.marker, markersize=9.5, markerfacecolor="none",
-                                markeredgecolor=style.colour, markeredgewidth=1.1,
-                            )  # fmt: skip
+                if method in own:
+                    _dot(ax, own[method], place)
             _tidy(ax, "x")
             ax.set_xlabel(measure)
         axes[0, column].set_title(f"{setting.label}, n = {setting.size['n']:.0f}", loc="left")
@@ -159,6 +150,19 @@ def _rate_table(figure: Figure, artefact: Artefact, rows: list[Row]) -> None:
     axes[0, 0].set_yticks(range(len(methods)), methods)
     axes[0, 0].set_ylim(len(methods) - 0.4, -0.6)
     figure.supxlabel("filled: this run, with standard errors; hollow: the paper", fontsize=8.5, color="#4b5563")
+
+
+def _dot(ax: Axes, row: Row, place: int) -> None:
+    """A rate with its standard error, and the paper's number if there is one."""
+    style = style_of(row.method)
+    ax.errorbar(
+        row.mean, place, xerr=row.standard_error, color=style.colour, marker=style.marker, markersize=5, capsize=2
+    )
+    if row.paper is not None:
+        ax.plot(
+            row.paper, place, marker=style.marker, markersize=9.5, markerfacecolor="none",
+            markeredgecolor=style.colour, markeredgewidth=1.1,
+        )  # fmt: skip
 
 
 def _screen(figure: Figure, artefact: Artefact, result: Reproduction) -> None:

@@ -88,7 +88,7 @@ def _own_designs(
     """Incomplete HSIC one feature after the other, then the covariance of the draws as if they belonged together.
 
     Draw by draw the features met in different rows, so their true covariance is nearly 0 and the off-diagonal entries
-    are noise. The polyhedral test feels it: its published power needs it.
+    are noise, on which the published power of the polyhedral test depends.
     """
     estimates, factors = [], []
     for feature in np.arange(table.d)[:, None]:

@@ -77,7 +77,7 @@ def logistic(size: Size, data_dir: str | None, rng: np.random.Generator) -> With
 
 
 def two_classes(key: str) -> Problem:
-    """The two classes of a data set with standard normal fake features beside the real ones (section 5.2)."""
+    """The two classes of a data set with standard normal fake features added to the real ones (section 5.2)."""
 
     def draw(size: Size, data_dir: str | None, rng: np.random.Generator) -> TwoSamples:
         table, n, fakes = load(key, data_dir), int(size["n"]), int(size["fakes"])

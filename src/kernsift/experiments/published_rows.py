@@ -3,8 +3,8 @@
 A quadruple is drawn as one number below n! / (4! (n - 4)!), read as four digits: the number divided by
 (n-1)(n-2)(n-3)/24, the rest by (n-2)(n-3)/24, the rest by (n-3)/24, the rest by 1/24. A digit that equals an earlier
 one is raised by one, which can make it equal to another: then a row comes twice. A kernel of a row with itself counts
-as 0. Where a feature is narrow beside the bandwidth its other kernel values are nearly 1, and one such draw outweighs
-all the others.
+as 0. Where a feature varies little compared with the bandwidth, its other kernel values are nearly 1, and one such draw
+outweighs all the others.
 
 The numbers come from a generator seeded by the feature's place in the table, so the rows are the same in every trial,
 and so is which features are hit.

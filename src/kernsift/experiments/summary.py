@@ -1,4 +1,4 @@
-"""From trials to a table: a row per setting, method and measure, with the paper's number beside it."""
+"""From trials to a table: a row per setting, method and measure, with the paper's number."""
 
 from __future__ import annotations
 

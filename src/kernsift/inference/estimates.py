@@ -32,20 +32,24 @@ class EffectEstimates(NamedTuple):
 
 
 def effect_estimates(
-    scores: Scores, selected: np.ndarray, sizes: EffectSizes | EffectsWithLaws, outcome: Outcome, level: np.ndarray
+    scores: Scores,
+    selected: np.ndarray,
+    sizes: EffectSizes | EffectsWithLaws,
+    truncation: Sequence[np.ndarray] | None,
+    level: np.ndarray,
 ) -> EffectEstimates:
     """Effect sizes of selected features and their intervals, from the truncated distribution of each score.
 
     `level` has one level per feature: its interval excludes 0 exactly when its one-sided p-value is at most 1 - level.
     """
-    if outcome.truncation is None or len(selected) == 0:
+    if truncation is None or len(selected) == 0:
         return EffectEstimates(sizes.point, np.empty((0, 2)) if len(selected) == 0 else None)
     if isinstance(sizes, EffectsWithLaws):
-        return _from_laws(sizes, outcome.truncation, level)
+        return _from_laws(sizes, truncation, level)
     sd = np.sqrt(scores.cov.diagonal()[selected])
     varies = sd > 0
     values = scores.estimate[selected][varies]
-    unions = [piece for piece, use in zip(outcome.truncation, varies, strict=True) if use]
+    unions = [piece for piece, use in zip(truncation, varies, strict=True) if use]
     spread = sd if sizes.spread is None else np.where(sizes.spread > 0, sizes.spread, sd)
     means = np.zeros(len(selected))
     means[varies] = median_unbiased_means(values, unions, sd[varies], spread[varies])
@@ -54,7 +58,7 @@ def effect_estimates(
     # estimate lies on the same side of the unconditional one as the mean does.
     lower = means <= scores.estimate[selected]
     middle = np.where(lower, np.minimum(middle, sizes.point), np.maximum(middle, sizes.point))
-    middle = np.where([piece is EVERYWHERE for piece in outcome.truncation], sizes.point, middle)
+    middle = np.where([piece is EVERYWHERE for piece in truncation], sizes.point, middle)
     if sizes.spread is None:
         return EffectEstimates(middle, None)
     ends = np.zeros((len(selected), 2))
@@ -184,15 +188,12 @@ class Estimates:
     def _estimated(self, rows: np.ndarray) -> EffectEstimates:
         assert self._work is not None and self._sizes is not None
         scores, selected, outcome, coverage = self._work
-        sizes = self._sizes
+        sizes, truncation = self._sizes, outcome.truncation
         levels = coverage.levels(len(selected))[rows]
         if len(rows) < len(selected) and scores.effects is not None:
             sizes = scores.effects(selected[rows])
-            outcome = Outcome(
-                outcome.log_pvalues[rows],
-                None if outcome.truncation is None else tuple(outcome.truncation[row] for row in rows),
-            )
-        found = effect_estimates(scores, selected[rows], sizes, outcome, levels)
+            truncation = None if truncation is None else tuple(truncation[row] for row in rows)
+        found = effect_estimates(scores, selected[rows], sizes, truncation, levels)
         return found if found.intervals is None else found._replace(intervals=coverage.agreeing(found.intervals, rows))
 
     @cached_property

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, joined, log_survivals
-from kernsift.estimators.scores import Path, Scores
+from kernsift.estimators.scores import CurvedCovariance, Path, Scores
 from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
 
@@ -48,45 +48,40 @@ class Event(NamedTuple):
 
 def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcome:
     """One-sided test of each selected score under its normal distribution truncated to the event."""
-    values = scores.estimate[selected]
-    variances = np.zeros(len(selected))
-    unions = [EVERYWHERE] * len(selected)
+    variances, unions = np.zeros(len(selected)), list[np.ndarray]()
     step = max(_BATCH, _NUMBERS // len(scores))
     for start in range(0, len(selected), step):
-        batch = selected[start : start + step]
-        columns = scores.cov.columns(batch)
-        variances[start : start + step] = columns[batch, np.arange(len(batch))]
-        paths: list[Path | None] = [None] * len(batch)
-        if hasattr(scores.cov, "paths"):
-            paths = scores.cov.paths(batch, columns)
-        rays = np.full((len(batch), 1, 2), [np.nan, np.inf])
-        if event.starts is not None and len(scores) <= _LONG:
-            own = variances[start : start + step, None]
-            slopes = columns.T / np.where(own > 0, own, 1.0)
-            nuisance = scores.estimate - slopes * values[start : start + step, None]
-            rays[:, 0, 0] = event.starts(nuisance, slopes, batch)
+        variances[start : start + step], some = _unions(scores, selected[start : start + step], event)
+        unions += some
+    return _tail(scores.estimate[selected], variances, unions)
 
-        def union(
-            place: int,
-            start: int = start,
-            columns: np.ndarray = columns,
-            paths: list[Path | None] = paths,
-            rays: np.ndarray = rays,
-        ) -> np.ndarray:
-            feature, variance, value = selected[start + place], variances[start + place], values[start + place]
-            if variance <= 0:
-                return EVERYWHERE
-            if paths[place] is None and rays[place, 0, 0] <= value:
-                return rays[place]
-            slope = columns[:, place] / variance
-            pieces = truncation_along(paths[place], event, scores.estimate - slope * value, slope, int(feature))
-            if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:
-                return pieces  # contains the value, and is unbounded above
-            return _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
 
-        places = parallel_map(union, range(len(batch)), None if len(scores) > _LONG else 1)
-        unions[start : start + step] = list(places)
-    return _tail(values, variances, unions)
+def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Variances of some selected scores, and the union of intervals that the event truncates each of them to."""
+    values, columns = scores.estimate[selected], scores.cov.columns(selected)
+    variances = columns[selected, np.arange(len(selected))]
+    paths: list[Path | None] = [None] * len(selected)
+    if isinstance(scores.cov, CurvedCovariance):
+        paths = scores.cov.paths(selected, columns)
+    rays = np.full((len(selected), 1, 2), [np.nan, np.inf])
+    if event.starts is not None and len(scores) <= _LONG:
+        slopes = columns.T / np.where(variances > 0, variances, 1.0)[:, None]
+        rays[:, 0, 0] = event.starts(scores.estimate - slopes * values[:, None], slopes, selected)
+
+    def union(place: int) -> np.ndarray:
+        variance, value = variances[place], values[place]
+        if variance <= 0:
+            return EVERYWHERE
+        if paths[place] is None and rays[place, 0, 0] <= value:
+            return rays[place]
+        slope = columns[:, place] / variance
+        nuisance = scores.estimate - slope * value
+        pieces = truncation_along(paths[place], event, nuisance, slope, int(selected[place]))
+        if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:
+            return pieces  # contains the value, and is unbounded above
+        return _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
+
+    return variances, list(parallel_map(union, range(len(selected)), None if len(scores) > _LONG else 1))
 
 
 def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:

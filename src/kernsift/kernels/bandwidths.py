@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import read_part, run_of
 from kernsift.data.tables import Table
 from kernsift.execution.arrays import (
-    INDEX_MODE,
     Array,
     accumulator_dtype,
     asarray_like,
@@ -26,29 +24,36 @@ from kernsift.execution.arrays import (
 from kernsift.execution.fused import host_middle_gaps
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
-from kernsift.kernels.sparse_columns import sparse_medians
+from kernsift.kernels.sparse_columns import halfway, sparse_medians
 
 # Order statistics per column behind the median distance: 2016 differences, the same for any row order.
 _QUANTILES = 64
-# Intervals in which these differences are counted.
-_INTERVALS = 128
 # Elements of one temporary array while medians are computed: few enough to stay in the cache; more on a device.
 _CHUNK, _DEVICE_CHUNK = 1 << 17, 1 << 26
 # Elements up to which one thread sorts them: starting more would take longer.
 _FEW = 1 << 18
 # Sparse columns per block.
 _SPARSE_BLOCK = 128
-# The most rows behind order statistics; of longer tables a random subset of this size.
-_MOST_ROWS = 1 << 14
+# Up to this many rows order statistics are those of all rows, whose order then does not matter; of longer tables a
+# random subset of this size is sorted.
+_SORTED = 1 << 14
 
 
-def median_rows(n: int) -> np.ndarray | None:
-    """The rows that median distances are computed from, None for all of them; the subset depends on n alone."""
-    return None if n <= _MOST_ROWS else np.sort(np.random.default_rng(0).choice(n, _MOST_ROWS, replace=False))
+def rows_to_sort(n: int) -> np.ndarray | None:
+    """The rows of n whose order statistics give median distances and the points of columns; None for all of them.
+
+    They are a random subset that depends on n alone, so that scores do not depend on the seed of a call.
+    """
+    return None if n <= _SORTED else _subset(n, _SORTED)
+
+
+@lru_cache(maxsize=4)
+def _subset(n: int, size: int) -> np.ndarray:
+    return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
 
 
 def column_medians(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """The median distance and the median of each of those value columns, from `median_rows`.
+    """The median distance and the median of each of those value columns, from `rows`, those of `rows_to_sort`.
 
     The distances are those between at most 64 evenly spaced order statistics; where ties make their median 0, only
     positive distances count, and a constant column gets 1. Up to 2^14 rows all of them are used, so that the result
@@ -96,17 +101,14 @@ def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tu
         return _of_columns(lambda block: table.part(run_of(block), rows), columns, count, table.prototype)
     # Read as many columns of a file at a time as memory allows.
     step = max(1, table.memory // (64 * count))
-    found = []
-    for start in range(0, len(columns), step):
+
+    def of_part(start: int) -> tuple[np.ndarray, np.ndarray]:
         values = read_part(table, columns[start : start + step], rows)
-        places = np.arange(values.shape[1])
-        found.append(_of_columns(partial(_columns_of, values), places, count, values))
+        found = _of_columns(lambda block: values[:, run_of(block)], np.arange(values.shape[1]), count, values)
         report_progress("looking for bandwidths", min(start + step, len(columns)), len(columns))
-    return _joined(found)
+        return found
 
-
-def _columns_of(values: Array, block: np.ndarray) -> Array:
-    return values[:, run_of(block)]
+    return _joined(map(of_part, range(0, len(columns), step)))
 
 
 def _joined(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -136,12 +138,12 @@ def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarr
 def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.ndarray]:
     xp, n = namespace(ordered), ordered.shape[1]
     m = min(n, _QUANTILES)
-    middle = to_numpy(_halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
+    middle = to_numpy(halfway(ordered[:, (n - 1) // 2], ordered[:, n // 2]))
     if m == 1:
         return np.full(len(middle), np.nan), middle
     chosen = take(ordered, ((np.arange(m) + 0.5) * n / m).astype(np.intp), 1)
     middles = host_middle_gaps(chosen, large)
-    medians = to_numpy(_halfway(*(_middle_gaps(chosen) if middles is None else middles))).astype(float)
+    medians = to_numpy(halfway(*(_middle_gaps(chosen) if middles is None else middles))).astype(float)
     tied = np.flatnonzero(medians == 0)
     if len(tied):
         medians[tied] = to_numpy(_positive_median(_gaps(take(chosen, tied, 0))))
@@ -156,41 +158,14 @@ def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.nda
 
 def _middle_gaps(ordered: Array) -> tuple[Array, Array]:
     """Row by row, the two middle ones of the differences of all pairs of ordered values."""
-    if isinstance(ordered, np.ndarray):
-        return _counted_middles(ordered)
     gaps = _gaps(ordered)
-    count = gaps.shape[1]
+    low, high = (gaps.shape[1] - 1) // 2, gaps.shape[1] // 2
+    if isinstance(gaps, np.ndarray):
+        # Takes a third of the time of a partition at both places.
+        gaps.partition(low, axis=1)
+        return gaps[:, low], gaps[:, high:].min(axis=1)
     gaps = namespace(gaps).sort(gaps, axis=1)
-    return gaps[:, (count - 1) // 2], gaps[:, count // 2]
-
-
-def _counted_middles(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`_middle_gaps` by counting differences in intervals of equal length: half the time of `np.partition`.
-
-    Only the few differences in the intervals of the middle ones are sorted.
-    """
-    (b, m), (ones, others) = ordered.shape, _pairs(ordered.shape[1])
-    turned = np.ascontiguousarray(ordered.T)
-    gaps = turned.take(others, axis=0, mode=INDEX_MODE)
-    gaps -= turned.take(ones, axis=0, mode=INDEX_MODE)
-    low, high = (len(gaps) - 1) // 2, len(gaps) // 2
-    # The differences within a run of so many places are more than half of all, so that no middle one is larger.
-    reach = math.ceil(math.sqrt(2 * high + 2.25) - 0.5)
-    bound = np.clip((turned[reach:] - turned[: m - reach]).min(axis=0).astype(float), 1e-300, 1e300)
-    with np.errstate(over="ignore"):
-        place = gaps * (_INTERVALS / bound)
-    np.minimum(place, _INTERVALS, out=place)
-    place += np.arange(0, b * (_INTERVALS + 1), _INTERVALS + 1)
-    interval = place.astype(np.intp).reshape(-1)
-    counts = np.bincount(interval, minlength=b * (_INTERVALS + 1)).reshape(b, -1)
-    ends = counts.cumsum(axis=1)
-    middle = (ends > low) & (ends - counts <= high)
-    found = np.flatnonzero(middle.reshape(-1).take(interval, mode=INDEX_MODE))
-    values = gaps.reshape(-1)[found]
-    values = values[np.lexsort((values, found % b))]
-    sizes, below = (np.where(some, counts, 0).sum(axis=1) for some in (middle, ends <= low))
-    first = sizes.cumsum() - sizes - below
-    return values[first + low], values[first + high]
+    return gaps[:, low], gaps[:, high]
 
 
 def _gaps(ordered: Array) -> Array:
@@ -204,11 +179,6 @@ def _pairs(count: int) -> tuple[np.ndarray, ...]:
     return np.triu_indices(count, 1)
 
 
-def _halfway(low: Array, high: Array) -> Array:
-    """The mean of the two middle values, in a form that cannot overflow."""
-    return 0.5 * low + 0.5 * high
-
-
 def _positive_median(rows: Array) -> Array:
     """Row by row, the median of the values above 0; 0 where there are none."""
     xp = namespace(rows)
@@ -217,7 +187,7 @@ def _positive_median(rows: Array) -> Array:
     count = rows.shape[1] - zeros
     last = rows.shape[1] - 1
     low, high = (xp.clip(zeros + rank // 2, 0, last) for rank in (count - 1, count))
-    return _halfway(xp.take_along_axis(rows, low, axis=1), xp.take_along_axis(rows, high, axis=1))[:, 0]
+    return halfway(xp.take_along_axis(rows, low, axis=1), xp.take_along_axis(rows, high, axis=1))[:, 0]
 
 
 def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int, rng: np.random.Generator) -> float:
@@ -228,7 +198,7 @@ def joint_median(table: Table, columns: np.ndarray, scale: np.ndarray, most: int
     xp = namespace(points)
     points = xp.astype(points, accumulator_dtype(points)) / asarray_like(scale, points)
     ordered = xp.sort(points, axis=0)
-    points -= _halfway(ordered[(len(rows) - 1) // 2, :], ordered[len(rows) // 2, :])
+    points -= halfway(ordered[(len(rows) - 1) // 2, :], ordered[len(rows) // 2, :])
     size = float(xp.max(xp.abs(points)))
     if size == 0 or len(rows) < 2:
         return 1.0

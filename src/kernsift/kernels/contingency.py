@@ -16,7 +16,7 @@ from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import is_readable, row_chunks, run_of, tables_of
 from kernsift.data.tables import Piece, Table
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, accumulator_dtype, asarray_like, device_room, namespace, on_host
+from kernsift.execution.arrays import Array, accumulator_dtype, device_room, namespace, on_host, take
 from kernsift.execution.codes import bincount_rows, code_dtype
 from kernsift.execution.fused import host_counts, is_large
 from kernsift.execution.parallel import parallel_map, worker_threads
@@ -25,10 +25,11 @@ from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.quantisation import Grid
 from kernsift.kernels.sparse_columns import sparse_codes
 
-# Values whose codes are computed at a time: 2^21 codes are 16 MB. On a device, each has so many bytes of free memory.
+# Values whose codes are computed at a time: 2^21 codes are 16 MB. On a device each needs this many free bytes.
 _NUMBERS, _DEVICE_NUMBERS, _DEVICE_BYTES = 2**21, 2**29, 2**7
-# Columns of a piece of a table in memory: they fill whole cache lines, and leave enough rows for long passes.
-_COLUMNS = 32
+# Columns of a piece of a table in memory: they fill whole cache lines, and leave enough rows for long passes. Pieces of
+# tables that are not large are copied, with a code of 8 bytes for every value, so that these are smaller.
+_COLUMNS, _FEWER = 32, 8
 
 
 class Tabulation(NamedTuple):
@@ -75,9 +76,9 @@ def tabulate(
     table: Table,
     features: np.ndarray,
     grid: Grid,
-    cells: Array | None,
-    count: int,
-    rows: np.ndarray | None,
+    cells: Array | None = None,
+    count: int = 1,
+    rows: np.ndarray | None = None,
     large: bool | None = None,
 ) -> Tabulation:
     """Count the rows of a block of features, by the `cells` (n,) of a response with `count` of them.
@@ -149,7 +150,7 @@ class _Counting:
         codes = grid.codes(piece.values)
         joint = bincount_rows(codes, points, cells, self.count)
         if self.rows is not None:
-            codes = xp.take(codes, asarray_like(rows, codes), axis=1)
+            codes = take(codes, rows, 1)
         return _Counted(piece.columns, joint, int(first), xp.astype(codes, code_dtype(xp, points)))
 
 
@@ -160,7 +161,7 @@ def _in_pieces(counting: _Counting, table: Table, columns: np.ndarray, kept: int
     codes = np.empty((len(columns), kept), dtype=code_dtype(np, points))
     done, total = 0, table.n * len(columns)
     if table.memory is None:
-        counted = threads.parallel_map(counting, _pieces(table, columns))
+        counted = threads.parallel_map(counting, _pieces(table, columns, _COLUMNS if counting.large else _FEWER))
     elif worker_threads() and is_readable(table):
         counted = _on_workers(counting, table, columns)
     else:
@@ -175,11 +176,11 @@ def _in_pieces(counting: _Counting, table: Table, columns: np.ndarray, kept: int
     return joint, codes
 
 
-def _pieces(table: Table, columns: np.ndarray) -> Iterator[Piece]:
-    """All rows of some columns of a table in memory."""
-    for first in range(0, len(columns), _COLUMNS):
-        own = columns[first : first + _COLUMNS]
-        for start, stop in table.row_chunks(own, _NUMBERS):
+def _pieces(table: Table, columns: np.ndarray, width: int) -> Iterator[Piece]:
+    """All rows of some columns of a table in memory, `width` columns at a time."""
+    for first in range(0, len(columns), width):
+        own = columns[first : first + width]
+        for start, stop in table.row_chunks(own, _NUMBERS * width // _COLUMNS):
             rows = slice(start, stop)
             yield Piece(rows, slice(first, first + len(own)), table.part(run_of(own), rows))
 

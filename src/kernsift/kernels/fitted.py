@@ -6,17 +6,15 @@ Gram matrix is formed here: callers choose the pairs of rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import run_of
-from kernsift.data.tables import Table, spaced_rows, stack
+from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
     Array,
@@ -30,7 +28,8 @@ from kernsift.execution.arrays import (
     to_numpy,
 )
 from kernsift.execution.fused import is_large
-from kernsift.kernels.bandwidths import column_medians, joint_median, median_rows, medians_of_sorted
+from kernsift.kernels.bandwidths import column_medians, joint_median, medians_of_sorted, rows_to_sort
+from kernsift.kernels.checks import check_function, check_missing, checked_bandwidth
 from kernsift.kernels.functions import Custom, Delta, Gaussian, Kernel, KernelFunction, as_kernel
 
 Columns = slice | np.ndarray
@@ -38,8 +37,6 @@ Columns = slice | np.ndarray
 # Rows whose joint distances have a median: of a group of columns, and of all columns together.
 _GROUP_ROWS = 500
 _JOINT_ROWS = 1000
-# Rows on which a user's function is checked for being a kernel, and features that are checked.
-_TESTED_ROWS, _TESTED_FEATURES = 64, 8
 # Columns of a feature up to which they are added column by column.
 _NARROW = 8
 
@@ -205,12 +202,8 @@ class FeatureKernels:
         )
         return replace(self, inverse=inverse, bandwidth=self.bandwidth * factor)
 
-    def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
-        """The kernels of those features, for tables that hold these features only."""
-        return self.select(features)
-
     def learn(self, features: np.ndarray, ordered: Array) -> None:
-        """Fit those features from the sorted columns (b, rows) of the rows that medians are computed from."""
+        """Fit those features from their sorted columns (b, rows), at `rows_to_sort`."""
 
     def within(self, features: np.ndarray, table: Table) -> FeatureKernels:
         """The kernels of those features, for a table of these features only; not fitted yet where they need not be."""
@@ -304,21 +297,20 @@ def fit_kernels(
         raise InputError(
             f"kernel: the {kernel!r} kernel is for single columns, but feature {group!r} has several; use 'laplace'."
         )
-    given = _checked_bandwidth(bandwidth, pooled.d)
+    given = checked_bandwidth(bandwidth, pooled.d)
     missing = pooled.incomplete is not None
-    _check_missing(pooled, given)
+    check_missing(pooled, given)
     numeric = ~pooled.categorical
     if isinstance(chosen, Custom):
-        _check_function(chosen, pooled, np.flatnonzero(numeric))
+        check_function(chosen, pooled, np.flatnonzero(numeric))
     columns = np.flatnonzero(np.repeat(numeric, widths))
     scale, centre = np.ones(int(pooled.offsets[-1])), None
     bandwidths = np.full(pooled.d, np.nan)
     if isinstance(given, str) and given == "median" and len(columns) and chosen.kind in ("distance", "product"):
-        rows = median_rows(pooled.n)
         waits = late == "sorted" or (late == "read" and pooled.memory is not None)
         if (waits or isinstance(pooled, SparseTable)) and (widths == 1).all():
-            return LateKernels.of(pooled, chosen, rows)
-        distances, middle = column_medians(pooled, columns, rows)
+            return LateKernels.of(pooled, chosen)
+        distances, middle = column_medians(pooled, columns, rows_to_sort(pooled.n))
         if chosen.kind == "product":
             centre = np.zeros(len(scale), dtype=dtype_of(pooled.prototype))
             centre[columns] = middle
@@ -337,54 +329,6 @@ def fit_kernels(
     return FeatureKernels(chosen, pooled.offsets, pooled.categorical, *own, missing=missing, large=large)
 
 
-def _check_missing(pooled: Table, bandwidth: str | np.ndarray) -> None:
-    """Raise an error for settings that are undefined where a missing value is a value of its own."""
-    if pooled.incomplete is None:
-        return
-    if isinstance(bandwidth, str) and bandwidth == "joint":
-        raise InputError(
-            "bandwidth: 'joint' needs rows without missing values; use missing='drop', or bandwidth='median'."
-        )
-    together = np.logical_or.reduceat(pooled.incomplete, pooled.offsets[:-1]) & (np.diff(pooled.offsets) > 1)
-    if together.any():
-        raise InputError(
-            f"missing: 'value' is for features of one column, but group {pooled.names[int(together.argmax())]!r} has "
-            "missing values; use 'column' or 'drop'."
-        )
-
-
-def _check_function(kernel: Custom, pooled: Table, features: np.ndarray) -> None:
-    """Raise an error if the function's matrix on distinct rows is not symmetric or has negative eigenvalues.
-
-    Evenly spaced rows of evenly spaced features are checked. The tolerance is the square root of the machine epsilon.
-    """
-    rows = spaced_rows(pooled.n, _TESTED_ROWS)
-    tested = features[spaced_rows(len(features), _TESTED_FEATURES)]
-    tolerance = float(np.sqrt(np.finfo(dtype_of(pooled.prototype)).eps))
-    for feature in tested:
-        points = pooled.part(np.arange(pooled.offsets[feature], pooled.offsets[feature + 1]), rows)
-        known = to_numpy(points)
-        distinct = np.unique(known[~np.isnan(known).any(axis=1)], axis=0)
-        if not len(distinct):
-            continue
-        one, two = (asarray_like(distinct[place.ravel()], points) for place in np.indices((len(distinct),) * 2))
-        gram = to_numpy(kernel(one, two)).astype(float).reshape(len(distinct), -1)
-        limit = tolerance * np.abs(gram).max()
-        asymmetry = float(np.abs(gram - gram.T).max())
-        if asymmetry > limit:
-            raise InputError(
-                f"kernel: the function must be symmetric, but f(a, b) and f(b, a) differ by up to {asymmetry:.3g} on "
-                f"feature {pooled.names[feature]!r}; use their sum."
-            )
-        least = float(np.linalg.eigvalsh(gram)[0])
-        if least < -limit:
-            raise InputError(
-                "kernel: the function must be positive semi-definite, but its matrix on rows of feature "
-                f"{pooled.names[feature]!r} has the eigenvalue {least:.3g}; for a distance D use "
-                "f(a, b) = D(a, 0) + D(0, b) - D(a, b)."
-            )
-
-
 def _reciprocal(scale: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """Reciprocals, clipped so that they are finite."""
     limit = 1e37 if dtype == np.float32 else 1e300
@@ -401,8 +345,6 @@ class LateKernels(FeatureKernels):
     ----------
     pooled : Table
         The table.
-    rows : ndarray or None
-        The rows that median distances are computed from.
     found : ndarray of bool of shape (d,)
         The features whose kernels are fitted.
     whole : tuple of LateKernels and ndarray, optional
@@ -410,27 +352,23 @@ class LateKernels(FeatureKernels):
     """
 
     pooled: Table
-    rows: np.ndarray | None
     found: np.ndarray
     whole: tuple[LateKernels, np.ndarray] | None = None
 
     @classmethod
-    def of(cls, pooled: Table, kernel: Kernel, rows: np.ndarray | None) -> LateKernels:
+    def of(cls, pooled: Table, kernel: Kernel) -> LateKernels:
         """The kernels, not fitted yet but for categorical features, which need no fitting."""
         dtype = dtype_of(pooled.prototype)
         centre = np.zeros(pooled.d, dtype=dtype) if kernel.kind == "product" else None
         inverse, bandwidth = np.ones(pooled.d, dtype=dtype), np.full(pooled.d, np.nan)
         found = pooled.categorical.copy()
         missing = pooled.incomplete is not None
-        own, large = (inverse, centre, bandwidth, pooled, rows, found), is_large(pooled.n, pooled.d)
+        own, large = (inverse, centre, bandwidth, pooled, found), is_large(pooled.n, pooled.d)
         return cls(kernel, pooled.offsets, pooled.categorical, *own, missing=missing, large=large)
 
     def select(self, features: np.ndarray) -> FeatureKernels:
         features = np.asarray(features, dtype=np.intp)
-        return self._fitted(features, self.pooled, features).select(features)
-
-    def on(self, features: np.ndarray, tables: Sequence[Table]) -> FeatureKernels:
-        return self._fitted(features, stack(tables), np.arange(len(features))).select(features)
+        return self._fitted(features).select(features)
 
     def within(self, features: np.ndarray, table: Table) -> FeatureKernels:
         own = ("categorical", "inverse", "centre", "bandwidth", "found")
@@ -449,15 +387,14 @@ class LateKernels(FeatureKernels):
         self._keep(features[varies], distances[varies], middle[varies])
 
     def rescaled(self, factor: float) -> FeatureKernels:
-        every = np.arange(self.d)
-        return self._fitted(every, self.pooled, every).rescaled(factor)
+        return self._fitted(np.arange(self.d)).rescaled(factor)
 
-    def _fitted(self, features: np.ndarray, table: Table, places: np.ndarray) -> FeatureKernels:
-        """The kernels, after fitting those of `features`, which are at `places` of the table."""
-        new = ~self.found[features]
-        if new.any():
-            self._keep(features[new], *column_medians(table, places[new], self.rows))
-        there = table.prototype
+    def _fitted(self, features: np.ndarray) -> FeatureKernels:
+        """The kernels, after fitting those of some features."""
+        new = features[~self.found[features]]
+        if len(new):
+            self._keep(new, *column_medians(self.pooled, new, rows_to_sort(self.pooled.n)))
+        there = self.pooled.prototype
         centre = None if self.centre is None else asarray_like(self.centre, there)
         own = (asarray_like(self.inverse, there), centre, self.bandwidth)
         return FeatureKernels(self.kernel, self.offsets, self.categorical, *own, missing=self.missing, large=self.large)
@@ -472,25 +409,6 @@ class LateKernels(FeatureKernels):
         if self.whole is not None:
             whole, places = self.whole
             whole._keep(places[features], distances, middle)
-
-
-def _checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:
-    if isinstance(bandwidth, str) and bandwidth in ("median", "joint"):
-        return bandwidth
-    try:
-        given = np.empty(0) if isinstance(bandwidth, str | bool) else np.asarray(bandwidth, dtype=float)
-    except (TypeError, ValueError):
-        given = np.empty(0)
-    if given.size == 0 or (given.ndim == 0 and not isinstance(bandwidth, Real | np.ndarray)):
-        raise InputError(
-            f"bandwidth: 'median', 'joint', a positive number or {d} of them were needed, got {bandwidth!r}."
-        )
-    if given.ndim > 1 or (given.ndim == 1 and len(given) != d):
-        raise InputError(f"bandwidth: one number per feature was needed, shape ({d},), got shape {given.shape}.")
-    if not (np.isfinite(given) & (given > 0)).all():
-        bad = given.ravel()[np.argmin(np.isfinite(given) & (given > 0))]
-        raise InputError(f"bandwidth: positive finite numbers were needed, got {bad}; use 'median' to have it chosen.")
-    return np.broadcast_to(given, (d,))
 
 
 def _fit_groups(pooled: Table, scale: np.ndarray, bandwidths: np.ndarray, rng: np.random.Generator) -> None:

@@ -14,13 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from kernsift.exceptions import InputError, suggestion
-from kernsift.execution.arrays import (
-    Array,
-    bounded,
-    dtype_of,
-    in_place,
-    namespace,
-)
+from kernsift.execution.arrays import Array, bounded, dtype_of, in_place, namespace
 
 KernelFunction = Callable[[Array, Array], Array]
 

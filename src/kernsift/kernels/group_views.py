@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -127,11 +128,15 @@ class GroupView:
             out[0, :, part] = weights @ (self.landmarks.at(values[part]) - self.mean).T
         return out
 
-    def thinned(self, rows: np.ndarray | None, count: int) -> GroupView:
-        """The first `count` directions at some rows, without the sums over all rows."""
-        values = self.values if rows is None else self.values[rows]
+    def thinned(self, rows: np.ndarray | None, count: int) -> Callable[[], np.ndarray]:
+        """The factor's first `count` directions at some rows, on demand; the sums over all rows are not kept."""
+        values, chosen = self.values, slice(None) if rows is None else rows
+        if values.base is None:
+            # A copy, whose other rows are not needed; a view of the table takes no memory.
+            values, chosen = values[chosen], slice(None)
         weights, nothing = self.weights[:count].copy(), np.empty((0, 0))
-        return replace(self, values=values, weights=weights, sizes=self.sizes[:, :count], second=nothing)
+        kept = replace(self, values=values, weights=weights, sizes=self.sizes[:, :count], second=nothing)
+        return partial(kept.at, chosen)
 
     def _centred(self, rows: slice) -> np.ndarray:
         """(rows, m) centred kernel values."""
@@ -156,20 +161,25 @@ class GroupView:
         found = np.zeros((len(codes), points, len(self.landmarks.points)))
         kernel = np.empty((min(_STRIP, len(self.values)), found.shape[2]))
         for strip in _strips(len(self.values)):
-            size = strip.stop - strip.start
-            ones, ends = np.ones(size), np.arange(size + 1)
+            self._add_sums(found, codes, strip, kernel[: strip.stop - strip.start])
+        directions = found[:, :, : len(self.weights)]
+        for feature in range(len(codes)):
+            directions[feature] = found[feature] @ self.weights.T  # in place: the sums are large
+        return directions
 
-            def fill(part: slice, first: int = strip.start) -> None:
-                kernel[part.start - first : part.stop - first] = self._centred(part)
+    def _add_sums(self, sums: np.ndarray, codes: np.ndarray, rows: slice, kernel: np.ndarray) -> None:
+        """Add centred kernel values of some rows to the sums (b, points, m); `kernel` (rows, m) is working space."""
+        shape, ones, ends = (sums.shape[1], len(kernel)), np.ones(len(kernel)), np.arange(len(kernel) + 1)
 
-            def add(feature: int, rows: slice = strip, own: tuple[Any, ...] = (ones, ends, kernel[:size])) -> None:
-                # A product with a matrix of zeros and ones adds whole rows, which is faster than any look-up.
-                ones, ends, values = own
-                found[feature] += sparse.csc_matrix((ones, codes[feature, rows], ends), (points, len(ones))) @ values
+        def fill(part: slice) -> None:
+            kernel[part.start - rows.start : part.stop - rows.start] = self._centred(part)
 
-            for _ in chain(parallel_map(fill, _chunks(strip)), parallel_map(add, range(len(codes)))):
-                pass
-        return found @ self.weights.T
+        def add(feature: int) -> None:
+            # A product with a matrix of zeros and ones adds whole rows, which is faster than any look-up.
+            sums[feature] += sparse.csc_matrix((ones, codes[feature, rows], ends), shape) @ kernel
+
+        for _ in chain(parallel_map(fill, _chunks(rows)), parallel_map(add, range(len(codes)))):
+            pass
 
     def row_sums(self, count: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What null moments need of single rows.

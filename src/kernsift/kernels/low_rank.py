@@ -21,6 +21,7 @@ from kernsift.execution.arrays import (
     in_place,
     namespace,
     on_host,
+    take,
     to_numpy,
     transposed,
 )
@@ -85,15 +86,11 @@ class View(NamedTuple):
 
     def at(self, points: slice | np.ndarray) -> Array:
         """(b, m, points) the factor at some points."""
-        if isinstance(points, slice):
-            return self.factor[:, :, points]
-        return namespace(self.factor).take(self.factor, asarray_like(points, self.factor), axis=2)
+        return take(self.factor, points, 2)
 
     def take(self, features: np.ndarray) -> View:
         """The views of some of the features, or of repeated ones."""
-        xp = namespace(self.factor)
-        index = asarray_like(features, self.factor)
-        return View(xp.take(self.factor, index, axis=0), xp.take(self.sizes, index, axis=0))
+        return View(take(self.factor, features, 0), take(self.sizes, features, 0))
 
 
 class KernelView(NamedTuple):
@@ -312,7 +309,7 @@ def _pivoted_rows(sample: np.ndarray, kernels: FeatureKernels) -> tuple[np.ndarr
 def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> Array:
     """(1, m, n): the Nyström factor from landmarks among some rows."""
     xp = namespace(values)
-    sample = xp.take(values, asarray_like(rows, values), axis=0)
+    sample = take(values, rows, 0)
     ones = xp.ones((1, len(rows)), dtype=accumulator_dtype(values), device=values.device)
     triangle, pivots = pivoted(sample, kernels, ones, _GROUP_RANK)
     landmarks = xp.take(sample, pivots[0, :], axis=0)
@@ -326,7 +323,7 @@ def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> A
 
 
 def centred(factor: Array, counts: Array, power: float = 1.0, most: int | None = None) -> View:
-    """The factor centred over the rows, its directions made orthogonal, at most so many of them.
+    """The factor centred over the rows, with orthogonal directions, at most `most` of them.
 
     The eigenvalues are raised to `power`.
     """

@@ -12,7 +12,7 @@ Groups of columns are not ordered and cannot be rounded: each of their rows is a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,15 +21,11 @@ import numpy as np
 from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import read_part, run_of
 from kernsift.data.tables import Table
-from kernsift.exceptions import InputError
 from kernsift.execution.arrays import (
     Array,
     accumulator_dtype,
     asarray_like,
-    device_room,
-    most_at_once,
     namespace,
-    on_host,
     sorted_columns,
     take,
     to_numpy,
@@ -42,21 +38,6 @@ from kernsift.kernels.sparse_columns import SortedSparse
 POINTS = 96
 """Points of a column with up to 2^13 rows; a longer one has four times as many."""
 _LONG = 2**13
-# Up to this many rows the points are order statistics of all rows, so that their order does not matter; of longer
-# tables a sample of this size is sorted.
-_SORTED = 2**14
-# Features in one block, at least and at most: an eighth of all, so that there are blocks for several threads, and fewer
-# in a long table, each of whose columns takes long.
-_BLOCK, _LARGEST_BLOCK, _NUMBERS = 64, 512, 2**21
-# A table with at most `_BLOCK` columns and so many values is long and narrow.
-_MANY_VALUES = 2**22
-# On a device the limit is an eighth of its free memory, with so many bytes per feature and per code of a row.
-_DEVICE_BLOCK, _DEVICE_BYTES, _CODE_BYTES = 2**14, 2**20, 8
-# Bytes per feature while a table on disk is read: its sorted rows, counts and codes. Tables on disk are read in as few
-# passes as their memory limit allows.
-_BYTES = 2**16
-# Bytes per row of a feature with one point per row: 256 directions, and some of them twice; and with a lookup per row.
-_ROW_BYTES, _LOOKED_UP = 2**12, 2**6
 
 
 class Grid(NamedTuple):
@@ -104,78 +85,6 @@ class Grid(NamedTuple):
         return xp.where(xp.isnan(turned), self.points.shape[0] - 1, codes) if self.missing else codes
 
 
-def long_and_narrow(table: Table, loaded: bool = False) -> bool:
-    """Whether a table in memory has so few columns that blocks of them would read the same cache lines again."""
-    columns = int(table.offsets[-1])
-    dense = not isinstance(table, SparseTable) and isinstance(table.prototype, np.ndarray)
-    return (table.memory is None or loaded) and dense and columns <= _BLOCK and table.n * columns >= _MANY_VALUES
-
-
-def feature_blocks(
-    table: Table, rounded: bool = True, every_row: bool = False, *, whole: bool = False, loaded: bool = False
-) -> Iterator[np.ndarray]:
-    """Blocks of features that are processed together: single columns in blocks, the others one by one.
-
-    Columns that are not `rounded` are processed one by one as well. `every_row`: the codes of all rows are kept.
-    `whole`: all columns of a kind are one block. Those of a table on disk that is `loaded` are those of one in memory.
-    """
-    widths = np.diff(table.offsets)
-    many = np.array([len(table.levels.get(name, ())) > POINTS for name in table.names]) if table.levels else False
-    alone = (widths > 1) | many | (not rounded)
-    single = np.flatnonzero(~alone)
-    least = max(1, min(_NUMBERS // table.n, _BLOCK))
-    step = _BLOCK if whole else min(max(len(single) // 8, least), _LARGEST_BLOCK)
-    if not on_host(table.prototype):
-        each = _DEVICE_BYTES + (_CODE_BYTES * table.n if every_row else 0)
-        step = int(np.clip(device_room(table.prototype) // (8 * each), _BLOCK, _DEVICE_BLOCK))
-    elif table.memory is not None:
-        each = _BYTES + (table.n if every_row else 0)
-        step = int(np.clip(table.memory // (8 * each), 1, step if loaded else 64 * _BLOCK))
-        itself = bool((widths > 1).any()) or not rounded
-        if (itself and _ROW_BYTES * table.n > table.memory) or (every_row and 8 * each > table.memory):
-            _refuse(table, itself)
-    for kind in (single[~table.categorical[single]], single[table.categorical[single]]):
-        if len(kind):
-            yield from [kind] if len(kind) <= step else np.array_split(kind, -(-len(kind) // step))
-    for one in np.flatnonzero(alone):
-        yield np.array([one])
-
-
-def _refuse(table: Table, itself: bool) -> None:
-    what = "a feature with one point per row, as groups have," if itself else "the codes of all rows"
-    needed = (_ROW_BYTES if itself else 8) * table.n
-    raise InputError(
-        f"memory: {what} of {table.n:,} rows need {needed / 1e6:,.0f} MB, but {(table.memory or 0) / 1e6:,.0f} MB may "
-        f"be used; allow more, or use estimator={'incomplete' if itself else 'complete'!r}."
-    )
-
-
-def blocks_at_once(table: Table) -> int | None:
-    """The most blocks in flight; one from a file, whose pieces are then divided among threads."""
-    return most_at_once(table.prototype) if table.memory is None else 1
-
-
-def parts_of(
-    features: np.ndarray, prototype: Array, rows: int = 0, memory: int | None = None, several: bool = False
-) -> list[slice]:
-    """The parts of a block that are processed together.
-
-    `rows` is the number of rows with a lookup for every feature; `several` cuts a small block as well.
-    """
-    step = -(-len(features) // 4) if several else _LARGEST_BLOCK if on_host(prototype) else len(features)
-    if memory is not None and rows:
-        step = int(np.clip(memory // (4 * _LOOKED_UP * rows), 1, step))
-    return [slice(start, min(start + step, len(features))) for start in range(0, len(features), step)]
-
-
-def rows_to_sort(n: int) -> np.ndarray | None:
-    """The rows whose order statistics become points; None for all of them.
-
-    They are a random subset that depends on n alone, so that scores do not depend on the seed of a call.
-    """
-    return None if n <= _SORTED else np.sort(np.random.default_rng(0).choice(n, _SORTED, replace=False))
-
-
 def fit_grid(
     table: Table,
     features: np.ndarray,
@@ -191,7 +100,7 @@ def fit_grid(
     """
     columns = columns_of(table.offsets, features)
     if len(columns) > len(features):
-        return Grid(table.part(columns), None)
+        return Grid(table.part(columns if table.memory is not None else run_of(columns)), None)
     points = points or (POINTS if table.n <= _LONG and rows is None else 4 * POINTS)
     if table.incomplete is not None and table.incomplete[columns].any():
         return _with_missing_point(table, features, rows, points, rounded)
@@ -290,7 +199,7 @@ class SortedColumns(NamedTuple):
 
     def at(self, ranks: np.ndarray) -> Array:
         """(b, r) the values with these ranks, counted from 0."""
-        return namespace(self.values).take(self.values, asarray_like(ranks, self.values), axis=1)
+        return take(self.values, ranks, 1)
 
     def copies(self, points: np.ndarray) -> np.ndarray:
         """(b, G) numbers of rows with the value of each point."""
@@ -303,7 +212,7 @@ class SortedColumns(NamedTuple):
         return to_numpy(search(self.values, above) - search(self.values, at))
 
     def repeated(self, times: int) -> np.ndarray:
-        """(b,) whether any value occurs so many times."""
+        """(b,) whether any value occurs at least `times` times."""
         xp = namespace(self.values)
         return to_numpy(xp.any(self.values[:, times - 1 :] == self.values[:, : self.n - times + 1], axis=1))
 
@@ -425,7 +334,7 @@ def _representatives(ordered: Array, most: int) -> Array:
     """(b, G) increasing values of sorted columns (b, rows): all distinct ones, or `most` order statistics."""
     xp = namespace(ordered)
     n = ordered.shape[1]
-    points = ordered if n <= most else xp.take(ordered, asarray_like(_places(n, most), ordered), axis=1)
+    points = ordered if n <= most else take(ordered, _places(n, most), 1)
     tied = xp.any(points[:, 1:] == points[:, :-1], axis=1)
     if n > most and not bool(xp.any(tied)):
         return xp.astype(points, accumulator_dtype(ordered))

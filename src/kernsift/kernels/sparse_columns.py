@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.sparse import StoredColumns, places_among
+from kernsift.execution.arrays import Array
 
 
 class SortedSparse:
@@ -144,7 +145,7 @@ def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, n
     """
     ordered, n = SortedSparse.of(stored), stored.n
     count = min(n, quantiles)
-    middle = _halfway(*ordered.at(np.array([(n - 1) // 2, n // 2])).T)
+    middle = halfway(*ordered.at(np.array([(n - 1) // 2, n // 2])).T)
     chosen = ordered.at(((np.arange(count) + 0.5) * n / count).astype(np.intp))
     zeros, pairs = (chosen == 0).sum(axis=1), count * (count - 1) // 2
     mostly = zeros * (zeros - 1) // 2 > pairs // 2
@@ -155,7 +156,7 @@ def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, n
     if len(rest) and pairs:
         low, high = np.triu_indices(count, 1)
         gaps = np.sort(chosen[rest][:, high] - chosen[rest][:, low], axis=1)
-        out[rest] = _halfway(gaps[:, (pairs - 1) // 2], gaps[:, pairs // 2])
+        out[rest] = halfway(gaps[:, (pairs - 1) // 2], gaps[:, pairs // 2])
         out[rest] = np.where(out[rest] == 0, _weighted_median(gaps, np.ones(gaps.shape, dtype=int)), out[rest])
     flat = np.flatnonzero(out == 0)
     if len(flat):
@@ -168,7 +169,7 @@ def sparse_medians(stored: StoredColumns, quantiles: int) -> tuple[np.ndarray, n
 
 
 def _positive_distances(chosen: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """(b,) the median of distances above 0 between values (b, q), so many of which are 0; 0 where there are none."""
+    """(b,) the median of distances above 0 between values (b, q), `zeros` (b,) of which are 0; 0 if none is."""
     most = chosen.shape[1] - int(zeros.min())
     if not most:
         return np.zeros(len(chosen))
@@ -181,16 +182,16 @@ def _positive_distances(chosen: np.ndarray, zeros: np.ndarray) -> np.ndarray:
 
 
 def _weighted_median(values: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """(b,) the median of the values (b, m) above 0, each counted so many times; 0 where there are none."""
+    """(b,) the median of the values (b, m) above 0, each counted `copies` times; 0 where there are none."""
     order = np.argsort(values, axis=1, kind="stable")
     values = np.take_along_axis(values, order, axis=1)
     reach = np.cumsum(np.where(values > 0, np.take_along_axis(copies, order, axis=1), 0), axis=1)
     total, last = reach[:, -1:], values.shape[1] - 1
     ends = [(reach <= rank).sum(axis=1, keepdims=True) for rank in ((total - 1) // 2, total // 2)]
-    found = _halfway(*(np.take_along_axis(values, np.minimum(end, last), axis=1)[:, 0] for end in ends))
+    found = halfway(*(np.take_along_axis(values, np.minimum(end, last), axis=1)[:, 0] for end in ends))
     return np.where(total[:, 0] > 0, found, 0.0)
 
 
-def _halfway(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def halfway(low: Array, high: Array) -> Array:
     """The mean of the two middle values, in a form that cannot overflow."""
-    return np.asarray(0.5 * low + 0.5 * high)
+    return 0.5 * low + 0.5 * high

@@ -54,7 +54,7 @@ def best_contrast(shape: Contrast, atom: Contrast | None, interval: Contrast, vi
 
 
 def search_allowance(view: str) -> float:
-    """The allowance for the search for an interval, which the narrow view makes itself."""
+    """The penalty for searching for an interval; 0 for narrow views, whose kernel makes the same search."""
     return 0.0 if view in ("narrow", "local") else SEARCH
 
 
@@ -74,7 +74,7 @@ def location_and_spread(
     size = shift**2 + spread**2
     if shift**2 >= size / 3:
         words.append(scale.higher if shift > 0 else scale.lower)
-        details.append(_shifted(first, second, shift > 0, scale))
+        details.append(_shift_phrase(first, second, shift > 0, scale))
     if spread**2 >= size / 3:
         measured = _spread(first, second, spread > 0, scale.unit)
         if measured:
@@ -113,7 +113,7 @@ def standardised(contrast: np.ndarray, label: np.ndarray) -> float:
     return difference / (spread * math.sqrt(1.0 / count + 1.0 / (len(label) - count)))
 
 
-def _shifted(first: np.ndarray, second: np.ndarray, up: bool, scale: NumberScale) -> str:
+def _shift_phrase(first: np.ndarray, second: np.ndarray, up: bool, scale: NumberScale) -> str:
     """Medians; where these are equal, the share above the value where the distribution functions differ most."""
     a, b = float(np.median(second)), float(np.median(first))
     if (a > b) if up else (a < b):
@@ -153,7 +153,7 @@ def common_value(first: np.ndarray, second: np.ndarray, scale: NumberScale = NUM
     size = share_contrast(pooled == values[at], pooled, label)
     if not size:
         return None
-    change = f"{more_or_fewer(*shares)} {_values_of(float(values[at]), scale)}"
+    change = f"{more_or_fewer(*shares)} {_values_phrase(float(values[at]), scale)}"
     return Contrast(size, change, percent_versus(*shares), True)
 
 
@@ -190,16 +190,16 @@ def changed_interval(first: np.ndarray, second: np.ndarray, scale: NumberScale =
     place = _place(start, end, before, low == 0, high == len(edges) - 1, common, scale.above)[outside]
     if outside:
         a, b = 1.0 - a, 1.0 - b
-    # Of many values one, as a code for missing values that is far from all others.
+    # One of many values, such as a code for missing values that is far from the others.
     within = (values > edges[low]) & (values <= edges[high])
     one = values[~within if outside else within]
     one_value = len(one) == 1 and not few
     if one_value:
-        place = _values_of(float(one[0]), scale)
+        place = _values_phrase(float(one[0]), scale)
     return Contrast(float(sizes[low, high]), f"{more_or_fewer(a, b)} {place}", percent_versus(a, b), one_value)
 
 
-def _values_of(value: float, scale: NumberScale) -> str:
+def _values_phrase(value: float, scale: NumberScale) -> str:
     return "zeros" if value == 0 and scale is NUMBERS else f"values of {scale.exact(value)}"
 
 

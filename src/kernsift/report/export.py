@@ -24,7 +24,7 @@ from kernsift.report import text as wording
 if TYPE_CHECKING:
     from kernsift.result import Result
 
-# What spreadsheets take for the beginning of a formula, in either width; a plain number with its sign is none.
+# First characters that spreadsheets take for a formula, in either width; signed numbers are excluded.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -106,7 +106,7 @@ def _inert(text: str) -> str:
 def as_markdown(result: Result, sort: str = "p") -> str:
     """The verdict, the table of the discoveries and the notes, for an issue, a wiki or a notebook."""
     rows = wording.shown_rows(result, sort=sort)
-    columns = [(wording.things(result.question, 1), [result.names[row] for row in rows])]
+    columns = [(wording.noun_for(result.question, 1), [result.names[row] for row in rows])]
     columns += wording.cells_of(result, rows)
     stars = ["\\*" if result.rejected[row] else "" for row in rows]
     lines = [
@@ -144,7 +144,7 @@ def _as_excel(result: Result, sort: str) -> bytes:
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which the format of Excel has no way to hold."""
+    """The text without control characters, which Excel files cannot hold."""
     return "".join(sign if sign.isprintable() or sign in "\t\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 

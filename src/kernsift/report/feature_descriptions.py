@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,15 +12,16 @@ from kernsift.data.tables import Table
 from kernsift.estimators.views import Pair
 from kernsift.report.descriptions import Description, describe_columns, describe_levels, describe_numbers, more_missing
 from kernsift.report.held_fixed import AdjustedRows
-from kernsift.report.number_format import NUMBERS, NumberScale, scale_of
+from kernsift.report.number_format import NumberScale, scale_of
 from kernsift.report.pictures import (
     LONGEST_RESPONSE,
-    as_one_number,
+    ShownResponse,
     feature_columns,
+    first_component,
     present_rows,
 )
 from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve
-from kernsift.report.text import shortened
+from kernsift.report.text import abbreviated
 
 
 def describe_samples(
@@ -32,38 +34,59 @@ def describe_samples(
     adjusted: AdjustedRows | None = None,
     views: np.ndarray | None = None,
 ) -> Description:
-    own = tables[0].levels.get(tables[0].names[j])
+    name = tables[0].names[j]
     values = np.concatenate([feature_columns(table, j) for table in tables])
     codes = np.repeat(np.arange(float(len(tables))), [table.n for table in tables])
-    scale, view = scale_of(tables[0].origin.get(tables[0].names[j]), values), None if views is None else views[j]
-    return _describe_classes(values, codes, own, series, means, view, adjusted, j, scale, gaps)
+    scale = scale_of(tables[0].origin.get(name), values)
+    seen = _Seen(tables[0].levels.get(name), scale, means, _view_of(views, j).feature)
+    return _describe_classes(values, codes, series, seen, adjusted, j, gaps)
+
+
+def _view_of(views: np.ndarray | None, j: int) -> Pair:
+    """The views of a feature and the response with the smallest p-value; empty names where these are not known."""
+    known: Pair | None = None if views is None else views[j]
+    return known or Pair("", "", 1.0)
+
+
+class _Seen(NamedTuple):
+    """What the test sees of a feature.
+
+    Attributes
+    ----------
+    levels : the levels of a category; None for numbers.
+    scale : how its values are written.
+    means : whether the test sees means alone.
+    view : the view of the feature with the smallest p-value; empty where that is not known.
+    """
+
+    levels: Sequence[str] | None
+    scale: NumberScale
+    means: bool
+    view: str = ""
 
 
 def _describe_classes(
     values: np.ndarray,
     codes: np.ndarray,
-    own: Sequence[str] | None,
     classes: Sequence[str],
-    means: bool,
-    view: Pair | None,
+    seen: _Seen,
     adjusted: AdjustedRows | None,
     j: int,
-    scale: NumberScale,
     gaps: bool = False,
 ) -> Description:
     """The values of feature j in classes, of which there are codes (n,), with whatever is held fixed."""
 
     def describe(values: np.ndarray, codes: np.ndarray) -> Description:
         there = present_rows(values) & ~np.isnan(codes)
-        found = _describe_values(values[there], codes[there], own, classes, means, view, scale=scale)
-        if gaps and own is None and values.shape[1] == 1 and len(classes) == 2:
+        found = _describe_values(values[there], codes[there], classes, seen)
+        if gaps and seen.levels is None and values.shape[1] == 1 and len(classes) == 2:
             return more_missing(values[codes == 0, 0], values[codes == 1, 0], found, classes[-1])
         return found
 
     found, tried = describe(values, codes), []
     if adjusted is None:
         return found
-    for column in adjusted.columns(j, "" if view is None else view.feature):
+    for column in adjusted.columns(j, seen.view):
         known = codes if gaps else np.where(present_rows(column), codes, np.nan)
         rows = adjusted.chosen(known, column[:, 0] if column.shape[1] == 1 else None)
         if not len(rows):
@@ -75,29 +98,26 @@ def _describe_classes(
 
 def describe_against(
     table: Table,
-    target: np.ndarray,
-    response: str,
-    levels: Sequence[str] | None,
+    response: ShownResponse,
+    j: int,
+    *,
     means: bool,
     linear: bool,
     adjusted: AdjustedRows | None,
     views: np.ndarray | None,
-    response_scale: NumberScale,
-    j: int,
 ) -> Description:
-    own, columns = table.levels.get(table.names[j]), feature_columns(table, j)
-    scale = scale_of(table.origin.get(table.names[j]), columns)
-    view: Pair | None = None if views is None else views[j]
-    if levels is not None:
-        named = [f"{shortened(response, LONGEST_RESPONSE)} = {level}" for level in levels]
-        return replace(_describe_classes(columns, target, own, named, means, view, adjusted, j, scale), medians=())
+    own, columns, target = table.levels.get(table.names[j]), feature_columns(table, j), response.values
+    scale, response_scale = scale_of(table.origin.get(table.names[j]), columns), scale_of(response.origin, target)
+    view = _view_of(views, j)
+    if response.levels is not None:
+        named = [f"{abbreviated(response.name, LONGEST_RESPONSE)} = {level}" for level in response.levels]
+        found = _describe_classes(columns, target, named, _Seen(own, scale, means, view.feature), adjusted, j)
+        return replace(found, medians=())
 
     def by_level(numbers: np.ndarray, codes: np.ndarray) -> Description:
         there = ~np.isnan(numbers[:, 0]) & ~np.isnan(codes)
-        means_only = means or linear
-        return _describe_values(
-            numbers[there], codes[there], None, own or (), means_only, what=response, scale=response_scale
-        )
+        seen = _Seen(None, response_scale, means or linear)
+        return _describe_values(numbers[there], codes[there], own or (), seen, response.name)
 
     if own is not None:
         found = by_level(target[:, None], columns[:, 0])
@@ -106,19 +126,21 @@ def describe_against(
         numbers = adjusted.target
         rows = adjusted.chosen(columns[:, 0], numbers)
         return replace(by_level(numbers[rows, None], columns[rows, 0]), held=adjusted.words) if len(rows) else found
-    seen = "linear" if linear else "" if view is None else view.response
 
     def along(values: np.ndarray, numbers: np.ndarray) -> Description:
         there = present_rows(values) & ~np.isnan(numbers)
-        one, other = as_one_number(values[there], "")[0], numbers[there]
-        return describe_curve(one, other, response, means=means, view=seen, scale=scale, response_scale=response_scale)
+        one, other = first_component(values[there], "")[0], numbers[there]
+        seen = "linear" if linear else view.response
+        return describe_curve(
+            one, other, response.name, means=means, view=seen, scale=scale, response_scale=response_scale
+        )
 
     if adjusted is None:
         return along(columns, target)
     # Two values are two classes, which weights make alike; more of them are aligned.
     two_valued = columns.shape[1] == 1 and len(np.unique(columns[present_rows(columns)])) == 2
     rows = adjusted.chosen(columns[:, 0] if two_valued else np.zeros(len(target)), adjusted.target)
-    tried = [columns] if two_valued else adjusted.columns(j, "" if view is None else view.feature, classes=False)
+    tried = [columns] if two_valued else adjusted.columns(j, view.feature, classes=False)
     best = max((along(values[rows], adjusted.target[rows]) for values in tried), key=lambda one: one.size)
     return replace(best, held=adjusted.words)
 
@@ -126,15 +148,12 @@ def describe_against(
 def _describe_values(
     values: np.ndarray,
     target: np.ndarray,
-    own: Sequence[str] | None,
     classes: Sequence[str],
-    means: bool,
-    view: Pair | None = None,
+    seen: _Seen,
     what: str = "",
-    scale: NumberScale = NUMBERS,
 ) -> Description:
     """Values in several classes, of which there are codes; `what` names a response in the levels of a feature."""
-    codes, seen = target.astype(np.intp), "" if view is None else view.feature
+    codes, (own, scale, means, view) = target.astype(np.intp), seen
     used = np.flatnonzero(np.bincount(codes, minlength=len(classes)))
     if len(used) == 2:
         first, second = (values[codes == level] for level in used)
@@ -143,8 +162,8 @@ def _describe_values(
             return describe_levels(first[:, 0].astype(np.intp), second[:, 0].astype(np.intp), own, where)
         if values.shape[1] > 1:
             return describe_columns(first, second, where, means=means)
-        found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=seen, scale=scale)
+        found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=view, scale=scale)
         return replace(found, change=f"{what} {found.change}", medians=()) if what and found.change else found
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
-    return describe_by_level(as_one_number(values, "")[0], codes, classes, what, means=means, view=seen, scale=scale)
+    return describe_by_level(first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale)

@@ -21,7 +21,7 @@ from kernsift.data.tables import Table
 from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
 
-# A row is taken at most this often: a value that is repeated more often would pass for one that is common.
+# A row is taken at most this often: a value that is repeated more often would look like a common value.
 _REPEATS = 4.0
 # Shares of classes given confounders are estimates, which may lie outside [0, 1].
 _LEAST_SHARE = 0.02

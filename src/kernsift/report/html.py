@@ -59,7 +59,7 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         has_effects=result.effects is not None,
         p_name=wording.p_name(result),
         correction=result.correction.upper() if result.correction else "",
-        noun=wording.things(result.question, 1),
+        noun=wording.noun_for(result.question, 1),
         scores_pictures=[Markup(draw_scores(result, narrow=narrow)) for narrow in (False, True)],
         pvalues_pictures=[Markup(draw_pvalues(result, narrow=narrow)) for narrow in (False, True) if result.names],
         drawn=len(rows),
@@ -107,7 +107,7 @@ def _verdict(result: Result) -> dict[str, Any]:
         "all": f"{len(result.scores):,}",
         "outside": f"{result.found_outside:,}" if result.correction and result.found_outside else "",
         "sentence": wording.verdict(result),
-        "promise": wording.promise(result),
+        "guarantee": wording.guarantee(result),
         "listed": result.listed,
         "selective": wording.p_name(result) != "p",
     }
@@ -136,7 +136,7 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "missing": f"{missing[row]:.0%}",
                 "change": result.describe(row),
                 "picture": "" if picture is None else draw_picture(picture),
-                "caption": "" if picture is None else _caption(picture, name) + _as_measured(result, row),
+                "caption": "" if picture is None else _caption(picture, name) + _picture_note(result, row),
                 "series": getattr(picture, "series", ()),
             }
         )
@@ -180,18 +180,18 @@ def _data(result: Result) -> list[tuple[str, str]]:
         rows = ", ".join(f"{count:,}" for count in result.rows)
     words = ("number", "numbers"), ("category", "categories"), ("group of columns", "groups of columns")
     kinds = [f"{count:,} {word[count > 1]}" for count, word in zip(result.kinds, words, strict=True) if count]
-    found = [("Rows", rows), (wording.things(result.question, 2).capitalize(), f"{len(result.scores):,}")]
+    found = [("Rows", rows), (wording.noun_for(result.question, 2).capitalize(), f"{len(result.scores):,}")]
     if result.question == "relate" and result.labels:
         found.append(("Response", result.labels[0]))
     if kinds and result.question != "screen":
         found.append(("Types", ", ".join(kinds)))
     missing = result.missing
     if missing.any():
-        worst, some = int(missing.argmax()), wording.counted(result.question, int((missing > 0).sum()))
+        worst, some = int(missing.argmax()), wording.count_phrase(result.question, int((missing > 0).sum()))
         found.append(("Missing", f"{some}, most in {result.names[worst]} ({missing[worst]:.0%})"))
     for name in ("strata", "paired", "unit", "given"):
         if result.settings.get(name) is not None:
-            found.append((name.capitalize(), _shown(result.settings[name])))
+            found.append((name.capitalize(), _setting_text(result.settings[name])))
     return [pair for pair in found if pair[1]]
 
 
@@ -199,8 +199,8 @@ def _p(value: float) -> dict[str, Any]:
     return {"value": float(value), "text": wording.p_text(float(value))}
 
 
-def _as_measured(result: Result, row: int) -> str:
-    """A picture is of the whole samples, where the words may be of what is held fixed."""
+def _picture_note(result: Result, row: int) -> str:
+    """Pictures show whole samples, even if the description is adjusted for strata or confounders."""
     held = row < len(result.descriptions) and result.rejected[row] and result.descriptions[row].held
     return "; the picture holds nothing fixed" if held else ""
 
@@ -219,7 +219,7 @@ def _caption(picture: Picture, name: str) -> str:
 
 
 def _settings(result: Result) -> list[tuple[str, str]]:
-    shown = {name: _shown(value) for name, value in result.settings.items() if value is not None}
+    shown = {name: _setting_text(value) for name, value in result.settings.items() if value is not None}
     level = {"alpha": f"{result.alpha:g}", "correction": result.correction or "none"}
     if result.listed and result.correction:
         level["family"] = result.family
@@ -228,10 +228,10 @@ def _settings(result: Result) -> list[tuple[str, str]]:
     return list({"question": result.question, **shown, **level, **seed}.items())
 
 
-def _shown(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    return wording.shortened(f"{value:g}" if isinstance(value, float) else str(value), 80)
+    return wording.abbreviated(f"{value:g}" if isinstance(value, float) else str(value), 80)
 
 
 @cache
@@ -300,7 +300,7 @@ _PROCEDURES = {
 
 def _glossary(result: Result) -> Mapping[str, str]:
     """The terms of the page, explained for readers who are not statisticians."""
-    noun = wording.things(result.question, 1)
+    noun = wording.noun_for(result.question, 1)
     words = {
         "Score": f"The evidence of a {noun} in this data, in standard deviations.",
         "p-value": "If nothing were going on, how often would chance alone give evidence as strong as this? A small "
@@ -316,9 +316,9 @@ def _glossary(result: Result) -> Mapping[str, str]:
             f"A p-value for one {noun} by itself that takes into account that the same data put it on the list."
         )
     if result.correction:
-        count = wording.counted(result.question, wording.family_size(result))
+        count = wording.count_phrase(result.question, wording.family_size(result))
         how = f"because {count} were tested, by {_PROCEDURES[result.correction]}"
-        words["Corrected p-value"] = f"The p-value made larger {how}. {wording.promise(result)}"
+        words["Corrected p-value"] = f"The p-value made larger {how}. {wording.guarantee(result)}"
     own = "corrected p-value" if result.correction else wording.p_name(result) + "-value"
     words["Significant"] = f"The {own} is at most {result.alpha:g}, the error rate that was chosen beforehand."
     if result.effects is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.encoding import date_name
-from kernsift.report.text import shortened
+from kernsift.report.text import abbreviated
 
 _LONGEST_LEVEL = 100
 DIGITS = (3, 4, 5, 6, 8)
@@ -55,15 +55,15 @@ class NumberScale:
         return format_number(value, digits)
 
     def exact(self, value: float) -> str:
-        """A value that rows have."""
-        return format_number(value)
+        """A value that occurs in the data."""
+        return self.write(value)
 
     def read(self, text: str) -> float:
         """The number that `write` wrote."""
         return float(text.replace(",", ""))
 
     def cut(self, value: float, digits: int) -> float:
-        """A value nearby that is an end of an interval and is written with this many digits."""
+        """The end of an interval near a value, with this many digits."""
         return float(f"{value:.{digits}g}")
 
     def rounded(self, values: np.ndarray, apart: float) -> tuple[np.ndarray, int]:
@@ -80,9 +80,6 @@ class YearScale(NumberScale):
 
     def write(self, value: float, digits: int = 3) -> str:
         return format_number(value, digits).replace(",", "")
-
-    def exact(self, value: float) -> str:
-        return self.write(value)
 
     def cut(self, value: float, digits: int) -> float:
         return float(math.floor(value))
@@ -104,7 +101,7 @@ class DateScale(NumberScale):
     def write(self, value: float, digits: int = 3) -> str:
         if math.isinf(value):
             return str(value)
-        # Two microseconds more than rounding may take away.
+        # Two microseconds are added, so that rounding does not lead to the unit before.
         stamp = np.datetime64(math.floor((self.origin + value) * MICROSECONDS) + 2, "us")
         return str(stamp.astype(f"M8[{_UNITS[digits][0]}]")).replace("T", " ")
 
@@ -128,9 +125,6 @@ class LongScale(NumberScale):
 
     def write(self, value: float, digits: int = 3) -> str:
         return str(value) if math.isinf(value) else f"{self.origin + math.floor(value):,}"
-
-    def exact(self, value: float) -> str:
-        return self.write(value)
 
     def read(self, text: str) -> float:
         return float(int(text.replace(",", "")) - self.origin)
@@ -179,4 +173,4 @@ def percent_versus(one: float, two: float) -> str:
 
 
 def quoted_level(level: str) -> str:
-    return f"'{shortened(level, _LONGEST_LEVEL)}'"
+    return f"'{abbreviated(level, _LONGEST_LEVEL)}'"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from kernsift.data.tables import Table, spaced_rows
 from kernsift.report.number_format import scale_of
-from kernsift.report.text import shortened
+from kernsift.report.text import abbreviated
 
 _POINTS = 250
 _BINS, _FEW_VALUES, _FEW_GROUPS, _MOST_LEVELS = 30, 12, 3, 12
@@ -174,19 +175,30 @@ def usual_range(values: np.ndarray) -> tuple[float, float]:
     return float(near.min()), float(near.max())
 
 
-def draw_against(
-    table: Table,
-    target: np.ndarray,
-    target_label: str,
-    levels: Sequence[str] | None,
-    target_origin: float | None,
-    j: int,
-) -> Picture:
+class ShownResponse(NamedTuple):
+    """A response as pictures and descriptions show it.
+
+    Attributes
+    ----------
+    values : (n,) numbers, or codes of classes.
+    name, label : what it is called, and what its numbers are, which may be a component of several columns.
+    levels : the names of the classes; None for numbers.
+    origin : what was subtracted from the numbers, as in `Table`.
+    """
+
+    values: np.ndarray
+    name: str
+    label: str
+    levels: Sequence[str] | None
+    origin: float | None
+
+
+def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:
     name = table.names[j]
     origin = table.origin.get(name)
-    own = table.levels.get(name)
-    values, target, label = _rows_of(table, target, j)
-    named = [f"{shortened(target_label, LONGEST_RESPONSE)} = {level}" for level in levels or ()]
+    own, levels = table.levels.get(name), response.levels
+    values, target, label = _rows_of(table, response.values, j)
+    named = [f"{abbreviated(response.label, LONGEST_RESPONSE)} = {level}" for level in levels or ()]
     if own is not None and levels is not None:
         return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, named)
     if levels is not None:
@@ -194,14 +206,14 @@ def draw_against(
         groups = [values[codes == level] for level in range(len(levels))]
         if len(levels) <= _FEW_GROUPS and min(len(group) for group in groups):
             return _numbers(groups, label, tuple(named), origin)
-        return _boxes(values, codes, label, target_label, levels, origin)
+        return _boxes(values, codes, label, response.label, levels, origin)
     if own is not None:
-        return _boxes(target, values.astype(np.intp), target_label, name, own, target_origin)
+        return _boxes(target, values.astype(np.intp), response.label, name, own, response.origin)
     distinct = np.unique(values)
     if len(distinct) <= _FEW_VALUES:
         named = [value_name(value, origin) for value in distinct.tolist()]
-        return _boxes(target, np.searchsorted(distinct, values), target_label, label, named, target_origin)
-    (label, day), (against, other_day) = _axis(label, origin), _axis(target_label, target_origin)
+        return _boxes(target, np.searchsorted(distinct, values), response.label, label, named, response.origin)
+    (label, day), (against, other_day) = _axis(label, origin), _axis(response.label, response.origin)
     return replace(_cloud(values, target, label, against), origin=day, against_origin=other_day)
 
 
@@ -209,11 +221,11 @@ def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.n
     """A feature as one number, and the response, in the rows where neither is missing; and what the number is."""
     columns = feature_columns(table, j)
     present = present_rows(columns) & ~np.isnan(target)
-    values, label = as_one_number(columns[present], table.names[j])
+    values, label = first_component(columns[present], table.names[j])
     return values, target[present], label
 
 
-def as_one_number(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
+def first_component(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
     """One column as it is; several as their first principal component."""
     values = np.asarray(values, dtype=np.float64)
     if values.shape[1] == 1:

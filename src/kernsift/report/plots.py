@@ -11,7 +11,7 @@ import numpy as np
 from kernsift.exceptions import InputError, required
 from kernsift.inference.multiple_testing import adjust, rank_limits
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
-from kernsift.report.text import clean, interval_name, level, shortened, things
+from kernsift.report.text import abbreviated, clean, interval_name, level, noun_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -186,9 +186,9 @@ def _title(result: Result, hidden: int = 0) -> str:
     total, found = len(result.selected), int(result.rejected.sum())
     rest = f"; {hidden:,} more not shown" if hidden else ""
     if not total:
-        return f"no {things(result.question, 1)} was selected{rest}"
+        return f"no {noun_for(result.question, 1)} was selected{rest}"
     selected = "selected " if result.listed else ""
-    return f"{found:,} of {total:,} {selected}{things(result.question, total)} significant{rest}"
+    return f"{found:,} of {total:,} {selected}{noun_for(result.question, total)} significant{rest}"
 
 
 def _finish(ax: Axes, title: str, place: Literal["lower right", "upper left", "best"] = "lower right") -> None:
@@ -201,7 +201,7 @@ def _finish(ax: Axes, title: str, place: Literal["lower right", "upper left", "b
 
 def _short(name: str, most: int = 28) -> str:
     """A name that fits; a pair of dollar signs would be read as a formula."""
-    return shortened(clean(name), most).replace("$", r"\$")
+    return abbreviated(clean(name), most).replace("$", r"\$")
 
 
 def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:

@@ -56,15 +56,15 @@ def describe_by_level(
     'differs by class: highest in c (median 7), lowest in a (1)'
     """
     counts = np.bincount(codes, minlength=len(levels))
-    # The extremes of very small classes are chance.
+    # Extremes of very small classes are due to chance.
     enough = np.flatnonzero(counts >= max(5, 0.01 * len(values)))
     used = enough if len(enough) > 1 else np.flatnonzero(counts >= min(5, counts.max()))
     if len(used) < 2 or values.min() == values.max():
         return Description()
-    start = f"{what} differs by class" if what else "differs by class"
+    start, groups = f"{what} differs by class".strip(), [values[codes == level] for level in used]
     if len(two := np.unique(values)) == 2:
-        shares = np.array([(values[codes == level] == two[1]).mean() for level in used])
-        top, bottom = (levels[used[place]] for place in (int(shares.argmax()), int(shares.argmin())))
+        shares = np.array([(group == two[1]).mean() for group in groups])
+        top, bottom = levels[used[shares.argmax()]], levels[used[shares.argmin()]]
         high, low = percent_versus(float(shares.max()), float(shares.min())).split(" v ")
         return Description(start, "", f"{scale.exact(two[1])} most often in {top} ({high}), least in {bottom} ({low})")
     sizes = []
@@ -73,38 +73,30 @@ def describe_by_level(
         squares = [degree[codes == level].mean() ** 2 for level in used]
         sizes.append(float(counts[used] @ squares) / variance if variance > 1e-9 else 0.0)
     # One class that differs in some other way from all others together.
-    samples = [(values[codes != level], values[codes == level]) for level in used]
+    samples = [(values[codes != level], group) for level, group in zip(used, groups, strict=True)]
     parts = [
         best_contrast(Contrast(0.0, "", ""), common_value(*both, scale), changed_interval(*both, scale), view)
         for both in samples
     ]
     at = int(np.argmax([part.size for part in parts]))
-    size = (
-        parts[at].size / PREFERENCE if parts[at].one_value else PREFERENCE * (parts[at].size - search_allowance(view))
-    )
+    best = parts[at]
+    size = best.size / PREFERENCE if best.one_value else PREFERENCE * (best.size - search_allowance(view))
     if not means and size > max(sizes):
-        subject = " ".join(filter(None, [what, parts[at].change]))
-        return Description(f"{subject} in {levels[used[at]]}", "", f"{parts[at].detail} elsewhere", size=parts[at].size)
-    measures, most, least, write, unit = (
-        LOCATIONS[1:] if means else LOCATIONS,
-        scale.highest,
-        scale.lowest,
-        scale.write,
-        "",
-    )
-    if not means and sizes[0] < sizes[1]:
-        measures, most, least, write, unit = SPREADS, "widest", "narrowest", NUMBERS.write, scale.unit
-    measured = {
-        name: np.array([float(measure(values[codes == level])) for level in used]) for name, measure in measures
-    }
+        change = f"{what} {best.change} in {levels[used[at]]}".strip()
+        return Description(change, "", f"{best.detail} elsewhere", size=best.size)
+    measures, (most, least), write, unit = LOCATIONS, (scale.highest, scale.lowest), scale.write, ""
+    if means:
+        measures = LOCATIONS[1:]
+    elif sizes[0] < sizes[1]:
+        measures, (most, least), write, unit = SPREADS, ("widest", "narrowest"), NUMBERS.write, scale.unit
+    measured = {name: np.array([float(measure(group)) for group in groups]) for name, measure in measures}
     # The first measure that is not the same in all classes.
     name = next((name for name, found in measured.items() if found.max() > found.min()), measures[-1][0])
     found = measured[name]
-    top, bottom = (levels[used[place]] for place in (int(found.argmax()), int(found.argmin())))
+    top, bottom = levels[used[found.argmax()]], levels[used[found.argmin()]]
     high, low = format_pair(float(found.max()), float(found.min()), write)
-    return Description(
-        start, "", f"{most} in {top} ({name} {high}{unit}), {least} in {bottom} ({low})", size=max(sizes)
-    )
+    detail = f"{most} in {top} ({name} {high}{unit}), {least} in {bottom} ({low})"
+    return Description(start, "", detail, size=max(sizes))
 
 
 def describe_cells(codes: np.ndarray, target: np.ndarray, own: Sequence[str], levels: Sequence[str]) -> Description:
@@ -169,7 +161,7 @@ def describe_curve(
     spreads = _correlation(x1, y2), _correlation(x2, y2)
     if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= SEARCH + len(slices)):
         measures = LOCATIONS[1:] if view == "linear" else LOCATIONS
-        found = _along_curve(values, target, slices, means_of, f"of {response}", measures, scale, response_scale)
+        found = _describe_shape(values, target, slices, means_of, f"of {response}", measures, scale, response_scale)
         return replace(found, size=location)
     size, unit = n * max(spreads[0] ** 2, spreads[1] ** 2), response_scale.unit
     if abs(spreads[0]) >= abs(spreads[1]):
@@ -183,7 +175,7 @@ def describe_curve(
     return Description(f"spread of {response} largest {where}", "", detail, size=size)
 
 
-def _along_curve(
+def _describe_shape(
     values: np.ndarray,
     target: np.ndarray,
     slices: Sequence[np.ndarray],
@@ -194,11 +186,14 @@ def _along_curve(
     response_scale: NumberScale,
 ) -> Description:
     """The shape of the response along a number, with numbers that show it."""
+
+    def shown(parts: Sequence[np.ndarray], holds: Callable[[np.ndarray], bool]) -> str:
+        return _shown(target, parts, measures, holds, of, response_scale)
+
     shape, turn = _shape(means, np.array([len(part) for part in slices]))
     if shape in ("rises", "falls"):
         fifths, sign = _slices(values, 5), 1 if shape == "rises" else -1
-        ends = _shown(target, [fifths[0], fifths[-1]], measures, lambda a: sign * (a[1] - a[0]) > 0, of, response_scale)
-        return Description(shape, "", ends)
+        return Description(shape, "", shown([fifths[0], fifths[-1]], lambda a: sign * (a[1] - a[0]) > 0))
     if turn and len(slices) > 2:
         sign = 1 if shape == "U-shaped" else -1
         middle = np.unique(np.clip([turn - 1, turn], 1, len(slices) - 2))
@@ -206,16 +201,14 @@ def _along_curve(
             np.concatenate(some)
             for some in (slices[: middle[0]][:2], [slices[i] for i in middle], slices[middle[-1] + 1 :][-2:])
         ]
-        ends = _shown(
-            target, parts, measures, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1], of, response_scale
-        )
+        ends = shown(parts, lambda a: min(sign * a[0], sign * a[2]) > sign * a[1])
         if ends:
             return Description(shape, "", f"{ends} (low, at {scale.write(float(np.median(values[parts[1]])))}, high)")
     sixths = _slices(values, 6)
-    wave = _shown(target, sixths, measures, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2, of, response_scale)
+    wave = shown(sixths, lambda a: len(set(np.sign(np.diff(a))) - {0}) == 2)
     if wave:
         return Description("goes up and down", "", wave)
-    return Description("varies", "", _shown(target, sixths, measures, lambda a: True, of, response_scale))
+    return Description("varies", "", shown(sixths, lambda a: True))
 
 
 def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:

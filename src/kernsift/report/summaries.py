@@ -15,18 +15,17 @@ import numpy as np
 
 from kernsift.data.tables import MOST_DESCRIBED, Table, rows_to_show, stack
 from kernsift.execution.arrays import to_numpy
-from kernsift.kernels.fitted import columns_of
 from kernsift.report.descriptions import Description
 from kernsift.report.feature_descriptions import describe_against, describe_samples
 from kernsift.report.held_fixed import AdjustedRows, HeldFixed
-from kernsift.report.number_format import scale_of
 from kernsift.report.pictures import (
     Bars,
     Histogram,
     Picture,
-    as_one_number,
+    ShownResponse,
     draw_against,
     draw_samples,
+    first_component,
     value_name,
 )
 
@@ -107,7 +106,7 @@ def picture_samples(
     (`gaps`). `held` is what the test holds fixed for all rows, `views` the pair of views of each feature with the
     smallest p-value.
     """
-    parts, places = _kept(tables, features)
+    parts, places = _shown_tables(tables, features)
     adjusted = None
     if held is not None:
         starts = np.cumsum([0, *(table.n for table in tables[:-1])])
@@ -134,7 +133,7 @@ def picture_candidates(
     def kept(table: Table) -> Table:
         # Tables are copies already, so small ones are kept as they are.
         rows = rows_to_show(table.n, 1)
-        return table if table.copied and len(rows) == table.n else _thinned(table.take(rows), rows)
+        return table if table.copied and len(rows) == table.n else _sampled(table, np.arange(table.d), rows)
 
     base, others = kept(reference), [(names[i], kept(candidates[i])) for i in chosen]
 
@@ -166,12 +165,11 @@ def picture_response(
 
     With `linear` the test sees means of the response, as it does of log-rank scores, and any shape of the feature.
     """
-    (table,), (places,) = _kept([X], features)
-    (response,), _ = _kept([y], np.array([0]), len(features))
+    (table,), (places,) = _shown_tables([X], features)
+    (response,), _ = _shown_tables([y], np.array([0]), len(features))
     name = response.names[0]
-    target, label = as_one_number(response.values, name)
-    scale, origin = scale_of(y.origin.get(name), target), y.origin.get(name)
-    levels = response.levels.get(name)
+    target, label = first_component(response.values, name)
+    origin, levels = y.origin.get(name), response.levels.get(name)
     two_valued = np.unique(target) if levels is None else np.empty(0)
     if len(two_valued) == 2:
         levels = tuple(value_name(value, origin) for value in two_valued.tolist())
@@ -181,9 +179,9 @@ def picture_response(
         known = np.nan_to_num(target)
         compared = known[:, None] if levels is None else np.eye(len(levels))[known.astype(np.intp)]
         adjusted = AdjustedRows(table, compared, held.take(places))
-    draw = partial(draw_against, table, target, label, levels, origin)
-    describe = partial(describe_against, table, target, name, levels, means, linear, adjusted, views, scale)
-    return _summaries(draw, describe, table.d, (name,), _kinds(X))
+    given = table, ShownResponse(target, name, label, levels, origin)
+    describe = partial(describe_against, *given, means=means, linear=linear, adjusted=adjusted, views=views)
+    return _summaries(partial(draw_against, *given), describe, table.d, (name,), _kinds(X))
 
 
 def _summaries(
@@ -201,21 +199,19 @@ def _kinds(table: Table) -> tuple[int, int, int]:
     return table.d - categories - groups, categories, groups
 
 
-def _kept(
+def _shown_tables(
     tables: Sequence[Table], features: np.ndarray, described: int | None = None
 ) -> tuple[list[Table], list[np.ndarray]]:
     """Some rows of the features that are described, and which rows of each table these are."""
     chosen = features[:MOST_DESCRIBED]
     places = [rows_to_show(table.n, described or len(chosen)) for table in tables]
-    found = []
-    for table, own in zip(tables, places, strict=True):
-        if type(table) is Table and len(own) < table.n:
-            some = replace(table, values=table.prototype).select(chosen)
-            values = to_numpy(table.part(columns_of(table.offsets, chosen), own))
-            found.append(replace(some, values=values, incomplete=None))
-        else:
-            found.append(_thinned(table.select(chosen), own))
-    return found, places
+    return [_sampled(table, chosen, own) for table, own in zip(tables, places, strict=True)], places
+
+
+def _sampled(table: Table, features: np.ndarray, rows: np.ndarray) -> Table:
+    """Some features and rows as NumPy arrays in memory."""
+    some = table.sample(features, rows if len(rows) < table.n else None)
+    return replace(some, values=to_numpy(some.values), incomplete=None)
 
 
 def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
@@ -230,11 +226,3 @@ def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:
 
     pictures = LazyRecords(draw, len(summaries.pictures))
     return Summaries(pictures, LazyRecords(describe, len(summaries.descriptions)), labels, summaries.kinds)
-
-
-def _thinned(table: Table, places: np.ndarray) -> Table:
-    """Some rows in memory."""
-    if len(places) < table.n:
-        table = table.take(places)
-    values = to_numpy(table.part(slice(None)))
-    return Table(table.names, values, table.offsets, table.categorical, table.levels, origin=table.origin)

@@ -17,7 +17,7 @@ import numpy as np
 
 from kernsift.data.tables import spaced_rows
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram, Picture, usual_range
-from kernsift.report.text import p_name, shortened
+from kernsift.report.text import abbreviated, p_name
 
 if TYPE_CHECKING:
     from kernsift.result import Result
@@ -146,9 +146,10 @@ def _cloud(picture: Cloud) -> str:
     # A line of no length with round ends is a dot: one path for all points keeps two hundred pictures small.
     dots = "".join(f"M{_n(frame.x(x))} {_n(frame.y(y))}h0" for x, y in inside)
     places = [_n(frame.x(min(max(x, x_range[0]), x_range[1]))) for x in picture.middles]
-    upper = [f"{x} {_n(frame.y(row[2]))}" for x, row in zip(places, picture.quartiles, strict=True)]
-    lower = [f"{x} {_n(frame.y(row[0]))}" for x, row in zip(places, picture.quartiles, strict=True)]
-    middle = [f"{x} {_n(frame.y(row[1]))}" for x, row in zip(places, picture.quartiles, strict=True)]
+    lower, middle, upper = (
+        [f"{x} {_n(frame.y(y))}" for x, y in zip(places, quartile, strict=True)]
+        for quartile in zip(*picture.quartiles, strict=True)
+    )
     parts = [
         _x_axis(frame, _number, picture.origin),
         _y_axis(frame, _number, picture.against_origin),
@@ -197,7 +198,7 @@ def draw_scores(result: Result, *, narrow: bool = False) -> str:
 
 
 def _drawn(result: Result) -> np.ndarray:
-    """The features in the order of drawing: first those of a short list, thinned where lines would lie on lines."""
+    """The features in the order of drawing: first those of a short list, thinned where lines would overlap."""
     if not result.listed:
         return result.selected[spaced_rows(len(result.selected), _MOST_TICKS)]
     order = np.argsort(-result.scores, kind="stable")
@@ -229,7 +230,7 @@ def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
         places = dict(zip(kinds, (frame.x(float(power)) for power in powers[:, row]), strict=True))
         found = "significant" if result.rejected[row] else "selected"
         parts += [
-            _text(frame.left - 10, y + 4, shortened(result.names[row], 14 if narrow else 30), "end"),
+            _text(frame.left - 10, y + 4, abbreviated(result.names[row], 14 if narrow else 30), "end"),
             f'<path class="whisker" d="M{_n(min(places.values()))} {_n(y)}H{_n(max(places.values()))}"/>',
         ]
         parts += [_marker(kind, x, y, found, "square" in kinds) for kind, x in places.items()]
@@ -237,7 +238,7 @@ def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
 
 
 def _marker(kind: str, x: float, y: float, found: str, corrected: bool) -> str:
-    """A ring, a dot or a square; what decides about significance has its colour."""
+    """A ring, a dot or a square; the p-value that decides about significance is coloured."""
     if kind == "square":
         return f'<rect class="square {found}" x="{_n(x - 3.5)}" y="{_n(y - 3.5)}" width="7" height="7"/>'
     name = "hollow" if kind == "hollow" else f"dot {'plain' if corrected else found}"

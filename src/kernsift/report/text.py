@@ -33,15 +33,15 @@ _LONGEST_LIKE = 14
 _NARROWEST_CHANGE, _WIDEST_CHANGE = 22, 48
 
 
-def things(question: str, count: int) -> str:
+def noun_for(question: str, count: int) -> str:
     """The noun for what is tested: features, or whole data sets."""
     noun = "data set" if question == "screen" else "feature"
     return noun if count == 1 else noun + "s"
 
 
-def counted(question: str, count: int) -> str:
+def count_phrase(question: str, count: int) -> str:
     """A number of features, or of data sets."""
-    return f"{count:,} {things(question, count)}"
+    return f"{count:,} {noun_for(question, count)}"
 
 
 def level(result: Result) -> str:
@@ -56,7 +56,7 @@ def family_size(result: Result) -> int:
 
 def error_rate(result: Result) -> str:
     """The error rate that is controlled, and over which features."""
-    over = counted(result.question, family_size(result))
+    over = count_phrase(result.question, family_size(result))
     which = over if family_size(result) == 1 else f"all {over}"
     if result.listed and result.family == "selected":
         which = f"the {over} selected"
@@ -74,9 +74,9 @@ def controlled(correction: str | None, alpha: float, over: str) -> str:
 def short(result: Result) -> str:
     """How many discoveries there are, in a few words."""
     found, total = int(result.rejected.sum()), len(result.selected)
-    of = f"of {counted(result.question, total)}"
+    of = f"of {count_phrase(result.question, total)}"
     if result.listed:
-        of = f"of the {total:,} selected of {counted(result.question, len(result.scores))}"
+        of = f"of the {total:,} selected of {count_phrase(result.question, len(result.scores))}"
     return f"{found:,} {of} significant ({level(result)})"
 
 
@@ -84,8 +84,8 @@ def verdict(result: Result) -> str:
     """One sentence in plain words: what was tested, what is significant, and at which error rate."""
     found, total = int(result.rejected.sum()), len(result.selected)
     if total == 0:
-        return f"No {things(result.question, 1)} reached the threshold, so none is listed{_outside(result)}."
-    noun = things(result.question, total)
+        return f"No {noun_for(result.question, 1)} reached the threshold, so none is listed{_outside(result)}."
+    noun = noun_for(result.question, total)
     one, many = _FOUND[result.question]
     if result.listed:
         noun = f"selected {noun}, out of {len(result.scores):,},"
@@ -96,14 +96,14 @@ def verdict(result: Result) -> str:
     return f"{said} {differ} ({error_rate(result)}){_outside(result)}{_condition(result)}."
 
 
-def promise(result: Result) -> str:
+def guarantee(result: Result) -> str:
     """What the correction guarantees about the discoveries, in one sentence."""
-    noun = things(result.question, 2)
+    noun = noun_for(result.question, 2)
     share = f"{100 * result.alpha:g}%"
     if result.correction is None:
         return f"Nothing is corrected for the number of tests: of {noun} without any effect, {share} are significant."
     if result.correction == "holm":
-        sure, one = f"{100 * (1 - result.alpha):g}%", things(result.question, 1)
+        sure, one = f"{100 * (1 - result.alpha):g}%", noun_for(result.question, 1)
         return f"With a probability of at least {sure}, no {one} called significant is a false finding."
     return f"Of the {noun} called significant, at most {share} are false findings on average."
 
@@ -124,9 +124,9 @@ def _outside(result: Result) -> str:
     if not result.listed or result.correction is None:
         return ""
     more = result.found_outside
-    noun = things(result.question, more)
+    noun = noun_for(result.question, more)
     if more == 0:
-        return f"; no other {things(result.question, 1)} is significant when all are tested"
+        return f"; no other {noun_for(result.question, 1)} is significant when all are tested"
     are = "is" if more == 1 else "are"
     return f"; {more:,} more {noun} outside the list {are} significant when all are tested"
 
@@ -138,7 +138,7 @@ def _condition(result: Result) -> str:
     condition = _CONDITIONS.get(str(result.settings.get("test")))
     if condition is None:
         return "; the p-values ignore the selection, after which they are not valid by themselves"
-    return f"; each selective p-value is {condition.format(noun=things(result.question, 1))}"
+    return f"; each selective p-value is {condition.format(noun=noun_for(result.question, 1))}"
 
 
 def p_text(value: float) -> str:
@@ -150,11 +150,11 @@ def p_text(value: float) -> str:
 
 def text(result: Result, width: int = 100, sort: str = "p") -> str:
     """The printed result: the verdict, the table, how many rows it omits, and the notes."""
-    parts = [said(result, width), table(result, width, sort=sort), more(result, sort=sort), notes(result, width)]
-    return "\n\n".join(filter(None, [parts[0], "\n".join(filter(None, parts[1:3])), parts[3]]))
+    rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
+    return "\n\n".join(filter(None, [wrapped_verdict(result, width), rows, notes(result, width)]))
 
 
-def said(result: Result, width: int = 100) -> str:
+def wrapped_verdict(result: Result, width: int = 100) -> str:
     """The verdict, wrapped to `width` columns."""
     return "\n".join(textwrap.wrap(clean(verdict(result)), width))
 
@@ -195,10 +195,10 @@ def table(result: Result, width: int = 100, most: int = MOST_ROWS, *, sort: str 
     columns = cells_of(result, rows)
     names = [clean(result.names[row]) for row in rows]
     longest = max([_cells(name) for name in names] + [7])
-    columns = _fitting(columns, width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
+    columns = _fit_columns(columns, width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
     taken = sum(2 + _width_of(column) for column in columns)
     room = int(np.clip(min(longest, width - 2 - taken), _NARROWEST_NAME, _WIDEST_NAME))
-    lines = [" ".join([" ", _pad(things(result.question, 1), room)])]
+    lines = [" ".join([" ", _pad(noun_for(result.question, 1), room)])]
     stars = ["*" if result.rejected[row] else " " for row in rows]
     lines += [f"{star} {_pad(name, room)}" for star, name in zip(stars, names, strict=True)]
     for head, cells in columns:
@@ -215,7 +215,7 @@ def table(result: Result, width: int = 100, most: int = MOST_ROWS, *, sort: str 
 def html_table(result: Result) -> str:
     """The same table for a notebook, with the verdict above it and the notes below."""
     rows = shown_rows(result)
-    first = (things(result.question, 1), [result.names[row] for row in rows])
+    first = (noun_for(result.question, 1), [result.names[row] for row in rows])
     heads, columns = zip(*[first, *cells_of(result, rows)], strict=True)
 
     def line(tag: str, star: str, texts: Sequence[str]) -> str:
@@ -291,7 +291,7 @@ def _width_of(column: tuple[str, list[str]]) -> int:
     return max(_cells(head), *(_cells(line) for cell in cells for line in cell.split("\n")), 0)
 
 
-def _fitting(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str, list[str]]]:
+def _fit_columns(columns: list[tuple[str, list[str]]], room: int) -> list[tuple[str, list[str]]]:
     """The columns that fit: descriptions are wrapped first, then columns that others imply are dropped."""
     kept = list(columns)
     corrected = any(head.endswith(" p") and head != "selective p" for head, _ in columns)
@@ -322,7 +322,7 @@ def clean(text: str) -> str:
     return "".join(sign if sign.isprintable() else "�" if sign not in "\t\r\n" else "⏎" for sign in text)
 
 
-def shortened(text: str, most: int) -> str:
+def abbreviated(text: str, most: int) -> str:
     """The text in at most `most` characters, without its middle: names often differ only at their ends."""
     end = (most - 1) // 3
     return text if len(text) <= most else f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
@@ -338,7 +338,7 @@ def _pad(name: str, width: int) -> str:
     whole, most = name, len(name)
     while _cells(name) > width:
         most -= 1
-        name = shortened(whole, most)
+        name = abbreviated(whole, most)
     return name + " " * (width - _cells(name))
 
 

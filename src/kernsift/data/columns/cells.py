@@ -48,18 +48,18 @@ def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCel
         return ColumnCells(values, narwhals_kind(dtype))
     if isinstance(dtype, (nw.Categorical, nw.Enum)):
         # Through a list, because pyarrow's dictionary arrays lose their nulls on the way to NumPy.
-        values = _objects(series.to_list())
+        values = _object_array(series.to_list())
         return _categories(values, _missing(values), "category")
     if isinstance(dtype, nw.String) and nw.dependencies.is_pandas_series(native := series.to_native()):
         codes, texts = native.factorize(sort=True)
         if len(texts):  # without any, the column may be of any kind
             return ColumnCells(np.where(codes < 0, np.nan, codes), "text", tuple(map(str, texts)))
     if isinstance(dtype, nw.Time):
-        return array_column(_objects(series.to_list()), name, argument)
+        return array_column(_object_array(series.to_list()), name, argument)
     try:
         values = np.asarray(series.to_numpy())
     except ArithmeticError:  # pandas 2 cannot ask a signalling NaN of decimals whether it is missing
-        values = _objects(series.to_list())
+        values = _object_array(series.to_list())
     return array_column(values, name, argument)
 
 
@@ -141,19 +141,25 @@ def _object_column(values: np.ndarray, name: str, argument: str) -> ColumnCells:
     return _unusable(len(values), odd.__name__)
 
 
-def _days_since_1970(value: datetime.date) -> float:
+def days_since_1970(value: datetime.date) -> float:
+    """The days of a date, with its time if it has one; one without a time zone is in UTC."""
     if not isinstance(value, datetime.datetime):
         return float(value.toordinal() - _EPOCH)
     return (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).timestamp() / 86400
+
+
+def days_since_midnight(value: datetime.time) -> float:
+    """A time of day as a part of the day."""
+    return (value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6) / 86400
 
 
 _NUMERIC = (Real, Decimal, np.bool_)
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 # Python's own types of dates, times of day and durations, the kind of their columns, and their days.
 _TEMPORAL: tuple[tuple[type, str, Callable[[Any], float]], ...] = (
-    (datetime.date, "date", _days_since_1970),
+    (datetime.date, "date", days_since_1970),
     (datetime.timedelta, "duration", lambda value: value.total_seconds() / 86400),
-    (datetime.time, "duration", lambda v: (v.hour * 3600 + v.minute * 60 + v.second + v.microsecond / 1e6) / 86400),
+    (datetime.time, "duration", days_since_midnight),
 )
 
 
@@ -166,7 +172,7 @@ def _categories(values: np.ndarray, missing: np.ndarray, kind: str) -> ColumnCel
     return ColumnCells(out, kind, levels)
 
 
-def _objects(values: list[Any]) -> np.ndarray:
+def _object_array(values: list[Any]) -> np.ndarray:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out

@@ -19,7 +19,7 @@ Entry = TypeVar("Entry")
 
 # Beyond this, neighbouring integers are equal in float64.
 EXACT = 2**53
-# Values whose extremes are found at a time, and those of which blocks save nothing.
+# Values per block when extremes are computed, and the size up to which blocks save nothing.
 _NUMBERS, _FEW = 2**19, 2**15
 
 
@@ -66,7 +66,7 @@ class Columns:
 
         if not isinstance(values, np.ndarray) or not values.flags.c_contiguous or values.size <= _FEW:
             return ends(values)
-        # NumPy is slow on many short rows: some are taken as one. Blocks of them are in the cache for their maxima.
+        # NumPy is slow on many short rows, so several are viewed as one; a block stays in the cache for its maxima.
         fold = max(1, 256 // p)
         cut, step = self.n - self.n % fold, max(1, _NUMBERS // (fold * p))
         long = values[:cut].reshape(cut // fold, fold * values.shape[1])
@@ -125,7 +125,7 @@ def pick_entries(entries: Mapping[int, Entry], positions: Iterable[int]) -> dict
     return {new: entries[old] for new, old in enumerate(positions) if old in entries}
 
 
-def require_together(arrays: Sequence[Array], arguments: Sequence[str]) -> None:
+def require_same_device(arrays: Sequence[Array], arguments: Sequence[str]) -> None:
     """Refuse arrays of different array libraries or on different devices: nothing is moved implicitly."""
     places = [_place(values) for values in arrays]
     for argument, place in zip(arguments, places, strict=True):
@@ -143,14 +143,14 @@ def _place(values: Array) -> str:
     return f"{name} on {device(values)}"
 
 
-def from_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence[Columns]:
+def subtract_origin(parts: Sequence[Columns], arguments: Sequence[str]) -> Sequence[Columns]:
     """Integers beyond 2^53 counted from the least in all parts, which keeps their differences.
 
     Kernels of differences do not notice; integers whose differences are beyond 2^53 themselves are rounded.
     """
     rounded = set()
     for i in sorted({i for part in parts for i in part.integers}):
-        # A part without such integers holds smaller ones, or numbers that are no integers.
+        # A part without such integers holds smaller ones, or numbers with fractions.
         there = [~np.isnan(part.values[:, i]) for part in parts]
         columns = [part.integers.get(i, part.values[:, i])[own] for part, own in zip(parts, there, strict=True)]
         if not all(np.array_equal(column, np.trunc(column)) for column in map(to_numpy, columns)):

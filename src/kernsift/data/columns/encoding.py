@@ -12,7 +12,7 @@ import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
-from kernsift.data.columns.kinds import Verdict
+from kernsift.data.columns.kinds import ColumnDecisions
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import recode
 from kernsift.data.scan import Scan
@@ -121,30 +121,44 @@ def number_name(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 
+def value_label(value: float, kind: str, origin: float | None = None) -> str:
+    """A value of a column of this kind as a label, where `origin` was subtracted from it.
+
+    >>> value_label(1.0, "truth"), value_label(2.0, "integer"), value_label(0.0, "date", 18262.0)
+    ('True', '2', '2020-01-01')
+    """
+    if kind == "truth":
+        return str(bool(value))
+    if isinstance(origin, int):
+        return str(int(value) + origin)
+    # An origin that is no integer is the first day of dates, which may come from a column of text.
+    return date_name(value + (origin or 0.0)) if kind == "date" or origin is not None else number_name(value)
+
+
 def make_encoding(
-    scans: Sequence[Scan], verdict: Verdict, arguments: Sequence[str], missing: str
+    scans: Sequence[Scan], decisions: ColumnDecisions, arguments: Sequence[str], missing: str
 ) -> tuple[Encoding, list[Span]]:
     """One way for all tables to become numbers, and the span of each, after a check of the numbers' range over all."""
     names = scans[0].source.names
     levels: dict[int, tuple[str, ...]] = {}
-    texts = dict(verdict.parsed)
-    numbers = {i: [_distinct(one, i) for one in scans] for i in verdict.categories}
+    texts = dict(decisions.parsed)
+    numbers = {i: [_distinct(one, i) for one in scans] for i in decisions.categories}
     for i in sorted({i for one in scans for i in one.levels} - texts.keys()):
         mixed = [one for one in scans if i not in one.levels and one.high[i] >= one.low[i]]
         if mixed and i not in numbers:
-            raise _of_one_kind(names[i], scans, i)
+            raise _mixed_kinds_error(names[i], scans, i, mixed[0])
         labels = set().union(*(one.levels.get(i, ()) for one in scans))
         levels[i] = tuple(sorted(labels.union(*(map(number_name, own.tolist()) for own in numbers.get(i, [])))))
         texts[i] = {level: float(code) for code, level in enumerate(levels[i])}
     categories: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for i, own in numbers.items():
-        if i not in levels:
-            levels[i] = tuple(map(number_name, np.unique(np.concatenate(own)).tolist()))
-            texts[i] = {level: float(code) for code, level in enumerate(levels[i])}
         values = np.unique(np.concatenate(own))
+        if i not in levels:
+            levels[i] = tuple(map(number_name, values.tolist()))
+            texts[i] = {level: float(code) for code, level in enumerate(levels[i])}
         categories[i] = values, np.array([texts[i][number_name(value)] for value in values.tolist()])
     origin = {}
-    for i in verdict.dates:
+    for i in decisions.dates:
         days = [[texts[i][text] for text in one.levels[i]] if i in one.levels else [one.low[i]] for one in scans]
         origin[i] = float(np.nanmin(np.concatenate(days)))
         if i in texts:
@@ -159,8 +173,7 @@ def make_encoding(
     return replace(encoding, dtype=_check_range(encoding.dtype, spans, names, arguments)), spans
 
 
-def _of_one_kind(name: str, scans: Sequence[Scan], i: int) -> InputError:
-    one = next(scan for scan in scans if i not in scan.levels and scan.high[i] >= scan.low[i])
+def _mixed_kinds_error(name: str, scans: Sequence[Scan], i: int, one: Scan) -> InputError:
     other = next(scan for scan in scans if i in scan.levels)
     first, second = scans[0].source.argument, (one if one is not scans[0] else other).source.argument
     return InputError(

@@ -1,6 +1,6 @@
 """What a column holds: numbers, categories, dates, an identifier, or text that has to be decided on.
 
-Text is judged by its different values, so that a column gets the same verdict in memory and from a file.
+Text is judged by its different values, so that a column is treated the same in memory and from a file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.columns.written_numbers import ISO_DATE, LOCAL_DATE, parse_dates, parse_local_dates, parse_numbers
+from kernsift.data.columns.written_numbers import (
+    ISO_DATE,
+    LOCAL_DATE,
+    is_number,
+    parse_dates,
+    parse_local_dates,
+    parse_numbers,
+)
 from kernsift.data.formats.source import NUMBERS, TEXTS
 from kernsift.data.scan import Scan
 from kernsift.exceptions import InputError, listed, quoted, suggestion
@@ -38,7 +45,7 @@ _CERTAIN_ID = re.compile(r"(?i:(^|[_\W])(id|ids|uid|uuid|guid|rowid)$)|[a-z]I[dD
 
 
 @dataclass
-class Verdict:
+class ColumnDecisions:
     """What is done with the columns of one or several tables.
 
     Attributes
@@ -92,16 +99,16 @@ def matching_columns(pattern: str, names: Sequence[str], table: str) -> list[str
 
 
 def split_kinds(kinds: Any, names: Collection[str]) -> tuple[dict[str, str], Any]:
-    """What `kinds` says of the columns called `names`, and what it says of others; checked where it is used."""
+    """The entries of `kinds` for the columns `names`, and those for other columns; checked where they are used."""
     if not isinstance(kinds, Mapping):
         return {}, kinds
     own = {name: kind for name, kind in kinds.items() if name in names}
     return own, {name: kind for name, kind in kinds.items() if name not in own} if own else kinds
 
 
-def judge(
-    scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int] = (), few: int = 2, *, empty: bool = True
-) -> Verdict:
+def decide_kinds(
+    scans: Sequence[Scan], chosen: Mapping[int, str], stay: Collection[int], few: int, *, empty: bool
+) -> ColumnDecisions:
     """Decide on the columns of tables that have the same ones; columns at the positions `stay` are never left out.
 
     Columns without any value are left out where `empty`. Text with at most `few` different numbers is taken as
@@ -110,17 +117,17 @@ def judge(
     Text that is mostly numbers or dates, text mixed with numbers, and types that are neither numbers nor categories are
     refused unless `chosen` says what they are, all columns in one sentence.
     """
-    source, verdict = scans[0].source, Verdict()
+    source, decisions = scans[0].source, ColumnDecisions()
     problems = UndecidedColumns(source.argument)
     unclean = [scan.kinds for scan in scans if not _CLEAN.issuperset(scan.kinds)]
     odd = {i for kinds in unclean for i, kind in enumerate(kinds) if kind not in _CLEAN}
     for i in sorted(odd | set(chosen)):
-        _decide(i, scans, chosen.get(i), few, verdict, problems)
+        _decide(i, scans, chosen.get(i), few, decisions, problems)
     if problems.kinds:
         raise problems
     if source.named:
-        _leave_out(scans, {*stay, *chosen}, empty, verdict)
-    return verdict
+        _leave_out(scans, {*stay, *chosen}, empty, decisions)
+    return decisions
 
 
 _CLEAN = frozenset(["float32", "float64", "integer", "truth", "empty", "unknown"])
@@ -137,7 +144,7 @@ _NOTES = {
 
 
 def _decide(
-    i: int, scans: Sequence[Scan], choice: str | None, few: int, verdict: Verdict, problems: UndecidedColumns
+    i: int, scans: Sequence[Scan], choice: str | None, few: int, decisions: ColumnDecisions, problems: UndecidedColumns
 ) -> None:
     """Decide on a column that does not hold plain numbers everywhere, or whose kind is given."""
     name = scans[0].source.names[i]
@@ -148,7 +155,7 @@ def _decide(
         return
     texts = sorted(set().union(*(scan.levels.get(i, ()) for scan in scans)))
     if choice == "category":
-        verdict.categories |= {i} if kinds & set(NUMBERS) else set()
+        decisions.categories |= {i} if kinds & set(NUMBERS) else set()
     elif not kinds & set(TEXTS):
         if kinds & {"date", "duration"}:
             if len(kinds) > 1:
@@ -156,8 +163,8 @@ def _decide(
                     f"{scans[-1].source.argument}: column '{name}' must be of the same kind as in "
                     f"{scans[0].source.argument}, but it holds {' and '.join(sorted(kinds))}; convert one of them."
                 )
-            verdict.guesses["date" if "date" in kinds else "duration"].append(f"'{name}'")
-            verdict.dates |= {i} if "date" in kinds else set()
+            decisions.guesses["date" if "date" in kinds else "duration"].append(f"'{name}'")
+            decisions.dates |= {i} if "date" in kinds else set()
     elif choice == "number":
         readings = (parse(texts) for parse in (parse_numbers, parse_dates, parse_local_dates))
         numbers = next((found for found in readings if _share(found) > 0.5), None)
@@ -171,34 +178,34 @@ def _decide(
                 f"kinds: column '{name}' cannot be read as numbers, because few of its {len(texts)} different texts "
                 "are some; use 'category' or 'drop'."
             )
-        verdict.parsed[i] = dict(zip(texts, numbers.tolist(), strict=True))
-        gaps = [text for text, number in verdict.parsed[i].items() if np.isnan(number)]
+        decisions.parsed[i] = dict(zip(texts, numbers.tolist(), strict=True))
+        gaps = [text for text, number in decisions.parsed[i].items() if np.isnan(number)]
         lost = f", with {quoted(gaps, 3)} as missing" if gaps else ""
-        example = next(text for text, number in verdict.parsed[i].items() if not np.isnan(number))
+        example = next(text for text, number in decisions.parsed[i].items() if not np.isnan(number))
         day = ISO_DATE.fullmatch(example) or LOCAL_DATE.fullmatch(example)
-        verdict.dates |= {i} if day else set()
-        verdict.guesses["written date" if day else "number"].append(f"'{name}' (such as {example!r:.40}{lost})")
+        decisions.dates |= {i} if day else set()
+        decisions.guesses["written date" if day else "number"].append(f"'{name}' (such as {example!r:.40}{lost})")
     elif "category" not in kinds:
-        _guess(i, name, texts, few, "mixed" in kinds, verdict, problems)
+        _guess(i, name, texts, few, "mixed" in kinds, decisions, problems)
 
 
 def _guess(
-    i: int, name: str, texts: list[str], few: int, mixed: bool, verdict: Verdict, problems: UndecidedColumns
+    i: int, name: str, texts: list[str], few: int, mixed: bool, decisions: ColumnDecisions, problems: UndecidedColumns
 ) -> None:
     """Guess the kind of a text column for which `kinds` says nothing."""
     numbers, dates = parse_numbers(texts), parse_dates(texts)
     if _share(numbers) > 0.5 and np.count_nonzero(~np.isnan(numbers)) > few:
         written = next(
-            (text for text, number in zip(texts, numbers, strict=True) if number == number and not _plain(text)), ""
+            (text for text, number in zip(texts, numbers, strict=True) if number == number and not is_number(text)), ""
         )
         lost = next((text for text, number in zip(texts, numbers, strict=True) if number != number), "")
         what = f"numbers written as {written!r:.40}" if written else "numbers as text"
         problems.add(what + (f" and also text such as {lost!r:.40}" if lost else ""), name, "number")
     elif texts and _share(dates) == 1:
-        verdict.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
+        decisions.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
         day = ISO_DATE.fullmatch(texts[0]) is not None
-        verdict.dates |= {i} if day else set()
-        verdict.guesses["date" if day else "duration"].append(f"'{name}'")
+        decisions.dates |= {i} if day else set()
+        decisions.guesses["date" if day else "duration"].append(f"'{name}'")
     elif _share(dates) > 0.5:
         lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]
         problems.add(f"dates, but also text such as {lost!r:.40}", name, "number")
@@ -208,7 +215,7 @@ def _guess(
     elif mixed:
         problems.add(f"numbers and text such as {texts[-1]!r:.40}", name, "category")
     elif len(texts) > 1:
-        verdict.guesses["category"].append(f"'{name}' ({len(texts)} values)")
+        decisions.guesses["category"].append(f"'{name}' ({len(texts)} values)")
 
 
 def _mostly_local(texts: Sequence[str]) -> bool:
@@ -217,14 +224,6 @@ def _mostly_local(texts: Sequence[str]) -> bool:
 
 def _share(numbers: np.ndarray) -> float:
     return float(np.mean(~np.isnan(numbers))) if len(numbers) else 0.0
-
-
-def _plain(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 class UndecidedColumns(InputError):
@@ -259,7 +258,7 @@ class UndecidedColumns(InputError):
             f"kinds={{{fix}}}."
         )
 
-    def and_those_of(self, check: Callable[[], object]) -> UndecidedColumns:
+    def merged_with(self, check: Callable[[], object]) -> UndecidedColumns:
         """The same with the columns that `check` finds."""
         try:
             check()
@@ -272,33 +271,33 @@ class UndecidedColumns(InputError):
         return self
 
 
-def _leave_out(scans: Sequence[Scan], stay: set[int], empty: bool, verdict: Verdict) -> None:
+def _leave_out(scans: Sequence[Scan], stay: set[int], empty: bool, decisions: ColumnDecisions) -> None:
     """Leave out columns that cannot be features: empty ones, and identifiers of rows."""
     names = scans[0].source.names
     present = np.array([scan.source.n for scan in scans])[:, None] - [scan.gaps for scan in scans]
     total = present.sum(axis=0)
     found = dict.fromkeys(np.flatnonzero(total == 0).tolist() if empty else (), "empty")
     if sum(scan.source.n for scan in scans) >= _FEW_ROWS:
-        for i in {i for scan in scans for i in scan.levels} - verdict.parsed.keys() - found.keys():
+        for i in {i for scan in scans for i in scan.levels} - decisions.parsed.keys() - found.keys():
             own = [scan.levels.get(i, ()) for scan in scans]
             # The same rows may be in several tables.
             different = all(len(texts) == count for texts, count in zip(own, present[:, i], strict=True))
             if total[i] >= _FEW_ROWS and (different or len(set().union(*own)) > 0.5 * total[i]):
                 found[i] = "identifier"
         for scan in scans:
-            found |= _numbered(scan)
+            found |= _integer_identifiers(scan)
     found = {i: reason for i, reason in sorted(found.items()) if i not in stay}
     if len(found) == len(names):  # a table of identifiers alone is tested
         return
     for i, reason in found.items():
-        verdict.left_out.add(i)
+        decisions.left_out.add(i)
         if reason == "identifier":
-            categories = verdict.guesses["category"]
-            verdict.guesses["category"] = [one for one in categories if not one.startswith(f"'{names[i]}' (")]
-        verdict.guesses[reason].append(f"'{names[i]}'")
+            categories = decisions.guesses["category"]
+            decisions.guesses["category"] = [one for one in categories if not one.startswith(f"'{names[i]}' (")]
+        decisions.guesses[reason].append(f"'{names[i]}'")
 
 
-def _numbered(scan: Scan) -> dict[int, str]:
+def _integer_identifiers(scan: Scan) -> dict[int, str]:
     """Columns of whole numbers that go up by one from row to row, or differ and are called identifiers."""
     source = scan.source
     if source.n < _FEW_ROWS:

@@ -56,7 +56,7 @@ def layout_of(
     """The features of a table, from the names, the levels and the origins of its columns."""
     starts = {columns.names[i]: start for i, start in (origin or {}).items()}
     if groups:
-        return grouped(columns, levels, _members(columns, groups))._replace(origin=starts)
+        return grouped_layout(columns, levels, _members(columns, groups))._replace(origin=starts)
     d = len(columns.names)
     categorical = np.zeros(d, dtype=bool)
     categorical[list(levels)] = True
@@ -109,7 +109,7 @@ def _members(columns: Columns | Source, groups: Mapping[str, Any]) -> dict[str, 
     return members
 
 
-def grouped(columns: Columns | Source, levels: Levels, members: Mapping[str, Sequence[int]]) -> Layout:
+def grouped_layout(columns: Columns | Source, levels: Levels, members: Mapping[str, Sequence[int]]) -> Layout:
     """Features in order of first appearance; categories inside a group become one indicator column per level."""
     owner = {i: label for label, positions in members.items() for i in positions}
     codes = {i: range(len(levels[i])) if i in levels else [-1] for i in owner}
@@ -124,7 +124,7 @@ def grouped(columns: Columns | Source, levels: Levels, members: Mapping[str, Seq
     return Layout(tuple(features), offsets, categorical, own, places[:, 0], places[:, 1], {})
 
 
-def laid_out(columns: Columns, layout: Layout) -> Table:
+def make_table(columns: Columns, layout: Layout) -> Table:
     """The features of columns in memory."""
     values = columns.values
     if not np.array_equal(layout.columns, np.arange(values.shape[1])):

@@ -8,45 +8,43 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns.columns import Columns
-from kernsift.data.formats import Source, open_table
+from kernsift.data.formats import Source
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError, nearest, quoted
 from kernsift.execution.notes import add_note
 
 
-def take_columns(data: Any, wanted: Any, argument: str, *, table: str = "X") -> tuple[Any, Columns]:
-    """A table without some of its columns, and these columns in memory.
-
-    Parameters
-    ----------
-    data : any table that `compare` and `relate` take: a data frame, a dictionary of columns, an AnnData object (names
-        are looked up in `obs`, which is no part of the features), a path, a Dask collection or a `Source`.
-    wanted : a column name, a list of names, or the values themselves: an array, series or table with one row for each
-        row of `data`, which then stays as it is.
-    argument : what error messages call `wanted`.
-    table : what error messages call `data`.
-
-    Returns
-    -------
-    rest : the table without these columns, as a `Source`, which every function here takes for a table.
-    columns : the columns as numbers and codes, with their levels and missing values.
+def take_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
+    """Like `split_columns`, with the columns in memory; other columns must be left.
 
     Examples
     --------
     >>> from kernsift.data.columns.named_columns import take_columns
-    >>> rest, site = take_columns({"size": [1, 2, 3], "site": ["a", "b", "a"]}, "site", "strata")
+    >>> from kernsift.data.formats import open_table
+    >>> table = open_table({"size": [1, 2, 3], "site": ["a", "b", "a"]}, "X")
+    >>> rest, site = take_columns(table, "site", "strata")
     >>> rest.names, site.levels[0], site.values[:, 0].tolist()
     (('size',), ('a', 'b'), [0.0, 1.0, 0.0])
     """
-    rest, columns = split_columns(open_table(data, table), wanted, argument)
+    rest, columns = split_columns(source, wanted, argument)
     if not len(rest.names):
-        raise InputError(f"{table}: no column is left beside {argument} {quoted(columns.names)}; pass more columns.")
+        raise InputError(
+            f"{source.argument}: no column is left beside {argument} {quoted(columns.names)}; pass more columns."
+        )
     return rest, loaded(columns).columns
 
 
 def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Source]:
-    """The same for a source; the columns may stay outside of memory."""
+    """A table without some of its columns, and these columns.
+
+    Parameters
+    ----------
+    source : the table; names are also looked up in its annotations, which are not features.
+    wanted : a column name, a list of names, or the values themselves: an array, series or table with one row for each
+        row of the table, which then stays as it is.
+    argument : what error messages call `wanted`.
+    """
     table = source.argument
     own = list(source.names) if source.named else []
     aside = source.annotations.names if source.annotations is not None else []
@@ -85,7 +83,7 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
 
 
 def _is_names(wanted: Any, names: set[str], rows: int) -> bool:
-    """A list of strings is either names or one label for each row; labels repeat or are no column names."""
+    """Whether these are column names; a list of strings may also be one label per row, which repeat or are unknown."""
     if isinstance(wanted, str):
         return True
     if not (isinstance(wanted, (list, tuple)) and wanted and all(isinstance(name, str) for name in wanted)):
@@ -122,7 +120,7 @@ def align(first: Source, second: Source) -> tuple[Source, Source]:
 
 
 def _without_nameless(one: Source, other: Source) -> Source:
-    """Without the columns that have no name of their own, such as row names, and are not in the other table."""
+    """Without unnamed columns, such as row names, that the other table lacks."""
     known = set(other.names)
     nameless = [name for name in one.names if name not in known and re.fullmatch(r"Unnamed: \d+", name)]
     if not nameless:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, time
+from datetime import date, datetime, time
 
 import numpy as np
+
+from kernsift.data.columns.cells import days_since_1970, days_since_midnight
 
 _CURRENCY = "[$€£¥₹]?"
 _SPACES = " \u00a0\u202f"
@@ -22,12 +24,21 @@ ISO_DATE = re.compile(r"\s*\d{4}-\d\d-\d\d([T ].*)?\s*")
 _TIME = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*")
 
 
+def is_number(text: str) -> bool:
+    """Whether Python reads a text as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_numbers(texts: Sequence[str]) -> np.ndarray:
     """Numbers as people write them: with signs between thousands, a decimal comma, a currency, a per cent sign, the
     same unit behind each, or in parentheses where they are negative.
 
-    NaN where a text is no number. Which sign means what is decided for all texts together: the format that most of them
-    fit, and of equals the one with decimal points.
+    NaN where a text is not a number. One format is chosen for all texts: the one that most of them fit, and in a tie
+    the one with decimal points.
 
     Examples
     --------
@@ -82,12 +93,9 @@ def parse_dates(texts: Sequence[str]) -> np.ndarray:
     for i, text in enumerate(texts):
         try:
             if ISO_DATE.fullmatch(text):
-                found = datetime.fromisoformat(text.strip())
-                found = found if found.tzinfo else found.replace(tzinfo=UTC)
-                out[i] = found.timestamp() / 86400
+                out[i] = days_since_1970(datetime.fromisoformat(text.strip()))
             elif _TIME.fullmatch(text):
-                clock = time.fromisoformat(text.strip().zfill(5))
-                out[i] = (clock.hour * 3600 + clock.minute * 60 + clock.second + clock.microsecond / 1e6) / 86400
+                out[i] = days_since_midnight(time.fromisoformat(text.strip().zfill(5)))
         except ValueError:
             continue
     return out
@@ -123,6 +131,6 @@ def _day(match: re.Match[str], month_first: bool) -> float:
         year = parts[2] if parts[2] > 99 else parts[2] + (1900 if parts[2] > 68 else 2000)
     try:
         clock = parse_dates([(match[3] or "0:00").strip()])[0]
-        return float((datetime(year, month, day, tzinfo=UTC)).timestamp() / 86400 + clock)
+        return float(days_since_1970(date(year, month, day)) + clock)
     except ValueError:
         return np.nan

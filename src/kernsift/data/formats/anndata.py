@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -19,13 +19,13 @@ from kernsift.data.annotations import Annotations
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.dask_collections import DaskArray
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.hdf5 import Hdf5Dataset
+from kernsift.data.formats.hdf5 import Hdf5Dataset, decoded, import_h5py
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.source import Source
 from kernsift.data.formats.sparse_matrices import SparseSource, is_sparse_table, sparse_source
 from kernsift.data.frames import read_columns
-from kernsift.data.sparse import InChunks, SparseRows
-from kernsift.exceptions import InputError, quoted, required
+from kernsift.data.sparse import ChunkedStore, SparseRows
+from kernsift.exceptions import InputError, quoted
 from kernsift.execution.memory import machine_memory
 
 # Matrices above this share of the machine's memory stay in their files.
@@ -35,7 +35,7 @@ _CHUNK = 1 << 22
 
 
 def is_anndata(data: Any) -> bool:
-    """Whether this is an AnnData object, a view of one, or what `adata.raw` is."""
+    """Whether this is an AnnData object, a view of one, or its `raw`."""
     return type(data).__module__.partition(".")[0] == "anndata" and hasattr(data, "var_names")
 
 
@@ -46,7 +46,7 @@ def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool =
     layers: Any = getattr(data, "layers", None)
     raw: Any = getattr(data, "raw", None)
     layers = {} if layers is None else layers
-    place = _place(argument, layer, list(layers), raw is not None)
+    place = _matrix_path(argument, layer, list(layers), raw is not None)
     owner = raw if place == "raw/X" else data
     names, values = owner.var_names, layers[layer] if place.startswith("layers") else owner.X
     if values is None:
@@ -74,7 +74,7 @@ def _matrix_source(values: Any, names: Sequence[str], obs: Any, argument: str) -
 
 def _check_names(names: Sequence[str], argument: str, what: str = "variables") -> None:
     if len(set(names)) < len(names):
-        found, counts = np.unique(_texts(names), return_counts=True)
+        found, counts = np.unique(decoded(names), return_counts=True)
         method = "var_names_make_unique" if what == "variables" else "obs_names_make_unique"
         repeated = found[counts > 1]
         raise InputError(
@@ -83,7 +83,7 @@ def _check_names(names: Sequence[str], argument: str, what: str = "variables") -
         )
 
 
-def _place(argument: str, layer: str | None, layers: list[str], raw: bool) -> str:
+def _matrix_path(argument: str, layer: str | None, layers: list[str], raw: bool) -> str:
     """Where a file has the matrix of a layer: in X, in its layers, or in raw."""
     if layer is None:
         return "X"
@@ -106,12 +106,11 @@ def _no_matrix(argument: str, what: str, layers: Iterable[str]) -> InputError:
 
 
 def is_h5ad(path: str) -> bool:
-    """Whether an HDF5 file holds AnnData; one of whose datasets is named does not count as such."""
-    h5py = _h5py()
+    """Whether an HDF5 file holds AnnData; a path that names one of its datasets is read as plain HDF5."""
     if "::" in path:
         return False
     try:
-        with h5py.File(path, "r") as file:
+        with import_h5py().File(path, "r") as file:
             return file.attrs.get("encoding-type") == "anndata" or {"X", "obs", "var"} <= set(file)
     except OSError:  # which the reader of HDF5 files explains
         return False
@@ -119,19 +118,18 @@ def is_h5ad(path: str) -> bool:
 
 def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Source:
     """The matrix of a file: in memory where it is small and may be read as a `whole`, else read in pieces."""
-    h5py = _h5py()
-    stamp = FileStamp.of(path, argument)
-    with guarded(argument, path, "an .h5ad file", stamp), h5py.File(path, "r") as file:
+    h5ad = _H5adFile(path, argument, FileStamp.of(path, argument))
+    with h5ad.opened() as file:
         layers = list(file.get("layers", {}))
-        place = _place(argument, layer, layers, "raw" in file)
+        place = _matrix_path(argument, layer, layers, "raw" in file)
         if place not in file:
             raise _no_matrix(argument, path, layers)
-        names = _texts(_index(file["raw/var" if place == "raw/X" else "var"]))
+        names = decoded(_index(file["raw/var" if place == "raw/X" else "var"]))
         _check_names(names, argument)
         _check_names(_index(file["obs"]).tolist(), argument, "observations")
-        obs = _FileColumns(path, argument, stamp)
+        obs = _FileColumns(h5ad)
         node = file[place]
-        if isinstance(node, h5py.Dataset):
+        if hasattr(node, "shape"):
             if whole and node.size * 8 <= machine_memory() // _SHARE:
                 return _matrix_source(node[:], names, obs, argument)
             source = Hdf5Dataset(node, argument, path).renamed(names, True)
@@ -141,13 +139,26 @@ def h5ad_source(path: str, argument: str, layer: str | None, whole: bool) -> Sou
             matrix = kind((node["data"][:], node["indices"][:], node["indptr"][:]), shape=shape)
             return _matrix_source(matrix, names, obs, argument)
         else:
-            store = SparseFile(path, place, node, argument, stamp)
+            store = H5adStore(h5ad, place, node)
             source = SparseSource(SparseRows(store, None, store.shape[0]), argument, names)
     source.annotations = Annotations(obs)
     return source
 
 
-class SparseFile(InChunks):
+class _H5adFile(NamedTuple):
+    """A file that is opened for every piece."""
+
+    path: str
+    argument: str
+    stamp: FileStamp
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        with guarded(self.argument, self.path, "an .h5ad file", self.stamp), import_h5py().File(self.path, "r") as file:
+            yield file
+
+
+class H5adStore(ChunkedStore):
     """A sparse matrix in an .h5ad file, stored by rows or by columns.
 
     By rows, the whole file is read for each chunk of columns that memory allows.
@@ -155,8 +166,8 @@ class SparseFile(InChunks):
 
     on_disk = True
 
-    def __init__(self, path: str, place: str, node: Any, argument: str, stamp: FileStamp) -> None:
-        self._path, self._place, self._argument, self._stamp = path, place, argument, stamp
+    def __init__(self, h5ad: _H5adFile, place: str, node: Any) -> None:
+        self._h5ad, self._matrix_path = h5ad, place
         self._by_column = _is_csc(node)
         self._starts = node["indptr"][:].astype(np.int64)
         rows, columns = (int(size) for size in _shape(node))
@@ -168,7 +179,8 @@ class SparseFile(InChunks):
         self._cut(max(memory // 8, 1 << 20))
 
     def rearranged(self, start: int, stop: int) -> Any:
-        with self._opened() as node:
+        with self._h5ad.opened() as file:
+            node = file[self._matrix_path]
             if self._by_column:
                 first, last = (int(place) for place in self._starts[[start, stop]])
                 parts = node["data"][first:last], node["indices"][first:last], self._starts[start : stop + 1] - first
@@ -186,7 +198,8 @@ class SparseFile(InChunks):
         return sparse.csr_matrix(parts, shape=(self.shape[0], stop - start)).tocsc()
 
     def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        with self._opened() as node:
+        with self._h5ad.opened() as file:
+            node = file[self._matrix_path]
             for start in range(0, int(self._starts[-1]), _CHUNK):
                 some = slice(start, min(start + _CHUNK, int(self._starts[-1])))
                 own = node["indices"][some]
@@ -199,46 +212,37 @@ class SparseFile(InChunks):
         cuts = np.searchsorted(self._starts, np.arange(0, self._starts[-1], _CHUNK), side="left")
         yield from pairwise(np.unique([0, *cuts.tolist(), self.shape[0]]).tolist())
 
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        with guarded(self._argument, self._path, "an .h5ad file", self._stamp), _h5py().File(self._path, "r") as file:
-            yield file[self._place]
-
 
 class _FileColumns:
     """The columns of `obs` in a file, read when they are asked for."""
 
-    def __init__(self, path: str, argument: str, stamp: FileStamp) -> None:
-        self._path, self._argument, self._stamp = path, argument, stamp
+    def __init__(self, h5ad: _H5adFile) -> None:
+        self._h5ad = h5ad
 
     def __iter__(self) -> Iterator[str]:
-        with _h5py().File(self._path, "r") as file:
+        with self._h5ad.opened() as file:
             names = [str(name) for name in file["obs"].attrs.get("column-order", [])]
         return iter(names)
 
     def __getitem__(self, name: str) -> Any:
-        with guarded(self._argument, self._path, "an .h5ad file", self._stamp), _h5py().File(self._path, "r") as file:
+        with self._h5ad.opened() as file:
             node = file["obs"][name]
             if hasattr(node, "keys"):
                 if "codes" in node:
-                    return _categories(name, node["codes"][:], _texts(node["categories"][:]))
+                    return _categories(name, node["codes"][:], decoded(node["categories"][:]))
                 return np.ma.masked_array(node["values"][:], node["mask"][:])
             cells = node[:]
             if "categories" in node.attrs:  # as anndata 0.7 wrote them
-                return _categories(name, cells, _texts(file[node.attrs["categories"]][:]))
-        return np.array(_texts(cells), dtype=object) if cells.dtype.kind in "OS" else cells
+                return _categories(name, cells, decoded(file[node.attrs["categories"]][:]))
+        return np.array(decoded(cells), dtype=object) if cells.dtype.kind in "OS" else cells
 
 
 def _categories(name: str, codes: np.ndarray, levels: Sequence[str]) -> Columns:
-    """A column of categories, of which code -1 is missing, in the order of their names."""
+    """A column of categories, sorted by name; code -1 is a missing value."""
     order = np.argsort(levels)
     ranks = np.append(np.argsort(order).astype(np.float64), np.nan)
     values = ranks[np.where(codes < 0, len(levels), codes.astype(np.intp))]
     return Columns((name,), values[:, None], {0: tuple(levels[i] for i in order)}, ("category",), True, True)
-
-
-def _texts(cells: Iterable[Any]) -> list[str]:
-    return [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
 
 
 def _index(frame: Any) -> np.ndarray:
@@ -252,7 +256,3 @@ def _shape(node: Any) -> Any:
 
 def _is_csc(node: Any) -> bool:
     return "csc" in str(node.attrs.get("encoding-type", node.attrs.get("h5sparse_format", "csr")))
-
-
-def _h5py() -> Any:
-    return required("h5py", "Reading HDF5 files needs h5py")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Sequence
 
 from kernsift.data.formats.file_stamps import first_line
 from kernsift.exceptions import InputError
@@ -14,7 +15,7 @@ LARGEST_UNPACKED = 2 << 30
 _LARGEST_RATIO, _RATIO_MATTERS = 200, 100 << 20
 
 
-def refuse_bomb(name: str, packed: int, unpacked: int, most: float = LARGEST_UNPACKED) -> None:
+def check_unpacked_size(name: str, packed: int, unpacked: int, most: float = LARGEST_UNPACKED) -> None:
     """Refuse a small file that would fill the memory when unpacked."""
     if unpacked > most or (unpacked > _RATIO_MATTERS and unpacked > _LARGEST_RATIO * packed):
         raise InputError(
@@ -24,15 +25,15 @@ def refuse_bomb(name: str, packed: int, unpacked: int, most: float = LARGEST_UNP
 
 
 def archive_kind(path: str, name: str) -> str:
-    """What a zip archive is: "Excel", "sparse matrix" or "NumPy archive"."""
+    """What a zip archive is: "Excel", "sparse matrix", "NumPy archive", or "text" where it has one member."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise InputError(f"{name} is a broken archive ({first_line(error)}); save or copy it again.") from None
-    # Members may overlap, so that what is packed is at most the file.
+    # Members may overlap, so the packed size is at most that of the file.
     packed = min(os.path.getsize(path), sum(member.compress_size for member in members))
-    refuse_bomb(name, packed, sum(member.file_size for member in members))
+    check_unpacked_size(name, packed, sum(member.file_size for member in members))
     names = [member.filename for member in members]
     if "xl/workbook.xml" in names:
         return "Excel"
@@ -40,4 +41,12 @@ def archive_kind(path: str, name: str) -> str:
         return "sparse matrix"
     if names and all(member.endswith(".npy") for member in names):
         return "NumPy archive"
-    raise InputError(f"{name} is a zip archive with something else than a table; unpack it first.")
+    if text_member(names):
+        return "text"
+    raise InputError(f"{name} is a zip archive of {len(names)} files, and one table is needed; unpack it first.")
+
+
+def text_member(names: Sequence[str]) -> str | None:
+    """The only file of a zip archive with these members, but for folders and what macOS adds; None of several."""
+    files = [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    return files[0] if len(files) == 1 else None

@@ -36,10 +36,7 @@ class ArraySource(Source):
         self._text = text
         self._fields = getattr(dtype, "names", None)
         self._flat = len(shape) == 1
-        if len(shape) not in (1, 2) or (self._fields and not self._flat) or (len(shape) == 2 and shape[1] == 0):
-            raise InputError(
-                f"{argument}: a table with rows and columns is needed, but {name} has shape {shape}; reshape it."
-            )
+        check_shape(shape, dtype, argument, name)
         p = len(self._fields) if self._fields else 1 if self._flat else shape[1]
         types = [dtype[field] for field in self._fields] if self._fields else [dtype] * p
         names = self._fields or [f"x{i}" for i in range(p)]
@@ -66,16 +63,28 @@ class ArraySource(Source):
         else:
             block = self.scattered(columns, begin + rows)
         names = tuple(self.names[i] for i in columns)
-        if not self._fields:
-            read = read_columns(block[:, None] if block.ndim == 1 else block, self.argument)
-            return replace(read, names=names)
-        fields = [read_columns(block[name], self.argument) for name in names]
-        return replace(side_by_side(fields, names, self.argument), flat=self.flat)
+        return replace(read_array(block, names if self._fields else None, self.argument), names=names)
 
     def scattered(self, columns: Sequence[int], rows: np.ndarray) -> np.ndarray:
         """The cells at sorted rows: the run that holds all of them is read and thinned out."""
         first = int(rows[0])
         return self.cells(columns, first, int(rows[-1]) + 1)[rows - first]
+
+
+def check_shape(shape: tuple[int, ...], dtype: Any, argument: str, name: str) -> None:
+    """Refuse an array that has no rows and columns."""
+    records = getattr(dtype, "names", None)
+    if len(shape) not in (1, 2) or (records and len(shape) == 2) or (len(shape) == 2 and shape[1] == 0):
+        raise InputError(
+            f"{argument}: a table with rows and columns is needed, but {name} has shape {shape}; reshape it."
+        )
+
+
+def read_array(array: np.ndarray, fields: Sequence[str] | None, argument: str) -> Columns:
+    """Rows of cells, or some fields of records, as columns."""
+    if fields:
+        return side_by_side([read_columns(array[field], argument) for field in fields], fields, argument)
+    return read_columns(array[:, None] if array.ndim == 1 else array, argument)
 
 
 def read_block(array: Any, columns: Sequence[int], start: int, stop: int) -> np.ndarray:

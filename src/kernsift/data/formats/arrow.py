@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source, joined_integers
 from kernsift.exceptions import InputError, quoted
 
-# Small groups of rows are read together up to this many bytes, to limit the number of reads.
+# Small groups of rows and small files are read together up to this many bytes, to limit the number of pieces.
 _TOGETHER = 8 << 20
 # Bytes that are read before Arrow releases the memory that it keeps.
 _KEPT = 64 << 20
@@ -56,11 +57,11 @@ class Part(ABC):
         """The columns `names` of the groups from `first` to before `last`, as an Arrow table."""
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
-        """What the part says about these columns."""
+        """Statistics of these columns, where the part has them."""
         return None
 
     def check(self) -> None:
-        """Raise if the part is no longer what it was."""
+        """Raise if the part has changed since it was opened."""
         for stamp in self._stamps:
             stamp.check(self._argument)
 
@@ -80,6 +81,9 @@ class Readers:
         self._lock = threading.Lock()
         self._users = 0
         self._idle: list[tuple[int, Any]] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Readers, ()  # a copy for a worker opens files itself
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -114,8 +118,16 @@ class Readers:
                 self._idle.append((number, reader))
 
 
+class GroupRun(NamedTuple):
+    """The groups of rows of a part from `start` to before `stop`."""
+
+    part: int
+    start: int
+    stop: int
+
+
 class ArrowSource(Source):
-    """Concatenated parts with columns matched by name; each chunk is one or several groups of one part."""
+    """Concatenated parts with columns matched by name; each chunk is one or several groups of parts with one schema."""
 
     at_once = 2
 
@@ -136,17 +148,21 @@ class ArrowSource(Source):
         index = sorted(name for name in _index_columns(parts[0].schema) if not name.startswith("__"))
         self.notes = (f"Index of the stored data frame, so left out: {quoted(index)}.",) if index else ()
         widths = np.array([_TEXT + 16 if kind in TEXTS else 24.0 for kind in kinds])
-        self._chunks: list[tuple[int, int, int]] = []
+        self._chunks: list[list[GroupRun]] = []
         lengths: list[int] = []
         most = max(1, int(_TOGETHER // max(1.0, widths.sum())))
         for number, part in enumerate(parts):
-            first = 0
-            for last in range(1, len(part.sizes) + 1):
-                rows = int(part.sizes[first:last].sum())
-                if last == len(part.sizes) or rows + part.sizes[last] > most:
-                    self._chunks.append((number, first, last))
+            for group, rows in enumerate(part.sizes.tolist()):
+                last = self._chunks[-1][-1] if self._chunks else None
+                if last is None or lengths[-1] + rows > most or not _read_alike(parts[last.part], part):
+                    self._chunks.append([GroupRun(number, group, group + 1)])
                     lengths.append(rows)
-                    first = last
+                    continue
+                lengths[-1] += rows
+                if last.part == number:
+                    self._chunks[-1][-1] = last._replace(stop=group + 1)
+                else:
+                    self._chunks[-1].append(GroupRun(number, group, group + 1))
         super().__init__(argument, names, kinds, np.concatenate([[0], np.cumsum(lengths)]), widths)
 
     @contextmanager
@@ -159,43 +175,43 @@ class ArrowSource(Source):
                 _release()
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        number, first, last = self._chunks[chunk]
-        names = [self.names[i] for i in columns]
-        part = self._parts[number]
-        with self._readers.of(number, part.opened, len(part.schema)) as reader:
-            table = part.load(first, last, names, reader)
-        expected = int(self.edges[chunk + 1] - self.edges[chunk])
-        if len(table) != expected:
-            raise InputError(
-                f"{self.argument}: {part.name} was changed while it was being read; start again when it is complete."
-            )
-        with guarded(self.argument, part.name, "a table"):
-            table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
+        import pyarrow as pa
+
+        names, runs = [self.names[i] for i in columns], self._chunks[chunk]
+        table = pa.concat_tables([self._load(run, names) for run in runs])
+        parts = [self._parts[run.part] for run in runs]
+        with guarded(self.argument, " or ".join(part.name for part in parts), "a table"):
             cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
-        part.check()  # a file that is mapped was read only now
+        for part in parts:
+            part.check()  # a file that is mapped was read only now
         # Arrow keeps memory for the next read. Where that is memory for all columns it adds up; releasing it every time
         # would take as long as reading.
-        self._spent += table.nbytes if part.reads_all_columns else 0
+        self._spent += table.nbytes if any(part.reads_all_columns for part in parts) else 0
         del table
         if self._spent > _KEPT:
             self._spent = 0
             _release()
         return cells
 
+    def _load(self, run: GroupRun, names: Sequence[str]) -> Any:
+        """The columns `names` of some groups, as an Arrow table that is safe to use."""
+        part = self._parts[run.part]
+        with self._readers.of(run.part, part.opened, len(part.schema)) as reader:
+            table = part.load(run.start, run.stop, names, reader)
+        if len(table) != part.sizes[run.start : run.stop].sum():
+            raise InputError(
+                f"{self.argument}: {part.name} was changed while it was being read; start again when it is complete."
+            )
+        with guarded(self.argument, part.name, "a table"):
+            table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
+        return table
+
     def integers(self, column: int) -> np.ndarray:
         parts = []
-        for number, first, last in self._chunks:
-            part = self._parts[number]
-            with self._readers.of(number, part.opened, len(part.schema)) as reader:
-                found = part.load(first, last, [self.names[column]], reader).column(0).fill_null(0)
+        for run in chain.from_iterable(self._chunks):
+            found = self._load(run, [self.names[column]]).column(0).fill_null(0)
             parts += [np.from_dlpack(chunk) for chunk in found.chunks]
         return joined_integers(parts)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_readers"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _readers=Readers())
 
     def bounds(self) -> Bounds | None:
         found = [part.statistics(self.names) for part in self._parts]
@@ -209,6 +225,11 @@ class ArrowSource(Source):
             np.fmax.reduce([one.high for one in reported]),
             np.sum([one.gaps for one in reported], axis=0),
         )
+
+
+def _read_alike(one: Part, other: Part) -> bool:
+    """Whether tables of two parts can be concatenated: another reader may give a column of text another Arrow type."""
+    return type(one) is type(other) and one.schema is other.schema
 
 
 def _release() -> None:
@@ -314,7 +335,7 @@ def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: 
         # Taken in NumPy: Arrow's own way loads pandas.
         scattered = rows
     count = len(table) if scattered is None else len(scattered)
-    # Column by column, as they come and as most of what is done with them goes.
+    # In Fortran order: columns are read, and mostly processed, one by one.
     values = np.empty((count, len(names)), dtype=np.float32 if single else np.float64, order="F")
     levels: dict[int, tuple[str, ...]] = {}
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
@@ -390,5 +411,5 @@ def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str,
 
 
 def read_texts(values: Any) -> list[str | None]:
-    """The entries of an Arrow dictionary as texts, None where they stand for missing cells."""
+    """The entries of an Arrow dictionary as texts, None for missing cells."""
     return [None if value is None or value != value else str(value) for value in values.to_pylist()]

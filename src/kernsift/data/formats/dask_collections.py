@@ -1,6 +1,6 @@
-"""Dask arrays and data frames: a chunk is a partition, computed by whatever scheduler is in force.
+"""Dask arrays and data frames: a chunk is a partition, computed by the active Dask scheduler.
 
-On a worker that is the cluster: a task that computes a partition lets other tasks have its thread meanwhile.
+On a worker this is the cluster: a task that computes a partition secedes from its thread meanwhile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DaskArray(Source):
 
 
 class DaskFrame(Source):
-    """A dask.dataframe; its index is no column."""
+    """A dask.dataframe without its index."""
 
     def __init__(self, frame: Any, argument: str) -> None:
         flat = frame.ndim == 1
@@ -89,10 +89,10 @@ def dask_source(data: Any, argument: str) -> Source:
     return DaskFrame(data, argument) if hasattr(data, "map_partitions") else DaskArray(data, argument)
 
 
-def computed(data: Any, argument: str, memory: int) -> Columns | None:
-    """All cells of a Dask collection that fits into so many bytes while it is read; None for a larger one.
+def compute_if_small(data: Any, argument: str, memory: int) -> Columns | None:
+    """All cells of a Dask collection if reading them takes at most `memory` bytes, else None.
 
-    A data frame is taken to have as many rows in every partition as in the first.
+    Every partition of a data frame is assumed to have as many rows as the first.
     """
     frame = hasattr(data, "map_partitions")
     if data.ndim > 2:
@@ -100,7 +100,7 @@ def computed(data: Any, argument: str, memory: int) -> Columns | None:
     with guarded(argument, "the Dask collection", "a table"):
         rows = data.npartitions * len(data.partitions[0].compute()) if frame else data.shape[0]
         types = [data.dtype] if data.ndim == 1 else list(data.dtypes) if frame else [data.dtype] * data.shape[1]
-        # Numbers are there as they are and as float64, texts as Python objects.
+        # Numbers are held as they are and as float64, texts as Python objects.
         width = sum(24 if getattr(dtype, "kind", "O") in "biuf" else 96 for dtype in types)
         if not rows * width <= memory:  # or the number of rows is not known
             return None

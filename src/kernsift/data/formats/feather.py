@@ -60,6 +60,6 @@ class FeatherPart(Part):
 
 
 def _unpacked(batch: Any) -> bool:
-    """Whether a batch had to be unpacked: its buffers are then no slices of the file."""
+    """Whether a batch had to be decompressed: its buffers are then not slices of the file."""
     buffers = [buffer for buffer in batch.column(0).buffers() if buffer is not None and buffer.size]
     return all(buffer.parent is None for buffer in buffers)

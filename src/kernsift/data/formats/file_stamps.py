@@ -1,4 +1,4 @@
-"""Files that must not change while they are read, and one sentence for whatever is wrong with one."""
+"""Files that must not change while they are read, and one error sentence for any fault of a file."""
 
 from __future__ import annotations
 
@@ -65,6 +65,6 @@ def guarded(argument: str, name: str, what: str, *stamps: FileStamp) -> Iterator
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line without a full stop."""
+    """The first line of an error message, without a full stop."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return (text.strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,14 +20,12 @@ class Hdf5Dataset(ArraySource):
     """
 
     def __init__(self, dataset: Any, argument: str, path: str | None = None) -> None:
-        import h5py
-
         self._where = dataset.name
         self._path = path
         self._dataset = None if path else dataset
         self._stamps = [FileStamp.of(path, argument)] if path else []
         name = f"{path or dataset.file.filename}::{dataset.name}"
-        self._strings = h5py.check_string_dtype(dataset.dtype) is not None
+        self._strings = import_h5py().check_string_dtype(dataset.dtype) is not None
         rows = dataset.chunks[0] if dataset.chunks else None
         super().__init__(argument, name, dataset.shape, dataset.dtype, rows, text=self._strings)
         width = dataset.chunks[-1] if dataset.chunks else dataset.shape[-1]
@@ -36,24 +34,29 @@ class Hdf5Dataset(ArraySource):
     def cells(self, columns: Sequence[int], start: int, stop: int) -> np.ndarray:
         with guarded(self.argument, self.name, "an HDF5 dataset", *self._stamps), self._opened() as dataset:
             cells = read_block(dataset, columns, start, stop)
-            return _texts(cells) if self._strings else cells
+            if not self._strings:
+                return cells
+            texts = np.empty(cells.shape, dtype=object)
+            texts.reshape(-1)[:] = decoded(np.ravel(cells))
+            return texts
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         if self._dataset is not None:
             yield self._dataset
             return
-        import h5py
-
-        with h5py.File(self._path, "r") as file:
+        with import_h5py().File(self._path, "r") as file:
             yield file[self._where]
+
+
+def import_h5py() -> Any:
+    return required("h5py", "Reading HDF5 files needs h5py")
 
 
 def hdf5_source(path: str, argument: str) -> Hdf5Dataset:
     """The only dataset of a file, or the one that "file.h5::/name" names."""
-    h5py = required("h5py", "Reading HDF5 files needs h5py")
     file_name, _, name = path.partition("::")
-    with guarded(argument, path, "an HDF5 file"), h5py.File(file_name, "r") as file:
+    with guarded(argument, path, "an HDF5 file"), import_h5py().File(file_name, "r") as file:
         if name and name not in file:
             raise InputError(
                 f"{argument}: {file_name} has no dataset '{name}'; it has {quoted(_datasets(file)) or 'none'}."
@@ -84,9 +87,6 @@ def _datasets(group: Any) -> list[str]:
     return names
 
 
-def _texts(cells: Any) -> np.ndarray:
-    """Texts come as bytes."""
-    out = np.empty(cells.shape, dtype=object)
-    flat = [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell for cell in np.ravel(cells)]
-    out.reshape(-1)[:] = flat
-    return out
+def decoded(cells: Iterable[Any]) -> list[str]:
+    """Texts, which come as bytes."""
+    return [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]

@@ -20,6 +20,8 @@ _CHUNK = 4 << 20
 class MemorySource(Source):
     """Columns that were read already; pieces of them are copies."""
 
+    in_memory = True
+
     def __init__(self, columns: Columns, argument: str) -> None:
         n, p = columns.values.shape
         size = dtype_of(columns.values).itemsize
@@ -48,10 +50,6 @@ class MemorySource(Source):
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         start, stop = self.edges[chunk : chunk + 2]
         return replace(self.columns, values=self.columns.values[start:stop][rows]).pick(columns)
-
-    @property
-    def in_memory(self) -> bool:
-        return True
 
 
 def loaded(source: Source, memory: int | None = None) -> MemorySource:

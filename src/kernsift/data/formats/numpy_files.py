@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.columns.columns import Columns
-from kernsift.data.formats.array_files import ArraySource
+from kernsift.data.formats.array_files import ArraySource, check_shape, read_array
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError
@@ -128,19 +128,9 @@ def npz_arrays(path: str, argument: str) -> dict[str, np.ndarray]:
 
 
 def array_columns(array: np.ndarray, argument: str, name: str) -> Columns:
-    """An array with rows and columns, or with fields."""
-    if array.dtype.names:
-        if array.ndim != 1:
-            raise InputError(
-                f"{argument}: {name} has fields and needs one dimension, got shape {array.shape}; flatten it."
-            )
-        fields = [read_columns(array[field], argument) for field in array.dtype.names]
-        return side_by_side(fields, list(array.dtype.names), argument)
-    if array.ndim not in (1, 2):
-        raise InputError(
-            f"{argument}: a table with rows and columns is needed, but {name} has shape {array.shape}; reshape it."
-        )
-    return read_columns(array[:, None] if array.ndim == 1 else array, argument)
+    """An array with rows and columns, or of records."""
+    check_shape(array.shape, array.dtype, argument, name)
+    return read_array(array, array.dtype.names, argument)
 
 
 def _broken(path: str, argument: str, error: Exception) -> InputError:

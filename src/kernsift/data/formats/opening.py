@@ -15,7 +15,7 @@ from kernsift.data.columns.columns import EXACT
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
 from kernsift.data.formats.archives import archive_kind
 from kernsift.data.formats.arrow import ArrowSource, Part
-from kernsift.data.formats.dask_collections import computed, dask_source
+from kernsift.data.formats.dask_collections import compute_if_small, dask_source
 from kernsift.data.formats.excel import excel_source
 from kernsift.data.formats.feather import FeatherPart
 from kernsift.data.formats.file_stamps import first_line, guarded
@@ -34,9 +34,10 @@ from kernsift.execution.memory import parse_memory, values_bytes
 from kernsift.execution.parallel import worker_threads
 
 SMALL = 16
-"""Tables that take at most one part in so many of the memory limit are read as a whole."""
+"""Tables that take at most 1 / SMALL of the memory limit are read as a whole."""
 
-_TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".npy", ".h5")
+_TEXTS = tuple(text + packed for text in (".csv", ".tsv") for packed in ("", ".gz", ".bz2", ".xz", ".zip"))
+_TABLES = (".parquet", ".pq", ".arrow", ".feather", ".ipc", ".npy", ".h5", *_TEXTS)
 _REFUSED = [
     (b"\x80", "is a Python pickle, which could run code and is never opened", "save it as Parquet or .npy"),
     (b"\xd0\xcf\x11\xe0", "is an Excel file of the old kind (.xls)", "save it as .xlsx or CSV"),
@@ -44,8 +45,6 @@ _REFUSED = [
     (b"%PDF", "is a PDF", "export the table as CSV"),
     (b'{"', "is JSON", "save it as CSV or Parquet"),
     (b'[{"', "is JSON", "save it as CSV or Parquet"),
-    (b"BZh", "is packed with bzip2", "unpack it, or pack it with gzip"),
-    (b"\xfd7zXZ", "is packed with xz", "unpack it, or pack it with gzip"),
     (b"\x28\xb5\x2f\xfd", "is packed with zstd", "unpack it, or pack it with gzip"),
 ]
 
@@ -58,8 +57,8 @@ def open_source(
     layer: str | None = None,
     whole: bool = False,
     memory: int | str | None = None,
-) -> Source | None:
-    """A table outside of memory, for paths and for what other libraries keep there; else None.
+) -> Source:
+    """A table outside of memory, for paths and for what other libraries keep there.
 
     Paths name Parquet files or folders of them, Feather and Arrow files, .npy and .npz files (of SciPy too), HDF5 files
     ("file.h5::/name" for one of several datasets), .h5ad files, Zarr folders, Excel files, and text files. Archives and
@@ -77,17 +76,16 @@ def open_source(
     ...     source = open_source(path, "X")
     ...     source.n, source.names, source.read([1], slice(1, 3)).values.tolist()
     (3, ('x0', 'x1'), [[3.0], [5.0]])
-    >>> open_source(np.zeros((3, 2)), "X") is None
-    True
     """
     if isinstance(data, Source):
         return data
     if isinstance(data, (str, os.PathLike)):
         path = os.fspath(data)
         with guarded(argument, str(path), "a table"):
-            return _path(path, argument, encoding, layer, whole, memory)
-    maker = _maker(data)
-    return None if maker is None else maker(data, argument)
+            return _open_path(path, argument, encoding, layer, whole, memory)
+    opener = _opener_of(data)
+    assert opener is not None  # callers ask `is_outside_memory` first
+    return opener(data, argument)
 
 
 def open_table(
@@ -110,16 +108,15 @@ def open_table(
         return anndata_source(data, argument, layer, whole=memory is None)
     if is_sparse_table(data):
         source: Source = sparse_source(data, argument)
-    elif points_outside(data) and not (isinstance(data, np.memmap) and memory is None):
-        lazy = _maker(data) is dask_source
-        cells = computed(data, argument, values_bytes(parse_memory(memory))) if lazy else None
-        opened = (
-            open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None, memory=memory)
-            if cells is None
-            else MemorySource(cells, argument)
-        )
-        assert opened is not None
-        source = _in_memory(opened) if memory is None and isinstance(data, (str, os.PathLike)) else opened
+    elif is_outside_memory(data) and not (isinstance(data, np.memmap) and memory is None):
+        lazy = _opener_of(data) is dask_source
+        cells = compute_if_small(data, argument, values_bytes(parse_memory(memory))) if lazy else None
+        if cells is not None:
+            source = MemorySource(cells, argument)
+        else:
+            source = open_source(data, argument, encoding=encoding, layer=layer, whole=memory is None, memory=memory)
+        if memory is None and isinstance(data, (str, os.PathLike)):
+            source = _loaded_if_small(source)
     else:
         if isinstance(data, list) and data and all(isinstance(one, str) and os.path.isfile(one) for one in data):
             raise InputError(
@@ -132,7 +129,7 @@ def open_table(
     return source
 
 
-def _in_memory(source: Source) -> Source:
+def _loaded_if_small(source: Source) -> Source:
     """A small table, read as a whole; the same source where it is not small, and where workers can read it."""
     if source.in_memory or source.annotations is not None or worker_threads() or source.n < 2:
         return source
@@ -146,14 +143,14 @@ def _in_memory(source: Source) -> Source:
     return found
 
 
-def points_outside(data: Any) -> bool:
+def is_outside_memory(data: Any) -> bool:
     """Whether `open_source` can open this."""
-    return isinstance(data, (Source, str, os.PathLike)) or _maker(data) is not None
+    return isinstance(data, (Source, str, os.PathLike)) or _opener_of(data) is not None
 
 
-def _maker(data: Any) -> Callable[[Any, str], Source] | None:
+def _opener_of(data: Any) -> Callable[[Any, str], Source] | None:
     """What opens an object of another library, known by its type without importing that library."""
-    # What was computed from a memory map is an array in memory, though its type says otherwise: it has no file.
+    # The result of a computation with a memory map has its type but no file: it is in memory.
     if isinstance(data, np.memmap):
         return MappedArray if data.filename is not None else None
     home = type(data).__module__.partition(".")[0]
@@ -166,7 +163,7 @@ def _maker(data: Any) -> Callable[[Any, str], Source] | None:
     return dask_source if home in ("dask", "dask_expr") and hasattr(data, "dask") else None
 
 
-def _path(
+def _open_path(
     path: Any, argument: str, encoding: str | None, layer: str | None, whole: bool, memory: int | str | None
 ) -> Source:
     if not isinstance(path, str):
@@ -178,34 +175,37 @@ def _path(
             "pyarrow.dataset.dataset or dask.dataframe and pass that."
         )
     if os.path.isdir(place):
-        return _folder(path, argument)
-    start = _start(place, argument)
+        return _open_folder(path, argument)
+    start = _first_bytes(place, argument)
     if start.startswith(b"\x89HDF"):
         return h5ad_source(place, argument, layer, whole) if is_h5ad(path) else hdf5_source(path, argument)
     if start.startswith(b"\x93NUMPY"):
         return NumpyFile(place, argument)
     if start.startswith((b"PAR1", b"ARROW1")):
-        return _arrow_files([place], argument)
+        return _open_arrow_files([place], argument)
     if start.startswith(b"PK"):
         kind = archive_kind(place, f"{argument}: {place}")
         if kind == "sparse matrix":
             return sparse_file(place, argument)
-        return excel_source(place, argument) if kind == "Excel" else MemorySource(read_npz(place, argument), argument)
+        if kind == "Excel":
+            return excel_source(place, argument)
+        if kind == "NumPy archive":
+            return MemorySource(read_npz(place, argument), argument)
     for magic, what, fix in _REFUSED:
         if start.startswith(magic):
             raise InputError(f"{argument}: {path} {what}; {fix}.")
-    return text_source(place, argument, encoding, whole=whole, memory=memory)
+    return text_source(place, argument, encoding, whole, memory)
 
 
-def _folder(path: str, argument: str) -> Source:
+def _open_folder(path: str, argument: str) -> Source:
     folder = Path(path.partition("::")[0])
     if any((folder / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
         return zarr_source(path, argument)
     every = sorted(file for file in folder.rglob("*") if file.is_file())
     files = [file for file in every if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
     if any("=" in part for file in files for part in file.relative_to(folder).parts[:-1]):
-        return _partitioned(str(folder), argument)
-    tables = [str(file) for file in files if _start(str(file), argument)[:4] in (b"PAR1", b"ARRO")]
+        return _open_partitioned(str(folder), argument)
+    tables = [str(file) for file in files if _first_bytes(str(file), argument)[:4] in (b"PAR1", b"ARRO")]
     if not tables:
         raise InputError(
             f"{argument}: the folder {folder} holds no Parquet or Arrow files and no Zarr array; name a file in it."
@@ -214,18 +214,18 @@ def _folder(path: str, argument: str) -> Source:
         other = next(file for file in files if str(file) not in tables)
         if other.name.lower().endswith(_TABLES):
             raise InputError(f"{argument}: {other} is no Parquet or Arrow file; mend it, or take it out of the folder.")
-    return _arrow_files(tables, argument)
+    return _open_arrow_files(tables, argument)
 
 
-def _arrow_files(paths: list[str], argument: str) -> Source:
-    _need_arrow()
+def _open_arrow_files(paths: list[str], argument: str) -> Source:
+    _require_pyarrow()
     makers: dict[bytes, Callable[[str, str], Part]] = {b"PAR1": ParquetPart, b"ARRO": FeatherPart}
-    return ArrowSource([makers[_start(path, argument)[:4]](path, argument) for path in paths], argument)
+    return ArrowSource([makers[_first_bytes(path, argument)[:4]](path, argument) for path in paths], argument)
 
 
-def _partitioned(folder: str, argument: str) -> Source:
+def _open_partitioned(folder: str, argument: str) -> Source:
     """Folders named key=value, where the keys are columns."""
-    _need_arrow()
+    _require_pyarrow()
     from pyarrow import dataset
 
     try:
@@ -238,17 +238,17 @@ def _partitioned(folder: str, argument: str) -> Source:
         ) from error
 
 
-def _need_arrow() -> None:
+def _require_pyarrow() -> None:
     required("pyarrow.parquet", "Reading Parquet and Arrow files needs pyarrow")
 
 
-def _start(path: str, argument: str) -> bytes:
+def _first_bytes(path: str, argument: str) -> bytes:
     """The first bytes of a file, which tell what it is."""
     try:
         with open(path, "rb") as file:
             start = file.read(8)
     except FileNotFoundError:
-        raise InputError(f"{argument}: there is no file {path}{_beside(path)}") from None
+        raise InputError(f"{argument}: there is no file {path}{_similar_file(path)}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{argument}: {path} cannot be opened ({first_line(error)}); check its name.") from None
     if not start:
@@ -256,7 +256,7 @@ def _start(path: str, argument: str) -> bytes:
     return start
 
 
-def _beside(path: str) -> str:
+def _similar_file(path: str) -> str:
     folder = Path(path).parent
     try:
         # Names of files share suffixes, so that they must be more similar than words.

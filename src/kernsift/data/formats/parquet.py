@@ -1,4 +1,4 @@
-"""Parquet files: columns and groups of rows are read by themselves, and each group says what its numbers span."""
+"""Parquet files: columns and row groups are read separately, and row groups have statistics of their columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.archives import refuse_bomb
+from kernsift.data.formats.archives import check_unpacked_size
 from kernsift.data.formats.arrow import Part
 from kernsift.data.formats.file_stamps import FileStamp
 from kernsift.data.formats.source import Bounds
@@ -18,8 +18,6 @@ from kernsift.execution.threads import prefetched_items
 _PLAIN = {"BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE"}
 _PLAIN_LOGICAL = {"NONE", "INT"}
 
-# With fewer rows in a group, reading the rows takes less time than reading their statistics.
-_WORTH = 1000
 # The largest ratio of the size of all cells to that of the file.
 _LARGEST_RATIO = 10_000
 
@@ -38,24 +36,26 @@ class ParquetPart(Part):
         super().__init__(path, argument, FileStamp.of(path, argument))
         self._keys = keys or {}
         with self._reading():
-            self.schema = self._open([]).schema_arrow
+            self.schema = self._metadata.schema.to_arrow_schema()
             for name, value in self._keys.items():
                 self.schema = self.schema.append(pa.field(name, value.type))
             self.sizes = np.array([group.num_rows for group in self._groups()], dtype=np.int64)
             cells = 8 * int(self.sizes.sum()) * max(1, self._metadata.num_columns)
             # Columns of one value compress without limit, so that only extreme ratios are refused.
             if cells > _LARGEST_RATIO * os.path.getsize(path):
-                refuse_bomb(f"{argument}: {path}", os.path.getsize(path), cells)
+                check_unpacked_size(f"{argument}: {path}", os.path.getsize(path), cells)
 
     def opened(self) -> Any:
+        import pyarrow.parquet
+
         with self._reading():
-            return self._open(self._texts)
+            return pyarrow.parquet.ParquetFile(self.name, metadata=self._metadata, read_dictionary=self._texts)
 
     def load(self, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         import pyarrow as pa
 
         with self._reading():
-            # Arrow's own threads only where there are no others that read at the same time.
+            # Arrow's threads are used only if no other thread reads at the same time.
             groups, threads = list(range(first, last)), prefetched_items() > 1
             own = [name for name in names if name not in self._keys]
             table = reader.read_row_groups(groups, columns=own, use_threads=threads)
@@ -73,17 +73,15 @@ class ParquetPart(Part):
         where = {field.name: i for i, field in enumerate(self._file_fields)}
         if len(self._metadata.schema) != len(where):
             return None  # nested columns, which are refused, shift the positions
-        if self._metadata.num_rows < _WORTH * self._metadata.num_row_groups:
-            return None
         known = np.ones(len(names), dtype=bool)
-        low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
+        low, high = np.full((2, self._metadata.num_row_groups, len(names)), np.nan)
         gaps = np.zeros(len(names), dtype=np.int64)
         plain = [self._metadata.schema.column(where[name]) if name in where else None for name in names]
         usable = [
             one is not None and one.physical_type in _PLAIN and one.logical_type.type in _PLAIN_LOGICAL for one in plain
         ]
         with self._reading():
-            for group in self._groups():
+            for number, group in enumerate(self._groups()):
                 for i, name in enumerate(names):
                     if not known[i]:
                         continue
@@ -93,10 +91,10 @@ class ParquetPart(Part):
                         continue
                     gaps[i] += reported.null_count
                     if reported.has_min_max:
-                        low[i], high[i] = np.fmin(low[i], float(reported.min)), np.fmax(high[i], float(reported.max))
+                        low[number, i], high[number, i] = reported.min, reported.max
                     else:
                         known[i] = reported.null_count == group.num_rows
-        return Bounds(known, low, high, gaps)
+        return Bounds(known, np.fmin.reduce(low, initial=np.nan), np.fmax.reduce(high, initial=np.nan), gaps)
 
     @cached_property
     def _metadata(self) -> Any:
@@ -118,11 +116,6 @@ class ParquetPart(Part):
 
     def _groups(self) -> list[Any]:
         return [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
-
-    def _open(self, texts: Sequence[str]) -> Any:
-        import pyarrow.parquet
-
-        return pyarrow.parquet.ParquetFile(self.name, metadata=self._metadata, read_dictionary=texts)
 
     def __getstate__(self) -> dict[str, Any]:
         # The footer of a wide file is large, and quickly read again.

@@ -1,7 +1,7 @@
-"""pyarrow data sets: whatever they are made of, wherever it lies, fragment by fragment.
+"""pyarrow data sets of any format and file system, read fragment by fragment.
 
-Parquet and Feather files of this machine have readers of their own, which keep files open and read groups of rows by
-themselves: a fragment opens its file for every piece, and one of Feather cannot be read from the middle.
+Local Parquet and Feather files have their own readers, which keep files open and read row groups separately: a fragment
+opens its file for every piece, and a Feather fragment cannot be read from the middle.
 """
 
 from __future__ import annotations

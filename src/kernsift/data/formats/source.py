@@ -51,27 +51,12 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class CellPiece:
-    """Some cells of a table: where they belong in what was asked for, and what they hold.
-
-    Attributes
-    ----------
-    rows, columns : the place in the answer, which has a row for every row and a column for every column asked for.
-    cells : the values; the codes of a categorical column count within this piece.
-    """
-
-    rows: slice
-    columns: slice
-    cells: Columns
-
-
-@dataclass(frozen=True)
 class Bounds:
-    """What a file says about its columns without being read.
+    """Statistics of columns that a file has without being read.
 
     Attributes
     ----------
-    known : (p,) bool: the columns that it says something about; the rest of this record is about those.
+    known : (p,) bool: the columns with statistics; the other attributes hold for these only.
     low, high : (p,) the smallest and the largest number.
     gaps : (p,) missing cells, without NaN in columns of floating-point numbers.
     exact : whether NaN counts as missing.
@@ -102,6 +87,7 @@ class Source(ABC):
     overhead : bytes that one row takes while it is read, whatever the columns.
     by_column : whether reading some columns takes less time than reading all.
     at_once : how many cuts may be fetched at the same time, in threads.
+    in_memory : whether the cells are in memory.
     named : whether the names are the user's own.
     flat : whether the data is one-dimensional.
     notes : what was guessed about the format, one sentence each.
@@ -111,6 +97,7 @@ class Source(ABC):
     overhead: float = 0.0
     by_column: bool = True
     at_once: int = 1
+    in_memory: bool = False
     notes: tuple[str, ...] = ()
     annotations: Annotations | None = None
 
@@ -138,7 +125,7 @@ class Source(ABC):
         """Some columns of one chunk; `rows` are counted from its first row."""
 
     def bounds(self) -> Bounds | None:
-        """What is known of the columns without reading them; None where that is nothing."""
+        """Statistics of the columns that are known without reading them; None where there are none."""
         return None
 
     @property
@@ -168,11 +155,6 @@ class Source(ABC):
         """The rows that are marked."""
         return self if keep.all() else _Where(self, KeptRows(keep))
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the cells are in memory."""
-        return False
-
     def read(self, columns: Sequence[int], rows: Rows | None = None) -> Columns:
         """Some columns in memory, and of all rows unless some are named."""
         rows = slice(0, self.n) if rows is None else rows
@@ -180,14 +162,14 @@ class Source(ABC):
         values = np.full((count_of(rows), len(columns)), np.nan, dtype=np.float32 if single else np.float64)
         kinds = [self.kinds[i] for i in columns]
         found: dict[int, dict[str, int]] = {}
-        for piece in self.pieces(columns, rows):
-            for i, kind in enumerate(piece.cells.kinds, piece.columns.start):
+        for cut, cells in self.pieces(columns, rows):
+            for i, kind in enumerate(cells.kinds, cut.columns.start):
                 kinds[i] = kind if kinds[i] == "unknown" and kind != "empty" else kinds[i]
-            for i, levels in piece.cells.levels.items():
-                codes = found.setdefault(piece.columns.start + i, {})
+            for i, levels in cells.levels.items():
+                codes = found.setdefault(cut.columns.start + i, {})
                 numbers = np.array([codes.setdefault(level, len(codes)) for level in levels], dtype=np.float64)
-                recode(piece.cells.values, i, numbers)
-            values[piece.rows, piece.columns] = piece.cells.values
+                recode(cells.values, i, numbers)
+            values[cut.rows, cut.columns] = cells.values
         for i, codes in found.items():
             order = {level: float(code) for code, level in enumerate(sorted(codes))}
             recode(values, i, np.array([order[level] for level in codes]))
@@ -198,42 +180,38 @@ class Source(ABC):
     def integers(self, column: int) -> np.ndarray:
         """The integers of a column of which some are beyond 2^53, as they are stored; any number in a missing cell."""
         parts = []
-        for piece in self.pieces([column], slice(0, self.n)):
-            cells = piece.cells
+        for _, cells in self.pieces([column], slice(0, self.n)):
             parts.append(cells.integers[0] if cells.integers else np.nan_to_num(cells.values[:, 0]).astype(np.int64))
         return joined_integers(parts)
 
-    def pieces(self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH) -> Iterator[CellPiece]:
-        """All the cells asked for, chunk after chunk, each piece within `scratch` bytes."""
+    def pieces(self, columns: Sequence[int], rows: Rows, scratch: int = SCRATCH) -> Iterator[tuple[Cut, Columns]]:
+        """All the cells asked for, chunk after chunk, each piece within `scratch` bytes; codes count within a piece."""
         with self.reading():
             for cut in self.cuts(columns, rows, scratch, scratch):
-                yield self.piece(columns, cut)
+                yield cut, self.cells_of(columns, cut)
 
     def cuts(self, columns: Sequence[int], rows: Rows, scratch: int, most: int) -> Iterator[Cut]:
         """What `pieces` reads, before it is read; a single column of a chunk may take up to `most` bytes."""
-        for chunk, inside, place in self._touched(rows):
+        for chunk, inside, place in self._chunks_of(rows):
             length = int(self.edges[chunk + 1] - self.edges[chunk])
             for block in self._blocks(columns, length, scratch, most):
                 yield Cut(chunk, inside, place, block)
 
-    def piece(self, columns: Sequence[int], cut: Cut) -> CellPiece:
+    def cells_of(self, columns: Sequence[int], cut: Cut) -> Columns:
         """The cells of a cut, which was made for these columns."""
-        return CellPiece(cut.rows, cut.columns, self.fetch(cut.chunk, columns[cut.columns], cut.inside))
+        return self.fetch(cut.chunk, columns[cut.columns], cut.inside)
 
     def reading(self) -> AbstractContextManager[None]:
         """Inside, files may stay open from one piece to the next."""
         return nullcontext()
 
-    def _touched(self, rows: Rows) -> Iterator[tuple[int, Rows, slice]]:
+    def _chunks_of(self, rows: Rows) -> Iterator[tuple[int, Rows, slice]]:
         """The chunks that hold the rows, the rows inside each, and their place among all rows asked for."""
         if isinstance(rows, slice):
-            start, stop = rows.start, rows.stop
-            first, last = np.searchsorted(self.edges, [start, stop - 1], side="right") - 1
-            for chunk in range(int(first), int(last) + 1) if stop > start else ():
-                low, high = max(start, int(self.edges[chunk])), min(stop, int(self.edges[chunk + 1]))
-                if high > low:
-                    begin = int(self.edges[chunk])
-                    yield chunk, slice(low - begin, high - begin), slice(low - start, high - start)
+            ends = np.clip(self.edges, rows.start, rows.stop)
+            for chunk in np.flatnonzero(np.diff(ends)).tolist():
+                begin, low, high = int(self.edges[chunk]), int(ends[chunk]), int(ends[chunk + 1])
+                yield chunk, slice(low - begin, high - begin), slice(low - rows.start, high - rows.start)
             return
         cuts = np.searchsorted(rows, self.edges)
         for chunk in np.flatnonzero(np.diff(cuts)).tolist():
@@ -269,14 +247,10 @@ class _Part(Source):
         super().__init__(whole.argument, names, kinds, edges, widths, named=whole.named, flat=whole.flat)
         self._whole = whole
         self.overhead, self.by_column, self.at_once = whole.overhead, whole.by_column, whole.at_once
-        self.notes = whole.notes
+        self.notes, self.in_memory = whole.notes, whole.in_memory
 
     def reading(self) -> AbstractContextManager[None]:
         return self._whole.reading()
-
-    @property
-    def in_memory(self) -> bool:
-        return self._whole.in_memory
 
 
 class _Picked(_Part):
@@ -373,10 +347,5 @@ def shifted(rows: Rows, by: int) -> Rows:
 def recode(values: np.ndarray, column: int, codes: np.ndarray) -> None:
     """Replace the codes in a column by `codes[code]`, in place; missing cells stay missing."""
     old = values[:, column]
-    gaps = np.isnan(old)
-    if gaps.any():
-        new = np.full(len(old), np.nan)
-        new[~gaps] = codes[old[~gaps].astype(np.intp)]
-        values[:, column] = new
-    else:
-        values[:, column] = codes[old.astype(np.intp)]
+    places = np.where(np.isnan(old), len(codes), old).astype(np.intp)
+    values[:, column] = np.append(codes, np.nan)[places]

@@ -12,7 +12,7 @@ from kernsift.data.columns.cells import number_kind
 from kernsift.data.columns.columns import Columns
 from kernsift.data.columns.layout import layout_of
 from kernsift.data.formats.source import Bounds, Rows, Source
-from kernsift.data.sparse import ByColumn, ByRow, SparseRows, SparseTable
+from kernsift.data.sparse import CscStore, CsrStore, SparseRows, SparseTable
 from kernsift.exceptions import InputError, quoted
 
 
@@ -30,7 +30,7 @@ def sparse_source(matrix: Any, argument: str, names: Sequence[str] | None = None
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
-    store = ByColumn(matrix) if matrix.format == "csc" else ByRow(matrix)
+    store = CscStore(matrix) if matrix.format == "csc" else CsrStore(matrix)
     called = [f"x{i}" for i in range(matrix.shape[1])] if names is None else names
     return SparseSource(SparseRows(store, None, matrix.shape[0]), argument, called, named=names is not None)
 
@@ -69,6 +69,7 @@ class SparseSource(Source):
         self.rows, self.positions = rows, np.arange(len(names)) if positions is None else positions
         kinds, edges = [number_kind(rows.store.dtype)] * len(names), np.array([0, rows.n])
         super().__init__(argument, names, kinds, edges, np.full(len(names), 8.0), named=named)
+        self.in_memory = not rows.store.on_disk
 
     def _changed(self, rows: SparseRows, names: Sequence[str], positions: np.ndarray, named: bool) -> SparseSource:
         found = SparseSource(rows, self.argument, names, positions, named=named)
@@ -91,10 +92,6 @@ class SparseSource(Source):
         found = self._changed(rows, self.names, self.positions, self.named)
         found.annotations = None if self.annotations is None else self.annotations.where(keep)
         return found
-
-    @property
-    def in_memory(self) -> bool:
-        return not self.rows.store.on_disk
 
     def bounds(self) -> Bounds:
         """Bounds of the values in all rows of the matrix, which may be more than those of this table, and of 0."""

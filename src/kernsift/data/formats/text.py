@@ -43,9 +43,7 @@ _PER_COLUMN = 8 << 10
 _MANY_COLUMNS = 20_000
 
 
-def text_source(
-    path: str, argument: str, encoding: str | None = None, *, whole: bool = True, memory: int | str | None = None
-) -> Source:
+def text_source(path: str, argument: str, encoding: str | None, whole: bool, memory: int | str | None) -> Source:
     """A text file: in memory where it is small and may be read as a whole, else read in pieces."""
     stamp = FileStamp.of(path, argument)
     with guarded(argument, path, "separated values", stamp):
@@ -53,7 +51,7 @@ def text_source(
         chunk = int(np.clip(_PER_COLUMN * len(text.dialect.names), _CHUNK, max(_CHUNK, parse_memory(memory) // _SHARE)))
         found: Source
         if whole and text.size <= max(chunk, _WHOLE):
-            found = MemorySource(_whole(text), argument)
+            found = MemorySource(_read_whole(text), argument)
         else:
             found = TextFile(text, chunk)
     found.notes = text.dialect.notes(path)
@@ -64,7 +62,7 @@ def text_source(
 
 
 class _NotPlain(Exception):
-    """A cell is no plain number."""
+    """A cell is not a plain number."""
 
 
 def _chunks(text: TextTable, size: int, texts: set[str], plain: bool) -> Iterator[Columns]:
@@ -76,20 +74,20 @@ def _chunks(text: TextTable, size: int, texts: set[str], plain: bool) -> Iterato
     rows = -(-size * text.dialect.rows // max(1, text.size)) if size < text.size else text.dialect.rows
     with opened(text.path) as file, io.TextIOWrapper(file, text.encoding, newline="") as lines:
         try:
-            for frame in _number_blocks(lines, text, rows) if plain else _frames(lines, text, rows, texts):
+            for frame in _numpy_chunks(lines, text, rows) if plain else _pandas_chunks(lines, text, rows, texts):
                 yield _columns(frame, text)
                 report_progress(f"reading {text.argument}", min(total, getattr(file, "fileobj", file).tell()), total)
         except (ValueError, OverflowError) as error:  # pandas' parser errors are ValueErrors
             raise unreadable(text.name, first_line(error)) from error
 
 
-def _frames(lines: Any, text: TextTable, rows: int, texts: set[str]) -> Iterator[Any]:
+def _pandas_chunks(lines: Any, text: TextTable, rows: int, texts: set[str]) -> Iterator[Any]:
     pandas = required("pandas", "Reading text files needs pandas")
     strings = dict.fromkeys(texts, str) or None
     yield from pandas.read_csv(lines, **text.dialect.for_pandas(), dtype=strings, chunksize=rows)
 
 
-def _number_blocks(lines: Any, text: TextTable, rows: int) -> Iterator[np.ndarray]:
+def _numpy_chunks(lines: Any, text: TextTable, rows: int) -> Iterator[np.ndarray]:
     dialect = text.dialect
     for skipped in range(0, dialect.rows, rows):
         try:
@@ -123,7 +121,7 @@ def _columns(frame: Any, text: TextTable) -> Columns:
     return found.with_integers(lambda i: frame.iloc[:, i].to_numpy(), whole)
 
 
-def _whole(text: TextTable) -> Columns:
+def _read_whole(text: TextTable) -> Columns:
     """The file as one chunk."""
     if _may_be_plain(text):
         with suppress(_NotPlain):
@@ -257,7 +255,7 @@ class TextFile(Source):
             some = np.flatnonzero(cells.incomplete)
             self._spans[2][some] += np.isnan(cells.values[:, some]).sum(axis=0)
             try:
-                self._put(cells)
+                self._write_chunk(cells)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
@@ -269,7 +267,7 @@ class TextFile(Source):
         self._found[(self._found == _INTEGER) & (self._spans[2] > 0)] = _FLOAT
         return {text.dialect.names[i] for i in np.flatnonzero(mixed)}
 
-    def _put(self, cells: Columns) -> None:
+    def _write_chunk(self, cells: Columns) -> None:
         start = self._append(np.ascontiguousarray(cells.values.T))
         texts = {}
         for i, levels in cells.levels.items():

@@ -5,28 +5,33 @@ Every line is checked: all rows must have as many cells as the first.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
 import gzip
 import io
+import lzma
 import os
 import re
+import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.formats.archives import refuse_bomb
+from kernsift.data.columns.written_numbers import is_number
+from kernsift.data.formats.archives import check_unpacked_size, text_member
 from kernsift.exceptions import InputError
 
 # In the order of trial: a comma may be a decimal sign, and a space part of a name.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas", " ": "spaces"}
 # Characters that show the separator, and rows that show the decimal sign.
 _SAMPLE, _SAMPLE_ROWS = 200_000, 50
-# The longest cell that is read, in characters: what is longer is no number, no category and no name.
+# The longest cell that is read, in characters: no number, category or name is longer.
 _LONGEST_CELL = 131_072
 # Bytes that show the encoding, that are read at a time, and of the longest line.
 _START, _BLOCK, _LONGEST_LINE = 100_000, 1 << 20, 1 << 26
@@ -68,6 +73,9 @@ class Dialect:
 
     def for_pandas(self) -> dict[str, Any]:
         """The arguments of `pandas.read_csv`."""
+        import pandas as pd
+
+        version = [int(part) for part in pd.__version__.split(".")[:2]]
         return {
             "sep": self.separator,
             "header": 0 if self.named else None,
@@ -77,7 +85,8 @@ class Dialect:
             "na_values": _GAPS,
             "skipinitialspace": self.spaces,  # which takes time
             "low_memory": False,
-            **_exactly(),
+            # Before 3.1 the last digit of some numbers was wrong unless one asked.
+            "float_precision": "round_trip" if version < [3, 1] else None,
         }
 
     def notes(self, name: str) -> tuple[str, ...]:
@@ -140,13 +149,14 @@ class TextTable(NamedTuple):
 
 def _unpacked_size(path: str, name: str) -> int:
     """Bytes of text, after unpacking."""
-    packed = os.path.getsize(path)
+    packed, unpacked = os.path.getsize(path), 0
+    if _unpacking(path) is None:
+        return packed
     with opened(path) as file:
-        if not isinstance(file, gzip.GzipFile):
-            return packed
-        while file.read(1 << 24):
-            refuse_bomb(name, packed, file.tell(), np.inf)
-        return file.tell()
+        while read := len(file.read(1 << 24)):
+            unpacked += read
+            check_unpacked_size(name, packed, unpacked, np.inf)
+    return unpacked
 
 
 def _regular_rows(path: str, separator: str, encoding: str) -> tuple[int, bool] | None:
@@ -215,9 +225,28 @@ def _encoding(start: bytes, name: str) -> str:
 
 
 def opened(path: str) -> Any:
+    """A file of text for reading, unpacked on the way."""
+    return (_unpacking(path) or partial(open, mode="rb"))(path)
+
+
+def _unpacking(path: str) -> Callable[[str], Any] | None:
+    """How to open a compressed file; None for others."""
     with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else open(path, "rb")
+        start = file.read(8)
+    return next((opens for magic, opens in _PACKED.items() if start.startswith(magic)), None)
+
+
+def _only_member(path: str) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        return archive.open(text_member(archive.namelist()) or "")
+
+
+_PACKED: dict[bytes, Callable[[str], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+    b"PK": _only_member,
+}
 
 
 def _separator_of(text: str) -> str:
@@ -242,7 +271,7 @@ def _separator_of(text: str) -> str:
 
 def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
     """The dialect of a text; each of its rows must have as many cells as the first."""
-    rows = csv.reader(_whole_lines(lines, name), delimiter=separator, skipinitialspace=True)
+    rows = csv.reader(_checked_lines(lines, name), delimiter=separator, skipinitialspace=True)
     first: list[str] = []
     sample: list[list[str]] = []
     begun, count = 1, 0
@@ -254,7 +283,7 @@ def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
             if not first:
                 first = row
             elif len(row) != len(first):
-                raise _ragged(name, first, begun, rows.line_num, len(row), separator)
+                raise _ragged_error(name, first, begun, rows.line_num, len(row), separator)
             elif len(sample) < _SAMPLE_ROWS:
                 sample.append(row)
             begun = rows.line_num + 1
@@ -279,23 +308,14 @@ def _check_rows(lines: Iterable[str], separator: str, name: str) -> Dialect:
 def header_names(cells: list[str], name: str) -> list[str]:
     """The names in the first line of a table: made up where a cell is empty, and each only once."""
     header = [cell.strip() or f"Unnamed: {i}" for i, cell in enumerate(cells)]  # as pandas calls them
-    refuse_repeated(header, name)
+    repeated = next((cell for cell, count in Counter(header).items() if count > 1), None)
+    if repeated is not None:
+        raise InputError(f"{name}: column names must be unique, but '{repeated}' occurs more than once; rename one.")
     return header
 
 
-def refuse_repeated(names: list[str], name: str) -> None:
-    """Refuse columns of the same name."""
-    if len(set(names)) < len(names):
-        repeated = [cell for cell, count in Counter(names).items() if count > 1]
-        raise InputError(f"{name}: column names must be unique, but '{repeated[0]}' occurs more than once; rename one.")
-
-
 def _is_number(cell: str) -> bool:
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+    return is_number(cell.replace(",", "."))
 
 
 def _decimal_commas(sample: list[list[str]]) -> bool:
@@ -303,7 +323,7 @@ def _decimal_commas(sample: list[list[str]]) -> bool:
     return any("," in cell for cell in cells) and not any("." in cell for cell in cells)
 
 
-def _whole_lines(lines: Iterable[str], name: str) -> Iterator[str]:
+def _checked_lines(lines: Iterable[str], name: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if "\0" in line:
             raise InputError(f"{name}: line {number} holds a zero byte, which text does not; mend it.")
@@ -311,14 +331,14 @@ def _whole_lines(lines: Iterable[str], name: str) -> Iterator[str]:
 
 
 def unreadable(name: str, said: str) -> InputError:
-    """The error for what pandas says of a text that it cannot read."""
+    """The error for a text that pandas cannot read, with the message of pandas."""
     opened = re.search(r"EOF inside string starting at row (\d+)", said)
     if opened:
         return InputError(f"{name}: a quotation mark in about line {int(opened[1]) + 1} is never closed; close it.")
     return InputError(f"{name}: could not be read as separated values ({said}); save the table as CSV again.")
 
 
-def _ragged(name: str, first: list[str], begun: int, line: int, width: int, separator: str) -> InputError:
+def _ragged_error(name: str, first: list[str], begun: int, line: int, width: int, separator: str) -> InputError:
     if line > begun:
         return InputError(f"{name}: a quotation mark in line {begun} is open until line {line}; close or remove it.")
     fix = f"mend that line, or quote fields that hold {_SEPARATORS[separator]}"
@@ -328,11 +348,3 @@ def _ragged(name: str, first: list[str], begun: int, line: int, width: int, sepa
         )
     fields = "1 field" if len(first) == 1 else f"{len(first)} fields"
     return InputError(f"{name}: every row needs {fields} as in the first line, but line {line} has {width}; {fix}.")
-
-
-def _exactly() -> dict[str, str]:
-    """Makes pandas read numbers as they are written: before 3.1 the last digit of some was wrong unless one asked."""
-    import pandas as pd
-
-    major, minor = (int(part) for part in pd.__version__.split(".")[:2])
-    return {"float_precision": "round_trip"} if (major, minor) < (3, 1) else {}

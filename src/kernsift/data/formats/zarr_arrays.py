@@ -1,4 +1,4 @@
-"""Zarr arrays, in folders or behind whatever store the user opened."""
+"""Zarr arrays, in folders or in any store that the user opened."""
 
 from __future__ import annotations
 

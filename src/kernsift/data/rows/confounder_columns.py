@@ -22,7 +22,7 @@ from kernsift.execution.notes import add_note
 
 
 def take_confounders(X: Source, given: Any, kinds: Any) -> tuple[Source, Columns | None, Any]:
-    """A table without its confounders, these, and what `kinds` says of the other columns."""
+    """A table without its confounders, the confounders, and the entries of `kinds` for the other columns."""
     if given is None:
         return X, None, kinds
     rest, columns = take_columns(X, given, "given")
@@ -84,7 +84,7 @@ def _stack(first: Columns, second: Columns) -> Columns:
 
 
 def _decide_kinds(columns: Columns, kinds: Any) -> tuple[Columns, Any]:
-    """Columns as numbers or codes of categories, by what `kinds` says or else by what they hold; and other kinds."""
+    """Columns as numbers or codes of categories, by `kinds` or else by content; and the other entries of `kinds`."""
     own, rest = split_kinds(kinds, columns.names)
     prepared = prepare([MemorySource(columns, "given")], ["given"], kinds=own, missing="column", labels=True)
     return prepared.columns()[0], rest

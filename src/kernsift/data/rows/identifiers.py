@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.annotations import Annotations
+from kernsift.data.formats.source import recode
 from kernsift.data.rows.exchangeability import varies
 from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import run_of
@@ -27,9 +28,9 @@ _LOOKED_AT = 512
 def note_identifiers(
     table: Table,
     response: Callable[[], np.ndarray],
-    described: Sequence[Annotations | None] = (),
-    keep: np.ndarray | None = None,
-    used: Any = None,
+    described: Sequence[Annotations | None],
+    keep: np.ndarray | None,
+    used: Any,
 ) -> None:
     """Note columns that look like identifiers of subjects: values repeat, each with one response.
 
@@ -95,11 +96,12 @@ def _described(tables: Sequence[Annotations], name: str) -> np.ndarray:
     for one in tables:
         with suppress(InputError):
             cells = one.column(name, "obs")
-            own, levels = to_numpy(cells.values)[:, 0].astype(float), cells.levels.get(0)
-            if levels:
-                codes = np.array([known.setdefault(level, len(known)) for level in levels], dtype=float)
-                own = np.where(np.isnan(own), np.nan, codes[np.nan_to_num(own).astype(int)])
-            parts.append(own)
+            own = to_numpy(cells.values).astype(float)
+            if 0 in cells.levels:
+                recode(
+                    own, 0, np.array([known.setdefault(level, len(known)) for level in cells.levels[0]], dtype=float)
+                )
+            parts.append(own[:, 0])
     return np.concatenate(parts) if len(parts) == len(tables) else np.zeros(0)
 
 
@@ -110,7 +112,7 @@ def _subjects(column: np.ndarray, response: np.ndarray) -> int:
         return 0
     values, first, sizes = np.unique(column[known], return_index=True, return_counts=True)
     each = np.unique(response[known][first], return_counts=True)[1]
-    # By chance some small values have one response; that all of them have is no chance.
+    # By chance some values with few rows have one response, but not all of them.
     repeated = len(values) >= _FEWEST_SUBJECTS and np.median(sizes) >= 2 and len(each) >= 2
     return len(values) if repeated and _one_response(column[known], response[known]) else 0
 

@@ -85,23 +85,23 @@ class RowArguments:
                 )
             parts = [given, given] if named else list(given)
             for place, part in enumerate(parts):
-                tables[place], columns = take_columns(tables[place], part, argument, table="XY"[place])
-                self._keep(argument, columns)
+                tables[place], columns = take_columns(tables[place], part, argument)
+                self._add_labels(argument, columns)
         return tables[0], tables[1]
 
-    def split(self, X: Any, **options: Any) -> Any:
+    def split(self, X: Any, **options: Any) -> Source:
         """One table without the columns that the arguments name."""
-        source: Any = open_table(X, "X", **options)
+        source = open_table(X, "X", **options)
         for argument, given in self._given.items():
             if given is True:
                 raise InputError(
                     'paired: needs the column or array that identifies pairs here, got True; use paired="patient".'
                 )
-            source, columns = take_columns(source, given, argument, table="X")
-            self._keep(argument, columns)
+            source, columns = take_columns(source, given, argument)
+            self._add_labels(argument, columns)
         return source
 
-    def _keep(self, argument: str, columns: Columns) -> None:
+    def _add_labels(self, argument: str, columns: Columns) -> None:
         for place, own in enumerate(to_numpy(columns.values).T):
             if columns.kinds[place] == "integer" and place not in columns.integers and (np.abs(own) >= EXACT).any():
                 raise InputError(
@@ -148,7 +148,7 @@ class RowArguments:
     ) -> Exchangeability:
         """What the arguments say of the rows that are kept, whose sample or response, as codes, is `response`."""
         found = {argument: labels.take(keep) for argument, labels in self._stacked(samples).items()}
-        return _checked(found, response, self._question)
+        return _exchangeability(found, response, self._question)
 
     def _stacked(self, samples: Sequence[np.ndarray] | None) -> dict[str, RowLabels]:
         """The labels of all rows; with `samples` of one table, those of the first and then those of the second."""
@@ -158,7 +158,7 @@ class RowArguments:
         return {argument: RowLabels.joined(labels) for argument, labels in found.items()}
 
 
-def _checked(labels: dict[str, RowLabels], response: np.ndarray, question: str) -> Exchangeability:
+def _exchangeability(labels: dict[str, RowLabels], response: np.ndarray, question: str) -> Exchangeability:
     """Codes of strata and units, after checks of what they say about the response."""
     unit = strata = None
     if "unit" in labels:
@@ -183,7 +183,7 @@ def _checked(labels: dict[str, RowLabels], response: np.ndarray, question: str) 
 def _check_units(names: np.ndarray, unit: np.ndarray, response: np.ndarray, question: str) -> None:
     mixed = np.flatnonzero(varies(unit, response))
     if len(mixed):
-        which = _some(names[mixed])
+        which = _examples(names[mixed])
         raise InputError(
             f"unit: {which} has rows in both samples, but a unit belongs to one; use paired= or strata= for units that "
             "were measured in both."
@@ -202,7 +202,7 @@ def _check_pairs(names: np.ndarray, pair: np.ndarray, response: np.ndarray, ques
         many = int(sizes[wrong[0]])
         needed = "one row in each sample" if question == "compare" else "two rows"
         raise InputError(
-            f"paired: each pair needs {needed}, but {_some(names[wrong])} has {many} row{'s' if many > 1 else ''}"
+            f"paired: each pair needs {needed}, but {_examples(names[wrong])} has {many} row{'s' if many > 1 else ''}"
             f"{' in one sample' if many == 2 else ''}; leave it out, or use strata= for groups of other sizes."
         )
 
@@ -212,7 +212,7 @@ def _check_nested(names: np.ndarray, rows: Exchangeability) -> None:
     outside = rows.stratum != rows.strata_of_units[rows.unit]
     if outside.any():
         raise InputError(
-            f"strata: {_some(names[np.unique(rows.unit[outside])])} has rows in several strata, but a unit must be "
+            f"strata: {_examples(names[np.unique(rows.unit[outside])])} has rows in several strata, but a unit must be "
             "within one; name units by stratum, or leave out strata=."
         )
 
@@ -240,5 +240,5 @@ def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, quest
         )
 
 
-def _some(names: np.ndarray) -> str:
+def _examples(names: np.ndarray) -> str:
     return f"'{names[0]}'" if len(names) == 1 else f"'{names[0]}' (and {len(names) - 1} more)"

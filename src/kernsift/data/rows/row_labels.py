@@ -1,15 +1,16 @@
-"""Labels of rows, such as the stratum or the unit of each."""
+"""Labels of rows, such as the stratum or the unit of each; and those of pandas, by which rows are not matched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.columns.columns import Columns
 from kernsift.data.columns.encoding import number_name
 from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
 
 
 class RowLabels(NamedTuple):
@@ -68,3 +69,25 @@ def _sorted(names: Sequence[str], codes: np.ndarray) -> RowLabels:
     """Labels in alphabetical order, equal ones once."""
     known, place = np.unique(np.array(names, dtype=str), return_inverse=True)
     return RowLabels(known, np.append(place, -1)[codes])
+
+
+def note_row_labels(table: Any, **arguments: Any) -> None:
+    """Note which arguments have the row labels of a table in another order: rows are matched by position.
+
+    Only data frames and series of pandas have labels.
+    """
+    own = _labels(table)
+    for argument, value in arguments.items():
+        other = _labels(value)
+        if own is None or other is None or len(own) != len(other) or own.equals(other):
+            continue
+        if own.is_unique and own.isin(other).all():
+            add_note(
+                f"{argument}: its row labels are those of X in another order, but rows are matched by position; sort "
+                "one like the other where labels tell which rows belong together."
+            )
+
+
+def _labels(table: Any) -> Any:
+    labels = getattr(table, "index", None)
+    return labels if type(labels).__module__.partition(".")[0] == "pandas" else None

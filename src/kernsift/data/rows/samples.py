@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
-from kernsift.data.columns.encoding import date_name, number_name
+from kernsift.data.columns.encoding import date_name, number_name, value_label
 from kernsift.data.columns.named_columns import split_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.formats.in_memory import loaded
@@ -62,7 +62,7 @@ def as_samples(
         raise InputError(f"reference: must be another group than group, got {first!r} for both; leave out one of them.")
     names = [name for name in labels if name not in (first, second)]
     if second is None and len(labels) > 2:
-        raise InputError(_how_many(by, list(labels)))
+        raise InputError(_too_many_groups(by, list(labels)))
     if second is None:
         first, second = (names[0], names[1]) if first is None else (first, names[0])
     rows = labels[first] if first is not None else np.any([labels[name] for name in names], axis=0)
@@ -91,15 +91,8 @@ def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
     absent = np.isnan(values)
     if absent.any():
         add_note(f"by: {np.count_nonzero(absent):,} of {len(absent):,} rows have no group and are left out.")
-
-    def label(value: float) -> str:
-        if cells.kinds[0] == "truth":
-            return str(bool(value))
-        if cells.kinds[0] == "date":
-            return date_name(value)
-        return names[int(value)] if names else number_name(float(value))
-
-    found = {label(value): values == value for value in known.tolist()}
+    labels = [names[int(value)] if names else value_label(value, cells.kinds[0]) for value in known.tolist()]
+    found = {label: values == value for label, value in zip(labels, known.tolist(), strict=True)}
     if len(found) < 2:
         called = f"'{by}'" if isinstance(by, str) else "the column"
         only = f"only the value {quoted(found)}" if found else "no value"
@@ -132,7 +125,7 @@ def named_group(labels: Mapping[str, np.ndarray], wanted: Any, argument: str) ->
     return text
 
 
-def _how_many(by: Any, names: list[str]) -> str:
+def _too_many_groups(by: Any, names: list[str]) -> str:
     column = f"'{by}'" if isinstance(by, str) else "the column"
     return (
         f"by: {column} has {len(names)} values ({quoted(names)}); choose one with group={names[0]!r} to compare with "

@@ -40,7 +40,6 @@ from scipy.special import log_ndtr
 
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, spaced_rows, stack
-from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
 from kernsift.estimators.conditional.remaining_dependence import Smoothed, note_doubts
@@ -61,11 +60,10 @@ from kernsift.estimators.conditional.residual_statistics import (
     pair_statistic,
     point_effect,
 )
-from kernsift.estimators.effects.combined import CombinedEffects, penalties
-from kernsift.estimators.effects.views import MeasuredEffects, combined
+from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined, penalties
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.permutation_law import union_score
-from kernsift.estimators.patterns import FeatureScores, Measure, bandwidth_of, pattern_effects
+from kernsift.estimators.patterns import FeatureScores, Measure, RowSubset, bandwidth_of, pattern_effects
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, SEVERAL_CLASSES, Pair, fitted_views, for_several_classes
@@ -75,7 +73,7 @@ from kernsift.execution.notes import add_note
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import landmark_rows
-from kernsift.kernels.quantisation import fit_grid, rows_to_sort
+from kernsift.kernels.quantisation import fit_grid
 
 VALUES = "values"
 """The view "moments" of the values as they are; all other views are of what confounders leave of them."""
@@ -200,16 +198,15 @@ def _conditional(
     subset: RowSubset | None,
     rng: np.random.Generator,
 ) -> Scores:
-    to_sort = rows_to_sort(table.n)
     landmarks = landmark_rows(table.n, rng)
     measuring = _Measuring(given, landmarks, subset or every_row(table.n, table.d))
-    measured = map_blocks(measuring, blocks_of(table, kernels, None, to_sort), table.d)
+    measured = map_blocks(measuring, blocks_of(table, kernels), table.d)
     winners = sorted(chain.from_iterable(measured), key=lambda winner: winner.feature)
     effect = np.array([winner.effect for winner in winners])
     cov = ResidualAlignment(tuple(winners), given.views, np.array([winner.square > 0 for winner in winners]))
 
     def effect_laws(features: np.ndarray) -> CombinedEffects:
-        blocks = blocks_of(table, kernels, None, to_sort, among=features)
+        blocks = blocks_of(table, kernels, among=features)
         found = map_blocks(_Measuring(given, landmarks), blocks, len(features))
         return combined(chain.from_iterable(found), features)
 
@@ -333,7 +330,7 @@ class _Measuring:
         """For each view a function of the place of a feature in the block: the directions that count (n, m)."""
         n = self.given.response.n
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
-        known = tabulate(block.table, block.own, grid, None, 1, None)
+        known = tabulate(block.table, block.own, grid)
         kurtosis = self.given.response.excess_kurtosis
         views = fitted_views(
             names, grid, known.counts, n, block.kernels, block.own, self.landmarks, added_rows=kurtosis

@@ -55,7 +55,7 @@ class Neighbours(NamedTuple):
 
     Attributes
     ----------
-    rows : (m,)
+    rows : (m,) the rows.
     means : sparse (m, m), one for each number of neighbours: row i has the weights of a mean over the rows nearest to
         row i, without itself.
     """
@@ -96,11 +96,13 @@ class _Model(NamedTuple):
     directions : (Q, q) its directions in the basis.
     kept : (penalties, q) the share that it keeps of each.
     near : (K, q) sum_ij w_ij b_i b_j for each direction b and each mean w over neighbours.
+    freedom : (q,) the degrees of freedom, of n, that a direction has; 1 where every row is by itself.
     """
 
     directions: np.ndarray
     kept: np.ndarray
     near: np.ndarray
+    freedom: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -133,21 +135,22 @@ class ConfounderRegression:
         outputs = centred_within(outputs, self.strata)
         inner = (self.basis.T @ outputs.astype(self.basis.dtype)).astype(float)
         error, model, step = self._choose(outputs, inner)
-        fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], self._means)
+        means = self._means * _rows_in_unit(self.units)
+        fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], means)
         near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
         for place in np.unique(model):
-            own, (directions, kept, between) = model == place, self.models[place]
+            own, (directions, kept, between, freedom) = model == place, self.models[place]
             share = kept[np.maximum(step[own] - steps_below, 0)].T
             fitted[:, own] = directions @ (share * (directions.T @ inner[:, own]))
             taken = 2.0 * share - share**2
-            spent[own] += taken.sum(axis=0)
+            spent[own] += freedom @ taken
             near[:, own] = between @ taken
         values = outputs - self.basis @ fitted.astype(self.basis.dtype)
         values[:, (values**2).sum(axis=0) <= _NOTHING * (outputs**2).sum(axis=0)] = 0.0
         if self.cross_fitted is not None:
             others = centred_within(outputs - self.cross_fitted.predictions(outputs), self.strata)
             closer = (others**2).mean(axis=0) < error
-            values[:, closer], spent[closer], near[:, closer] = others[:, closer], self._means, 0.0
+            values[:, closer], spent[closer], near[:, closer] = others[:, closer], means, 0.0
         return ResidualView(values, spent, near)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
@@ -168,7 +171,7 @@ class ConfounderRegression:
         total, columns = (outputs**2).sum(axis=0), np.arange(outputs.shape[1])
         effect = self._design_effect(outputs, inner)
         error, model, step = np.full(len(columns), np.inf), np.zeros(len(columns), int), np.zeros(len(columns), int)
-        for place, (directions, kept, _) in enumerate(self.models):
+        for place, (directions, kept, _, _) in enumerate(self.models):
             turned = directions.T @ inner
             freedom = self.n - self._means - (1.0 + _FEW / self.n) * kept.sum(axis=1)[:, None] * effect
             left = total - (2.0 * kept - kept**2) @ turned**2
@@ -250,7 +253,10 @@ def fit_regression(
         of_linear, of_most = weights[0], weights[-1]
         smoothers += [_smoother(triangle, np.append(own, np.ones(bent.shape[1])), n) for own in (of_linear, of_most)]
     between = _between(basis, neighbours)
-    models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)
+    models = tuple(
+        one._replace(near=_traces(between, one.directions), freedom=_freedom(basis, one.directions, units))
+        for one in smoothers
+    )
     return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)
 
 
@@ -284,7 +290,7 @@ def _smoother(triangle: np.ndarray, weights: np.ndarray, n: int) -> _Model:
     keep = squares > _NEGLIGIBLE * squares[-1:].max(initial=0.0)
     squares, vectors = squares[keep], vectors[:, keep]
     kept = squares / (squares + n * _PENALTIES[:, None])
-    return _Model(scaled @ (vectors / np.sqrt(squares)), kept, np.empty((0, len(squares))))
+    return _Model(scaled @ (vectors / np.sqrt(squares)), kept, np.empty((0, len(squares))), np.ones(len(squares)))
 
 
 def _between(basis: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
@@ -298,6 +304,23 @@ def _traces(between: list[np.ndarray], directions: np.ndarray) -> np.ndarray:
     """(K, q) d'B d of directions d, the columns of (Q, q)."""
     found = [((part @ directions) * directions).sum(axis=0) for part in between]
     return np.array(found).reshape(len(between), directions.shape[1])
+
+
+def _rows_in_unit(units: np.ndarray | None) -> float:
+    return 1.0 if units is None else len(units) / (float(units.max()) + 1.0)
+
+
+def _freedom(basis: np.ndarray, directions: np.ndarray, units: np.ndarray | None) -> np.ndarray:
+    """(q,) degrees of freedom of n that directions (Q, q) of the basis have in sums over units.
+
+    Of N units a direction that is constant within them has 1 of N, which are n / N of n. One that varies within units
+    has the share of it that is constant.
+    """
+    if units is None:
+        return np.ones(directions.shape[1])
+    sums = np.column_stack([np.bincount(units, column) for column in basis.T])
+    within = sums / np.sqrt(np.bincount(units))[:, None] @ directions
+    return np.asarray((within**2).sum(axis=0) * _rows_in_unit(units))
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.tables import spaced_rows
-from kernsift.estimators.complete import RowSubset
 from kernsift.estimators.conditional.residual_statistics import PairStatistic, ResidualView
 from kernsift.estimators.covariance.paths import (
     RIDGE,
@@ -24,6 +24,7 @@ from kernsift.estimators.covariance.paths import (
     may_follow,
 )
 from kernsift.estimators.covariance.tilting import tilted_paths
+from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
 from kernsift.estimators.views import Pair
 
@@ -106,11 +107,16 @@ class ResidualAlignment:
     varies: np.ndarray
 
     def of_winners(self, name: str, absent: Any) -> np.ndarray:
-        """(d,) an attribute of the winners, `absent` for features without one."""
+        """(d,) an attribute of the winners, `absent` for features without one; its name may have dots."""
         out = np.full(len(self.varies), absent, dtype=type(absent) if absent is not None else object)
+        value = attrgetter(name)
         for winner in self.winners:
-            out[winner.feature] = getattr(winner, name)
+            out[winner.feature] = value(winner)
         return out
+
+    @property
+    def _by_feature(self) -> dict[int, Winner]:
+        return {winner.feature: winner for winner in self.winners}
 
     @property
     def scores(self) -> np.ndarray:
@@ -121,8 +127,7 @@ class ResidualAlignment:
         return self.varies.astype(float)
 
     def columns(self, features: np.ndarray) -> np.ndarray:
-        out = np.zeros((len(self.varies), len(features)))
-        known = {winner.feature: winner for winner in self.winners}
+        out, known = np.zeros((len(self.varies), len(features))), self._by_feature
         places = [place for place, feature in enumerate(features.tolist()) if self.varies[feature]]
         chosen = [known[int(features[place])] for place in places]
         if not chosen:
@@ -135,7 +140,7 @@ class ResidualAlignment:
             inner = np.add.reduceat(((winner.values @ stacked.T) ** 2).sum(axis=0), ends)
             covariance = inner - winner.trace * trace / (rows - 1)
             scale = np.sqrt(winner.square * square)
-            shared = np.array([self._between[winner.pair.response, other.pair.response] for other in chosen])
+            shared = np.array([self._between(winner, other) for other in chosen])
             found = shared * np.divide(covariance, scale, out=np.zeros(len(scale)), where=scale > 0)
             out[winner.feature, places] = found
         out = np.clip(out, -1.0, 1.0) * np.outer(self.varies, self.varies[features])
@@ -149,7 +154,7 @@ class ResidualAlignment:
 
     def among(self, features: np.ndarray) -> np.ndarray:
         """(k, k) correlations of the named features with each other."""
-        known = {winner.feature: winner for winner in self.winners}
+        known = self._by_feature
         chosen = tuple(
             known[feature]._replace(feature=place)
             for place, feature in enumerate(features.tolist())
@@ -160,9 +165,8 @@ class ResidualAlignment:
 
     def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
         """The paths of related features' scores given those of the named ones; None where no feature is related."""
-        known = {winner.feature: winner for winner in self.winners}
-        out: list[Path | None] = [None] * len(features)
-        laws = ScoreLaws(self.scores, *(self._of_statistics(name) for name in ("statistic", "mean", "sd", "skewness")))
+        known, out = self._by_feature, list[Path | None]([None] * len(features))
+        laws = ScoreLaws(self.scores, *(self.of_winners(f"statistic.{name}", 0.0) for name in ScoreLaws._fields[1:]))
         follows = may_follow(features, columns, self.winners[0].values.shape[1])
         for place in np.flatnonzero(follows.any(axis=0) & self.varies[features]).tolist():
             feature = int(features[place])
@@ -170,16 +174,22 @@ class ResidualAlignment:
             out[place] = _path(known[feature], [known[other] for other in named.tolist()], named, laws)
         return out
 
-    def _of_statistics(self, name: str) -> np.ndarray:
-        """(d,) an attribute of the winners' statistics, 0 for features without one."""
-        out = np.zeros(len(self.varies))
-        for winner in self.winners:
-            out[winner.feature] = getattr(winner.statistic, name)
-        return out
+    def _between(self, one: Winner, other: Winner) -> float:
+        """The alignment of the views of the response of two features.
+
+        Those of a feature that misses rows may be others: the rows that are left may have two values of the response.
+        """
+        names = one.pair.response, other.pair.response
+        if names[0] == names[1] or names in self._between_views:
+            return self._between_views.get(names, 1.0)
+        inner, rows = ((one.target @ other.target.T) ** 2).sum(), one.target.shape[1]
+        (first, own), (second, theirs) = (((t * t).sum(), ((t @ t.T) ** 2).sum()) for t in (one.target, other.target))
+        found = np.array([inner, own, theirs]) - np.array([first * second, first**2, second**2]) / (rows - 1)
+        return float(np.clip(found[0] / np.sqrt(max(found[1] * found[2], 1e-300)), 0.0, 1.0))
 
     @cached_property
-    def _between(self) -> dict[tuple[str, str], float]:
-        """Alignments of the views of the response."""
+    def _between_views(self) -> dict[tuple[str, str], float]:
+        """Alignments of the views of the response of all rows."""
         views, n = self.responses, len(next(iter(self.responses.values())).values)
 
         def inner(one: ResidualView, other: ResidualView) -> float:

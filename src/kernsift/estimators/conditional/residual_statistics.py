@@ -26,8 +26,9 @@ class ResidualView(NamedTuple):
 
     Attributes
     ----------
-    values : (n, m)
-    spent : (m,) degrees of freedom that the regression used up, n - tr((I - S)^2) with its smoother S.
+    values : (n, m) the residuals.
+    spent : (m,) degrees of freedom that the regression used up, n - tr((I - S)^2) with its smoother S; with units, in
+        sums over these.
     near : (K, m) tr(W (2 S - S^2)) for each mean W over neighbours.
     """
 
@@ -41,7 +42,7 @@ class ResidualView(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """(m, m)."""
+        """(m, m) sums over rows of products of residuals."""
         return self.values.T @ self.values
 
 

@@ -21,7 +21,7 @@ from kernsift.estimators.covariance.tilting import tilted_paths
 from kernsift.estimators.null_laws.permutation_law import gamma_score
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.scores import Path
-from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, take, to_numpy
 
 # Rows per direction that is regressed on, at least.
 ROWS_PER_DIRECTION = 8
@@ -36,12 +36,12 @@ _NUMBERS = 2**21
 
 
 def related(rows: int) -> float:
-    """The correlation, estimated from so many rows, above which a feature follows the path of another."""
+    """The correlation, estimated from `rows` rows, above which a feature follows the path of another."""
     return _RELATED + _RELATED_ROWS / rows
 
 
 def may_follow(features: np.ndarray, correlations: np.ndarray, rows: int) -> np.ndarray:
-    """(d, k) which features are related to each of the k named ones, by correlations (d, k) from so many rows."""
+    """(d, k) which features are related to each of the k named ones, by correlations (d, k) from `rows` rows."""
     follows = (correlations > related(rows)) & (correlations < SAME)
     follows[features, np.arange(len(features))] = False
     return np.asarray(follows)
@@ -229,7 +229,7 @@ class ScorePaths:
 
 def _host(array: Array, places: np.ndarray) -> np.ndarray:
     """Some entries along the first axis, as doubles in host memory."""
-    return to_numpy(namespace(array).take(array, asarray_like(places, array), axis=0)).astype(float)
+    return to_numpy(take(array, places, 0)).astype(float)
 
 
 def _product(one: Array, other: Array) -> np.ndarray:

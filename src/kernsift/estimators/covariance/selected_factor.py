@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.table_parts import run_of
 from kernsift.estimators.responses import Response, ResponseView
+from kernsift.estimators.statistics import FittedStatistic
 from kernsift.execution.arrays import INDEX_MODE, Array, asarray_like, namespace, on_host, take, to_numpy
 from kernsift.execution.codes import bincount_rows, lookup
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.sparse_columns import SparseCodes
-
-if TYPE_CHECKING:
-    from kernsift.estimators.complete import FittedStatistic
 
 # The most rows that correlations are estimated from.
 _ROWS = 2**14
@@ -38,6 +35,14 @@ def response_directions(view: ResponseView) -> int:
     squares = view.sizes**2
     behind = squares[::-1].cumsum()[::-1] > _NEGLIGIBLE * squares.sum()
     return int(min(max(behind.sum(), 1), _RESPONSE_DIRECTIONS))
+
+
+def view_among(name: str, response: Response) -> str:
+    """The view of the response of all rows that stands for that of some rows.
+
+    Some rows may have two values of a response with more. Their kernels are all the same up to a factor.
+    """
+    return name if name in response.views else next(iter(response.views))
 
 
 class SelectedFactor(NamedTuple):
@@ -96,7 +101,7 @@ class SelectedFactor(NamedTuple):
         own = xp.astype(asarray_like(behind[:, :count], view.sizes), dtype)
         factor: Any
         if isinstance(view, GroupView):
-            factor = partial(view.thinned(rows, count).at, slice(None))
+            factor = view.thinned(rows, count)
         elif alike:
             one = xp.astype(view.factor[:1, :count, :], dtype) * own[:1, :, None]
             factor = xp.broadcast_to(one, (len(chosen), *one.shape[1:]))
@@ -111,9 +116,9 @@ class SelectedFactor(NamedTuple):
         elif codes is not None:
             codes = xp.take(codes, which, axis=0)
             if rows is not None and codes.shape[1] != len(rows):
-                codes = xp.take(codes, asarray_like(rows, codes), axis=1)
+                codes = take(codes, rows, 1)
         elif rows is not None and not isinstance(view, GroupView):
-            factor = xp.take(factor, asarray_like(rows, factor), axis=2)
+            factor = take(factor, rows, 2)
         kind = GroupFactor if isinstance(view, GroupView) else cls
         return kind(features[chosen], factor, codes, sizes, cross, target, ranks)
 
@@ -127,14 +132,26 @@ class SelectedFactor(NamedTuple):
         factor = xp.concat([self.factor, zeros], axis=2)
         if self.codes is None:
             index = np.where(present, index, points)
-            return self._replace(factor=xp.take(factor, asarray_like(index, factor), axis=2), present=present)
+            return self._replace(factor=take(factor, index, 2), present=present)
         dtype = xp.uint8 if points < 256 else xp.int16 if points < 2**15 else xp.int32
         codes = xp.astype(self.codes, dtype, copy=False)
         missing = xp.full((b, 1), points, dtype=dtype, device=factor.device)
         # Rows in which the features are missing have one more code, whose factor is 0.
         codes = xp.concat([codes, missing], axis=1)
-        index = asarray_like(np.where(present, index, len(places)), codes)
-        return self._replace(factor=factor, codes=xp.take(codes, index, axis=1), present=present)
+        codes = take(codes, np.where(present, index, len(places)), 1)
+        return self._replace(factor=factor, codes=codes, present=present)
+
+    def against(self, response: Response, rows: np.ndarray | None) -> SelectedFactor:
+        """The same with the response of all rows, whose directions may differ from those of some.
+
+        `rows` of it are those of the factor, None for all.
+        """
+        xp, target = namespace(self.factor), view_among(self.target, response)
+        view, share = response.views[target], 1.0 if rows is None else response.n / len(rows)
+        values = xp.astype(response.at(rows, view, response_directions(view)), self.factor.dtype)
+        turned, q = xp.matrix_transpose(values), self.cross.shape[1]
+        found = [self.rows(slice(j, j + 1)).padded(q) @ turned for j in range(len(self.features))]
+        return self._replace(cross=xp.concat(found, axis=0) * share, target=target)
 
     def take(self, places: np.ndarray) -> SelectedFactor:
         """The features at these places."""

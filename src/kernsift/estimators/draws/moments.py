@@ -15,16 +15,9 @@ import numpy as np
 
 from kernsift.data.table_parts import is_readable, tables_of
 from kernsift.data.tables import Table
+from kernsift.estimators.block_sizes import columns_that_fit, runs_of, sent_columns, whole_lines
 from kernsift.estimators.draws.batches import LEARNING, Draws, KnownDraws
-from kernsift.estimators.feature_blocks import (
-    FeatureBlock,
-    columns_that_fit,
-    map_blocks,
-    prefetched,
-    runs_of,
-    sent_columns,
-    whole_lines,
-)
+from kernsift.estimators.feature_blocks import FeatureBlock, map_blocks, prefetched
 from kernsift.estimators.scores import FactorCovariance, Scores, ScoreScales, scores_from_draws, supported_variances
 from kernsift.execution import threads
 from kernsift.execution.arrays import (
@@ -43,7 +36,7 @@ from kernsift.kernels.fitted import FeatureKernels
 
 Kind = TypeVar("Kind", bound=Draws)
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Output = TypeVar("Output")
 
 # Elements of arrays of draws: up to the first they are kept for reuse; a larger array than the second is never created.
 _KEPT, _MOST = 2**20, 2**25
@@ -115,8 +108,8 @@ class FeatureDraws(Generic[Kind]):
             yield from prefetched(blocks)
 
     def map(
-        self, work: Callable[[FeatureBlock], Answer], count: int, among: np.ndarray | None = None
-    ) -> Iterator[Answer]:
+        self, work: Callable[[FeatureBlock], Output], count: int, among: np.ndarray | None = None
+    ) -> Iterator[Output]:
         """`work`, which computes `count` of the draws, for each block of all features or of some, in turn."""
         workers, total = worker_threads(), self.table.d if among is None else len(among)
         if not workers or not self.worth_sending(count):
@@ -125,7 +118,7 @@ class FeatureDraws(Generic[Kind]):
         return map_blocks(partial(_loaded, work), blocks, total)
 
 
-def _loaded(work: Callable[[FeatureBlock], Answer], block: FeatureBlock) -> Answer:
+def _loaded(work: Callable[[FeatureBlock], Output], block: FeatureBlock) -> Output:
     """The task of a worker, which may have to read the block."""
     return work(block.loaded())
 
@@ -148,10 +141,9 @@ class Moments:
         return Moments(count, mean, self.squares + other.squares + gap**2 * (self.count * other.count / count))
 
 
-def moments_of(draws: FeatureDraws[Any], start: int = 0, stop: int | None = None) -> Moments:
-    """Mean and squared deviations of a run of draws, all of them by default, computed in batches."""
-    stop = draws.count if stop is None else stop
-    return _side_by_side(list(draws.map(partial(_block_moments, draws.draws, start, stop), stop - start)))
+def moments_of(draws: FeatureDraws[Any]) -> Moments:
+    """Mean and squared deviations of the draws, computed in batches."""
+    return _side_by_side(list(draws.map(partial(_block_moments, draws.draws, 0, draws.count), draws.count)))
 
 
 def _block_moments(draws: Draws, start: int, stop: int, block: FeatureBlock) -> Moments:
@@ -212,7 +204,7 @@ def _cut(start: int, stop: int, step: int) -> Iterator[slice]:
         yield slice(low, min(low + step, stop))
 
 
-def on_threads(function: Callable[[Item], Answer], items: Iterable[Item], block: FeatureBlock) -> Iterator[Answer]:
+def on_threads(function: Callable[[Item], Output], items: Iterable[Item], block: FeatureBlock) -> Iterator[Output]:
     """`function` of each item, in order: in parallel threads on the host; a device parallelises by itself."""
     return threads.parallel_map(function, items) if on_host(block.table.prototype) else map(function, items)
 
@@ -372,16 +364,13 @@ def scores_from_batches(
     names, count, d = draws.table.names, draws.count, draws.table.d
     if count * d <= _KEPT:
         few = list(draws.map(partial(_all_draws, draws.draws, measure_scales), count))
-        scales = None if measure_scales is None else ScoreScales.joined([one for _, one in few if one is not None])
-        values = np.concatenate([own for own, _ in few], axis=1)
+        values, scales = np.concatenate([own for own, _ in few], axis=1), _joined_scales([one for _, one in few])
         return scores_from_draws(names, values, variance_factor=variance_factor, resample=resample), scales
     room = 0 if draws.table.memory is None else draws.table.memory // (2 if worker_threads() else 5)
     kept = not draws.in_memory and 8 * min(count, LEARNING) * d <= room
     found = list(draws.map(partial(_learn, draws.draws, kept, measure_scales), count))
     first, every = _side_by_side([one.first for one in found]), _side_by_side([one.every for one in found])
-    scales = (
-        None if measure_scales is None else ScoreScales.joined([one.scales for one in found if one.scales is not None])
-    )
+    scales = _joined_scales([one.scales for one in found])
     if kept:
         values = np.concatenate([one.draws for one in found if one.draws is not None], axis=1)
         table = Table(names, values, np.arange(d + 1), np.zeros(d, dtype=bool), {})
@@ -394,6 +383,11 @@ def scores_from_batches(
     scale = np.where(alone, 0.0, np.sqrt(variances / np.where(alone, 1.0, first.squares)))
     cov = DrawCovariance(draws, first, variances, scale, room)
     return Scores(names, every.mean, cov, draws=float(count), resample=resample), scales
+
+
+def _joined_scales(parts: Sequence[ScoreScales | None]) -> ScoreScales | None:
+    known = [part for part in parts if part is not None]
+    return ScoreScales.joined(known) if known else None
 
 
 def _all_draws(

@@ -1,14 +1,19 @@
-"""Effects of features that are tested with several kernels."""
+"""Effects of features that are tested with several kernels, with laws that are computed on demand.
+
+The laws along families of alternatives (see `alternatives`) need the factors and the counts of a feature, which are not
+kept for all features. They are computed again for features whose intervals are requested.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from kernsift.estimators.effects.intervals import EffectLaws
+from kernsift.estimators.effects.intervals import EffectLaws, concatenated
 
 
 @dataclass(frozen=True)
@@ -69,3 +74,49 @@ def penalties(scores: np.ndarray, weights: np.ndarray, combined: np.ndarray) -> 
     """
     weighted = -ndtri_exp(np.minimum(log_ndtr(-scores) - np.log(weights)[:, None], -1e-3))
     return scores - (combined + weighted - weighted.max(axis=0))
+
+
+def combined(parts: Iterable[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:
+    """The effects of blocks of features, in the order of `features`."""
+    found, effects = zip(*parts, strict=True)
+    own = np.concatenate(found)
+    order = np.argsort(own)[np.searchsorted(np.sort(own), features)]
+    # The effect is the largest of all views, so that a block with fewer views may repeat its last one.
+    most = max(len(one.views) for one in effects)
+    views = zip(*((one.views + most * one.views[-1:])[:most] for one in effects), strict=True)
+    return CombinedEffects(tuple(concatenated(each).take(order) for each in views))
+
+
+@dataclass(frozen=True)
+class MeasuredEffects:
+    """Effects of some features: estimates, and intervals from laws that are computed on demand.
+
+    Attributes
+    ----------
+    point : ndarray of shape (b,)
+        Effects, corrected for chance.
+    measure : callable
+        Computes the laws.
+    """
+
+    point: np.ndarray
+    measure: Callable[[], CombinedEffects]
+
+    @classmethod
+    def of(
+        cls, points: np.ndarray, laws: Callable[[np.ndarray], CombinedEffects]
+    ) -> Callable[[np.ndarray], MeasuredEffects]:
+        """A function of features, from the effects (d,) of all and a function that computes the laws of some."""
+        return lambda features: cls(points[features], partial(laws, features))
+
+    @cached_property
+    def _laws(self) -> CombinedEffects:
+        return self.measure()
+
+    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b, 2) confidence intervals; see `kernsift.estimators.effects.intervals.EffectLaws.intervals`."""
+        return self._laws.intervals(level, unions)
+
+    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """(b,) median-unbiased effects."""
+        return self._laws.medians(unions)

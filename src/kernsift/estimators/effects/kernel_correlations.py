@@ -260,7 +260,7 @@ def _self_dependence(
         own = chosen.select(block)
         whole = np.arange(part.d)
         grid = fit_grid(part, whole, None, rounded=chosen.rounds)
-        known = tabulate(part, whole, grid, None, 1, None)
+        known = tabulate(part, whole, grid)
         codes = np.arange(len(rows))[None, :] if known.codes is None else to_numpy(known.codes).astype(np.intp)
         step = max(1, _GRAM // grid.points.shape[0] ** 2)
         for start in range(0, len(block), step):

@@ -1,15 +1,8 @@
-"""Effects of the complete estimator: the distributions of its statistics under every pair of views, on demand.
-
-The laws along families of alternatives (see `alternatives`) need the factors and the counts of a
-feature, which are not kept for all features. They are computed again for features whose intervals are requested.
-"""
+"""Effects of the complete estimator: the laws of its statistics under every pair of views."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,13 +10,10 @@ from kernsift.data.tables import spaced_rows
 from kernsift.estimators.effects.alternatives import effect_laws
 from kernsift.estimators.effects.combined import CombinedEffects, penalties
 from kernsift.estimators.effects.family_laws import NullMoments
-from kernsift.estimators.effects.intervals import concatenated
 from kernsift.estimators.responses import Response
+from kernsift.estimators.statistics import FittedStatistic
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import Tabulation
-
-if TYPE_CHECKING:
-    from kernsift.estimators.complete import FittedStatistic
 
 # Rows that represent a feature, or a response, with one point per row.
 _ROWS, _RESPONSE_ROWS, _COUNTED_ROWS = 2**10, 2**9, 2**16
@@ -149,49 +139,3 @@ def _distinct_responses(response: Response) -> np.ndarray | None:
 def _recentred(factor: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Factors (b, m, G) whose mean over the counts (b, G) is 0."""
     return factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
-
-
-def combined(parts: Iterable[tuple[np.ndarray, CombinedEffects]], features: np.ndarray) -> CombinedEffects:
-    """The effects of blocks of features, in the order of `features`."""
-    found, effects = zip(*parts, strict=True)
-    own = np.concatenate(found)
-    order = np.argsort(own)[np.searchsorted(np.sort(own), features)]
-    # The effect is the largest of all views, so that a block with fewer views may repeat its last one.
-    most = max(len(one.views) for one in effects)
-    views = zip(*((one.views + most * one.views[-1:])[:most] for one in effects), strict=True)
-    return CombinedEffects(tuple(concatenated(each).take(order) for each in views))
-
-
-@dataclass(frozen=True)
-class MeasuredEffects:
-    """Effects of some features: estimates, and intervals from laws that are computed on demand.
-
-    Attributes
-    ----------
-    point : ndarray of shape (b,)
-        Effects, corrected for chance.
-    measure : callable
-        Computes the laws.
-    """
-
-    point: np.ndarray
-    measure: Callable[[], CombinedEffects]
-
-    @classmethod
-    def of(
-        cls, points: np.ndarray, laws: Callable[[np.ndarray], CombinedEffects]
-    ) -> Callable[[np.ndarray], MeasuredEffects]:
-        """A function of features, from the effects (d,) of all and a function that computes the laws of some."""
-        return lambda features: cls(points[features], partial(laws, features))
-
-    @cached_property
-    def _laws(self) -> CombinedEffects:
-        return self.measure()
-
-    def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """(b, 2) confidence intervals; see `kernsift.estimators.effects.intervals.EffectLaws.intervals`."""
-        return self._laws.intervals(level, unions)
-
-    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """(b,) median-unbiased effects."""
-        return self._laws.medians(unions)

@@ -28,8 +28,8 @@ _MOST, _DRAWN = 5_500, 2**13
 # A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
 # with two values that has no more rows than the second bound.
 _SPARSE, _FEW_ROWS = 15, 40
-# Labellings are drawn if at most so many rows are outside the commonest class, in classes with so many rows on average;
-# for levels of categories also if they are at most so many and this share of all rows.
+# Labellings are drawn if at most this many rows are outside the commonest class, with a mean number of rows a class in
+# this range; for levels of categories also up to this number and this share of all rows.
 _RARE_ROWS, _RARE_CLASS = 15, (2, 5)
 _RARE_LEVELS, _RARE_SHARE = 64, 0.2
 NULL_TAIL = 0.15

@@ -17,16 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from kernsift.execution.arrays import (
-    Array,
-    asarray_like,
-    at_least,
-    bounded,
-    computed_at,
-    in_place,
-    namespace,
-    to_numpy,
-)
+from kernsift.execution.arrays import Array, asarray_like, at_least, bounded, computed_at, in_place, namespace, to_numpy
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
 

@@ -28,54 +28,50 @@ import numpy as np
 from kernsift.data.rows.aligned_tables import AlignedTable
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
-from kernsift.estimators.complete import (
-    CATEGORY_POWER,
-    FittedStatistic,
-    MeasuredFeatures,
-    NullMoments,
-    RowSubset,
-    best_of,
-    correlation_of,
-    correlations_of,
-    fit_statistics,
-    measured_features,
-    measured_table,
-    scores_of,
+from kernsift.estimators.block_sizes import parts_of
+from kernsift.estimators.complete import MeasuredFeatures, measured_features, measured_table
+from kernsift.estimators.covariance.selected_factor import (
+    SelectedFactor,
+    response_directions,
+    rows_to_align,
+    view_among,
 )
-from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_to_align
 from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
+from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import RestrictedCovariance
 from kernsift.estimators.restricted.relabellings import few_values
 from kernsift.estimators.restricted.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
-from kernsift.estimators.restricted.stratified_law import (
-    Flips,
-    Strata,
-    ThirdMoments,
-    covariance,
-    third_moment,
-)
-from kernsift.estimators.restricted.unit_means import by_point, unit_means
+from kernsift.estimators.restricted.stratified_law import Flips, Strata, ThirdMoments, covariance, third_moment
 from kernsift.estimators.restricted.unit_responses import UnitResponse, informative_strata, stratified_invariants
-from kernsift.estimators.restricted.unit_views import ALIGNED, UNIT_MOMENTS_POWER, centred_views, sources_of
-from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import (
-    CLASSES,
-    PLAIN,
-    RARE_LEVELS,
-    FittedView,
-    fitted,
-    fitted_views,
-    without_law,
+from kernsift.estimators.restricted.unit_views import (
+    ALIGNED,
+    UNIT_MOMENTS_POWER,
+    by_point,
+    centred_views,
+    sources_of,
+    unit_means,
 )
+from kernsift.estimators.scores import Scores
+from kernsift.estimators.statistics import (
+    CATEGORY_POWER,
+    FittedStatistic,
+    StatisticLaws,
+    best_of,
+    correlation_of,
+    correlations_of,
+    fit_statistics,
+    scores_of,
+)
+from kernsift.estimators.views import CLASSES, PLAIN, RARE_LEVELS, FittedView, fitted, fitted_views, without_law
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, take, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import View, centred, landmark_rows
-from kernsift.kernels.quantisation import Grid, fit_grid, parts_of, rows_to_sort
+from kernsift.kernels.quantisation import Grid, fit_grid
 
 # Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
 _KEPT = 2**25
@@ -96,9 +92,13 @@ class Among(NamedTuple):
         return place[self.rows.units_of(self.subset.rows)[units]], len(order)
 
 
-def rows_in_use(rows: Exchangeability, subset: RowSubset | None, rng: np.random.Generator) -> Exchangeability:
+def rows_in_use(
+    rows: Exchangeability, subset: RowSubset | None, rng: np.random.Generator
+) -> tuple[Exchangeability, Among | None]:
     """The rows of a table, a subset of `rows`, less those that would make units of one class less noisy."""
-    return (rows if subset is None else subset.select(rows)).evened(rng)
+    if subset is None:
+        return rows.evened(rng), None
+    return subset.select(rows).evened(rng), Among(rows, subset)
 
 
 def restricted_mmd(
@@ -226,7 +226,6 @@ class _Measuring:
         return None if self.final is not None else self.to_align
 
     def _fitted(self, tables: Sequence[tuple[Grid, Tabulation]], own: np.ndarray, kernels: FeatureKernels) -> _Fitted:
-        pairs, views = self.target.response.pairs, self.target.response.views
         counted = None
         # A group of columns has one point for each row.
         if self.cells is not None and tables[0][1].joint is not None:
@@ -245,16 +244,22 @@ class _Measuring:
                 if counted is None:
                     factor = unit_means(factor, known, self.rows, self.target.strata.order)
                 factors[prefix + name] = factor
-        if counted is None:
-            # Groups and categories have other directions.
-            ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
-            factors = centred_views([pair.feature for pair in pairs], factors, self.target.strata, ordered)
-            ones = asarray_like(np.ones((len(own), self.target.response.n)), next(iter(factors.values())))
-            units = Tabulation(ones, None, None)
-            if len(self.target.strata.sizes) == 1:
-                return self._without_strata(factors, units)
-            statistics = [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
-            return _Fitted(statistics, partial(self._correlation, statistics), units, self.target.response)
+        if counted is not None:
+            return self._fitted_counts(counted, factors)
+        # Groups and categories have other directions.
+        ordered = tables[0][0].edges is not None and not kernels.categorical[own].any()
+        pairs = self.target.response.pairs
+        factors = centred_views([pair.feature for pair in pairs], factors, self.target.strata, ordered)
+        ones = asarray_like(np.ones((len(own), self.target.response.n)), next(iter(factors.values())))
+        units = Tabulation(ones, None, None)
+        if len(self.target.strata.sizes) == 1:
+            return self._without_strata(factors, units)
+        statistics = [self._statistic(factors[pair.feature], pair.response) for pair in pairs]
+        return _Fitted(statistics, partial(self._correlation, statistics), units, self.target.response)
+
+    def _fitted_counts(self, counted: StratifiedCounts, factors: dict[str, Array]) -> _Fitted:
+        """Factors (b, m, G) of the points of rows that are counted by stratum."""
+        pairs, views = self.target.response.pairs, self.target.response.views
         ready = {name: counted.counted(factor) for name, factor in factors.items()}
         sums = counted.response_sums({name: view.factor for name, view in views.items()}, self.target.values)
         # The sum of squares of the first view of the response.
@@ -396,7 +401,7 @@ def _with_law(
     """A statistic from tr K^2, the traces by stratum, and T with its mean, standard deviation and third moment."""
     own, (statistic, mean, sd, third) = stratified_invariants(traces, size, strata), moments
     skewness = third / np.where(sd > 0, sd, 1.0) ** 3
-    laws = NullMoments(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
+    laws = StatisticLaws(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
     return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
 
 
@@ -417,9 +422,7 @@ def _restricted(
     among: Among | None,
     rng: np.random.Generator,
 ) -> Scores:
-    to_sort, to_align = rows_to_sort(table.n), None
-    if among is None:
-        to_align = rows_to_align(target.response.n, rng)
+    to_align = rows_to_align(target.response.n, rng) if among is None else None
     landmarks = landmark_rows(table.n, rng)
     counted = CountedCells.of(rows, target.strata, target.cells)
     cells = by_point(rows, table) if counted is None else asarray_like(counted.of_row, table.prototype)
@@ -429,27 +432,43 @@ def _restricted(
         to_align = np.argsort(order) if to_align is None else to_align[np.argsort(order[to_align])]
     seed = int(rng.integers(2**32))
     measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, counted)
-    blocks = partial(blocks_of, table, kernels, cells, to_sort)
+    blocks = partial(blocks_of, table, kernels, cells)
     scores, laws, factors = measured_table(table.names, blocks, measuring, target.response.ceiling)
     if among is not None:
         places = among.places(target.strata.order)
-        factors = [_among(factor, *places, to_align, among.subset.to_align) for factor in factors]
+        factors = [_among(factor, *places, to_align, among.subset, target.response) for factor in factors]
     response = _moved(target.response, factors[0].cross) if factors else target.response
     return scores(cov=RestrictedCovariance(tuple(factors), response, laws, to_align, target.strata))
 
 
 def _among(
-    factor: SelectedFactor, units: np.ndarray, count: int, rows: np.ndarray | None, to_align: np.ndarray | None
+    factor: SelectedFactor,
+    units: np.ndarray,
+    count: int,
+    rows: np.ndarray | None,
+    subset: RowSubset,
+    response: Response,
 ) -> SelectedFactor:
-    """A factor of these of `count` units, 0 at the others: known at the units `rows`, and then at `to_align`."""
+    """A factor of these of `count` units, 0 at the others: known at the units `rows`, and then at `subset.to_align`.
+
+    Its cross-covariances with the `response` of these units become those with the response of all.
+    """
+    to_align, whole = subset.to_align, subset.response
+    assert whole is not None
     if factor.codes is not None:
         found = factor.among(units[rows], count)
         assert found.codes is not None and found.present is not None
-        codes = namespace(found.codes).take(found.codes, asarray_like(to_align, found.codes), axis=1)
-        return found._replace(codes=codes, present=found.present[to_align], sizes=None)
-    known = to_numpy(factor.factor)
+        codes = take(found.codes, np.asarray(to_align), 1)
+        return found._replace(codes=codes, present=found.present[to_align], sizes=None).against(whole, to_align)
+    known, target = to_numpy(factor.factor), view_among(factor.target, whole)
     values = np.zeros((*known.shape[:2], count), dtype=known.dtype)
     values[:, :, units] = known
-    if to_align is None:
-        return factor._replace(factor=asarray_like(values, factor.factor))
-    return factor._replace(factor=asarray_like(values[:, :, to_align], factor.factor), sizes=None)
+    # Factors are weighted by stratum and cross-covariances are not, so that these are turned.
+    view, every = response.views[factor.target], whole.views[target]
+    own, others = (to_numpy(one.factor)[: response_directions(one)] for one in (view, every))
+    turn = others[:, units] @ own.T / np.maximum((own * own).sum(axis=1), 1e-300)
+    cross = factor.cross @ asarray_like(turn.T.astype(known.dtype), factor.cross)
+    present = np.isin(np.arange(count), units)
+    if to_align is not None:
+        values, present, factor = values[:, :, to_align], present[to_align], factor._replace(sizes=None)
+    return factor._replace(factor=asarray_like(values, factor.factor), cross=cross, target=target, present=present)

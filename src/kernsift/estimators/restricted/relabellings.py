@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr
@@ -21,11 +21,9 @@ from kernsift.estimators.null_laws.enumeration import _arrangements, log_share
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Strata
+from kernsift.estimators.statistics import FittedStatistic
 from kernsift.execution.arrays import asarray_like, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation
-
-if TYPE_CHECKING:
-    from kernsift.estimators.complete import FittedStatistic
 
 # The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn, and the units
 # that may differ from the commonest value in a column whose outcomes are drawn.

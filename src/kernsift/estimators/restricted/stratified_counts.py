@@ -15,7 +15,7 @@ import numpy as np
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.responses import summed_rows
 from kernsift.estimators.restricted.stratified_law import Strata
-from kernsift.execution.arrays import Array, asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
 from kernsift.execution.codes import bincount_rows
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.sparse_columns import SparseCodes
@@ -118,7 +118,7 @@ class StratifiedCounts(NamedTuple):
         """The points of the features, with the codes of some sorted rows, or of all."""
         codes, order = self.codes, self.cells.strata.order if rows is None else self.cells.strata.order[rows]
         if self.cells.kept(rows) is None:
-            codes = namespace(codes).take(codes, asarray_like(order, codes), axis=1)
+            codes = take(codes, order, 1)
         return Tabulation(namespace(self.counts).sum(self.counts, axis=2), None, codes)
 
     def response_sums(self, targets: dict[str, np.ndarray], values: dict[str, np.ndarray]) -> dict[str, Array]:
@@ -130,9 +130,9 @@ class StratifiedCounts(NamedTuple):
         # Rows that cannot be exchanged have one more response.
         points, count = self.joint.shape[1], int(cells.response[strata.order].max()) + 1
         if not cells.one_response and count <= points:
-            answers = asarray_like(cells.response, self.codes)
-            by_answer = namespace(self.joint).astype(
-                bincount_rows(self.codes, points, answers, count + 1), self.joint.dtype
+            responses = asarray_like(cells.response, self.codes)
+            by_response = namespace(self.joint).astype(
+                bincount_rows(self.codes, points, responses, count + 1), self.joint.dtype
             )
         for name, target in targets.items():
             if cells.one_response:
@@ -142,7 +142,7 @@ class StratifiedCounts(NamedTuple):
             elif count <= points:
                 own = values[name][:, :count]
                 means = own[:, cells.response[strata.order[strata.starts]]] - target[:, strata.starts]
-                found[name] = by_answer[:, :, :count] @ asarray_like(own.T, self.joint)
+                found[name] = by_response[:, :, :count] @ asarray_like(own.T, self.joint)
                 found[name] = found[name] - self.counts @ asarray_like(means.T, self.joint)
             else:
                 by_row = np.zeros((len(target), len(cells.of_row)))

@@ -85,7 +85,7 @@ class Strata(NamedTuple):
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def runs(self, numbers: int) -> Iterator[tuple[int, int]]:
-        """Strata of one size that follow each other, as many at a time as arrays of so many numbers allow."""
+        """Strata of one size that follow each other, as many at a time as arrays with `numbers` each allow."""
         step = max(1, _NUMBERS // max(numbers, 1))
         edges = np.flatnonzero(np.diff(self.sizes)) + 1
         for run in np.split(np.arange(len(self.sizes)), edges):

@@ -1,4 +1,7 @@
-"""Views of units and of rows in small strata, made of the views of rows in `kernsift.estimators.views`."""
+"""Views of units and of rows in small strata, made of the views of rows in `kernsift.estimators.views`.
+
+A unit has the mean embedding of its rows: the mean of a kernel's factor over them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from kernsift.data.rows.exchangeability import Exchangeability
+from kernsift.data.tables import Table
 from kernsift.estimators.restricted.stratified_law import Strata
 from kernsift.estimators.views import Pair
-from kernsift.execution.arrays import Array, at_least, namespace, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, at_least, in_double, namespace, take, to_numpy
+from kernsift.execution.codes import lookup
+from kernsift.kernels.contingency import Tabulation
 
 ALIGNED = "aligned "
 """Views of values less the locations of their strata have this prefix."""
@@ -39,6 +46,8 @@ UNIT_MOMENTS_POWER = 1.5
 high levels together with others less often than that; with this power of the correlation the joint probabilities are
 those of drawn relabellings.
 """
+# Units are counted point by point where they have at least this many rows on average; else row by row.
+_ROWS_PER_UNIT = 4
 # What views are made of.
 _SOURCES = {
     "aligned location": ("aligned smooth",),
@@ -120,3 +129,26 @@ def _shape(strata: Strata, scores: np.ndarray, smooth: np.ndarray, aligned: np.n
 def _length(vectors: np.ndarray) -> np.ndarray:
     """(b, 1) the lengths of vectors (b, N)."""
     return np.maximum(np.sqrt(np.einsum("bn,bn->b", vectors, vectors)), 1e-300)[:, None]
+
+
+def by_point(rows: Exchangeability, table: Table) -> Array | None:
+    """(n,) the units of the rows, by which points are counted; None where rows are taken one by one."""
+    if rows.unit is None or table.n < _ROWS_PER_UNIT * rows.units:
+        return None
+    return asarray_like(rows.unit, table.prototype)
+
+
+def unit_means(factor: Array, known: Tabulation, rows: Exchangeability, units: np.ndarray) -> Array:
+    """(b, m, units) the mean of a factor (b, m, points) over the rows of each of these units."""
+    if rows.unit is None:
+        factor = take(factor, units, 2) if known.codes is None else lookup(factor, take(known.codes, units, 1))
+        return in_double(factor)
+    if known.joint is not None:
+        found = factor @ known.joint
+    else:
+        order = np.argsort(rows.unit, kind="stable")
+        values = take(factor, order, 2) if known.codes is None else lookup(factor, take(known.codes, order, 1))
+        starts = np.searchsorted(rows.unit[order], np.arange(rows.units))
+        whole = to_numpy(values)[:, :, : rows.n - rows.left_out]
+        found = asarray_like(np.add.reduceat(whole, starts, axis=2), factor)
+    return in_double(take(found, units, 2) / asarray_like(rows.unit_sizes[units].astype(float), found))

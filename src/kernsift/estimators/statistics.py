@@ -1,0 +1,272 @@
+"""T = tr(Kc Lc) of a block of features under pairs of views: its value, its null moments and its normal scores.
+
+The complete estimator, that within strata and the screen of data sets share it. Each feature has a T for every pair of
+a view of the feature and a view of the response (`kernsift.estimators.views`); their scores become one score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from kernsift.estimators.null_laws.enumeration import (
+    NULL_TAIL,
+    OUTLIER_ROWS,
+    SMALL_ROWS,
+    ViewedFeature,
+    enumerated_log_pvalues,
+    few_outcomes,
+    fisher_scores,
+    has_rare_rows,
+    outliers_match,
+    two_valued,
+)
+from kernsift.estimators.null_laws.permutation_law import (
+    limit_weights,
+    moment_matrix,
+    moments,
+    score_of,
+    spectral_score,
+    union_score,
+)
+from kernsift.estimators.responses import Response, ResponseView, response_sums
+from kernsift.estimators.views import FittedView
+from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, take, to_numpy
+from kernsift.kernels.contingency import Tabulation
+from kernsift.kernels.group_views import GroupView
+from kernsift.kernels.low_rank import View
+
+CATEGORY_POWER = 2.0
+"""The power of correlations between T under two views of categories.
+
+`union_score` takes T for the square of one normal variable. The levels of a category are as many directions, of which
+one view weighs the rare and the other the common ones, so that both exceed high levels together less often than that.
+With this power the joint probabilities are those of simulated columns.
+"""
+
+
+class StatisticLaws(NamedTuple):
+    """T of some features and its null moments.
+
+    `size` is tr(K^2) and `target` tr(L^2).
+    """
+
+    statistic: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    skewness: np.ndarray
+    size: np.ndarray
+    target: np.ndarray
+
+
+class FittedStatistic(NamedTuple):
+    """The statistic of some features under one pair of views.
+
+    `target` is the view of the response; `cross` (b, m, p) has the cross-covariances of the feature's directions with
+    those of the response. `step` is the distance between neighbouring values of T, 0 where these are close.
+    """
+
+    fitted: FittedView
+    target: ResponseView
+    laws: StatisticLaws
+    cross: Array
+    step: np.ndarray | float = 0.0
+
+    @property
+    def standardised(self) -> np.ndarray:
+        """(b,) T less half a step, less its mean, over its standard deviation: the continuity correction."""
+        laws, varies = self.laws, self.laws.sd > 0
+        return np.where(varies, (laws.statistic - self.step / 2 - laws.mean) / np.where(varies, laws.sd, 1.0), 0.0)
+
+    @property
+    def view(self) -> View | GroupView:
+        return self.fitted.view
+
+    def weighted(self, weights: np.ndarray) -> FittedStatistic:
+        """The same with points that count in proportion to the squares of their weights (G,)."""
+        view = View(self.view.factor * weights, self.view.sizes)
+        return self._replace(fitted=self.fitted._replace(view=view))
+
+
+def fit_statistics(views: Mapping[str, FittedView], known: Tabulation, response: Response) -> list[FittedStatistic]:
+    """T of features under every pair of views, and its law."""
+    sums = response_sums(known, response)
+    return [
+        _fit_statistic(views[pair.feature], response.views[pair.response], sums[pair.response], response.n)
+        for pair in response.pairs
+    ]
+
+
+def _fit_statistic(fitted: FittedView, target: ResponseView, sums: Any, n: int) -> FittedStatistic:
+    view, own = fitted.view, fitted.own
+    xp = namespace(view.sizes)
+    cross = _products(sums, fitted)
+    statistic = to_numpy(xp.sum(cross * cross, axis=(1, 2)))
+    sizes = (one.second[..., 0] + one.trace**2 / (n - 1) for one in (own, target.own))
+    laws = np.empty((len(StatisticLaws._fields), len(statistic)))
+    for place, values in enumerate((statistic, *moments(n, own, target.own), *sizes)):
+        laws[place] = values
+    return FittedStatistic(fitted, target, StatisticLaws(*laws), cross)
+
+
+def scores_of(statistics: Sequence[FittedStatistic]) -> np.ndarray:
+    """(pairs, b) normal scores of T."""
+    varies = np.array([one.laws.sd > 0 for one in statistics])
+    weights, counts = [], []
+    for one, some in zip(statistics, varies, strict=True):
+        sizes = in_double(one.view.sizes[:1, :] if one.fitted.alike else one.view.sizes)
+        xp = namespace(sizes)
+        if not some.all():
+            # The eigenvalues of constant features are arbitrary.
+            sizes = xp.where(asarray_like(some[: sizes.shape[0], None], sizes), sizes, 1.0)
+        target = asarray_like(one.target.sizes if one.target.sizes.any() else np.ones(1), sizes)
+        weight, count = (xp.broadcast_to(part, (len(some), part.shape[1])) for part in limit_weights(sizes, target))
+        weights.append(weight)
+        counts.append(count)
+    weight, count = (xp.concat(parts, axis=0) for parts in (weights, counts))
+    standardised = asarray_like(np.concatenate([one.standardised for one in statistics]), weight)
+    skewness = asarray_like(np.concatenate([one.laws.skewness for one in statistics]), weight)
+    score = to_numpy(spectral_score(standardised, skewness, weight, count))
+    return np.where(varies, score.reshape(varies.shape), 0.0)
+
+
+def best_of(
+    statistics: Sequence[FittedStatistic],
+    scores: np.ndarray,
+    counts: Array,
+    response: Response,
+    correlations: Callable[[], np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """One score from the scores (pairs, b) of each feature, and the pair of views with the smallest p-value.
+
+    `correlations` gives those of T under different pairs of views where not all permutations are allowed.
+    """
+    weights = np.array([pair.weight for pair in response.pairs])
+    smallest = log_ndtr(-scores) - np.log(weights)[:, None]
+    # A feature that is constant under a view has no score there.
+    varies = np.array([one.laws.sd > 0 for one in statistics])
+    winner = np.where(varies, smallest, np.inf).argmin(axis=0)
+    if len(statistics) == 1:
+        return scores[0], winner
+    correlation = correlations_of(statistics, counts, response) if correlations is None else correlations()
+    return union_score(scores, weights, correlation, counts), winner
+
+
+def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, response: Response) -> np.ndarray:
+    """(pairs, pairs, b) correlations of T under different pairs of views, over permutations of the rows."""
+    count, b, n = len(statistics), len(statistics[0].laws.sd), response.n
+    matrix = moment_matrix(2, n)
+    out = np.ones((count, count, b))
+    for i, one in enumerate(statistics):
+        for j, other in enumerate(statistics[:i]):
+            ours = _between(one.fitted, other.fitted, counts, n)
+            theirs = _between(one.target.fitted, other.target.fitted, response.counts[None, :], n)
+            found = correlation_of(((ours @ matrix) * theirs).sum(axis=1), one.laws.sd * other.laws.sd)
+            if one.fitted is not other.fitted and one.fitted.levels:
+                found = np.maximum(found, 0.0) ** CATEGORY_POWER
+            out[i, j] = out[j, i] = found
+    return out
+
+
+def correlation_of(covariance: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """(b,) correlations from covariances and products of standard deviations; 1 where something is constant."""
+    return np.clip(np.divide(covariance, scale, out=np.ones(len(scale)), where=scale > 0), -1.0, 1.0)
+
+
+def _between(one: FittedView, other: FittedView, counts: Array, n: int) -> np.ndarray:
+    """(b, 2) the invariants of second order of two views of the same features; (1, 2) where these are alike."""
+    if one is other:
+        return one.own.second
+    if one.alike and other.alike:
+        one, other, counts = one.first, other.first, counts[:1, :]
+    xp = namespace(counts)
+    if isinstance(one.view, GroupView) and isinstance(other.view, GroupView):
+        inner: Array = one.view.inner(other.view)
+    else:
+        if one.alike:
+            one, other = other, one
+        inner = _products(xp.matrix_transpose(one.view.factor * counts[:, None, :]), other)
+    products = to_numpy(xp.sum(inner**2, axis=(1, 2))) - one.own.trace * other.own.trace / (n - 1)
+    return np.stack([products, to_numpy(xp.sum(counts * one.rest * other.rest, axis=1))], axis=1)
+
+
+def _products(sums: Array, fitted: FittedView) -> Array:
+    """(b, m, p): the factors (b, m, G) of a view times `sums` (b, G, p), or a function that gives these for rows."""
+    if isinstance(fitted.view, GroupView):
+        return fitted.view.products(sums)
+    sums = sums(slice(None))[None, ...] if callable(sums) else sums
+    factor = fitted.view.factor
+    if not fitted.alike:
+        return factor @ sums
+    # One product for all features instead of many small ones.
+    xp, (b, points, p) = namespace(factor), sums.shape
+    turned = xp.reshape(xp.matrix_transpose(sums), (b * p, points)) @ xp.matrix_transpose(factor[0, ...])
+    return xp.matrix_transpose(xp.reshape(turned, (b, p, factor.shape[1])))
+
+
+def enumerated_scores(
+    known: Tabulation,
+    statistics: Sequence[FittedStatistic],
+    scores: np.ndarray,
+    response: Response,
+    score: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`)."""
+    if known.joint is None:
+        return score
+    used = to_numpy(response.counts) > 0
+    cells, out = to_numpy(response.counts)[used].astype(int), score.copy()
+    fisher = two_valued(known.counts) if len(cells) == 2 else np.zeros(len(score), dtype=bool)
+    if fisher.any():
+        out[fisher] = fisher_scores(to_numpy(take(known.joint, np.flatnonzero(fisher), 0))[:, :, used])
+    by_view = {id(one.target): to_numpy(one.target.factor)[:, used] for one in statistics}
+    targets = [by_view[id(one.target)] for one in statistics]
+    few = few_outcomes(known.counts, cells)
+    if len(cells) > 2 and response.n <= OUTLIER_ROWS:
+        large = np.array([one.laws.mean + one.laws.sd for one in statistics])
+        few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
+    rare = has_rare_rows(cells, statistics[0].fitted.levels)
+    if rare or (len(cells) > 2 and response.n <= SMALL_ROWS):
+        few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher
+    chosen = np.flatnonzero(few)
+    if len(chosen):
+        shares = np.array([pair.weight for pair in response.pairs])
+        features = _viewed_features(chosen, known, statistics, log_ndtr(-scores[:, chosen]), used, targets, shares)
+        out[chosen] = score_of(np.minimum(enumerated_log_pvalues(features, seed, rare), -1e-15))
+    return out
+
+
+def _viewed_features(
+    chosen: np.ndarray,
+    known: Tabulation,
+    statistics: Sequence[FittedStatistic],
+    log_tails: np.ndarray,
+    used: np.ndarray,
+    targets: Sequence[np.ndarray],
+    shares: np.ndarray,
+) -> list[ViewedFeature]:
+    """The chosen features at the points and in the cells that have rows."""
+    counts, joint = (to_numpy(take(part, chosen, 0)) for part in (known.counts, known.joint))
+    factors: dict[int, list[np.ndarray]] = {}
+    for one in statistics:
+        if id(one.fitted) not in factors:
+            # Features with the same view have the same counts.
+            alike = one.fitted.alike
+            own = to_numpy(take(one.view.factor, chosen[:1] if alike else chosen, 0))
+            found = [factor[:, some > 0] for factor, some in zip(own, counts[: len(own)], strict=True)]
+            factors[id(one.fitted)] = found * len(chosen) if alike else found
+    return [
+        ViewedFeature(
+            counts[place, own].astype(int),
+            joint[place][np.ix_(own, used)],
+            [factors[id(one.fitted)][place] for one in statistics],
+            targets,
+            shares,
+            log_tails[:, place],
+        )
+        for place, own in enumerate(counts > 0)
+    ]

@@ -1,0 +1,208 @@
+"""Scores from values along witness functions: Student statistics as normal scores, with effects.
+
+The values at the test rows are independent given the witness. Correlations are estimated from the values at the first
+of these rows, which are kept or computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernsift.estimators.effects.kernel_correlations import effect_of
+from kernsift.estimators.null_laws.student import normal_scores, student_statistics
+from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, supported_variances
+from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
+
+# Relative error of a mean from rounding a column to a grid and its kernel to a low rank: larger than the sampling error
+# only with little noise and many rows.
+_ROUNDING = 2e-3
+# Features whose kept values are scaled at a time.
+_TOGETHER = 512
+
+
+class Ratio(NamedTuple):
+    """The ratio from means of draws to effects.
+
+    Attributes
+    ----------
+    scale : ndarray of shape (d,)
+        The mean at an effect of 1.
+    error : ndarray of shape (d,)
+        Standard deviation of the mean, over both halves of the rows and including the noise of the scale.
+    """
+
+    scale: np.ndarray
+    error: np.ndarray
+
+    @classmethod
+    def of(cls, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, null: np.ndarray) -> Ratio:
+        """From variances in which the variance under the null is counted twice."""
+        return cls(scale, np.sqrt(np.maximum(variance - null, null) + (_ROUNDING * mean) ** 2))
+
+    @classmethod
+    def empty(cls, d: int) -> Ratio:
+        return cls(np.empty(d), np.empty(d))
+
+    def put(self, features: np.ndarray, part: Ratio | None) -> None:
+        """Store the values of some of the features."""
+        assert part is not None
+        self.scale[features], self.error[features] = part
+
+
+class Drawn(NamedTuple):
+    """Values of features at the test rows: their number, means and variances, and the values at the first rows.
+
+    The rows are in random order, so that correlations can be estimated from the first ones.
+    """
+
+    size: Any
+    mean: np.ndarray
+    variance: np.ndarray
+    kept: Array
+
+    @classmethod
+    def empty(cls, count: int, d: int, kept: int) -> Drawn:
+        return cls(count, np.empty(d), np.empty(d), np.empty((kept, d)))
+
+    @classmethod
+    def of(cls, values: np.ndarray, most: int | None = None) -> Drawn:
+        """From values (rows, features), of which at most `most` rows are kept."""
+        # A copy, because a view would keep all of them.
+        kept = values if most is None or most >= len(values) else values[:most].copy()
+        return cls(len(values), values.mean(axis=0), values.var(axis=0, ddof=1), kept)
+
+    def put(self, features: np.ndarray, part: Drawn) -> None:
+        """Store the values of some of the features."""
+        self.mean[features], self.variance[features] = part.mean, part.variance
+        if len(self.kept):
+            self.kept[:, features] = to_numpy(part.kept)
+
+    def take(self, features: np.ndarray) -> Drawn:
+        """The values of the features at these places."""
+        kept = self.kept if len(features) == len(self.mean) else take(self.kept, features, 1)
+        return Drawn(self.size, self.mean[features], self.variance[features], kept)
+
+    def part(self, features: np.ndarray, share: Any) -> Array:
+        """Rows whose squares add up to `share` times the variance, of features with these numbers.
+
+        `share` is one number, or one per feature; 1 / size gives the variance of the mean. A feature that only varies
+        at rows that are not kept gets a single row, so that it is nearly uncorrelated with the others.
+        """
+        xp, count = namespace(self.kept), int(self.kept.shape[0])
+        rows = self.kept - xp.mean(self.kept, axis=0, keepdims=True)
+        if count == self.size:
+            return rows * asarray_like(np.sqrt(share / (self.size - 1)), rows)
+        size = np.sqrt(to_numpy(xp.sum(rows**2, axis=0)))
+        for place in np.flatnonzero((size <= 0) & (self.variance > 0)).tolist():
+            rows[int(features[place]) % count, place], size[place] = 1.0, 1.0
+        scale = np.divide(np.sqrt(self.variance * share), size, out=np.zeros(len(size)), where=size > 0)
+        return rows * asarray_like(scale, rows)
+
+
+Parts = Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
+"""Gives the centred, scaled draws (m, b) of some features, block by block."""
+
+
+def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], ratio: Ratio) -> Scores:
+    """Student statistics of witness values where only the first sample's rows are shared by the features.
+
+    `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
+    """
+    one, counts = Drawn.of(first), np.array([len(column) for column in seconds])
+    mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
+    total = _pooled_variance(one, Drawn(counts, mean, variance, first[:0]))
+    # The first sample, whose rows the features share, has m / (n + m) of the variance of a difference of means.
+    shared = total * counts / (one.size + counts)
+    share = np.divide(shared, one.variance, out=np.zeros(len(names)), where=one.variance > 0)
+    above = one.part(np.arange(len(names)), share)
+    own = np.diag(np.sqrt(np.maximum(total - (above**2).sum(axis=0), 0.0)))
+    parts, rows = in_blocks(np.vstack([above, own])), one.size + counts
+    return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, ratio)
+
+
+def kept_parts(one: Drawn, two: Drawn) -> Parts:
+    """The draws that were kept of all features, those of one sample below those of the other."""
+    return in_blocks(np.vstack(difference_parts(one, two, np.arange(len(one.mean)))))
+
+
+def difference_parts(one: Drawn, two: Drawn, features: np.ndarray) -> list[Array]:
+    """Rows of both samples whose squares add up to the variance of the difference of means."""
+    shares = _pooled_shares(one.size, two.size)
+    return [drawn.part(features, share) for drawn, share in zip((one, two), shares, strict=True)]
+
+
+def _pooled_shares(one: Any, two: Any) -> tuple[Any, Any]:
+    """What the variances of two samples of these sizes count for in the variance of the difference of means."""
+    each = (1.0 / one + 1.0 / two) / (one + two - 2.0)
+    return (one - 1) * each, (two - 1) * each
+
+
+def _pooled_variance(one: Drawn, two: Drawn) -> np.ndarray:
+    """(d,) variances of the differences of means of two samples that have one variance.
+
+    With separate variances, few rows in which a rare value does not occur would differ significantly from many rows.
+    """
+    shares = _pooled_shares(one.size, two.size)
+    return np.asarray(shares[0] * one.variance + shares[1] * two.variance)
+
+
+def in_blocks(rows: np.ndarray) -> Parts:
+    def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
+        for start in range(0, len(among), _TOGETHER):
+            own = among[start : start + _TOGETHER]
+            yield own, rows[:, own]
+
+    return parts
+
+
+def difference_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, ratio: Ratio) -> Scores:
+    """Student statistics of the values in two samples."""
+    count = one.size + two.size
+    freedom = np.full(len(names), count - 2.0)
+    return student_scores(names, one.mean - two.mean, _pooled_variance(one, two), parts, count, freedom, ratio)
+
+
+def student_scores(
+    names: tuple[str, ...],
+    estimate: np.ndarray,
+    variance: np.ndarray,
+    parts: Parts,
+    count: int,
+    freedom: np.ndarray,
+    ratio: Ratio,
+) -> Scores:
+    """Normal scores of estimates with centred, scaled draws `parts`, whose squares add up to the variances.
+
+    `count` is the number of draws.
+    """
+    least = supported_variances(variance, estimate, count)
+    # Features whose draws do not vary are uncorrelated with the others: each has a row of its own.
+    alone, error = np.flatnonzero(least != variance), np.sqrt(least)
+    varies = error > 0
+    statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
+    score = normal_scores(statistic, freedom)
+
+    def blocks(some: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
+        for features, rows in parts(some):
+            among = alone[:, None] == features
+            used = varies[features] & ~among.any(axis=0)
+            scale = np.divide(1.0, error[features], out=np.zeros(len(features)), where=used)
+            own = asarray_like(among.astype(float), rows)
+            yield features, namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
+
+    def sizes(features: np.ndarray) -> EffectSizes:
+        own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], ratio.scale[features]
+
+        def at(means: np.ndarray) -> np.ndarray:
+            return effect_of(student_statistics(means, own) * unit, np.where(varies[features], scale, 0.0))
+
+        step = 1e-3 * (1.0 + np.abs(statistic[features]))
+        ends = [normal_scores(statistic[features] + sign * step, own) for sign in (1.0, -1.0)]
+        spread = (ends[0] - ends[1]) / (2 * step) * ratio.error[features] / unit
+        return EffectSizes(effect_of(estimate[features], scale), spread, at)
+
+    cov = BlockCovariance(varies.astype(float), blocks)
+    return Scores(names, np.where(varies, score, 0.0), cov, effects=sizes)
