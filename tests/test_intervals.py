@@ -5,6 +5,7 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import binom, hypergeom, norm
 
+from kernsift import compare, relate
 from kernsift.distributions.truncated_normal import EVERYWHERE, log_survivals
 from kernsift.estimators.effects.alternatives import effect_laws
 from kernsift.estimators.effects.combined import CombinedEffects, penalties
@@ -375,3 +376,38 @@ def test_estimates_come_from_the_laws():
     low, high = found.intervals.T
     assert ((low <= found.median_unbiased) & (found.median_unbiased <= high)).all()
     assert (found.median_unbiased <= laws.medians() + 1e-9).all()
+
+
+def test_selection_far_below_leaves_estimates_as_they_are():
+    """With one column that depends on the response and noise beside it, a list of one is a foregone conclusion."""
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(400, 3))
+    # The views differ: that with the best score is not the one with the largest effect.
+    y = np.sin(2.0 * X[:, 0]) + X[:, 0] + 0.3 * rng.normal(size=400)
+    plain, listed = relate(X, y, random_state=0), relate(X, y, k=1, random_state=0)
+    assert listed.selected.tolist() == [0]
+    assert listed.effects[0] == pytest.approx(plain.effects[0], abs=0.02)
+    assert listed.intervals[0, 1] == pytest.approx(plain.intervals[0, 1], abs=0.02)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_intervals_of_strong_signals_that_compete_for_a_place(k):
+    """Scores far above the null, and a cut not far below them: the interval holds the effect, which is nearly 1."""
+    rng = np.random.default_rng(12)
+    y = rng.normal(size=900)
+    steps = np.floor(4.0 * y) / 4.0
+    X = np.column_stack([steps, np.exp(steps), y + 0.02 * rng.normal(size=900), rng.normal(size=900)])
+    result = relate(X, y, k=k, random_state=0)
+    assert (result.raw_effects > 0.95).all()
+    assert (result.intervals[:, 1] > 0.95).all()
+    # The cut may carry much of the evidence, but half of the effect is left where the p-value is small.
+    assert (result.effects[result.pvalues < 1e-6] > 0.5).all()
+
+
+def test_a_value_in_a_single_row_has_an_interval():
+    """The family in which the effect has the other sign nearly excludes the value."""
+    few = np.zeros((7, 1))
+    few[0] = 1.0
+    (low, high) = compare(np.zeros((204, 1)), few, random_state=0).intervals[0]
+    assert 0 < low < 1
+    assert high == 1

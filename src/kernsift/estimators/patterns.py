@@ -220,7 +220,7 @@ class PatternEffects:
         levels, every = np.broadcast_to(level, (self.count,)), np.tile([0.0, 1.0], (self.count, 1))
         return self._filled(every, lambda effects, own: effects.intervals(levels[own], _at(unions, own)))
 
-    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
         """(b,) median-unbiased effects."""
         return self._filled(np.zeros(self.count), lambda effects, own: effects.medians(_at(unions, own)))
 

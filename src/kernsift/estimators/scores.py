@@ -191,7 +191,7 @@ class EffectsWithLaws(Protocol):
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b, 2) confidence intervals; `unions` are the intervals of each score on which it is selected."""
 
-    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
         """(b,) median-unbiased effect sizes."""
 
 

@@ -30,6 +30,8 @@ from kernsift.estimators.effects.intervals import EffectLaws, Unseen, concatenat
 # and how many members are interpolated from one to the next.
 _TILTS = np.concatenate([[0.0], np.geomspace(0.04, 20.0, 17)])
 _BETWEEN = 20
+# A family may nearly exclude a rare value. With weights that underflow, the feature would be constant and have no law.
+_LEAST_EXPONENT = -60.0
 # Elements of one array (feature, value, response) of a family.
 _NUMBERS = 2**17
 # From this score on the sign of the cross-covariance is known, and one family is enough.
@@ -189,7 +191,8 @@ class _Alternatives:
         parts = []
         for tilts in np.split(_TILTS, range(at_once, len(_TILTS), at_once)):
             features = np.tile(np.arange(len(base)), len(tilts))
-            weights = (base * np.exp(tilts[:, None, None, None] * direction)).reshape(-1, *base.shape[1:])
+            exponents = np.maximum(tilts[:, None, None, None] * direction, _LEAST_EXPONENT)
+            weights = (base * np.exp(exponents)).reshape(-1, *base.shape[1:])
             weights *= (_column_sums(base)[features] / _column_sums(weights))[:, None, :]
             parts.append(np.array(self.take(features).law(weights, taken(start, features))).reshape(5, len(tilts), -1))
         coarse = np.swapaxes(np.concatenate(parts, axis=1), 0, 1)  # (t, 5, b)

@@ -29,8 +29,8 @@ class CombinedEffects:
     The lower end of an interval is the largest of the kernels' lower ends, each from its score after the penalty for
     their number: it leaves out 0 exactly when the combined test rejects. The upper end is the largest of theirs without
     a penalty, because the kernel with the largest effect has its own upper end above it. Where scores selected, they
-    did so by the kernel with the best score, which has the lower end; the upper ends of the others are conditional on
-    the same selection, with the differences between the scores held fixed.
+    did so by the kernel with the best score, which has the lower end; the medians and the upper ends of the others are
+    conditional on the same selection, with the differences between the scores held fixed.
     """
 
     views: tuple[EffectLaws, ...]
@@ -45,25 +45,27 @@ class CombinedEffects:
         least = np.max([view.least_upper_ends(level) for view in self.views], axis=0)
         if unions is None:
             return np.max([view.intervals(level, None, least) for view in self.views], axis=0)
-        scores = np.array([view.score - view.penalty for view in self.views])
         ends = []
-        for view, behind in zip(self.views, scores.max(axis=0) - scores, strict=True):
-            low, high = view.intervals(level, [union - by for union, by in zip(unions, behind, strict=True)], least).T
+        for view, behind in zip(self.views, self._behind, strict=True):
+            low, high = view.intervals(level, _lower(unions, behind), least).T
             ends.append(np.column_stack([np.where(behind > 0, 0.0, low), high]))
         return np.max(ends, axis=0)
 
-    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """(b,) median-unbiased effects under the kernel with the best score."""
-        out = np.zeros(len(self._best))
-        for place, view in enumerate(self.views):
-            best = np.flatnonzero(self._best == place)
-            if len(best):
-                out[best] = view.take(best).medians(None if unions is None else [unions[i] for i in best.tolist()])
-        return out
+    def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
+        """(b,) the largest of the median-unbiased effects under each kernel, given the selection."""
+        found = zip(self.views, self._behind, strict=True)
+        return np.max([view.medians(_lower(unions, behind)) for view, behind in found], axis=0)
 
     @property
-    def _best(self) -> np.ndarray:
-        return np.argmax([view.score - view.penalty for view in self.views], axis=0)
+    def _behind(self) -> np.ndarray:
+        """(K, b) how much lower the score of each kernel is than the best one, both after the penalty."""
+        scores = np.array([view.score - view.penalty for view in self.views])
+        return np.asarray(scores.max(axis=0) - scores)
+
+
+def _lower(unions: Sequence[np.ndarray], by: np.ndarray) -> list[np.ndarray]:
+    """Intervals (b of them) of the best score as intervals of a score that is lower by `by` (b,)."""
+    return [union - own for union, own in zip(unions, by, strict=True)]
 
 
 def penalties(scores: np.ndarray, weights: np.ndarray, combined: np.ndarray) -> np.ndarray:
@@ -117,6 +119,6 @@ class MeasuredEffects:
         """(b, 2) confidence intervals; see `kernsift.estimators.effects.intervals.EffectLaws.intervals`."""
         return self._laws.intervals(level, unions)
 
-    def medians(self, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """(b,) median-unbiased effects."""
+    def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
+        """(b,) median-unbiased effects, given the selection."""
         return self._laws.medians(unions)

@@ -50,6 +50,13 @@ class FamilyMoments(NamedTuple):
         size = np.maximum(np.abs(skewness), _LITTLE)
         return score + (sign * gamma_score(sign * score, size) - score) * np.abs(skewness) / size
 
+    def decreasing_scores(self, statistic: np.ndarray) -> np.ndarray:
+        """(b, t) normal scores of statistics (b,), which a larger effect makes no larger.
+
+        A power fitted to the centre of a law may give a statistic in its far tail a larger score at a larger effect.
+        """
+        return np.minimum.accumulate(self.scores(statistic[:, None]), axis=1)
+
     def null_statistics(self, scores: np.ndarray) -> np.ndarray:
         """Statistics that have these scores (b,) under independence; negative for scores below that of 0."""
         power, centre, scale = (part[:, 0] for part in self._power())

@@ -185,7 +185,7 @@ class EffectLaws(NamedTuple):
         """
         upper = end == "upper"
         effect = np.maximum.accumulate(laws.effect, axis=1)
-        plain = np.minimum.accumulate(laws.scores(self.statistic[:, None]), axis=1)
+        plain = laws.decreasing_scores(self.statistic)
         warp = self._warp(self.penalty)
         observed = plain
         if end == "lower":
@@ -200,7 +200,7 @@ class EffectLaws(NamedTuple):
         ends = []
         for edge in np.concatenate(unions).T:
             finite = np.isfinite(edge)
-            moved = own.scores(own.null_statistics(warp.inverse(np.where(finite, edge, 0.0)))[:, None])
+            moved = own.decreasing_scores(own.null_statistics(warp.inverse(np.where(finite, edge, 0.0))))
             ends.append(np.where(finite[:, None], warp(moved) if end == "lower" else moved, edge[:, None]))
         low, high = ends
         cut = observed[owner]
