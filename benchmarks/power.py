@@ -17,7 +17,6 @@ import time
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ from kernsift.result import Result
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
 ALPHA = 0.05
-_TRIALS = {"regret": 400, "levels": 500, "categories": 400, "real": 150, "paper": 200, "bh": 200, "peers": 200}
+_TRIALS = {"regret": 400, "levels": 500, "categories": 400, "real": 150, "bh": 200, "peers": 200}
 PARTS = tuple(_TRIALS)
 # Methods shown for comparison get by with fewer trials.
 _FEWER = 100
@@ -64,51 +63,21 @@ def share(hits: np.ndarray, among: np.ndarray) -> Figure:
 def call(problem: Problem, data: tuple[np.ndarray, np.ndarray], seed: int, **settings: Any) -> Result:
     if problem.question == "compare":
         return compare(*data, random_state=seed, **settings)
-    response = "category" if problem.categories else "numeric"
-    return relate(*data, response=response, random_state=seed, **settings)
+    return relate(*data, response="category", random_state=seed, **settings)
 
 
-_PAPER = {"estimator": "incomplete", "bandwidth": "joint"}
-PAPER_METHODS: Mapping[str, Mapping[str, Any]] = {
-    "complete, exact (default)": {},
-    "complete, exact, median bandwidth": {"bandwidth": "median"},
-    "cross, exact": {"estimator": "cross"},
-    "Multi (paper)": _PAPER | {"test": "multiscale"},
-    "Poly (paper)": _PAPER | {"test": "polyhedral"},
-}
 BH_METHODS: Mapping[str, Mapping[str, Any]] = {
     "kernsift, k=None": {"k": None},
     "kernsift, k=30": {"k": 30},
     "kernsift, k=None, median bandwidth": {"k": None, "bandwidth": "median"},
     "kernsift, k=None, cross": {"k": None, "estimator": "cross"},
 }
+# The paper's test, with its one draw a row.
 _PAPER_PEER = "Multi (paper) + BH"
-
-
-def _own_settings(settings: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
-    """The paper's draws a row: one, and five in its HSIC tables."""
-    if settings.get("estimator") != "incomplete":
-        return dict(settings)
-    r = 5.0 if problem.question == "relate" and "fakes" in problem.name else 1.0
-    return dict(settings) | {"estimator": Incomplete(r=r)}
+_PAPER = {"k": 30, "test": "multiscale", "estimator": Incomplete(r=1.0), "bandwidth": "joint"}
 
 
 # --- one trial of each part -------------------------------------------------------------------------------------------
-
-
-def paper_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, Figure]:
-    """Shares of the selected true and null features that are rejected at level 0.05, 30 being selected."""
-    data = problem.draw(rng)
-    settings = _own_settings(PAPER_METHODS[method], problem)
-    start = time.process_time()
-    result = call(problem, data, seed, k=30, alpha=ALPHA, correction=None, **settings)
-    seconds = time.process_time() - start
-    true = problem.true[result.selected]
-    return {
-        "tpr": share(result.rejected, true),
-        "fpr": share(result.rejected, ~true),
-        "seconds": Figure(seconds),
-    }
 
 
 def discoveries(chosen: np.ndarray, true: np.ndarray, seconds: float) -> dict[str, Figure]:
@@ -120,9 +89,8 @@ def discoveries(chosen: np.ndarray, true: np.ndarray, seconds: float) -> dict[st
 def bh_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, Figure]:
     """What BH at 5% finds of all true features."""
     data = problem.draw(rng)
-    settings = BH_METHODS[method] if method in BH_METHODS else {"k": 30, "test": "multiscale"} | _PAPER
     start = time.process_time()
-    result = call(problem, data, seed, alpha=ALPHA, correction="bh", **_own_settings(settings, problem))
+    result = call(problem, data, seed, alpha=ALPHA, correction="bh", **BH_METHODS.get(method, _PAPER))
     seconds = time.process_time() - start
     chosen = np.zeros(len(problem.true), dtype=bool)
     chosen[result.selected[result.rejected]] = True
@@ -145,15 +113,12 @@ def real_trial(name: str, method: str, rng: np.random.Generator) -> dict[str, Fi
     return {quantity: Figure(value) for quantity, value in real_columns.found(name, method, rng).items()}
 
 
-_TRIAL = {"paper": paper_trial, "bh": bh_trial, "peers": peers_trial}
+_TRIAL = {"bh": bh_trial, "peers": peers_trial}
 
 # --- cells, and what is on record -------------------------------------------------------------------------------------
 
 
-@cache
-def rows_of(part: str) -> dict[str, Problem]:
-    found: Iterable[Problem] = problems.paper_problems() if part == "paper" else problems.BH_PROBLEMS
-    return {problem.name: problem for problem in found}
+PROBLEMS = {problem.name: problem for problem in problems.BH_PROBLEMS}
 
 
 class Cell(NamedTuple):
@@ -188,12 +153,11 @@ def cells_of(part: str, trials: int | None) -> list[Cell]:
     if part == "real":
         sets = {name: one for name, one in real_columns.DATA_SETS.items() if one.absent() is None}
         return [Cell(part, name, how, most) for name, one in sets.items() for how in real_columns.METHODS[one.numeric]]
-    methods = {"paper": PAPER_METHODS, "bh": BH_METHODS}.get(part, {})
-    main = {"paper": 1, "bh": 2}.get(part, 0)
-    limits = {name: most if place < main else min(most, _FEWER) for place, name in enumerate(methods)}
-    if part == "peers":
+    if part == "bh":
+        limits = {name: most if place < 2 else min(most, _FEWER) for place, name in enumerate(BH_METHODS)}
+    else:
         limits = {peer.name: min(most, peer.trials) for peer in peers.PEERS} | {_PAPER_PEER: min(most, _FEWER)}
-    return [Cell(part, row, method, limit) for row in rows_of(part) for method, limit in limits.items()]
+    return [Cell(part, row, method, limit) for row in PROBLEMS for method, limit in limits.items()]
 
 
 def one_trial(cell: Cell, trial: int) -> dict[str, Figure]:
@@ -202,7 +166,7 @@ def one_trial(cell: Cell, trial: int) -> dict[str, Figure]:
     rng = np.random.default_rng(data)
     if cell.part == "real":
         return real_trial(cell.row, cell.method, rng)
-    return _TRIAL[cell.part](rows_of(cell.part)[cell.row], cell.method, rng, int(own.generate_state(1)[0]))
+    return _TRIAL[cell.part](PROBLEMS[cell.row], cell.method, rng, int(own.generate_state(1)[0]))
 
 
 def run_cell(cell: Cell) -> tuple[Cell, list[dict[str, Figure]]]:
@@ -277,8 +241,6 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     parts = given.parts or [*PARTS, "page"]
-    if "paper" in parts and problems.data_folder() is None:
-        print("paper: the data sets are left out, as KERNSIFT_DATA names no folder that holds them.", flush=True)
     if "real" in parts:
         for name, one in real_columns.DATA_SETS.items():
             if (reason := one.absent()) is not None:

@@ -45,7 +45,6 @@ def power(monkeypatch):
         ("categories", "classes: mean of a rare class of 3, n=60"),
         ("real", "iris"),
         ("real", "diabetes"),
-        ("paper", "mean shift 0.5, n=100"),
         ("bh", "two modes"),
         ("peers", "two modes, n=100 KS"),
         ("peers", "two modes, n=100 f_classif"),
@@ -73,7 +72,6 @@ def test_the_whole_page_from_two_lines_a_part(power, tmp_path):
     folder = tmp_path / "power"
     for part in power.PARTS:
         names = {
-            "paper": ("tpr", "fpr", "seconds"),
             "regret": ("power",),
             "levels": ("power",),
             "categories": ("power",),
@@ -85,7 +83,7 @@ def test_the_whole_page_from_two_lines_a_part(power, tmp_path):
     power.main(["page", "--folder", str(folder)])
     page = (tmp_path / "power.md").read_text(encoding="utf-8")
     assert page.count("\n## ") == 5
-    for name in ("regret", "bh", "paper"):
+    for name in ("regret", "bh"):
         assert f"power/{name}.png" in page
         assert (folder / f"{name}.png").stat().st_size > 10_000
 
@@ -103,7 +101,7 @@ def test_seeds_depend_on_row_and_trial_alone(power):
     again = [power.one_trial(one, 1)["tpr"] for _ in range(2)]
     assert again[0] == again[1]
     seen = []
-    problem = power.rows_of("bh")["two modes, n=100"]
+    problem = power.PROBLEMS["two modes, n=100"]
     for cell in (one, two):
         power._TRIAL["bh"], kept = (lambda p, m, rng, seed: seen.append((p.draw(rng)[0], seed)) or {}), power.bh_trial
         power.one_trial(cell, 1)
