@@ -172,6 +172,14 @@ def _confounded(rng, n, d=8, p=2):
     return X, y, z
 
 
+def test_large_integers_of_two_tables_are_not_rounded():
+    rng = np.random.default_rng(0)
+    X, Y = (pd.DataFrame({"x": rng.normal(size=n), "small": 3 * np.arange(n)}) for n in (60, 50))
+    exact = compare(X, Y, given="small", random_state=0)
+    large = compare(*(table.assign(small=table["small"] + 2**60) for table in (X, Y)), given="small", random_state=0)
+    np.testing.assert_array_equal(large.log_pvalues, exact.log_pvalues)
+
+
 @pytest.mark.parametrize("samples", [False, True])
 def test_level_under_confounding(samples):
     """20 data sets of 8 features: p-values of one data set share the response, so each counts as one of about 2.
