@@ -166,14 +166,14 @@ class StoredTable(Table):
         """All values at once, where they fit."""
         return self.part(slice(None))
 
-    def part(self, columns: Any, rows: Any = None, space: np.ndarray | None = None) -> np.ndarray:
-        """(rows, columns) float: some value columns of some rows, in the order asked for; in `space` if that is given.
-
-        `columns` and `rows` may be slices, index arrays in any order, boolean masks, or None for all.
-        """
-        wanted = positions(columns, int(self.offsets[-1]))
-        wanted = wanted if isinstance(wanted, np.ndarray) else np.arange(wanted.start, wanted.stop)
-        places = positions(rows, self.n)
+    def part(
+        self, columns: slice | np.ndarray, rows: slice | np.ndarray | None = None, space: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Values (rows, columns) of some value columns, in the order asked for; in `space` if that is given."""
+        wanted = np.arange(int(self.offsets[-1]))[columns]
+        places = slice(0, self.n) if rows is None else rows
+        if isinstance(places, slice):
+            places = slice(*places.indices(self.n)[:2])
         self._check_room(count_of(places) * len(wanted))
         own, codes = self.layout.columns[wanted], self.layout.codes[wanted]
         hot = np.flatnonzero(codes >= 0)
@@ -236,7 +236,7 @@ class StoredTable(Table):
     def loaded(self, features: slice | np.ndarray, space: np.ndarray | None = None) -> Table:
         """The features at these positions, in memory; in `space` (n, columns) if that is given."""
         some = self.select(np.arange(self.d)[features])
-        return some.with_values(some.part(None, None, space))
+        return some.with_values(some.part(slice(None), None, space))
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         """Runs of rows, each of at most `numbers` values of these value columns; they end where chunks of the file end.
@@ -327,19 +327,3 @@ def _copy(out: np.ndarray, values: np.ndarray) -> None:
         return
     for start in range(0, len(out), _TILE):
         out[start : start + _TILE] = values[start : start + _TILE]
-
-
-def positions(asked: Any, count: int) -> slice | np.ndarray:
-    """A slice of step 1 or an index array, from any index of an axis of length `count`."""
-    if asked is None:
-        return slice(0, count)
-    if isinstance(asked, slice):
-        start, stop, step = asked.indices(count)
-        return slice(start, max(start, stop)) if step == 1 else np.arange(start, stop, step)
-    found = np.asarray(asked)
-    if found.dtype == bool:
-        return np.flatnonzero(found)
-    found = found.astype(np.int64).reshape(-1)
-    if found.size and (found.min() < -count or found.max() >= count):
-        raise IndexError(f"positions must be below {count}, got {found.min()} to {found.max()}")
-    return np.where(found < 0, found + count, found)
