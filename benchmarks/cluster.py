@@ -23,10 +23,6 @@ import numpy as np
 from distributed import Client, LocalCluster, get_task_stream
 
 from kernsift import Incomplete, Result, compare
-from kernsift.data.inputs import as_pair
-from kernsift.data.tables import stack
-from kernsift.estimators import complete_mmd
-from kernsift.kernels.fitted import fit_kernels
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "complete": {},
@@ -85,16 +81,6 @@ def against_memory(
     }
 
 
-def moved(X: np.ndarray, Y: np.ndarray) -> dict[str, int]:
-    """Bytes that travel for the complete estimator: columns there, factors of the features back."""
-    rng = np.random.default_rng(1)
-    one, two = as_pair(X, Y)
-    kernels = fit_kernels(stack([one, two]), "gaussian", "median", rng=rng)
-    factors = complete_mmd(one, two, kernels, adaptive=True, rng=rng).cov.factors  # type: ignore[attr-defined]
-    back = sum(part.nbytes for factor in factors for part in factor if isinstance(part, np.ndarray))
-    return {"columns": X.nbytes + Y.nbytes, "factors": back, "factors_per_feature": back // X.shape[1]}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000, help="of each sample")
@@ -126,8 +112,6 @@ def main() -> None:
                 f"{row['cluster_cpu_s']:.2f} s, ratio {row['cpu_ratio']:.2f}; on the workers {row['on_workers_s']}",
                 flush=True,
             )
-    found["moved"] = moved(X, Y)
-    print("bytes moved, complete:", found["moved"])
     if asked.json:
         with open(asked.json, "w") as file:
             json.dump(found, file, indent=1)

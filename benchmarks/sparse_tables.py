@@ -3,7 +3,6 @@
     python benchmarks/sparse_tables.py                      # 20,000 cells x 5,000 genes at 5%, counts and logarithms
     python benchmarks/sparse_tables.py --large              # 200,000 x 20,000 at 5%: 2e8 stored values, 1.6 GB
     python benchmarks/sparse_tables.py --large --file DIR  # the same from a .h5ad file, within 1 GB of memory
-    python benchmarks/sparse_tables.py --data FILE.h5ad --by stim   # the dense answer of a real table
 
 Counts are negative binomial, by rows as AnnData has them, in float32; logarithms are log(1 + 10,000 x / total of the
 row), with many different values. Each call runs in a process of its own, whose memory is read while it runs; what is
@@ -118,36 +117,15 @@ def _scanpy(matrix: sparse.csr_matrix) -> dict[str, float]:
     return measured(call)
 
 
-def same_as_dense(path: str, by: str) -> float:
-    """The largest difference of p-values from those of the dense copy."""
-    from kernsift import compare
-    from kernsift.data.formats import open_table
-
-    found = compare(path, by=by, random_state=0)
-    dense = open_table(path, "X")
-    everything = dense.read(range(len(dense.names)))
-    labels = dense.annotations.column(by, "by") if dense.annotations else None
-    assert labels is not None
-    codes = labels.values[:, 0]
-    one, two = (everything.values[codes == code] for code in np.unique(codes[~np.isnan(codes)]))
-    expected = compare(one, two, random_state=0)
-    return float(np.abs(found.all_pvalues - expected.all_pvalues).max())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true", help="200,000 x 20,000")
     parser.add_argument("--file", type=Path, help="folder for an .h5ad file of 1.6 GB")
-    parser.add_argument("--data", help="an .h5ad file whose answer is compared with that of its dense copy")
-    parser.add_argument("--by", help="its column of groups")
     parser.add_argument("--save", action="store_true", help=f"write the figures to docs/speed/{RECORD.name}")
     parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         print(json.dumps(run(**given.child)))
-        return
-    if given.data:
-        print(f"largest difference of p-values from the dense copy: {same_as_dense(given.data, given.by):.2g}")
         return
     calls, path = ["large"] if given.large else ["small", "logarithms", "scanpy"], None
     if given.file:
