@@ -172,7 +172,7 @@ def test_an_error_in_one_of_the_threads_is_the_only_one(samples: list[str]) -> N
         thread_limit(2),
         pytest.raises(InputError, match=r"^X: .*1\.parquet was changed while it was being read; .*\.$"),
     ):
-        X.part(None)
+        X.part(slice(None))
     assert not X.source._readers._idle  # type: ignore[attr-defined]
 
 
