@@ -1,7 +1,7 @@
 """Permutation laws of columns and samples with few outcomes, against all permutations of the rows."""
 
 import math
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pandas as pd
@@ -239,6 +239,22 @@ def test_levels_of_two_rows_count_ties_in_full(pairs, split):
         result = compare(values[label], values[~label], kinds={"level": "category"})
         # A continuous law is off where few values of T are in a tail, but not below the tail.
         assert 0.95 * tail < result.pvalues[0] < 1.7 * tail
+
+
+@pytest.mark.parametrize("counts", [(50, 52, 51, 53), (120, 40, 30, 16)])
+def test_few_rows_against_many_with_few_values_are_exact(counts):
+    """One column for each table of four values by 6 and 200 rows: no p-value up to 0.15 is below its probability."""
+    n, first = sum(counts), 6
+    tables = [table for table in product(range(first + 1), repeat=len(counts)) if sum(table) == first]
+    weight = np.exp([sum(np.log(comb(counts, table))) - np.log(comb(n, first)) for table in tables])
+    values = np.arange(len(counts), dtype=float)
+    X = np.column_stack([np.repeat(values, table) for table in tables])
+    Y = np.column_stack([np.repeat(values, np.array(counts) - table) for table in tables])
+    pvalues = compare(X, Y, correction=None).all_pvalues
+    small = pvalues[pvalues <= 0.15]
+    assert len(small) > 5
+    for pvalue in small:
+        assert weight[pvalues <= pvalue * (1 + 1e-9)].sum() <= pvalue * (1 + 1e-6)
 
 
 def test_three_rows_against_many_keep_the_level():

@@ -19,6 +19,7 @@ from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     enumerated_log_pvalues,
     few_outcomes,
+    few_tables,
     fisher_scores,
     has_rare_rows,
     outliers_match,
@@ -230,8 +231,8 @@ def enumerated_scores(
         large = np.array([one.laws.mean + one.laws.sd for one in statistics])
         few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
     rare = has_rare_rows(cells, statistics[0].fitted.levels)
-    if rare or (len(cells) > 2 and response.n <= SMALL_ROWS):
-        few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher
+    drawn = rare or (len(cells) > 2 and response.n <= SMALL_ROWS)
+    few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher & (drawn | few_tables(known.counts, cells))
     chosen = np.flatnonzero(few)
     if len(chosen):
         shares = np.array([pair.weight for pair in response.pairs])

@@ -89,7 +89,8 @@ def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     used = _used_values(counts)
     if _log_arrangements(cells) > math.log(_MOST) and (used > _SPARSE + 1).all():
         return np.zeros(len(used), dtype=bool)  # columns with many values
-    few = _log_outcomes(counts, cells) <= math.log(_MOST)
+    outcomes = np.minimum(_log_arrangements(cells), _log_assignments(counts) if len(cells) == 2 else np.inf)
+    few = outcomes <= math.log(_MOST)
     # Two values against two cells is Fisher's test, which has a closed form.
     return (few | _is_sparse(counts)) & ~((used == 2) & (len(cells) == 2))
 
@@ -117,10 +118,12 @@ def lattice_step(counts: Array, cells: np.ndarray, weighted: bool = False) -> np
     return np.divide(2.0 * n * step, mean, out=np.zeros(len(rows)), where=mean > 0)
 
 
-def _log_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
-    """Log of the number of outcomes that are enumerated: arrangements of the rows, or tables with two cells."""
-    arrangements = np.full(counts.shape[0], _log_arrangements(cells))
-    return arrangements if len(cells) > 2 else np.minimum(arrangements, _log_tables(counts))
+def few_tables(counts: Array, cells: np.ndarray) -> np.ndarray:
+    """(b,) whether the rows of the smaller of two cells can have few multisets of values, which are then enumerated.
+
+    It takes longer than the continuous law, so that it is done only where that law gives a p-value up to `NULL_TAIL`.
+    """
+    return np.asarray((len(cells) == 2) & (_log_multisets(counts, cells) <= math.log(_MOST)) & ~two_valued(counts))
 
 
 def _is_sparse(counts: Array) -> np.ndarray:
@@ -141,7 +144,13 @@ def _used_values(counts: Array) -> np.ndarray:
     return to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1))
 
 
-def _log_tables(counts: Array) -> np.ndarray:
+def _log_multisets(counts: Array, cells: np.ndarray) -> np.ndarray:
+    """Log of the number of multisets of values that the rows of the smallest cell may have."""
+    used, rows = _used_values(counts), cells.min()
+    return _log_choose(used + rows - 1, rows)
+
+
+def _log_assignments(counts: Array) -> np.ndarray:
     """Log of the number of ways to assign the rows that differ from the commonest value to two cells."""
     xp = namespace(counts)
     each = xp.log1p(counts)
@@ -194,11 +203,13 @@ def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rar
     out, labelled, drawn = np.zeros(len(features)), list[int](), list[int]()
     for place, feature in enumerate(features):
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
-        few = _log_outcomes(counts, cells)[0] <= math.log(_MOST)
-        if few and len(cells) == 2 and _log_tables(counts)[0] < _log_arrangements(cells):
+        labellings, most = _log_arrangements(cells), math.log(_MOST)
+        if len(cells) == 2 and min(_log_assignments(counts)[0], _log_multisets(counts, cells)[0]) < min(
+            labellings, most
+        ):
             out[place] = _over_tables(feature)
         else:
-            (labelled if few or (rare and not _is_sparse(counts)[0]) else drawn).append(place)
+            (labelled if labellings <= most or (rare and not _is_sparse(counts)[0]) else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
@@ -209,7 +220,7 @@ def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rar
 def _over_tables(feature: ViewedFeature) -> float:
     """All tables of the values by two cells with the observed margins."""
     counts = feature.counts
-    first, weight = _tables(tuple(counts.tolist()), int(feature.joint[:, 0].sum()), int(counts.argmax()))
+    first, weight = _tables(tuple(counts.tolist()), int(feature.joint[:, 0].sum()))
     observed = int(np.flatnonzero((first == feature.joint[:, 0]).all(axis=1))[0])
     # The response's factor is centred, so that T is |sum over the rows of the first cell of f|^2 up to a factor.
     statistics = np.array([((first @ factor.T) ** 2).sum(axis=1) for factor in feature.factors])
@@ -217,22 +228,18 @@ def _over_tables(feature: ViewedFeature) -> float:
 
 
 @lru_cache(maxsize=16)
-def _tables(counts: tuple[int, ...], drawn: int, common: int) -> tuple[np.ndarray, np.ndarray]:
+def _tables(counts: tuple[int, ...], drawn: int) -> tuple[np.ndarray, np.ndarray]:
     """All ways (outcomes, V) to draw `drawn` rows from values with these counts, and their probabilities."""
-    values = np.array(counts)
-    others = np.delete(np.arange(len(values)), common)
-    first = np.zeros((int(np.prod(values[others] + 1)), len(values)))
-    log_weight = np.zeros(len(first))
-    for place, value in enumerate(others):
-        repeat = int(np.prod(values[others[place + 1 :]] + 1))
-        chosen = np.resize(np.repeat(np.arange(values[value] + 1), repeat), len(first))
-        first[:, value] = chosen
-        log_weight += _log_choose(values[value], np.arange(values[value] + 1))[chosen]
-    first[:, common] = drawn - first.sum(axis=1)
-    possible = (first[:, common] >= 0) & (first[:, common] <= values[common])
-    first, log_weight = first[possible], log_weight[possible]
-    log_weight += _log_choose(values[common], first[:, common]) - _log_choose(values.sum(), np.array(drawn))
-    return first, np.exp(log_weight)
+    first, left, later, log_weight = np.zeros((1, 0), dtype=int), np.array([drawn]), sum(counts), np.zeros(1)
+    for count in counts:
+        later -= count
+        least = np.maximum(left - later, 0)
+        ways = np.minimum(left, count) - least + 1
+        before = np.repeat(np.arange(len(left)), ways)
+        chosen = np.arange(len(before)) - np.repeat(np.cumsum(ways) - ways, ways) + least[before]
+        first, left = np.column_stack([first[before], chosen]), left[before] - chosen
+        log_weight = log_weight[before] + _log_choose(np.array(count), np.arange(count + 1))[chosen]
+    return first.astype(float), np.exp(log_weight - _log_choose(np.array(sum(counts)), np.array(drawn)))
 
 
 def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[float]:
