@@ -257,6 +257,20 @@ def test_few_rows_against_many_with_few_values_are_exact(counts):
         assert weight[pvalues <= pvalue * (1 + 1e-9)].sum() <= pvalue * (1 + 1e-6)
 
 
+def test_a_response_with_few_nonzero_rows_keeps_the_level():
+    """Three rows of the response and three of the feature are far from the others: T is large where two meet."""
+    n, columns = 150, 6_000
+    rng = np.random.default_rng(8)
+    y = np.zeros(n)
+    y[:3] = [-8.0, 1.0, 20.0]
+    feature = np.append([50.0, 50.5, 51.0], stats.norm.ppf((np.arange(n - 3) + 0.5) / (n - 3)))
+    X = rng.permuted(np.tile(feature[:, None], columns), axis=0)
+    pvalues = relate(X, y, response="numeric", correction=None, random_state=0).all_pvalues
+    for level in (0.05, 0.01):
+        error = np.sqrt(level * (1 - level) * (1 / columns + 1 / 8_192))
+        assert (pvalues <= level).mean() < level + 4 * error
+
+
 def test_three_rows_against_many_keep_the_level():
     """T of 3 rows is a sum of few terms; 10,000 columns share 8,192 drawn labellings, and both have sampling error."""
     X = np.random.default_rng(4).normal(size=(123, 10_000))

@@ -2,8 +2,8 @@
 
 A continuous distribution does not fit a statistic with few values: a column with four nonzero rows, or three rows
 against three. There the outcomes are enumerated if they are few, and sampled if they are many but few rows of the
-column differ from its commonest value. With few rows outliers have the same effect: if one row dominates the feature
-and one row the response, T is large exactly when they are matched, with probability 1 / n.
+column, or of the response, differ from its commonest value. With few rows outliers have the same effect: if one row
+dominates the feature and one row the response, T is large exactly when they are matched, with probability 1 / n.
 
 With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its
 pair, and its distribution is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that
@@ -28,9 +28,9 @@ _MOST, _DRAWN = 5_500, 2**13
 # A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
 # with two values that has no more rows than the second bound.
 _SPARSE, _FEW_ROWS = 15, 40
-# Labellings are drawn if at most this many rows are outside the commonest class, with a mean number of rows a class in
-# this range; for levels of categories also up to this number and this share of all rows.
-_RARE_ROWS, _RARE_CLASS = 15, (2, 5)
+# Labellings are drawn if at most this many rows are outside the commonest cell of the response, with at most this mean
+# number of rows a cell; for levels of categories also up to this number and this share of all rows.
+_RARE_ROWS, _RARE_CELL = 15, 5
 _RARE_LEVELS, _RARE_SHARE = 64, 0.2
 NULL_TAIL = 0.15
 """Features with a larger p-value under the continuous law keep it where labellings are drawn."""
@@ -189,10 +189,10 @@ def has_rare_rows(cells: np.ndarray, levels: bool) -> bool:
 
     There T is a sum over few rows, and far from its limit; that of levels of categories has few values besides.
     """
-    rows, classes = int(cells.sum() - cells.max()), len(cells) - 1
+    rows, others = int(cells.sum() - cells.max()), len(cells) - 1
     if levels and rows <= min(_RARE_LEVELS, _RARE_SHARE * cells.sum()):
         return True
-    return rows <= _RARE_ROWS and _RARE_CLASS[0] * classes <= rows <= _RARE_CLASS[1] * classes
+    return rows <= _RARE_ROWS and rows <= _RARE_CELL * others
 
 
 def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rare: bool = False) -> np.ndarray:
