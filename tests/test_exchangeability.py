@@ -796,6 +796,21 @@ def test_selectors_take_units_as_metadata() -> None:
         SelectMMD().fit(X, label, unit="donor")
 
 
+def test_names_of_units_and_strata_do_not_matter() -> None:
+    """Rows are left out at random in the second response, and relabellings of the rare values are drawn."""
+    rng = np.random.default_rng(4)
+    sizes = rng.integers(2, 12, size=30)
+    unit = np.repeat(np.arange(30), sizes)
+    X = np.column_stack([rng.normal(size=len(unit)), rng.poisson(0.02, size=len(unit))])
+    names = np.array([f"donor {code:02}" for code in rng.permutation(30)])
+    for response in (np.arange(30) % 2, np.argsort(np.argsort(sizes + rng.random(30)))):
+        for stratum in (None, np.arange(30) // 10):
+            more = [{} if stratum is None else {"strata": (sign * stratum)[unit]} for sign in (1, -1)]
+            one = relate(X, response[unit], unit=unit, random_state=0, **more[0])
+            other = relate(X, response[unit], unit=names[unit], random_state=0, **more[1])
+            np.testing.assert_allclose(other.all_pvalues, one.all_pvalues, rtol=1e-9)
+
+
 def test_evening_out_keeps_units_and_equal_sizes() -> None:
     response = np.repeat([0, 1], [40, 200])
     unit = np.repeat(np.arange(20), np.repeat([4, 20], 10))

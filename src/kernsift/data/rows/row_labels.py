@@ -60,9 +60,13 @@ class RowLabels(NamedTuple):
         return RowLabels(self.names, self.codes[rows])
 
     def used(self) -> tuple[np.ndarray, np.ndarray]:
-        """The labels that occur, and the position (n,) of each row's label among these; none is missing."""
-        counts = np.bincount(self.codes, minlength=len(self.names))
-        return self.names[counts > 0], (np.cumsum(counts > 0) - 1)[self.codes]
+        """The labels that occur, and the position (n,) of each row's label among these; none is missing.
+
+        They are in the order of the rows, so that no random choice among units depends on their names.
+        """
+        known, first, place = np.unique(self.codes, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return self.names[known[order]], np.argsort(order)[place.ravel()]
 
 
 def _sorted(names: Sequence[str], codes: np.ndarray) -> RowLabels:
