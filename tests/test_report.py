@@ -16,6 +16,7 @@ import pytest
 
 import kernsift
 from kernsift import InputError, Result
+from kernsift.data.tables import spaced_rows
 from kernsift.report.html import line_of_code
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
 from kernsift.report.summaries import MOST_PICTURES
@@ -389,3 +390,23 @@ def test_what_is_held_fixed_is_said_and_long_levels_are_whole() -> None:
     drawn = re.findall(r"<text[^>]*>([^<]*)</text>", page)
     first = next(place for place, line in enumerate(drawn) if long.startswith(line) and len(line) > 20)
     assert f"{drawn[first]} {drawn[first + 1]}" == long
+
+
+def test_numbers_that_are_large_beside_their_spread_are_drawn() -> None:
+    """Times in seconds since 1970 have bins of equal width, points at their places and ticks with different names."""
+    rng = np.random.default_rng(0)
+    seconds = 1.7e9 + rng.normal(0.0, 3.0, 400)
+    result = kernsift.compare(seconds[:200, None], seconds[200:, None], random_state=0)
+    assert isinstance(result.pictures[0], Histogram)
+    widths = np.diff(result.pictures[0].edges)
+    np.testing.assert_allclose(widths, widths.mean(), rtol=0.01)  # edges have twelve digits: 0.01 of a width of 1
+    assert sum(result.pictures[0].shares[0]) == pytest.approx(1.0, abs=0.02)
+    cloud = kernsift.relate(seconds[:, None], seconds + rng.normal(size=400), random_state=0).pictures[0]
+    assert isinstance(cloud, Cloud)
+    np.testing.assert_allclose([x for x, _ in cloud.points], seconds[spaced_rows(400, len(cloud.points))], atol=0.01)
+    for picture in (result.pictures[0], cloud):
+        # Names of either axis, which are anchored in different ways; those of shares have a "%".
+        names = re.findall(r'text-anchor="(\w+)">([\d,.]+)</text>', draw_picture(picture))
+        assert names
+        assert len(set(names)) == len(names)
+        assert all(float(name.replace(",", "")) == pytest.approx(1.7e9, abs=30.0) for _, name in names)

@@ -13,7 +13,7 @@ from kernsift.data.columns.encoding import date_name
 from kernsift.report.text import abbreviated
 
 _LONGEST_LEVEL = 100
-DIGITS = (3, 4, 5, 6, 8)
+DIGITS = (3, 4, 5, 6, 8, 12)
 """Numbers of significant digits, tried in this order until numbers differ."""
 
 
@@ -35,13 +35,21 @@ SPREADS: Measures = (("IQR", interquartile_range), ("SD", np.std))
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number with this many significant digits; large ones are rounded to integers."""
+    """A number with this many significant digits; large ones are rounded to integers.
+
+    Examples
+    --------
+    >>> format_number(0.012345), format_number(1234567), format_number(1.7e9), format_number(1_700_000_400, 8)
+    ('0.0123', '1,234,567', '1.7e9', '1,700,000,400')
+    """
     value = float(value)
     size = abs(value)
     if value == 0:
         return "0"
     if 1000 <= size < 1e7:
         return f"{value:,.0f}" if digits <= 4 else f"{value:,.{min(digits, 9) - 4}f}".rstrip("0").rstrip(".")
+    if 1e7 <= size < 1e15 and digits > 3:
+        return f"{float(f'{value:.{digits}g}'):,.0f}"
     return f"{value:.{digits}g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
 
 
@@ -134,7 +142,7 @@ class LongScale(NumberScale):
 
 
 # The unit that numbers of digits stand for, and its microseconds.
-_UNITS = {3: ("D", MICROSECONDS), 4: ("m", 60e6), 5: ("s", 1e6), 6: ("ms", 1e3), 8: ("us", 1.0)}
+_UNITS = {3: ("D", MICROSECONDS), 4: ("m", 60e6), 5: ("s", 1e6), 6: ("ms", 1e3), 8: ("us", 1.0), 12: ("us", 1.0)}
 NUMBERS = NumberScale()
 
 

@@ -270,8 +270,8 @@ def _cloud(values: np.ndarray, target: np.ndarray, label: str, against: str) -> 
 
 
 def _plain(values: np.ndarray) -> tuple[float, ...]:
-    """Python numbers of six digits: what a picture can show."""
-    return tuple(float(f"{value:.6g}") for value in np.asarray(values, dtype=float).tolist())
+    """Python numbers of twelve digits: values may be large beside their spread, as times in seconds since 1970 are."""
+    return tuple(float(f"{value:.12g}") for value in np.asarray(values, dtype=float).tolist())
 
 
 def _rounded(shares: np.ndarray) -> tuple[tuple[float, ...], ...]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kernsift.result import Result
 
 _WIDTH, _HEIGHT = 340, 190
+# The width of a letter of the names of ticks.
+_LETTER = 6.5
 _SMALLEST_P = 1e-10
 _MOST_ROWS = 40
 _MOST_TICKS = 1500
@@ -141,7 +143,9 @@ def _lines(level: str) -> list[str]:
 def _cloud(picture: Cloud) -> str:
     xs, ys = zip(*picture.points, strict=True)
     x_range, y_range = _trimmed(xs), _trimmed([*ys, *(q for row in picture.quartiles for q in row)])
-    frame = Frame(44 if picture.against_origin is None else 70, 10, _WIDTH - 8, _HEIGHT - 26, x_range, y_range)
+    names = [name for _, name in _named_ticks(*y_range, _number, picture.against_origin, 4)]
+    left = max([44, *(8 + _LETTER * len(name) for name in names)])
+    frame = Frame(left, 10, _WIDTH - 8, _HEIGHT - 26, x_range, y_range)
     inside = [(x, y) for x, y in picture.points if x_range[0] <= x <= x_range[1] and y_range[0] <= y <= y_range[1]]
     # A line of no length with round ends is a dot: one path for all points keeps two hundred pictures small.
     dots = "".join(f"M{_n(frame.x(x))} {_n(frame.y(y))}h0" for x, y in inside)
@@ -282,9 +286,12 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 
 def _x_axis(frame: Frame, words: Callable[[float], str], origin: float | None = None) -> str:
     parts = [f'<path class="axis" d="M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"/>']
-    for value, name in _named_ticks(*frame.x_range, words, origin, 5):
+    named = _named_ticks(*frame.x_range, words, origin, 5)
+    # Names that would touch each other are left out.
+    crowded = _LETTER * sum(len(name) + 2 for _, name in named) / (frame.right - frame.left)
+    for value, name in named[:: max(1, math.ceil(crowded))]:
         # Half of a name may lie right of its tick, and still inside the picture.
-        middle = min(frame.x(value), frame.right + 8 - 3 * len(name))
+        middle = min(frame.x(value), frame.right + 8 - _LETTER / 2 * len(name))
         parts.append(_text(middle, frame.bottom + 15, name, "middle"))
     return "".join(parts)
 
@@ -303,7 +310,14 @@ def _named_ticks(
 ) -> list[tuple[float, str]]:
     """Round numbers between the two; where `origin` is their first day since 1970, the first days of periods."""
     if origin is None:
-        return [(value, words(value)) for value in _ticks(low, high, most)]
+        values = _ticks(low, high, most)
+        names = [words(value) for value in values]
+        # As many digits as make the names of close numbers differ.
+        for digits in range(5, 16):
+            if len(set(names)) == len(names):
+                break
+            names = [f"{value:,.0f}" if value == round(value) else f"{value:.{digits}g}" for value in values]
+        return list(zip(values, names, strict=True))
     ends = np.array([round((origin + value) * 86400) for value in (low, high)]).astype("M8[s]")
     for unit, step in _PERIODS:
         first, last = ends.astype(f"M8[{unit}]").astype(int).tolist()
