@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import kernsift
 from kernsift import InputError, compare, relate
@@ -126,6 +127,10 @@ CURVES: dict[str, tuple[Callable[[Rng, np.ndarray], np.ndarray], str]] = {
     "U": (lambda r, x: x**2 + 0.5 * r.normal(size=N), "U-shaped: median of y"),
     "inverted U": (lambda r, x: -np.abs(x) + 0.3 * r.normal(size=N), "inverted U: median of y"),
     "a wave": (lambda r, x: np.sin(4 * x) + 0.2 * r.normal(size=N), "goes up and down: median of y"),
+    "a wave of which a fall explains as much as a U": (
+        lambda r, x: np.sin(6 * stats.norm.cdf(x) * 2 - 6) + 0.2 * r.normal(size=N),
+        "goes up and down: median of y",
+    ),
     "spread": (lambda r, x: np.exp(0.8 * x) * r.normal(size=N), "spread of y rises: IQR"),
     "a cross": (lambda r, x: x * r.choice([-1, 1], N) + 0.2 * r.normal(size=N), "spread of y largest at the ends: IQR"),
 }
@@ -675,3 +680,50 @@ def test_confounders_without_a_name_are_counted() -> None:
     X = pd.DataFrame({"x": held[:, 0] + 2 * group + rng.normal(size=200)})
     for given, said in ((held[:, 0], "given 1 confounder: "), (held, "given 2 confounders: ")):
         assert said in compare(X, by=group, given=given, random_state=0).describe(0)
+
+
+def test_several_columns_are_described_by_their_first_component_where_it_shows_something() -> None:
+    """Two of three columns are nearly equal, and so are the first component, in the direction in which the first rises.
+
+    What depends on the third column alone is not described by the component, which is independent of it.
+    """
+    rng = np.random.default_rng(0)
+    first, third = rng.normal(size=(2, N))
+    columns = np.column_stack([first, -first, third]) + 0.1 * rng.normal(size=(N, 3))
+    groups = {"three": [0, 1, 2]}
+    noise = 0.5 * rng.normal(size=N)
+
+    def said(X: np.ndarray, y: np.ndarray, **options: Any) -> str:
+        result = relate(X, y, random_state=0, **options)
+        assert result.rejected[0]
+        return result.describe(0)
+
+    assert said(columns, first + noise, groups=groups).startswith("rises along the first component: median of y -")
+    assert said(columns, third + noise, groups=groups) == "not along the first component"
+    assert said((first + noise)[:, None], columns).startswith("rises: median of the first component of y -")
+    assert said((third + noise)[:, None], columns) == "not along the first component"
+    classes = np.array(["a", "b", "c"])
+    of_first, of_third = (classes[np.digitize(column, [-0.5, 0.5])] for column in (first, third))
+    assert said(columns, of_first, groups=groups).startswith("differs by class: highest in y = c")
+    assert said(columns, of_third, groups=groups) == "not along the first component"
+
+
+def test_a_response_with_more_zeros_in_a_level() -> None:
+    rng = np.random.default_rng(0)
+    level = rng.choice(["a", "b", "c"], 600)
+    y = np.where((level == "b") & (rng.random(600) < 0.5), 0.0, rng.gamma(2.0, size=600))
+    of_three = relate(pd.DataFrame({"level": level}), y, random_state=0).describe(0)
+    assert of_three.startswith("y has more zeros in b: ")
+    of_two = relate(pd.DataFrame({"level": np.where(level == "b", "b", "a")}), y, random_state=0).describe(0)
+    assert of_two.startswith("y has more zeros in 'b': ")
+
+
+def test_strata_and_confounders_are_both_named() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=400), "age": rng.normal(size=400), "site": rng.choice(["e", "w"], 400)})
+    table["y"] = table.x + table.age + rng.normal(size=400)
+    assert (
+        relate(table, "y", strata="site", given="age", random_state=0)
+        .describe(0)
+        .startswith("rises within strata given age: median of y")
+    )

@@ -20,8 +20,11 @@ from kernsift.report.pictures import (
     first_component,
     present_rows,
 )
-from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve
+from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve, of_response
 from kernsift.report.text import abbreviated
+
+# A change of the first component of several columns that is not due to chance, in squared standard errors.
+_SHOWN = 16.0
 
 
 def describe_samples(
@@ -131,9 +134,11 @@ def describe_against(
         there = present_rows(values) & ~np.isnan(numbers)
         one, other = first_component(values[there], "")[0], numbers[there]
         seen = "linear" if linear else view.response
-        return describe_curve(
-            one, other, response.name, means=means, view=seen, scale=scale, response_scale=response_scale
-        )
+        name = response.name if response.label == response.name else f"the first component of {response.name}"
+        found = describe_curve(one, other, name, means=means, view=seen, scale=scale, response_scale=response_scale)
+        if columns.shape[1] > 1 and found.change:
+            found = replace(found, change=f"{found.change} along the first component")
+        return found if response.label == response.name and columns.shape[1] == 1 else _if_shown(found)
 
     if adjusted is None:
         return along(columns, target)
@@ -163,7 +168,13 @@ def _describe_values(
         if values.shape[1] > 1:
             return describe_columns(first, second, where, means=means)
         found = describe_numbers(first[:, 0], second[:, 0], where, means=means, view=view, scale=scale)
-        return replace(found, change=f"{what} {found.change}", medians=()) if what and found.change else found
+        return replace(found, change=of_response(what, found.change), medians=()) if what and found.change else found
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
-    return describe_by_level(first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale)
+    found = describe_by_level(first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale)
+    return found if values.shape[1] == 1 else _if_shown(found)
+
+
+def _if_shown(found: Description) -> Description:
+    """What the first component of several columns shows; the test sees all of them, so that it may show nothing."""
+    return found if found.size >= _SHOWN else Description("not along the first component", typical=found.typical)

@@ -48,15 +48,16 @@ class HeldFixed:
     @property
     def words(self) -> str:
         """What is held fixed, for a description."""
+        within, given = "", ""
+        if self.rows is not None and self.rows.stratum is not None:
+            within = "within pairs" if self.rows.described.endswith("pairs") else "within strata"
         if self.confounders is not None:
             names, count = ", ".join(self.confounders.names), len(self.confounders.names)
+            given = f"given {names}"
             # Columns of an array are called given0, given1 and so on.
-            if len(names) <= _LONGEST and not re.fullmatch(r"given\d+", self.confounders.names[0]):
-                return f"given {names}"
-            return f"given {count} {'confounder' if count == 1 else 'confounders'}"
-        if self.rows is None or self.rows.stratum is None:
-            return ""
-        return "within pairs" if self.rows.described.endswith("pairs") else "within strata"
+            if len(names) > _LONGEST or re.fullmatch(r"given\d+", self.confounders.names[0]):
+                given = f"given {count} {'confounder' if count == 1 else 'confounders'}"
+        return " ".join(filter(None, [within, given]))
 
 
 class AdjustedRows:

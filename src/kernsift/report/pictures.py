@@ -226,13 +226,18 @@ def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.n
 
 
 def first_component(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
-    """One column as it is; several as their first principal component."""
+    """One column as it is; several as their first principal component, in the direction in which the first rises.
+
+    The first of the columns that have the largest part in it, that is, as the sign of a component is arbitrary.
+    """
     values = np.asarray(values, dtype=np.float64)
     if values.shape[1] == 1:
         return values[:, 0], name
     spread = values.std(axis=0)
     standard = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     axis = np.linalg.eigh(standard.T @ standard)[1][:, -1]
+    size = np.abs(axis)
+    axis = axis * np.sign(axis[int((size >= 0.99 * size.max()).argmax())])
     return standard @ axis, f"{name}, first principal component"
 
 

@@ -35,6 +35,12 @@ from kernsift.report.number_format import (
 _MONOTONE = 0.85
 
 
+def of_response(name: str, change: str) -> str:
+    """A change of a response in the levels of a feature: "y higher", but "y has more zeros"."""
+    has = "has " if name and change.startswith(("more", "fewer")) and not change.startswith("more often") else ""
+    return f"{name} {has}{change}".strip()
+
+
 def describe_by_level(
     values: np.ndarray,
     codes: np.ndarray,
@@ -82,7 +88,7 @@ def describe_by_level(
     best = parts[at]
     size = best.size / PREFERENCE if best.one_value else PREFERENCE * (best.size - search_allowance(view))
     if not means and size > max(sizes):
-        change = f"{what} {best.change} in {levels[used[at]]}".strip()
+        change = f"{of_response(what, best.change)} in {levels[used[at]]}"
         return Description(change, "", f"{best.detail} elsewhere", size=best.size)
     measures, (most, least), write, unit = LOCATIONS, (scale.highest, scale.lowest), scale.write, ""
     if means:
@@ -150,18 +156,22 @@ def describe_curve(
         return Description()
     if means:
         slope = float(np.corrcoef(values, target)[0, 1])
-        return Description("rises" if slope > 0 else "falls", "", f"correlation {slope:.2f}")
+        return Description(
+            "rises" if slope > 0 else "falls", "", f"correlation {slope:.2f}", size=len(values) * slope**2
+        )
     (x1, x2), (y1, y2) = polynomial_contrasts(values), polynomial_contrasts(target)
     if view == "linear":
         y1, y2 = target - target.mean(), np.zeros(len(target))
     n, slices = len(values), _slices(values, 12 if len(values) >= 60 else 5)
-    means_of = np.array([y1[part].mean() for part in slices])
-    between = sum(len(part) * mean**2 for part, mean in zip(slices, means_of, strict=True)) / max(y1.var(), 1e-300)
+    sizes, means_of = np.array([len(part) for part in slices]), np.array([y1[part].mean() for part in slices])
+    between = float(sizes @ means_of**2) / max(y1.var(), 1e-300)
     location = max(between - len(slices) + 1, n * _correlation(x1, y1) ** 2, n * _correlation(x2, y1) ** 2)
     spreads = _correlation(x1, y2), _correlation(x2, y2)
     if n * max(spreads[0] ** 2, spreads[1] ** 2) <= location or (view == "wide" and location >= SEARCH + len(slices)):
         measures = LOCATIONS[1:] if view == "linear" else LOCATIONS
-        found = _describe_shape(values, target, slices, means_of, f"of {response}", measures, scale, response_scale)
+        within = float((y1**2).sum() - sizes @ means_of**2) / max(n - len(slices), 1)
+        shape = _shape(means_of, sizes, within)
+        found = _describe_shape(values, target, slices, shape, f"of {response}", measures, scale, response_scale)
         return replace(found, size=location)
     size, unit = n * max(spreads[0] ** 2, spreads[1] ** 2), response_scale.unit
     if abs(spreads[0]) >= abs(spreads[1]):
@@ -179,7 +189,7 @@ def _describe_shape(
     values: np.ndarray,
     target: np.ndarray,
     slices: Sequence[np.ndarray],
-    means: np.ndarray,
+    shape_and_turn: tuple[str, int],
     of: str,
     measures: Measures,
     scale: NumberScale,
@@ -190,7 +200,7 @@ def _describe_shape(
     def shown(parts: Sequence[np.ndarray], holds: Callable[[np.ndarray], bool]) -> str:
         return _shown(target, parts, measures, holds, of, response_scale)
 
-    shape, turn = _shape(means, np.array([len(part) for part in slices]))
+    shape, turn = shape_and_turn
     if shape in ("rises", "falls"):
         fifths, sign = _slices(values, 5), 1 if shape == "rises" else -1
         return Description(shape, "", shown([fifths[0], fifths[-1]], lambda a: sign * (a[1] - a[0]) > 0))
@@ -211,10 +221,11 @@ def _describe_shape(
     return Description("varies", "", shown(sixths, lambda a: True))
 
 
-def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:
+def _shape(means: np.ndarray, sizes: np.ndarray, variance: float) -> tuple[str, int]:
     """The simplest shape that explains most of the variation of means of `sizes` rows, and where it turns.
 
-    Monotone shapes come first, which turn nowhere (0), then those with one turn, then others.
+    Monotone shapes come first, which turn nowhere (0), then those with one turn, then others. `variance` is that of
+    the rows within a slice, whose share in the variation of the means no shape has to explain.
     """
     from sklearn.isotonic import isotonic_regression
 
@@ -227,11 +238,14 @@ def _shape(means: np.ndarray, sizes: np.ndarray) -> tuple[str, int]:
     def turning(up: bool, turn: int) -> float:
         return explained(slice(turn), up) + explained(slice(turn, None), not up)
 
-    whole = (sizes * (means - centre) ** 2).sum()
+    # The variation between k means of equal expectations is chi-squared with k - 1 degrees of freedom: its mean is due
+    # to noise, and a monotone shape, the simplest, is kept unless there are two standard deviations more.
+    free = len(means) - 1
+    whole = (sizes * (means - centre) ** 2).sum() - variance * free
     size, monotone = max((explained(slice(None), up), name) for name, up in (("rises", True), ("falls", False)))
     shapes = (("U-shaped", False), ("inverted U", True))
     most, one_turn, turn = max((turning(up, turn), name, turn) for name, up in shapes for turn in range(1, len(means)))
-    if size >= _MONOTONE * most:
+    if size >= _MONOTONE * max(most, whole - 2.0 * variance * np.sqrt(2.0 * free)):
         return monotone, 0
     return (one_turn, turn) if most >= _MONOTONE * whole else ("", 0)
 
