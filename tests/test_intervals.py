@@ -411,3 +411,29 @@ def test_a_value_in_a_single_row_has_an_interval():
     (low, high) = compare(np.zeros((204, 1)), few, random_state=0).intervals[0]
     assert 0 < low < 1
     assert high == 1
+
+
+def test_a_tie_at_the_cut_excludes_no_effect():
+    """Two columns with the same table of counts: which of them is the best one, only their order decides."""
+    rng = np.random.default_rng(13)
+
+    def column():
+        ones = rng.choice(30, 5, replace=False), 30 + rng.choice(30, 20, replace=False)
+        return np.isin(np.arange(60), np.concatenate(ones)).astype(float)
+
+    X = np.column_stack([column(), column(), rng.normal(size=60)])
+    result = compare(X[:30], X[30:], k=1, random_state=0)
+    assert result.pvalues[0] == 1
+    assert result.raw_effects[0] > 0.4
+    assert result.intervals[0].tolist() == [0, 1]
+
+
+def test_a_column_that_determines_the_response_beside_columns_that_follow_it():
+    """What the response leaves of such a column is rounding error, which must not steer the others."""
+    rng = np.random.default_rng(14)
+    y = rng.integers(0, 30, 600).astype(float)
+    others = y[:, None] + rng.normal(0, [2.0, 3.0, 9.0], (600, 3))
+    result = relate(np.column_stack([np.exp(y / 20.0), others, rng.normal(size=(600, 2))]), y, k=3, random_state=0)
+    assert result.selected[0] == 0
+    assert result.pvalues[0] < 1e-20
+    assert result.intervals[0, 0] > 0.9

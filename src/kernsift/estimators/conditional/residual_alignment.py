@@ -233,9 +233,10 @@ def _path(one: Winner, others: list[Winner], named: np.ndarray, laws: ScoreLaws)
     response, values = np.concatenate(list(one.targets.values()))[:most], values[:most]
     inverse = np.linalg.pinv(response @ response.T, rcond=1e-6, hermitian=True)
     residual = values - values @ response.T @ inverse @ response
-    weighted = residual * (target**2).sum(axis=0)
+    distance = (target**2).sum(axis=0)
+    weighted = residual * distance
     own = weighted @ residual.T
-    own += (RIDGE * np.trace(own) + 1e-300) * np.eye(len(own))
+    own += (RIDGE * (values**2 @ distance).sum() + 1e-300) * np.eye(len(own))
     steps = np.linalg.solve(own, moved[:, : len(own)])
     weighted -= weighted @ response.T @ inverse @ response
     scores = np.empty((len(others), len(knots)))

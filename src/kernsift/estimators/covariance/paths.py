@@ -29,7 +29,8 @@ ROWS_PER_DIRECTION = 8
 _RELATED, _RELATED_ROWS, SAME = 0.05, 2.0, 1.0 - 1e-5
 # The most features that follow the path of one.
 _FOLLOWERS = 256
-# Ridge of a scatter matrix before it is inverted, relative to its trace: missing directions are zeros.
+# Ridge of a scatter matrix within the response before it is inverted, relative to the trace of the whole scatter:
+# missing directions are zeros, and what a response that determines the feature leaves of it is rounding error.
 RIDGE = 1e-6
 # Elements of one temporary array: 2^21 doubles are 16 MB.
 _NUMBERS = 2**21
@@ -175,7 +176,8 @@ class ScorePaths:
         distance = xp.stack([xp.sum(views[name] * views[name], axis=0) for name in targets])
         weighted = residual * distance[:, None, :]
         own = _product(weighted, residual)
-        own += (RIDGE * np.trace(own, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(own.shape[1])
+        whole = to_numpy(xp.sum(chosen * chosen * distance[:, None, :], axis=(1, 2))).astype(float)
+        own += (RIDGE * whole + 1e-300)[:, None, None] * np.eye(own.shape[1])
         steps = np.linalg.solve(own[:, None], (path - cross[:, None])[:, :, : own.shape[1]])
         between = {name: {other: self._between(name, other) for other in views} for name in set(targets)}
         flat = xp.reshape(weighted, (-1, rows))

@@ -31,6 +31,8 @@ from kernsift.estimators.effects.family_laws import FamilyMoments, each, taken
 
 # Up to this score the test's correction of a score is constant; and the least slope of corrected scores.
 _NEAR, _LEAST_SLOPE = 2.0, 0.1
+# Scores that differ by less are equal up to rounding.
+_TIED = 1e-9
 # The share of the test's correction that widens the upper end, and the largest correction for a discrete T.
 _CONTINUITY, _MOST = 0.5, 1.0
 
@@ -206,9 +208,11 @@ class EffectLaws(NamedTuple):
         cut = observed[owner]
         inside = (low, np.minimum(high, cut)) if upper else (np.maximum(low, cut), high)
         total, part = (np.logaddexp.reduceat(log_mass(*pair), starts, axis=0) for pair in ((low, high), inside))
-        known = np.isfinite(total)
-        tails = np.minimum(part - np.where(known, total, 0.0), 0.0)
-        return np.where(known, tails, -np.inf if upper else 0.0), effect
+        # A score that ties with another one at the cut excludes no effect.
+        tied = np.array([union[0, 0] for union in unions]) >= self.score - self.penalty - _TIED
+        known = np.isfinite(total) & np.isfinite(part) & ~tied[:, None]
+        tails = np.where(known, part, 0.0) - np.where(known, total, 0.0)
+        return np.minimum(tails, 0.0), effect
 
     def _warp(self, penalty: np.ndarray) -> _Warp:
         independent = each(lambda part: part[:, :1], self.families[0])
