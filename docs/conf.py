@@ -126,7 +126,7 @@ _ENTRY = re.compile(r"^(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)*) : (?P<text>.*)$")
 def describe_entries(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """`name : description` on one line; numpydoc would take the first line of it for a type.
 
-    A type is short, ends without a full stop, and has its description indented below.
+    A type is short or a set in braces, ends without a full stop, and has its description indented below.
     """
     if not str(getattr(obj, "__module__", "")).startswith("kernsift"):
         return  # inherited from scikit-learn
@@ -135,7 +135,8 @@ def describe_entries(app: Sphinx, what: str, name: str, obj: object, options: ob
         if following and set(following) == {"-"}:
             section = line.strip()
         entry = _ENTRY.match(line) if section in _SECTION_WITH_ENTRIES else None
-        if entry and following.startswith("    ") and len(entry["text"]) <= 70 and entry["text"][-1:] not in ".;,":
+        short = len(entry["text"]) <= 70 or entry["text"].startswith("{") if entry else False
+        if entry and short and following.startswith("    ") and entry["text"][-1:] not in ".;,":
             entry = None
         out += [entry["names"], "    " + entry["text"]] if entry else [line]
     lines[:] = out
