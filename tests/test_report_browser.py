@@ -171,6 +171,23 @@ def test_sorting(driver: Any, pages: dict[str, Path]) -> None:
     assert driver.get_log("browser") == []
 
 
+def test_a_report_opens_in_the_order_that_was_asked_for(driver: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    # Of two equal changes the one with fewer rows has the same effect and less evidence.
+    X, Y = rng.normal(size=(300, 3)), rng.normal([0.8, 1.0, 0.0], size=(300, 3))
+    X[60:, 1] = np.nan
+    result = kernsift.compare(
+        pd.DataFrame(X, columns=list("cab")), pd.DataFrame(Y, columns=list("cab")), random_state=0
+    )
+    words = {"p": "evidence, strongest first", "effect": "effect, largest first", "name": "name"}
+    for sort, said in words.items():
+        result.save(tmp_path / "sorted.html", sort=sort)
+        visit(driver, tmp_path / "sorted.html")
+        assert names(driver) == result.to_frame(sort=sort)["feature"].tolist()
+        assert driver.find_element("css selector", "#sorted").text == f"sorted by {said}"
+    assert len({tuple(result.to_frame(sort=sort)["feature"]) for sort in words}) == 3
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_filtering(driver: Any, pages: dict[str, Path], width: int) -> None:
     visit(driver, pages["compare"], width)

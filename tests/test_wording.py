@@ -124,7 +124,6 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
     assert ("interval" in lines[0]) == (width >= 100)
     assert ("what changed" in lines[0]) == (width >= 80)
     assert max(map(len, legend(found, width).splitlines())) <= width
-    assert "sorted by" in legend(found, 1000) and "sorted by" not in legend(found, 1000, "name")
 
 
 def test_p_values_that_condition_on_nothing_are_not_called_selective() -> None:
@@ -150,15 +149,18 @@ def test_the_verdict_is_above_the_table_and_notes_are_a_list_below() -> None:
     found = dataclasses.replace(kernsift.compare(X, Y, random_state=0), notes=("one", "two " * 40))
     first, middle, last = found.to_text(60).split("\n\n")
     assert first.split() == verdict(found).split()
-    assert (first, middle, last) == (wrapped_verdict(found, 60), table(found, 60), notes(found, 60))
+    order = "Sorted by evidence, strongest first."
+    assert (first, middle, last) == (wrapped_verdict(found, 60), f"{table(found, 60)}\n{order}", notes(found, 60))
     assert [line[:2] for line in last.splitlines()] == ["- ", "- ", "  ", "  "]
-    assert more(found) == ""
+    assert f"<p>{order}</p>" in found._repr_html_() and order in found.to_markdown()
+    assert more(found, "name") == "Sorted by name."
 
 
 def test_an_empty_table_has_a_head() -> None:
     X, Y = RNG.normal(size=(20, 3)), RNG.normal(size=(20, 3))
     nothing = kernsift.compare(X, Y, threshold=1e6, random_state=0)
     assert len(table(nothing).splitlines()) == 1
+    assert more(nothing, "p") == ""
     assert verdict(nothing).startswith("No feature reached")
 
 

@@ -257,7 +257,7 @@ class GroupResults:
         for name, result in self.results.items():
             against = " v ".join(reversed(result.labels)) if result.labels else name
             head = f"{clean(against)}: {int(result.rejected.sum()):,} of {len(result.names):,} significant"
-            parts.append("\n".join(filter(None, [head, table(result, width, sort=sort), more(result, sort=sort)])))
+            parts.append("\n".join(filter(None, [head, table(result, width, sort=sort), more(result, sort)])))
         return "\n\n".join(parts)
 
     def to_text(self, width: int = 100, *, sort: str = "p") -> str:

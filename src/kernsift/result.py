@@ -426,15 +426,22 @@ class Result:
         """Verdict, table and notes in Markdown, also written to `path` where that is given."""
         return _written(export.as_markdown(self, sort), path)
 
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None, command: str | None = None) -> str:
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        command: str | None = None,
+        sort: str = "p",
+    ) -> str:
         """The report: one HTML page with verdict, table and pictures. Needs Jinja2.
 
         It is also written to `path` where that is given. `title` is its heading; `command` is what makes it again, if
-        that is not a line of Python.
+        that is not a line of Python; `sort` is the order of its table when the page opens, as in `to_frame`.
         """
         from kernsift.report.html import report
 
-        return _written(report(self, title=title, command=command), path)
+        return _written(report(self, title=title, command=command, sort=sort), path)
 
     def to_excel(self, path: str | Path, *, sort: str = "p") -> None:
         """The table as an Excel file. Needs openpyxl."""

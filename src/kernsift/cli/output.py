@@ -56,7 +56,7 @@ def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Ma
             result = _with_options(result)
             result.order(given["sort"])
             command = _command(result, given["seed"])
-            report = result.to_html(command=command) if given["report"] else ""
+            report = result.to_html(command=command, sort=given["sort"]) if given["report"] else ""
     except InputError as error:
         from kernsift.cli.inputs import with_user_paths
 
@@ -119,14 +119,14 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     if hasattr(result, "results"):
         one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
     else:
-        rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
+        rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort)]))
         one, first = result, wrapped_verdict(result, width)
     if given["quiet"]:
         return rows
     seed = f"To reproduce: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
     last = "\n".join(filter(None, [seed, report]))
-    parts = [first, rows, legend(one, width, sort), notes(result, width), last]
+    parts = [first, rows, legend(one, width), notes(result, width), last]
     return "\n\n".join(filter(None, parts))
 
 

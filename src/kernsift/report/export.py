@@ -42,7 +42,8 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
 
 def content_of(result: Result, suffix: str, *, sort: str = "p", command: str | None = None) -> str | bytes:
     """The content of a file with this suffix; a report shows `command` as the way to reproduce it."""
-    return result.to_html(command=command) if suffix in (".html", ".htm") else SUFFIXES[suffix](result, sort)
+    report = suffix in (".html", ".htm")
+    return result.to_html(command=command, sort=sort) if report else SUFFIXES[suffix](result, sort)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
@@ -118,7 +119,7 @@ def as_markdown(result: Result, sort: str = "p") -> str:
         ),
     ]
     notes = "\n".join(f"- {_cell(note)}" for note in result.notes)
-    parts = [_cell(wording.verdict(result)), "\n".join(lines), wording.more(result, sort=sort), notes]
+    parts = [_cell(wording.verdict(result)), "\n".join(lines), wording.more(result, sort), notes]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -152,8 +153,8 @@ SUFFIXES: dict[str, Callable[[Result, str], str | bytes]] = {
     ".csv": as_csv,
     ".tsv": lambda result, sort: as_csv(result, sort, delimiter="\t"),
     ".json": as_json,
-    ".html": lambda result, sort: result.to_html(),
-    ".htm": lambda result, sort: result.to_html(),
+    ".html": lambda result, sort: result.to_html(sort=sort),
+    ".htm": lambda result, sort: result.to_html(sort=sort),
     ".md": as_markdown,
     ".txt": lambda result, sort: result.to_text(sort=sort) + "\n",
     ".parquet": _as_parquet,

@@ -33,8 +33,9 @@ _FIRST_ROWS = MOST_PICTURES
 _CALLS = {"compare": "compare(X, Y", "relate": "relate(X, y", "screen": "screen(reference, candidates"}
 
 
-def report(result: Result, *, title: str | None = None, command: str | None = None) -> str:
-    """The whole page."""
+def report(result: Result, *, title: str | None = None, command: str | None = None, sort: str = "p") -> str:
+    """The whole page; its script sorts the table, whose rows are in the order of the evidence."""
+    result.order(sort)  # refuses an unknown one
     jinja2 = required("jinja2", "The report needs Jinja2")
     Markup = required("markupsafe", "The report needs Jinja2").Markup
     style, script = _asset("report.css"), _asset("report.js")
@@ -56,6 +57,7 @@ def report(result: Result, *, title: str | None = None, command: str | None = No
         others=others,
         has_missing=bool(result.missing.any()),
         listed_rows=len(result.names),
+        sort={"p": "rank"}.get(sort, sort),
         has_effects=result.effects is not None,
         p_name=wording.p_name(result),
         correction=result.correction.upper() if result.correction else "",
@@ -173,7 +175,8 @@ def _data(result: Result) -> list[tuple[str, str]]:
     names = list(result.labels) if result.question == "compare" and len(result.labels) == len(result.rows) else []
     if result.question == "screen":
         least, most = min(result.rows[1:]), max(result.rows[1:])
-        rows = f"{result.rows[0]:,} in the reference, {least:,} to {most:,} in the others"
+        others = f"{least:,} to {most:,} in the others" if least < most else f"{least:,} in each of the others"
+        rows = f"{result.rows[0]:,} in the reference, {others}"
     elif names:
         rows = ", ".join(f"{count:,} in {name}" for name, count in zip(names, result.rows, strict=True))
     else:
@@ -209,12 +212,12 @@ def _caption(picture: Picture, name: str) -> str:
     """What is drawn; the card's heading has the name already."""
     about = "" if picture.label == name else f"{picture.label}: "
     if isinstance(picture, Histogram):
-        far = f" ({100 * picture.beyond:.2g} % of the values, far out, not drawn)" if picture.beyond else ""
+        far = f" ({100 * picture.beyond:.2g}% of the values, far out, not drawn)" if picture.beyond else ""
         return f"{about}shares in {len(picture.edges) - 1} bins{far}"
     if isinstance(picture, Bars):
         return f"{about}share of each value"
     if isinstance(picture, Boxes):
-        return f"{picture.label} by {picture.by}: box from quartile to quartile, line from 5 to 95 %"
+        return f"{picture.label} by {picture.by}: box from quartile to quartile, line from 5% to 95%"
     return f"{picture.against} (upright) against {picture.label}: points, median and quartiles"
 
 
@@ -331,7 +334,7 @@ def _glossary(result: Result) -> Mapping[str, str]:
 
 def _coverage(result: Result) -> str:
     """The coverage of the intervals."""
-    level = f"{100 * result.confidence_level:g} %"
+    level = f"{100 * result.confidence_level:g}%"
     if result.listed:
         return (
             "The estimate is corrected for the selection: it is as often too large as too small. "

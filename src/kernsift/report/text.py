@@ -108,14 +108,19 @@ def guarantee(result: Result) -> str:
     return f"Of the {noun} called significant, at most {share} are false findings on average."
 
 
+def subject(result: Result) -> str:
+    """The names of the samples, or of the response; empty where they have none of their own."""
+    if result.question == "compare" and len(result.labels) == 2 and result.labels != ("X", "Y"):
+        return " and ".join(result.labels)
+    return result.labels[0] if result.question == "relate" and result.labels and result.labels[0] != "y" else ""
+
+
 def title(result: Result) -> str:
     """A heading that names the samples or the response."""
     if result.question == "compare":
-        named = len(result.labels) == 2 and result.labels != ("X", "Y")
-        return f"What differs between {' and '.join(result.labels) if named else 'the two samples'}"
+        return f"What differs between {subject(result) or 'the two samples'}"
     if result.question == "relate":
-        response = result.labels[0] if result.labels and result.labels[0] != "y" else "the response"
-        return f"Which features depend on {response}"
+        return f"Which features depend on {subject(result) or 'the response'}"
     return "Which data sets deviate from the reference"
 
 
@@ -150,7 +155,7 @@ def p_text(value: float) -> str:
 
 def text(result: Result, width: int = 100, sort: str = "p") -> str:
     """The printed result: the verdict, the table, how many rows it omits, and the notes."""
-    rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort=sort)]))
+    rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort)]))
     return "\n\n".join(filter(None, [wrapped_verdict(result, width), rows, notes(result, width)]))
 
 
@@ -176,17 +181,14 @@ def shown_rows(result: Result, most: int = MOST_ROWS, sort: str = "p") -> np.nda
     return found[:most] if len(found) else order[np.isin(order, np.arange(_BEST))]
 
 
-def more(result: Result, sort: str = "p") -> str:
-    """How many rows a table omits, and its order where that is not by evidence."""
-    if result.listed:
-        left = len(result.selected) - len(shown_rows(result))
-    else:
-        left = max(int(result.rejected.sum()) - MOST_ROWS, 0)
-    lines = [f"and {left:,} more" if left else "", f"Sorted by {SORTED_BY[sort]}." if sort != "p" else ""]
-    return "\n".join(filter(None, lines))
+def more(result: Result, sort: str) -> str:
+    """How many rows a table omits, and its order; nothing about a table without rows."""
+    shown, order = len(shown_rows(result)), _SORTED_BY[sort]
+    left = len(result.selected) - shown if result.listed else max(int(result.rejected.sum()) - MOST_ROWS, 0)
+    return f"and {left:,} more; sorted by {order}" if left else f"Sorted by {order}." if shown else ""
 
 
-SORTED_BY = {"p": "evidence, strongest first", "effect": "effect, largest first", "name": "name"}
+_SORTED_BY = {"p": "evidence, strongest first", "effect": "effect, largest first", "name": "name"}
 
 
 def table(result: Result, width: int = 100, most: int = MOST_ROWS, *, sort: str = "p") -> str:
@@ -228,12 +230,9 @@ def html_table(result: Result) -> str:
     stars = ["★" if result.rejected[row] else "" for row in rows]
     body = "".join(line("td", star, texts) for star, texts in zip(stars, zip(*columns, strict=True), strict=True))
     table = f"<table><thead>{line('th', '', heads)}</thead><tbody>{body}</tbody></table>"
-    left = more(result)
     listed = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
-    return (
-        f"<p>{escape(verdict(result))}</p>{table}"
-        + (f"<p>{left}</p>" if left else "")
-        + (f"<ul>{listed}</ul>" if listed else "")
+    return f"<p>{escape(verdict(result))}</p>{table}<p>{more(result, 'p')}</p>" + (
+        f"<ul>{listed}</ul>" if listed else ""
     )
 
 
@@ -363,7 +362,7 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(filter(None, lines))
 
 
-def legend(result: Result, width: int = 100, sort: str = "p") -> str:
+def legend(result: Result, width: int = 100) -> str:
     """The meaning of the columns of the table, in a few words."""
     parts = ["* significant"]
     if result.effects is not None:
@@ -377,6 +376,4 @@ def legend(result: Result, width: int = 100, sort: str = "p") -> str:
         parts.append(f"{name} p: corrected for {size:,} {'test' if size == 1 else 'tests'}")
     if result.question == "compare" and len(result.labels) == 2:
         parts.append(f"{_CHANGE}: {clean(result.labels[1])} v {clean(result.labels[0])}")
-    if sort == "p":  # a table in another order says so itself
-        parts.append(f"sorted by {SORTED_BY['p']}")
     return "\n".join(textwrap.wrap("; ".join(parts) + ".", width))

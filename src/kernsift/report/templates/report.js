@@ -115,5 +115,6 @@
       restart();
     });
   }
-  show();
+  const chosen = table.querySelector(`thead th:not([aria-sort]) button[data-key="${table.dataset.sort}"]`);
+  if (chosen) chosen.click(); else show();
 })();
