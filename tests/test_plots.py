@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -270,3 +271,37 @@ def test_bins_of_whole_numbers_hold_as_many_of_them() -> None:
             assert np.allclose(edges % 1, 0.5)
         assert np.allclose(np.diff(edges), np.diff(edges)[0], rtol=1e-3)
         np.testing.assert_allclose(np.sum(picture.shares, axis=1), 1.0, atol=1e-4)
+
+
+def test_names_of_levels_do_not_touch() -> None:
+    """Boxes have names below them, which are turned where they would lie on each other."""
+    rng = np.random.default_rng(0)
+    for length, count in itertools.product((3, 12, 20, 30), (2, 3, 6)):
+        levels = rng.choice([f"{'long name ' * 5}"[:length] + f" {i}" for i in range(count)], 300)
+        found = relate(pd.DataFrame({"level": levels}), rng.normal(size=300), random_state=0)
+        ax = found.plot_feature("level")
+        ax.figure.canvas.draw()
+        boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+        assert len(boxes) == count
+        assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes)), (length, count)
+
+
+def test_titles_name_the_samples_and_the_response() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 60, 3))
+    found = compare(X, Y + 2.0, random_state=0)
+    assert found.plot().get_title("left") == "3 of 3 features significant"
+    named = found.renamed(("june.csv", "july.csv"))
+    for plot in (named.plot, named.plot_pvalues, named.plot_intervals, named.plot_scores):
+        title = plot().get_title("left")
+        assert " ".join(title.split()) == "3 of 3 features significant between june.csv and july.csv"
+    related = relate(X, pd.Series(X[:, 0], name="weight"), random_state=0)
+    assert related.plot().get_title("left") == "1 of 3 features significant for weight"
+
+
+def test_p_values_at_the_floor_are_said_to_be_there() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    assert compare(X, X + 0.01, random_state=0).plot_pvalues().get_ylabel() == "p-value"
+    far = compare(X, X + 5.0, random_state=0).plot_pvalues()
+    assert far.get_ylabel() == "p-value (smaller ones drawn at 1e-12)"

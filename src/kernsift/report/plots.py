@@ -11,7 +11,7 @@ import numpy as np
 from kernsift.exceptions import InputError, required
 from kernsift.inference.multiple_testing import adjust, rank_limits
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
-from kernsift.report.text import abbreviated, clean, interval_name, level, noun_for
+from kernsift.report.text import abbreviated, clean, interval_name, level, noun_for, subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,12 +188,13 @@ def _title(result: Result, hidden: int = 0) -> str:
     if not total:
         return f"no {noun_for(result.question, 1)} was selected{rest}"
     selected = "selected " if result.listed else ""
-    return f"{found:,} of {total:,} {selected}{noun_for(result.question, total)} significant{rest}"
+    about = f" {'between' if result.question == 'compare' else 'for'} {named}" if (named := subject(result)) else ""
+    return f"{found:,} of {total:,} {selected}{noun_for(result.question, total)} significant{about}{rest}"
 
 
 def _finish(ax: Axes, title: str, place: Literal["lower right", "upper left", "best"] = "lower right") -> None:
     """A title, a legend where there is something to explain, and no frame."""
-    ax.set_title(title, loc="left", fontsize=10)
+    ax.set_title(_wrapped(title, max(40, _across(ax)), 5), loc="left", fontsize=10)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=8, loc=place)
     _tidy(ax)
@@ -236,8 +237,9 @@ def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
         )
     limit = _limits(family, result)
     ax.plot(ranks, np.maximum(limit, _FLOOR), color=_INK, linewidth=1, linestyle="--", label=level(result))
-    ax.set(yscale="log", xlabel="rank of the p-value", ylabel="p-value")
-    _finish(ax, _title(result))
+    floor = f" (smaller ones drawn at {_FLOOR:g})" if (family < _FLOOR).any() else ""
+    ax.set(yscale="log", xlabel="rank of the p-value", ylabel=f"p-value{floor}")
+    _finish(ax, _title(result), "best")
     return ax
 
 
@@ -337,7 +339,8 @@ def _boxes(picture: Boxes, ax: Axes) -> None:
     ax.bxp(stats, showfliers=False, positions=places, medianprops={"color": SIGNIFICANT})
     names = [_wrapped(level) for level in picture.levels]
     ax.set_xticks(places, names)
-    if sum(max(map(len, name.split("\n"))) for name in names) > 60:
+    # Each name has the same part of the axis, in letters that are smaller than those of its label.
+    if len(names) * max(1 + len(line) for name in names for line in name.split("\n")) > 1.3 * _across(ax):
         ax.tick_params(axis="x", rotation=90)
     ax.set(xlabel=_wrapped(picture.by, _across(ax)), ylabel=_wrapped(picture.label, 32))
 
@@ -369,7 +372,7 @@ def _across(ax: Axes) -> int:
     return max(16, int(ax.get_window_extent().width / ax.figure.dpi * 72.0 / 5.8))
 
 
-def _wrapped(text: str, width: int = 24) -> str:
-    """A long name in at most three lines of `width` characters."""
-    lines = textwrap.wrap(clean(text), width, max_lines=3, placeholder="…") or [""]
-    return "\n".join(lines).replace("$", r"\$")
+def _wrapped(text: str, width: int = 24, lines: int = 3) -> str:
+    """A long text in some lines of `width` characters."""
+    found = textwrap.wrap(clean(text), width, max_lines=lines, placeholder="…") or [""]
+    return "\n".join(found).replace("$", r"\$")
