@@ -61,10 +61,12 @@ def test_markdown_takes_names_as_text() -> None:
     assert "| \\*e\\* |" in text
 
 
-def test_methods_return_and_write_the_same(result: Result, tmp_path: Path) -> None:
+def test_methods_return_or_write_the_same(result: Result, tmp_path: Path) -> None:
+    """A method that has written a file returns nothing, which a notebook would show."""
     for name in ("csv", "json", "html", "markdown"):
-        path = tmp_path / f"x.{name}"
-        assert getattr(result, f"to_{name}")(path) == path.read_text(encoding="utf-8")
+        path, method = tmp_path / f"x.{name}", getattr(result, f"to_{name}")
+        assert method(path) is None
+        assert method() == path.read_text(encoding="utf-8")
     result.to_excel(tmp_path / "x.xlsx")
     result.to_parquet(tmp_path / "x.parquet")
     assert pd.read_parquet(tmp_path / "x.parquet")["feature"].tolist() == list(result.names)

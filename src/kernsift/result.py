@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -414,18 +414,38 @@ class Result:
         """
         export.write_whole(path, export.content_of(self, export.check_suffix(path), sort=sort))
 
-    def to_csv(self, path: str | Path | None = None, *, sort: str = "p") -> str:
-        """The table as CSV, also written to `path` where that is given."""
+    @overload
+    def to_csv(self, path: None = None, *, sort: str = "p") -> str: ...
+    @overload
+    def to_csv(self, path: str | Path, *, sort: str = "p") -> None: ...
+    def to_csv(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
+        """The table as CSV; where `path` is given it is written there, and nothing is returned, as by pandas."""
         return _written(export.as_csv(self, sort), path)
 
-    def to_json(self, path: str | Path | None = None, *, sort: str = "p") -> str:
-        """Everything as JSON, also written to `path` where that is given."""
+    @overload
+    def to_json(self, path: None = None, *, sort: str = "p") -> str: ...
+    @overload
+    def to_json(self, path: str | Path, *, sort: str = "p") -> None: ...
+    def to_json(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
+        """Everything as JSON, which is returned, or written to `path` where that is given."""
         return _written(export.as_json(self, sort), path)
 
-    def to_markdown(self, path: str | Path | None = None, *, sort: str = "p") -> str:
-        """Verdict, table and notes in Markdown, also written to `path` where that is given."""
+    @overload
+    def to_markdown(self, path: None = None, *, sort: str = "p") -> str: ...
+    @overload
+    def to_markdown(self, path: str | Path, *, sort: str = "p") -> None: ...
+    def to_markdown(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
+        """Verdict, table and notes in Markdown, returned, or written to `path` where that is given."""
         return _written(export.as_markdown(self, sort), path)
 
+    @overload
+    def to_html(
+        self, path: None = None, *, title: str | None = None, command: str | None = None, sort: str = "p"
+    ) -> str: ...
+    @overload
+    def to_html(
+        self, path: str | Path, *, title: str | None = None, command: str | None = None, sort: str = "p"
+    ) -> None: ...
     def to_html(
         self,
         path: str | Path | None = None,
@@ -433,11 +453,11 @@ class Result:
         title: str | None = None,
         command: str | None = None,
         sort: str = "p",
-    ) -> str:
+    ) -> str | None:
         """The report: one HTML page with verdict, table and pictures. Needs Jinja2.
 
-        It is also written to `path` where that is given. `title` is its heading; `command` is what makes it again, if
-        that is not a line of Python; `sort` is the order of its table when the page opens, as in `to_frame`.
+        It is returned, or written to `path` where that is given. `title` is its heading; `command` is what makes it
+        again, if that is not a line of Python; `sort` is the order of its table when the page opens, as in `to_frame`.
         """
         from kernsift.report.html import report
 
@@ -452,11 +472,12 @@ class Result:
         export.write_whole(path, export.content_of(self, ".parquet", sort=sort))
 
 
-def _written(content: str, path: str | Path | None) -> str:
-    """The content, which is also written to `path` where that is given."""
-    if path is not None:
-        export.write_whole(path, content)
-    return content
+def _written(content: str, path: str | Path | None) -> str | None:
+    """The content; nothing where it is written to `path`, so that a notebook does not show a whole file."""
+    if path is None:
+        return content
+    export.write_whole(path, content)
+    return None
 
 
 def _plain_value(value: Any) -> Any:
