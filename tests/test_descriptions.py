@@ -581,7 +581,7 @@ def test_a_censored_response_has_means() -> None:
         result = kernsift.relate(X, y, random_state=0, **options)  # type: ignore[arg-type]
         assert said(result, "risk").startswith("rises"), said(result, "risk")
         assert said(result, "u").startswith("U-shaped"), said(result, "u")
-        assert said(result, "arm").startswith("risk score higher in 'b'")
+        assert said(result, "arm").startswith("time (risk score) higher in 'b'")
         assert "highest in III (mean" in said(result, "stage")
         assert all("mean" in result.describe(row) for row in range(4))
 

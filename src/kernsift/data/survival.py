@@ -50,7 +50,7 @@ def logrank_scores(time: np.ndarray, event: np.ndarray, strata: np.ndarray | Non
 
 
 class Survival(NamedTuple):
-    """Times (n,) until an event or until censoring, and which of them (n,) are events."""
+    """Times (n,) until an event or until censoring, which of them (n,) are events, and the name of the times, if any."""
 
     name: str
     time: np.ndarray
@@ -63,7 +63,8 @@ class Survival(NamedTuple):
             raise InputError(
                 "y: the log-rank scores must vary, but all rows have the same time and event; choose another response."
             )
-        return Table(("risk score",), scores[:, None], np.array([0, 1]), np.array([False]), {})
+        name = f"{self.name} (risk score)" if self.name else "risk score"
+        return Table((name,), scores[:, None], np.array([0, 1]), np.array([False]), {})
 
 
 def is_censored(y: Any, response: str) -> bool:
@@ -150,7 +151,7 @@ def survival_of(columns: Columns) -> Survival:
         )
     if not (event == 1.0).any():
         raise InputError("y: at least one event is needed, but all times are censored; check that 1 means an event.")
-    return Survival(columns.names[0], time, event == 1.0)
+    return Survival(columns.names[0] if columns.named else "", time, event == 1.0)
 
 
 def read_survival(y: Any) -> Columns:
