@@ -334,6 +334,22 @@ def test_what_the_confounders_determine(frame):
     assert few.all_pvalues[few.feature_names.index("noise")] == 1.0
 
 
+def test_a_label_that_a_confounder_nearly_determines_is_tested():
+    """Labels of 24 units follow the order of their ages but for two neighbours, so that something is left to test.
+
+    A curve of 24 ages can follow the labels. What it predicts is then each unit's own label, of which the label is a
+    function: with such a term nothing would be left.
+    """
+    rng, unit = np.random.default_rng(3), np.repeat(np.arange(24), 5)
+    for swapped in range(8, 16):
+        age = np.sort(rng.normal(size=24))
+        label = np.arange(24) >= 12
+        label[[swapped, swapped + 1]] = [True, False]
+        X = (age[:, None] + rng.normal(size=(24, 3)))[unit]
+        result = relate(X, label[unit], given=age[unit], unit=unit, random_state=0)
+        assert (result.pvalues > 1e-3).all()
+
+
 def test_a_category_of_two_levels_is_a_number():
     """Predictions from it have two values up to rounding errors, which tell the class of a row: curves of these
     determined the response in a third of such data sets."""

@@ -42,8 +42,8 @@ _STEPS_BELOW = 2
 # A model must leave this share of the rows as degrees of freedom; with few rows each counts 1 + _FEW / n times, as
 # cross-validation then often chooses a model that fits by chance.
 _LEAST_FREEDOM, _FEW = 0.3, 4.0
-# Outputs of the response whose predictions are terms.
-_PREDICTED = 3
+# Outputs of the response whose predictions are terms, and the most degrees of freedom, of n, that these may use up.
+_PREDICTED, _MOST_SPENT = 3, 0.5
 # Directions of the basis below this share of the largest are left out, and so are residuals below this share.
 _NEGLIGIBLE, _NOTHING = 1e-8, 1e-9
 # Neighbours of a row, and rows with neighbours, for few confounders; rows from which traces are computed.
@@ -153,14 +153,6 @@ class ConfounderRegression:
             values[:, closer], spent[closer], near[:, closer] = others[:, closer], means, 0.0
         return ResidualView(values, spent, near)
 
-    def predictions(self, outputs: np.ndarray) -> np.ndarray:
-        """(n, m) predictions of outputs (n, m), with the penalties that have the smallest errors.
-
-        Each row's own output counts in its prediction: predictions from the other rows alone, together with the
-        basis, would reveal the row's error.
-        """
-        return centred_within(outputs, self.strata) - self.residuals(outputs, steps_below=0).values
-
     @property
     def _means(self) -> float:
         """How many means are taken out."""
@@ -201,8 +193,8 @@ def centred_within(values: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
     if strata is None:
         return values - values.mean(axis=0)
     counts = np.bincount(strata)
-    means = np.column_stack([np.bincount(strata, column) for column in values.T]) / counts[:, None]
-    return np.asarray(values - means[strata])
+    sums = np.reshape([np.bincount(strata, column) for column in values.T], (values.shape[1], len(counts)))
+    return np.asarray(values - (sums / counts).T[strata])
 
 
 def fit_regression(
@@ -231,15 +223,19 @@ def fit_regression(
         raise NothingLeft(f"given: {count:,} columns or categories are too many for {n:,} rows; leave some out.")
     basis, triangle = _extended(basis, triangle, [centred_within(terms.named[name][rows], strata) for name in sizes])
     weights = [np.repeat([parts.get(name, 0.0) for name in sizes], list(sizes.values())) for parts in terms.models]
-    smoothers = [_smoother(triangle, own, n) for own in weights]
+    smoothers = [_smoother(basis, triangle, own, units) for own in weights]
     if terms.spaces:
         first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
         leading = centred_within(targets[:, :_PREDICTED], strata)
-        predicted = first.predictions(leading)
-        # A prediction that consists of rounding errors would reveal the response.
+        # Each row's own output counts in its prediction: predictions from the other rows alone, together with the
+        # basis, would reveal the row's error.
+        residuals = first.residuals(leading, steps_below=0)
+        predicted = leading - residuals.values
+        # A prediction that consists of rounding errors, or of a row's own output, would reveal the response.
         some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
+        some &= residuals.spent <= _MOST_SPENT * n
         curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T[some]]
-        left = leading - replace(first, models=first.models[:2]).predictions(leading)
+        left = replace(first, models=first.models[:2]).residuals(leading, steps_below=0).values
         parts, near = [part[rows] for part in terms.parts], neighbours.rows
         count = min(NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
         for one, other in leading_pairs([part[near] for part in parts], left[near], rng):
@@ -251,12 +247,10 @@ def fit_regression(
             for one in smoothers
         ]
         of_linear, of_most = weights[0], weights[-1]
-        smoothers += [_smoother(triangle, np.append(own, np.ones(bent.shape[1])), n) for own in (of_linear, of_most)]
+        every = [np.append(own, np.ones(bent.shape[1])) for own in (of_linear, of_most)]
+        smoothers += [_smoother(basis, triangle, own, units) for own in every]
     between = _between(basis, neighbours)
-    models = tuple(
-        one._replace(near=_traces(between, one.directions), freedom=_freedom(basis, one.directions, units))
-        for one in smoothers
-    )
+    models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)
     return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)
 
 
@@ -282,15 +276,16 @@ def _extended(basis: np.ndarray, triangle: np.ndarray, parts: Sequence[np.ndarra
     return np.hstack([basis, new]) if basis.shape[1] else new, triangle
 
 
-def _smoother(triangle: np.ndarray, weights: np.ndarray, n: int) -> _Model:
-    """Ridge regression on terms (Q, P) of a basis with weights (P,)."""
+def _smoother(basis: np.ndarray, triangle: np.ndarray, weights: np.ndarray, units: np.ndarray | None) -> _Model:
+    """Ridge regression on terms (Q, P) of a basis (n, Q) with weights (P,)."""
     used = np.flatnonzero(weights)
     scaled = triangle[:, used] * np.sqrt(weights[used])
     squares, vectors = np.linalg.eigh(scaled.T @ scaled)
     keep = squares > _NEGLIGIBLE * squares[-1:].max(initial=0.0)
     squares, vectors = squares[keep], vectors[:, keep]
-    kept = squares / (squares + n * _PENALTIES[:, None])
-    return _Model(scaled @ (vectors / np.sqrt(squares)), kept, np.empty((0, len(squares))), np.ones(len(squares)))
+    kept = squares / (squares + len(basis) * _PENALTIES[:, None])
+    directions = scaled @ (vectors / np.sqrt(squares))
+    return _Model(directions, kept, np.empty((0, len(squares))), _freedom(basis, directions, units))
 
 
 def _between(basis: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
