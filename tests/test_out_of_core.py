@@ -357,13 +357,13 @@ def test_memory_is_checked_for_tables_in_memory_too() -> None:
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
     """What is read from Parquet files: file, group of rows, column."""
     found: list[tuple[str, int, str]] = []
-    load = parquet.ParquetPart.load
+    load = parquet.ParquetFragment.load
 
     def spy(self: Any, first: int, last: int, names: Any, reader: Any) -> Any:
         found.extend((os.path.basename(self.name), group, name) for group in range(first, last) for name in names)
         return load(self, first, last, names, reader)
 
-    monkeypatch.setattr(parquet.ParquetPart, "load", spy)
+    monkeypatch.setattr(parquet.ParquetFragment, "load", spy)
     return found
 
 

@@ -17,7 +17,7 @@ import pytest
 from kernsift import Incomplete, compare
 from kernsift.data.formats import arrow, open_source
 from kernsift.data.formats.arrow import Readers
-from kernsift.data.formats.parquet import ParquetPart
+from kernsift.data.formats.parquet import ParquetFragment
 from kernsift.data.inputs import as_pair
 from kernsift.exceptions import InputError
 from kernsift.execution.threads import thread_limit
@@ -112,13 +112,13 @@ def samples(tmp_path: Path) -> list[str]:
 
 def test_blocks_of_columns_open_no_file_anew(samples: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Counter[str] = Counter()
-    whole = ParquetPart.opened
+    whole = ParquetFragment.opened
 
-    def counting(self: ParquetPart) -> Any:
+    def counting(self: ParquetFragment) -> Any:
         opened[self.name] += 1
         return whole(self)
 
-    monkeypatch.setattr(ParquetPart, "opened", counting)
+    monkeypatch.setattr(ParquetFragment, "opened", counting)
     source = open_source(samples[0], "X")
     for inside in (source, source.pick(range(19, 0, -1)), source.between(10, 11_990)):
         opened.clear()
@@ -180,7 +180,7 @@ def test_a_reader_holds_on_to_nothing_that_it_read(tmp_path: Path) -> None:
     """Or a folder of files that stay open would be in memory as a whole."""
     table = pa.table({f"c{j}": np.random.default_rng(j).normal(size=50_000) for j in range(10)})
     pa.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=10_000)
-    part = ParquetPart(str(tmp_path / "t.parquet"), "X")
+    part = ParquetFragment(str(tmp_path / "t.parquet"), "X")
     before = pa.total_allocated_bytes()
     reader = part.opened()
     read = part.load(0, 5, table.column_names, reader)

@@ -36,7 +36,7 @@ from kernsift.data.columns.columns import Columns
 from kernsift.data.formats import Source, arrow, is_outside_memory, open_source, open_table, text, text_dialects
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats.in_memory import MemorySource, loaded
-from kernsift.data.formats.parquet import ParquetPart
+from kernsift.data.formats.parquet import ParquetFragment
 from kernsift.data.formats.source import Rows
 from kernsift.data.frames import read_columns
 from kernsift.data.inputs import as_pair
@@ -481,13 +481,13 @@ def test_only_the_groups_and_columns_asked_for_are_read(tmp_path: Path, monkeypa
     table = pa.table({name: np.arange(100.0) for name in "abc"})
     source = open_source(write_parquet(table, tmp_path / "t.parquet", row_group_size=10), "X")
     asked: list[Any] = []
-    load = ParquetPart.load
+    load = ParquetFragment.load
 
-    def spy(self: ParquetPart, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
+    def spy(self: ParquetFragment, first: int, last: int, names: Sequence[str], reader: Any) -> Any:
         asked.append((first, last, list(names)))
         return load(self, first, last, names, reader)
 
-    monkeypatch.setattr(ParquetPart, "load", spy)
+    monkeypatch.setattr(ParquetFragment, "load", spy)
     source.read([1], np.array([3, 57, 58]))
     assert asked == [(0, 1, ["b"]), (5, 6, ["b"])]
 
@@ -990,12 +990,12 @@ def test_data_sets_of_files_are_read_by_the_readers_of_files(tmp_path: Path) -> 
         # A schema of the user's casts, which takes a fragment.
         open_source(pa.dataset.dataset(tmp_path / "keyed", format="parquet", partitioning="hive", schema=cast), "X"),
     ]
-    kinds = [{type(part).__name__ for part in source._parts} for source in sources]  # type: ignore[union-attr]
-    assert kinds == [{"ParquetPart"}, {"ParquetPart"}, {"FeatherPart"}, {"Fragment"}]
+    kinds = [{type(one).__name__ for one in source._fragments} for source in sources]  # type: ignore[union-attr]
+    assert kinds == [{"ParquetFragment"}, {"ParquetFragment"}, {"FeatherFragment"}, {"DatasetFragment"}]
     order = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
     for source in sources:
         found = source.read([source.names.index(name) for name in ("a", "s", "k")], slice(0, 10))
-        rows = slice(None) if len(source._parts) == 1 else order  # type: ignore[attr-defined]
+        rows = slice(None) if len(source._fragments) == 1 else order  # type: ignore[attr-defined]
         assert found.values[:, 0].tolist() == np.arange(10.0)[rows].tolist()
         assert texts(found, 1) == np.array(table["s"].to_pylist(), dtype=object)[rows].tolist()
         assert texts(found, 2) == np.array(table["k"].to_pylist(), dtype=object)[rows].tolist()

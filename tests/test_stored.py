@@ -279,13 +279,13 @@ def test_numbers_that_a_file_vouches_for_are_not_read_first(tmp_path: Path, monk
     table = pa.table({"f": np.arange(n) / 2, "g": np.ones(n), "s": ["u", "v"] * (n // 2)})
     path = parquet_file(table, tmp_path)
     asked: list[list[str]] = []
-    load = parquet.ParquetPart.load
+    load = parquet.ParquetFragment.load
 
     def spy(self: Any, first: int, last: int, names: Any, reader: Any) -> Any:
         asked.append(list(names))
         return load(self, first, last, names, reader)
 
-    monkeypatch.setattr(parquet.ParquetPart, "load", spy)
+    monkeypatch.setattr(parquet.ParquetFragment, "load", spy)
     X, _ = as_pair(path, table)
     assert asked == [["s"]]
     assert X.constant.tolist() == [False, True, False]
@@ -354,9 +354,9 @@ def test_tables_travel_to_other_processes(tmp_path: Path) -> None:
 
 
 @slowly
-@given(mask=st.lists(st.booleans(), min_size=1, max_size=40), block=st.sampled_from([1, 3, 8]), data=st.data())
-def test_rows_that_are_kept_are_found(mask: list[bool], block: int, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "_BLOCK", block)
+@given(mask=st.lists(st.booleans(), min_size=1, max_size=40), step=st.sampled_from([1, 3, 8]), data=st.data())
+def test_rows_that_are_kept_are_found(mask: list[bool], step: int, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_STEP", step)
     kept = KeptRows(np.array(mask))
     there = np.flatnonzero(mask)
     assert kept.before[-1] == len(there)

@@ -1,4 +1,4 @@
-"""Tables of Arrow's kinds: one or many parts with the same columns, each a list of groups of rows."""
+"""Tables of Arrow's kinds: one or many fragments with the same columns, each a list of groups of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEXT = 40.0
 _COLUMNS, _FILES = 2**14, 64
 
 
-class Part(ABC):
+class Fragment(ABC):
     """One file, or one fragment of a data set.
 
     Attributes
@@ -57,11 +57,11 @@ class Part(ABC):
         """The columns `names` of the groups from `first` to before `last`, as an Arrow table."""
 
     def statistics(self, names: Sequence[str]) -> Bounds | None:
-        """Statistics of these columns, where the part has them."""
+        """Statistics of these columns, where the fragment has them."""
         return None
 
     def check(self) -> None:
-        """Raise if the part has changed since it was opened."""
+        """Raise if the fragment has changed since it was opened."""
         for stamp in self._stamps:
             stamp.check(self._argument)
 
@@ -119,47 +119,51 @@ class Readers:
 
 
 class GroupRun(NamedTuple):
-    """The groups of rows of a part from `start` to before `stop`."""
+    """The groups of rows of a fragment from `start` to before `stop`."""
 
-    part: int
+    fragment: int
     start: int
     stop: int
 
 
 class ArrowSource(Source):
-    """Concatenated parts with columns matched by name; each chunk is one or several groups of parts with one schema."""
+    """Concatenated fragments, whose columns are matched by name.
+
+    A chunk is one or several groups of rows, of one or several fragments with one schema.
+    """
 
     at_once = 2
 
-    def __init__(self, parts: Sequence[Part], argument: str) -> None:
-        self._parts = parts
+    def __init__(self, fragments: Sequence[Fragment], argument: str) -> None:
+        self._fragments = fragments
         self._readers = Readers()
         self._spent = 0
-        for part in parts:
-            repeated = [name for name, count in Counter(part.schema.names).items() if count > 1]
+        for fragment in fragments:
+            repeated = [name for name, count in Counter(fragment.schema.names).items() if count > 1]
             if repeated:
                 raise InputError(
                     f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once in "
-                    f"{part.name}; rename them."
+                    f"{fragment.name}; rename them."
                 )
             # Most have that of the first: a table of many files is kept and sent with one of them.
-            part.schema = parts[0].schema if part.schema.equals(parts[0].schema, check_metadata=True) else part.schema
-        names, kinds = _agree(parts, argument)
-        index = sorted(name for name in _index_columns(parts[0].schema) if not name.startswith("__"))
+            if fragment.schema.equals(fragments[0].schema, check_metadata=True):
+                fragment.schema = fragments[0].schema
+        names, kinds = _agree(fragments, argument)
+        index = sorted(name for name in _index_columns(fragments[0].schema) if not name.startswith("__"))
         self.notes = (f"Index of the stored data frame, so left out: {quoted(index)}.",) if index else ()
         widths = np.array([_TEXT + 16 if kind in TEXTS else 24.0 for kind in kinds])
         self._chunks: list[list[GroupRun]] = []
         lengths: list[int] = []
         most = max(1, int(_TOGETHER // max(1.0, widths.sum())))
-        for number, part in enumerate(parts):
-            for group, rows in enumerate(part.sizes.tolist()):
+        for number, fragment in enumerate(fragments):
+            for group, rows in enumerate(fragment.sizes.tolist()):
                 last = self._chunks[-1][-1] if self._chunks else None
-                if last is None or lengths[-1] + rows > most or not _read_alike(parts[last.part], part):
+                if last is None or lengths[-1] + rows > most or not _read_alike(fragments[last.fragment], fragment):
                     self._chunks.append([GroupRun(number, group, group + 1)])
                     lengths.append(rows)
                     continue
                 lengths[-1] += rows
-                if last.part == number:
+                if last.fragment == number:
                     self._chunks[-1][-1] = last._replace(stop=group + 1)
                 else:
                     self._chunks[-1].append(GroupRun(number, group, group + 1))
@@ -179,14 +183,14 @@ class ArrowSource(Source):
 
         names, runs = [self.names[i] for i in columns], self._chunks[chunk]
         table = pa.concat_tables([self._load(run, names) for run in runs])
-        parts = [self._parts[run.part] for run in runs]
-        with guarded(self.argument, " or ".join(part.name for part in parts), "a table"):
+        fragments = [self._fragments[run.fragment] for run in runs]
+        with guarded(self.argument, " or ".join(fragment.name for fragment in fragments), "a table"):
             cells = arrow_columns(table, names, [self.kinds[i] for i in columns], rows)
-        for part in parts:
-            part.check()  # a file that is mapped was read only now
+        for fragment in fragments:
+            fragment.check()  # a file that is mapped was read only now
         # Arrow keeps memory for the next read. Where that is memory for all columns it adds up; releasing it every time
         # would take as long as reading.
-        self._spent += table.nbytes if any(part.reads_all_columns for part in parts) else 0
+        self._spent += table.nbytes if any(fragment.reads_all_columns for fragment in fragments) else 0
         del table
         if self._spent > _KEPT:
             self._spent = 0
@@ -195,14 +199,15 @@ class ArrowSource(Source):
 
     def _load(self, run: GroupRun, names: Sequence[str]) -> Any:
         """The columns `names` of some groups, as an Arrow table that is safe to use."""
-        part = self._parts[run.part]
-        with self._readers.of(run.part, part.opened, len(part.schema)) as reader:
-            table = part.load(run.start, run.stop, names, reader)
-        if len(table) != part.sizes[run.start : run.stop].sum():
+        fragment = self._fragments[run.fragment]
+        with self._readers.of(run.fragment, fragment.opened, len(fragment.schema)) as reader:
+            table = fragment.load(run.start, run.stop, names, reader)
+        if len(table) != fragment.sizes[run.start : run.stop].sum():
             raise InputError(
-                f"{self.argument}: {part.name} was changed while it was being read; start again when it is complete."
+                f"{self.argument}: {fragment.name} was changed while it was being read; start again when it is "
+                "complete."
             )
-        with guarded(self.argument, part.name, "a table"):
+        with guarded(self.argument, fragment.name, "a table"):
             table.validate(full=True)  # broken offsets would be followed out of the file, and end the process
         return table
 
@@ -214,7 +219,7 @@ class ArrowSource(Source):
         return joined_integers(parts)
 
     def bounds(self) -> Bounds | None:
-        found = [part.statistics(self.names) for part in self._parts]
+        found = [fragment.statistics(self.names) for fragment in self._fragments]
         reported = [one for one in found if one is not None]
         if not reported or len(reported) < len(found):
             return None
@@ -227,8 +232,8 @@ class ArrowSource(Source):
         )
 
 
-def _read_alike(one: Part, other: Part) -> bool:
-    """Whether tables of two parts can be concatenated: another reader may give a column of text another Arrow type."""
+def _read_alike(one: Fragment, other: Fragment) -> bool:
+    """Whether tables of two fragments can be concatenated: readers may give a column of text different Arrow types."""
     return type(one) is type(other) and one.schema is other.schema
 
 
@@ -238,12 +243,12 @@ def _release() -> None:
     pa.default_memory_pool().release_unused()
 
 
-# Columns of many parts -----------------------------------------------------------------------------------------------
+# Columns of many fragments -------------------------------------------------------------------------------------------
 
 
-def _agree(parts: Sequence[Part], argument: str) -> tuple[list[str], list[str]]:
-    """The columns that all parts have, in the order of the first, and what kind each is over all parts."""
-    first = parts[0]
+def _agree(fragments: Sequence[Fragment], argument: str) -> tuple[list[str], list[str]]:
+    """The columns that all fragments have, in the order of the first, and what kind each is over all fragments."""
+    first = fragments[0]
     index = _index_columns(first.schema)
     names = [name for name in first.schema.names if name not in index]
     if not names:
@@ -251,26 +256,26 @@ def _agree(parts: Sequence[Part], argument: str) -> tuple[list[str], list[str]]:
     kinds = [_kind(first.schema.field(name).type) for name in names]
     owner = [first.name] * len(names)
     known = set(names)
-    for part in parts[1:]:
-        own = set(part.schema.names) - _index_columns(part.schema) - (index - known)
-        for one, other, lacking in ((part, first, known - own), (first, part, own - known)):
+    for fragment in fragments[1:]:
+        own = set(fragment.schema.names) - _index_columns(fragment.schema) - (index - known)
+        for one, other, lacking in ((fragment, first, known - own), (first, fragment, own - known)):
             if lacking:
-                listed = [name for name in (*names, *part.schema.names) if name in lacking]
+                listed = [name for name in (*names, *fragment.schema.names) if name in lacking]
                 raise InputError(
                     f"{argument}: {one.name} lacks the column {quoted(listed)}, which {other.name} has; write all "
                     "parts with the same columns."
                 )
         for i, name in enumerate(names):
-            kind = _kind(part.schema.field(name).type)
+            kind = _kind(fragment.schema.field(name).type)
             merged = _merged(kinds[i], kind)
             if merged is None:
                 words = [_word(kinds[i]), _word(kind)]
                 raise InputError(
-                    f"{argument}: column '{name}' holds {words[1]} in {part.name} but {words[0]} in {owner[i]}; "
+                    f"{argument}: column '{name}' holds {words[1]} in {fragment.name} but {words[0]} in {owner[i]}; "
                     "convert one of them."
                 )
             if kinds[i] == "empty":
-                owner[i] = part.name
+                owner[i] = fragment.name
             kinds[i] = merged
     return names, kinds
 
@@ -305,7 +310,7 @@ def _kind(arrow_type: Any) -> str:
 
 
 def _merged(one: str, other: str) -> str | None:
-    """The kind of a column that is of two kinds in two parts; None where that cannot be."""
+    """The kind of a column that is of two kinds in two fragments; None where that cannot be."""
     if one == other or other == "empty":
         return one
     if one == "empty":

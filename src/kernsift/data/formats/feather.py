@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.arrow import Part
+from kernsift.data.formats.arrow import Fragment
 from kernsift.data.formats.file_stamps import FileStamp
 
 
-class FeatherPart(Part):
+class FeatherFragment(Fragment):
     """One file, opened for every piece."""
 
     kind, reads_all_columns = "a Feather file", True

@@ -20,7 +20,7 @@ from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError
 
-# One row in this many, and it is quicker to jump from row to row than to read all of them.
+# Where fewer than one row in this many is needed, seeking each of them is faster than reading all.
 _SPARSE = 16
 _COLUMN_ROWS = 1 << 16
 

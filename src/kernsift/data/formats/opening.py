@@ -14,15 +14,15 @@ import numpy as np
 from kernsift.data.columns.columns import EXACT
 from kernsift.data.formats.anndata import anndata_source, h5ad_source, is_anndata, is_h5ad
 from kernsift.data.formats.archives import archive_kind
-from kernsift.data.formats.arrow import ArrowSource, Part
+from kernsift.data.formats.arrow import ArrowSource, Fragment
 from kernsift.data.formats.dask_collections import compute_if_small, dask_source
 from kernsift.data.formats.excel import excel_source
-from kernsift.data.formats.feather import FeatherPart
+from kernsift.data.formats.feather import FeatherFragment
 from kernsift.data.formats.file_stamps import first_line, guarded
 from kernsift.data.formats.hdf5 import hdf5_source, opened_hdf5
 from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.formats.numpy_files import MappedArray, NumpyFile, read_npz
-from kernsift.data.formats.parquet import ParquetPart
+from kernsift.data.formats.parquet import ParquetFragment
 from kernsift.data.formats.pyarrow_datasets import dataset_source
 from kernsift.data.formats.source import Source
 from kernsift.data.formats.sparse_matrices import is_sparse_table, sparse_file, sparse_source
@@ -219,7 +219,7 @@ def _open_folder(path: str, argument: str) -> Source:
 
 def _open_arrow_files(paths: list[str], argument: str) -> Source:
     _require_pyarrow()
-    makers: dict[bytes, Callable[[str, str], Part]] = {b"PAR1": ParquetPart, b"ARRO": FeatherPart}
+    makers: dict[bytes, Callable[[str, str], Fragment]] = {b"PAR1": ParquetFragment, b"ARRO": FeatherFragment}
     return ArrowSource([makers[_first_bytes(path, argument)[:4]](path, argument) for path in paths], argument)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.data.formats.archives import check_unpacked_size
-from kernsift.data.formats.arrow import Part
+from kernsift.data.formats.arrow import Fragment
 from kernsift.data.formats.file_stamps import FileStamp
 from kernsift.data.formats.source import Bounds
 from kernsift.execution.threads import prefetched_items
@@ -22,7 +22,7 @@ _PLAIN_LOGICAL = {"NONE", "INT"}
 _LARGEST_RATIO = 10_000
 
 
-class ParquetPart(Part):
+class ParquetFragment(Fragment):
     """One file; it is opened when pieces are read, so that nothing stays open and workers can have their own.
 
     `keys` are columns with one value, an Arrow array of length 1 each: those in the names of its folders.
@@ -59,7 +59,7 @@ class ParquetPart(Part):
             groups, threads = list(range(first, last)), prefetched_items() > 1
             own = [name for name in names if name not in self._keys]
             table = reader.read_row_groups(groups, columns=own, use_threads=threads)
-            # A reader holds on to the bytes that it read last; of no columns there are none.
+            # A reader keeps the bytes that it read last; reading no columns releases them.
             reader.read_row_groups(groups[:1], columns=[])
             if len(own) < len(names):
                 everywhere = pa.array(np.zeros(int(self.sizes[first:last].sum()), dtype=np.int8))

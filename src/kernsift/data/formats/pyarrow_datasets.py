@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.formats.arrow import ArrowSource, Part
-from kernsift.data.formats.feather import FeatherPart
+from kernsift.data.formats.arrow import ArrowSource, Fragment
+from kernsift.data.formats.feather import FeatherFragment
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.parquet import ParquetPart
+from kernsift.data.formats.parquet import ParquetFragment
 from kernsift.exceptions import InputError, quoted
 
 
-class Fragment(Part):
+class DatasetFragment(Fragment):
     """One fragment, usually a file, which it opens itself; the keys in the names of its folders are columns."""
 
     kind = "a part of a data set"
@@ -62,29 +62,29 @@ def dataset_source(data: Any, argument: str) -> ArrowSource:
         fragments = list(data.get_fragments())
     if not fragments:
         raise InputError(f"{argument}: the data set has no files; check its path.")
-    parts: list[Part] = []
+    found: list[Fragment] = []
     for fragment in fragments:
         with guarded(argument, str(getattr(fragment, "path", "") or "a fragment"), "a part of a data set"):
-            parts.append(_part(fragment, data.schema, argument))
-    return ArrowSource(parts, argument)
+            found.append(_reader_of(fragment, data.schema, argument))
+    return ArrowSource(found, argument)
 
 
-def _part(fragment: Any, schema: Any, argument: str) -> Part:
+def _reader_of(fragment: Any, schema: Any, argument: str) -> Fragment:
     """The reader of a fragment."""
     import pyarrow as pa
     from pyarrow import dataset
 
     keys = dataset.get_partition_keys(fragment.partition_expression)
     if _is_local(fragment):
-        own: Part | None = None
+        own: Fragment | None = None
         if isinstance(fragment.format, dataset.ParquetFileFormat):
             values = {name: pa.array([keys[name]], schema.field(name).type) for name in schema.names if name in keys}
             # A fragment may be some groups of a file.
             if fragment.num_row_groups == fragment.metadata.num_row_groups:
-                own = ParquetPart(fragment.path, argument, values)
+                own = ParquetFragment(fragment.path, argument, values)
         elif isinstance(fragment.format, dataset.IpcFileFormat) and not keys:
-            own = FeatherPart(fragment.path, argument)
+            own = FeatherFragment(fragment.path, argument)
         # Another schema than that of the file casts columns, or leaves some out.
         if own is not None and own.schema.equals(schema):
             return own
-    return Fragment(fragment, schema, argument)
+    return DatasetFragment(fragment, schema, argument)

@@ -28,7 +28,8 @@ when it is read), and the name of any type that is neither numbers nor categorie
 TEXTS = ("text", "category", "mixed")
 """The kinds of columns that are read as codes of their different texts."""
 
-_BLOCK = 1 << 16
+# Rows between two of the counts of `KeptRows`.
+_STEP = 1 << 16
 
 SCRATCH = 64 << 20
 """Bytes of temporary arrays while reading, by default."""
@@ -194,7 +195,7 @@ class Source(ABC):
         """What `pieces` reads, before it is read; a single column of a chunk may take up to `most` bytes."""
         for chunk, inside, place in self._chunks_of(rows):
             length = int(self.edges[chunk + 1] - self.edges[chunk])
-            for block in self._blocks(columns, length, scratch, most):
+            for block in self._column_runs(columns, length, scratch, most):
                 yield Cut(chunk, inside, place, block)
 
     def cells_of(self, columns: Sequence[int], cut: Cut) -> Columns:
@@ -218,7 +219,7 @@ class Source(ABC):
             place = slice(int(cuts[chunk]), int(cuts[chunk + 1]))
             yield chunk, rows[place] - self.edges[chunk], place
 
-    def _blocks(self, columns: Sequence[int], length: int, scratch: int, most: int) -> Iterator[slice]:
+    def _column_runs(self, columns: Sequence[int], length: int, scratch: int, most: int) -> Iterator[slice]:
         """Runs of columns of which `length` rows are within `scratch` bytes, or single ones within `most`."""
         allowed = scratch / max(1, length) - self.overhead
         ends = np.cumsum(self.widths[np.asarray(columns, dtype=np.intp)])
@@ -238,7 +239,7 @@ class Source(ABC):
             start, spent = stop, float(ends[stop - 1])
 
 
-class _Part(Source):
+class _View(Source):
     """Some columns or rows of another source."""
 
     def __init__(
@@ -253,7 +254,7 @@ class _Part(Source):
         return self._whole.reading()
 
 
-class _Picked(_Part):
+class _Picked(_View):
     """Some columns of another source."""
 
     def __init__(self, whole: Source, positions: Sequence[int], names: Sequence[str]) -> None:
@@ -270,7 +271,7 @@ class _Picked(_Part):
         return None if bounds is None else bounds.pick(self._positions)
 
 
-class _Between(_Part):
+class _Between(_View):
     """A run of rows of another source."""
 
     def __init__(self, whole: Source, start: int, stop: int) -> None:
@@ -285,7 +286,7 @@ class _Between(_Part):
         return self._whole.fetch(chunk + self._first, columns, shifted(rows, begin))
 
 
-class _Where(_Part):
+class _Where(_View):
     """Some rows of another source."""
 
     def __init__(self, whole: Source, kept: KeptRows) -> None:
@@ -304,16 +305,16 @@ class _Where(_Part):
 
 
 class KeptRows:
-    """Which rows are kept, and how many there are before each block of rows: one byte a row."""
+    """Which rows are kept, and how many are before every `_STEP`-th row: one byte a row."""
 
     def __init__(self, mask: np.ndarray) -> None:
-        counts = np.add.reduceat(mask, np.arange(0, len(mask), _BLOCK), dtype=np.int64)
+        counts = np.add.reduceat(mask, np.arange(0, len(mask), _STEP), dtype=np.int64)
         self.mask, self.before = mask, np.concatenate([[0], np.cumsum(counts)])
 
     def rank(self, rows: np.ndarray) -> np.ndarray:
         """How many rows are kept before each of these."""
-        blocks = rows // _BLOCK
-        inside = [np.count_nonzero(self.mask[b * _BLOCK : row]) for b, row in zip(blocks, rows, strict=True)]
+        blocks = rows // _STEP
+        inside = [np.count_nonzero(self.mask[b * _STEP : row]) for b, row in zip(blocks, rows, strict=True)]
         return self.before[blocks] + np.asarray(inside, dtype=np.int64)
 
     def locate(self, rows: np.ndarray) -> np.ndarray:
@@ -321,8 +322,8 @@ class KeptRows:
         out = np.empty(len(rows), dtype=np.int64)
         cuts = np.searchsorted(rows, self.before)
         for block in np.flatnonzero(np.diff(cuts)):
-            begin = block * _BLOCK
-            there = np.flatnonzero(self.mask[begin : begin + _BLOCK])
+            begin = block * _STEP
+            there = np.flatnonzero(self.mask[begin : begin + _STEP])
             part = slice(cuts[block], cuts[block + 1])
             out[part] = begin + there[rows[part] - self.before[block]]
         return out

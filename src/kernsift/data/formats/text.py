@@ -178,7 +178,7 @@ class TextFile(Source):
     at_once = 2
 
     def __init__(self, text: TextTable, size: int) -> None:
-        # Without a name it is gone however the process ends; workers have to find it.
+        # A file without a name is removed however the process ends; workers can open only one with a name.
         self._path: str | None = None
         self._file: Any = None
         try:
