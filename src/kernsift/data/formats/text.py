@@ -127,29 +127,8 @@ def _read_whole(text: TextTable) -> Columns:
         with suppress(_NotPlain):
             [columns] = _chunks(text, text.size, set(), plain=True)
             return columns
-    chunk = max(_CHUNK, _PER_COLUMN * len(text.dialect.names))
-    found = _all_numbers(text, chunk) if text.size > 2 * chunk else None
-    if found is None:
-        [found] = _chunks(text, text.size, set(), plain=False)
-    return found
-
-
-def _all_numbers(text: TextTable, chunk: int) -> Columns | None:
-    """A table of numbers, some rows at a time, which takes less time and memory; None where a column is something else.
-
-    Columns of text are mostly seen in the first rows.
-    """
-    names = text.dialect.names
-    values = np.empty((text.dialect.rows, len(names)))
-    whole, done = np.ones(len(names), dtype=bool), 0
-    for cells in _chunks(text, chunk, set(), plain=False):
-        if not {"integer", "float64"}.issuperset(cells.kinds) or cells.integers or done + cells.n > len(values):
-            return None
-        values[done : done + cells.n] = cells.values
-        whole &= [kind == "integer" for kind in cells.kinds]
-        done += cells.n
-    kinds = tuple(np.where(whole, "integer", "float64").tolist())
-    return Columns(tuple(names), values, {}, kinds, text.dialect.named, False) if done == len(values) else None
+    [columns] = _chunks(text, text.size, set(), plain=False)
+    return columns
 
 
 def _may_be_plain(text: TextTable) -> bool:
