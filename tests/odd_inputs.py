@@ -321,6 +321,15 @@ SHAPES = [
     Odd("infinite response", lambda: relate(X, [np.inf, *range(29)]), "^y: infinite values.*replace or remove"),
     Odd("gap left out", lambda: relate(X, [np.nan, *X[1:, 0]], missing="drop", random_state=0), finds("x0")),
     Odd(
+        "dates in rows without a response",
+        lambda: relate(
+            XF.assign(d=[None] * 20 + [f"2020-03-{day:02}" for day in range(1, 11)]),
+            [*X[:20, 0], *[np.nan] * 10],
+            random_state=0,
+        ),
+        finds("a"),
+    ),
+    Odd(
         "dates as response",
         lambda: relate(X, pd.Timestamp("2020") + pd.to_timedelta(X[:, 0], "D"), random_state=0),
         finds("x0"),

@@ -158,6 +158,12 @@ def test_several_classes() -> None:
     assert describe_cells(city, codes, ["Oslo", "Rome"], ["A", "B", "C"]).text.startswith("more 'Rome' in B: ")
 
 
+def test_a_feature_without_rows_in_common_with_the_classes_has_no_description():
+    response = ["u", "v", "w"] * 4 + [None] * 28
+    table = pd.DataFrame({"a": np.arange(40.0), "b": [np.nan] * 12 + list(range(28)), "y": response})
+    assert relate(table, "y", random_state=0).to_frame().set_index("feature")["description"]["b"] == ""
+
+
 def mixed(rng: Rng, changed: bool) -> pd.DataFrame:
     n = 300
     frame = pd.DataFrame({"same": rng.normal(size=n), "age": rng.normal(40 + 9 * changed, 10, n)})

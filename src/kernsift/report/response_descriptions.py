@@ -65,14 +65,17 @@ def describe_by_level(
     # Extremes of very small classes are due to chance.
     enough = np.flatnonzero(counts >= max(5, 0.01 * len(values)))
     used = enough if len(enough) > 1 else np.flatnonzero(counts >= min(5, counts.max()))
-    if len(used) < 2 or values.min() == values.max():
+    distinct = np.unique(values)
+    if len(used) < 2 or len(distinct) < 2:
         return Description()
     start, groups = f"{what} differs by class".strip(), [values[codes == level] for level in used]
-    if len(two := np.unique(values)) == 2:
-        shares = np.array([(group == two[1]).mean() for group in groups])
+    if len(distinct) == 2:
+        shares = np.array([(group == distinct[1]).mean() for group in groups])
         top, bottom = levels[used[shares.argmax()]], levels[used[shares.argmin()]]
         high, low = percent_versus(float(shares.max()), float(shares.min())).split(" v ")
-        return Description(start, "", f"{scale.exact(two[1])} most often in {top} ({high}), least in {bottom} ({low})")
+        return Description(
+            start, "", f"{scale.exact(distinct[1])} most often in {top} ({high}), least in {bottom} ({low})"
+        )
     sizes = []
     for degree in polynomial_contrasts(values, view):
         variance = float(degree.var())

@@ -159,8 +159,10 @@ def make_encoding(
         categories[i] = values, np.array([texts[i][number_name(value)] for value in values.tolist()])
     origin = {}
     for i in decisions.dates:
-        days = [[texts[i][text] for text in one.levels[i]] if i in one.levels else [one.low[i]] for one in scans]
-        origin[i] = float(np.nanmin(np.concatenate(days)))
+        firsts = [[texts[i][text] for text in one.levels[i]] if i in one.levels else [one.low[i]] for one in scans]
+        days = np.concatenate(firsts)
+        days = days[np.isfinite(days)]  # a column without any date has no first one
+        origin[i] = float(days.min()) if len(days) else 0.0
         if i in texts:
             texts[i] = {text: number - origin[i] for text, number in texts[i].items()}
     gaps: dict[int, float] = {}
