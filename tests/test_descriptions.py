@@ -41,6 +41,10 @@ SAMPLES: dict[str, tuple[Callable[[Rng], tuple[np.ndarray, np.ndarray]], str]] =
         lambda r: (r.normal(50, 9, N), np.where(r.random(N) < 0.3, 999.0, r.normal(50, 9, N))),
         "more values of 999 in Y",
     ),
+    "a long code for missing": (
+        lambda r: (r.normal(50, 9, N), np.where(r.random(N) < 0.3, 99_999_999.0, r.normal(50, 9, N))),
+        "more values of 99,999,999 in Y",
+    ),
     "zeros among common values": (
         lambda r: (r.integers(55, 95, N) * 1.0, np.where(r.random(N) < 0.3, 0.0, r.integers(55, 95, N))),
         "more zeros in Y",

@@ -50,7 +50,7 @@ def logrank_scores(time: np.ndarray, event: np.ndarray, strata: np.ndarray | Non
 
 
 class Survival(NamedTuple):
-    """Times (n,) until an event or until censoring, which of them (n,) are events, and the name of the times or ""."""
+    """Times (n,) until an event or until censoring, which (n,) are events, and the name of the times, if any."""
 
     name: str
     time: np.ndarray

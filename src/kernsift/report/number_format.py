@@ -63,8 +63,9 @@ class NumberScale:
         return format_number(value, digits)
 
     def exact(self, value: float) -> str:
-        """A value that occurs in the data."""
-        return self.write(value)
+        """A value that occurs in the data, such as a code: with all its digits, where these are few."""
+        written = (self.write(value, digits) for digits in DIGITS)
+        return next((text for text in written if self.read(text) == value), self.write(value, 6))
 
     def read(self, text: str) -> float:
         """The number that `write` wrote."""
