@@ -714,7 +714,9 @@ def test_several_columns_are_described_by_their_first_component_where_it_shows_s
     assert said((third + noise)[:, None], columns) == "not along the first component"
     classes = np.array(["a", "b", "c"])
     of_first, of_third = (classes[np.digitize(column, [-0.5, 0.5])] for column in (first, third))
-    assert said(columns, of_first, groups=groups).startswith("differs by class: highest in y = c")
+    assert said(columns, of_first, groups=groups).startswith(
+        "differs by class along the first component: highest in y = c"
+    )
     assert said(columns, of_third, groups=groups) == "not along the first component"
 
 

@@ -136,9 +136,9 @@ def describe_against(
         seen = "linear" if linear else view.response
         name = response.name if response.label == response.name else f"the first component of {response.name}"
         found = describe_curve(one, other, name, means=means, view=seen, scale=scale, response_scale=response_scale)
-        if columns.shape[1] > 1 and found.change:
-            found = replace(found, change=f"{found.change} along the first component")
-        return found if response.label == response.name and columns.shape[1] == 1 else _if_shown(found)
+        if columns.shape[1] > 1:
+            return _along_component(found)
+        return found if response.label == response.name else _if_shown(found)
 
     if adjusted is None:
         return along(columns, target)
@@ -172,7 +172,12 @@ def _describe_values(
     if own is not None:
         return describe_cells(values[:, 0].astype(np.intp), codes, own, classes)
     found = describe_by_level(first_component(values, "")[0], codes, classes, what, means=means, view=view, scale=scale)
-    return found if values.shape[1] == 1 else _if_shown(found)
+    return found if values.shape[1] == 1 else _along_component(found)
+
+
+def _along_component(found: Description) -> Description:
+    """The description of the first component of a feature of several columns."""
+    return _if_shown(replace(found, change=f"{found.change} along the first component"))
 
 
 def _if_shown(found: Description) -> Description:
