@@ -251,8 +251,10 @@ def test_the_seed_gives_the_same_answer_and_is_told(kernsift) -> None:
 
 def test_quiet_is_only_the_table(kernsift, tmp_path: Path) -> None:
     out = kernsift("compare", "before.csv", "after.csv", "-q", "--k", "10")[1]
+    *lines, last = out.splitlines()
     # A long description goes on in the next line.
-    assert len([line for line in out.splitlines() if line[2] != " "]) == 11
+    assert len([line for line in lines if line[2] != " "]) == 11
+    assert last == "Sorted by evidence, strongest first."
     code, out, err = kernsift("compare", "before.csv", "after.csv", "-q", "--report", str(tmp_path / "r.html"))
     assert (code, out, err) == (0, "", "")
     assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
