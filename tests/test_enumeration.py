@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import comb
 
-from kernsift import compare, relate
+from kernsift import compare, relate, screen
 from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
@@ -210,6 +210,37 @@ def test_two_values_against_two_numbers_is_fishers_test(n):
         assert found == pytest.approx(min(law.pmf(cells)[far].sum(), 1.0), rel=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(8, 8), (30, 30), (5, 60)])
+def test_groups_and_data_sets_with_two_different_rows_are_fishers_test(sizes):
+    """Every table of two different rows by two samples; where only one row differs, equal samples say nothing."""
+    first, second = sizes
+    for marked in (1, 3):
+        for seen in range(marked + 1):
+            X, Y = (np.zeros((rows, 2)) for rows in sizes)
+            X[:seen], Y[: marked - seen] = 1.0, 1.0
+            expected = compare(X[:, :1], Y[:, :1]).all_pvalues
+            found = compare(X, Y, groups={"both": [0, 1]}).all_pvalues
+            screened = screen(X, {"candidate": Y}).all_pvalues
+            np.testing.assert_allclose([*found, *screened], [*expected, *expected], rtol=1e-9)
+            assert marked > 1 or first != second or found[0] == pytest.approx(1.0)
+
+
+def test_groups_of_few_rows_are_exact():
+    """With 3 against 6 different rows the p-value is the share of the 84 labellings with a statistic as large."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(9, 2))
+    labellings = [list(rows) for rows in combinations(range(9), 3)]
+    pvalues = np.sort(
+        [
+            compare(X[rows], np.delete(X, rows, axis=0), groups={"both": [0, 1]}, random_state=0).all_pvalues[0]
+            for rows in labellings
+        ]
+    )
+    np.testing.assert_allclose(pvalues * 84, np.round(pvalues * 84), atol=1e-6)
+    # The order of the rows decides on landmarks, and so on the order of statistics that are nearly equal.
+    assert (pvalues >= np.arange(84) / 84 - 1e-9).all()
+
+
 @pytest.mark.parametrize("sizes", [(500, 500), (500, 501), (200, 200)])
 def test_values_that_are_all_different_say_nothing_under_equality(sizes):
     rng = np.random.default_rng(1)
@@ -296,9 +327,11 @@ def test_drawn_labellings_are_near_all_permutations(cells, monkeypatch):
         assert found == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 8192) + 2 / len(own))
 
 
-@pytest.mark.parametrize(("directions", "points", "size"), [(1, 30, 4), (12, 30, 4), (12, 9, 12), (8, 8, 20)])
+@pytest.mark.parametrize(
+    ("directions", "points", "size"), [(1, 30, 4), (12, 30, 4), (12, 9, 12), (8, 8, 20), (12, 1030, 4)]
+)
 def test_statistics_of_labellings_are_those_of_their_rows(directions, points, size):
-    """By sums of directions, by pairs of rows, by points, and by points with the kernel of equality."""
+    """By sums of directions, by pairs of rows, by points, by points with the kernel of equality, and of many points."""
     rng = np.random.default_rng(directions)
     counts = rng.integers(2, 6, points)
     factor = np.diag(rng.random(points)) if directions == points else rng.normal(size=(directions, points))

@@ -38,6 +38,7 @@ from kernsift.estimators.scores import Scores
 from kernsift.estimators.statistics import (
     FittedStatistic,
     StatisticLaws,
+    at_distinct_rows,
     best_of,
     enumerated_scores,
     fit_statistics,
@@ -247,7 +248,10 @@ class _Measuring:
         smooth, winner = best_of(statistics, scores, known.counts, response)
         if self.final is not None:
             return features, view_effects(statistics, scores, smooth, self.final[features], known, response)
-        score = enumerated_scores(known, statistics, scores, response, smooth, self.seed)
+        outcomes: tuple[Tabulation, Sequence[FittedStatistic]] = known, statistics
+        if grid.edges is None:
+            outcomes = at_distinct_rows(grid.points, known, statistics, response)
+        score = enumerated_scores(*outcomes, scores, response, smooth, self.seed)
         return measured_features(features, statistics, score, winner, known, response, self.to_align, self.dtype)
 
 

@@ -20,11 +20,18 @@ from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffect
 from kernsift.estimators.effects.views import point_effects, view_effects
 from kernsift.estimators.responses import Response, label_response
 from kernsift.estimators.scores import DenseCovariance, Scores
-from kernsift.estimators.statistics import FittedStatistic, best_of, fit_statistics, scores_of
+from kernsift.estimators.statistics import (
+    FittedStatistic,
+    at_distinct_rows,
+    best_of,
+    enumerated_scores,
+    fit_statistics,
+    scores_of,
+)
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.estimators.views import Pair, fitted
 from kernsift.estimators.witness_scores import Ratio, witness_scores
-from kernsift.execution.arrays import Array, accumulator_dtype, most_at_once, namespace, to_numpy
+from kernsift.execution.arrays import Array, accumulator_dtype, most_at_once, namespace, take, to_numpy
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
 from kernsift.kernels.contingency import Tabulation
@@ -45,10 +52,12 @@ def complete_screen(
     rng: np.random.Generator,
 ) -> Scores:
     """Normal scores of every candidate's MMD to the reference, from all rows."""
-    whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
+    table = stack([reference, *candidates.values()])
+    whole = _views(table, kernels, adaptive, rng)
     sizes = np.array([table.n for table in candidates.values()])
     first = [view.at(np.arange(reference.n)) for view in whole]
-    measured = _Measured(whole, first, reference.n + np.cumsum([0, *sizes]))
+    ends, seed = reference.n + np.cumsum([0, *sizes]), int(rng.integers(2**32))
+    measured = _Measured(whole, first, ends, table.part(slice(None)), seed)
     score, winner, sd, point = (np.zeros(len(sizes)) for _ in range(4))
     for place, found in enumerate(parallel_map(measured.score, range(len(sizes)), most_at_once(whole[0].sizes))):
         score[place], winner[place], sd[place], point[place] = found
@@ -79,17 +88,26 @@ class _Measured(NamedTuple):
         The factors of the reference's rows.
     ends : ndarray of shape (candidates + 1,)
         The first row of each candidate.
+    values : array of shape (rows, columns)
+        The rows of the reference and of all candidates.
+    seed : int
+        For sampled outcomes.
     """
 
     views: Sequence[View | GroupView]
     reference: Sequence[Array]
     ends: np.ndarray
+    values: Array
+    seed: int
 
     def score(self, place: int) -> tuple[float, int, float, float]:
         """Score, view, standard deviation and effect of a candidate."""
-        statistics, _, smooth, winner, label, _ = self._statistics(place)
+        statistics, scores, smooth, winner, label, known = self._statistics(place)
+        rows = np.append(np.arange(self.ends[0]), np.arange(self.ends[place], self.ends[place + 1]))
+        outcomes = at_distinct_rows(take(self.values, rows, 0), known, statistics, label)
+        score = enumerated_scores(*outcomes, scores, label, smooth, self.seed)
         sd = float(statistics[winner].laws.sd[0])
-        return min(smooth[0], label.ceiling) if sd > 0 else 0.0, winner, sd, float(point_effects(statistics)[0])
+        return min(score[0], label.ceiling) if sd > 0 else 0.0, winner, sd, float(point_effects(statistics)[0])
 
     def effects(self, final: np.ndarray, place: int) -> CombinedEffects:
         """The laws of the effect of a candidate; `final` are the scores of all."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
+from kernsift.data.tables import spaced_rows
 from kernsift.estimators.null_laws.enumeration import (
     NULL_TAIL,
     OUTLIER_ROWS,
@@ -40,6 +41,9 @@ from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
 
+# Rows of a group of columns among which few have to be different, so that its distinct rows are counted; and the most
+# distinct rows.
+_SEEN_ROWS, _MOST_DISTINCT = 2**8, 2**13
 CATEGORY_POWER = 2.0
 """The power of correlations between T under two views of categories.
 
@@ -206,6 +210,32 @@ def _products(sums: Array, fitted: FittedView) -> Array:
     xp, (b, points, p) = namespace(factor), sums.shape
     turned = xp.reshape(xp.matrix_transpose(sums), (b * p, points)) @ xp.matrix_transpose(factor[0, ...])
     return xp.matrix_transpose(xp.reshape(turned, (b, p, factor.shape[1])))
+
+
+def at_distinct_rows(
+    values: Array, known: Tabulation, statistics: Sequence[FittedStatistic], response: Response
+) -> tuple[Tabulation, Sequence[FittedStatistic]]:
+    """The counts of one group of columns with these values (n, w), and its statistics, with a point per distinct row.
+
+    Unchanged where nothing is enumerated: most rows are different, and no cell of the response is rare; or they are too
+    many to compute all of their factors at once.
+    """
+    cells = to_numpy(response.counts)
+    own = np.ascontiguousarray(to_numpy(values) + 0.0)  # -0.0 equals 0.0
+    rows = own.view(np.dtype((np.void, own.itemsize * own.shape[1])))[:, 0]
+    some = rows[spaced_rows(len(rows), _SEEN_ROWS)]
+    different = len(some) < len(rows) and 2 * len(np.unique(some)) > len(some)
+    rare = len(rows) <= _MOST_DISTINCT and has_rare_rows(cells[cells > 0], False)
+    if response.cells is None or (different and not rare):
+        return known, statistics
+    _, first, codes = np.unique(rows, return_index=True, return_inverse=True)
+    if len(first) > _MOST_DISTINCT:
+        return known, statistics
+    joint = np.zeros((1, len(first), len(cells)))
+    np.add.at(joint[0], (codes, to_numpy(response.cells)), 1.0)
+    views = {id(one.fitted): View(to_numpy(one.view.at(first)), to_numpy(one.view.sizes)) for one in statistics}
+    merged = [one._replace(fitted=one.fitted._replace(view=views[id(one.fitted)])) for one in statistics]
+    return Tabulation(joint.sum(axis=2), joint, None), merged
 
 
 def enumerated_scores(

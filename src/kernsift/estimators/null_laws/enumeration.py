@@ -41,8 +41,9 @@ SMALL_ROWS = 16
 # Labellings that are drawn where the first sample has fewer than these beyond the observed one, unless its p-value
 # under the continuous law is below the last number.
 _DEEP, _ENOUGH, _DEEPEST = 2**16, 50, 1e-5
-# Features whose sampled outcomes are computed at once.
-_AT_ONCE = 64
+# Features whose sampled outcomes are computed at once, the elements of one temporary array, and the points whose Gram
+# matrix is not computed.
+_AT_ONCE, _NUMBERS, _MANY_POINTS = 64, 2**21, 2**10
 # Sampled outcomes beyond the observed one that suffice to estimate a tail; with fewer the continuous law extends it.
 _BEYOND = 20
 # Statistics that differ by less than this share of the largest are equal.
@@ -276,12 +277,17 @@ def _labelled(factor: np.ndarray, counts: np.ndarray, differences: np.ndarray, c
     """(N,) T = |sum over rows of f (g - g_common)'|^2, for the points (N, R) of the rows outside the commonest cell.
 
     It is computed in the cheapest of three ways: from sums of f, from products of pairs of rows, or from the sums of
-    g - g_common at each point.
+    g - g_common at each point. With many points the first one needs the least memory.
     """
     (draws, size), (directions, points) = codes.shape, factor.shape
     pairs = size * (size + 1) // 2
-    if directions * size <= min(pairs, points):
-        return np.asarray(((np.take(factor, codes, axis=1) @ differences.T) ** 2).sum(axis=(0, 2)))
+    if directions * size <= min(pairs, points) or points > _MANY_POINTS:
+        out = np.empty(draws)
+        step = max(1, _NUMBERS // (directions * size))
+        for start in range(0, draws, step):
+            part = slice(start, start + step)
+            out[part] = ((np.take(factor, codes[part], axis=1) @ differences.T) ** 2).sum(axis=(0, 2))
+        return out
     gram = factor.T @ factor
     if pairs <= size + points:
         first, second = np.triu_indices(size)
