@@ -225,6 +225,24 @@ def test_groups_and_data_sets_with_two_different_rows_are_fishers_test(sizes):
             assert marked > 1 or first != second or found[0] == pytest.approx(1.0)
 
 
+def test_a_response_of_two_columns_and_six_rows_is_exact():
+    """All 720 orders of a feature: no p-value is smaller than the share of orders with one as small."""
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_cauchy(6), rng.standard_cauchy((6, 2))
+    X = np.array([x[list(order)] for order in permutations(range(6))]).T
+    pvalues = np.sort(relate(X, y, correction=None, random_state=0).all_pvalues)
+    assert (pvalues >= (np.arange(720) + 1) / 720 - 1e-9).all()
+    assert pvalues[0] == pytest.approx(1 / 720)
+
+
+@pytest.mark.parametrize("n", [12, 40])
+def test_a_response_of_two_columns_with_two_different_rows_is_fishers_test(n):
+    rng = np.random.default_rng(n)
+    X, label = (rng.random((n, 5)) < 0.3).astype(float), np.repeat([0.0, 1.0], [n // 4, n - n // 4])
+    found = relate(X, np.column_stack([label, -label]), correction=None).all_pvalues
+    np.testing.assert_allclose(found, compare(X[label == 0], X[label == 1], correction=None).all_pvalues, rtol=1e-9)
+
+
 def test_groups_of_few_rows_are_exact():
     """With 3 against 6 different rows the p-value is the share of the 84 labellings with a statistic as large."""
     rng = np.random.default_rng(3)

@@ -37,6 +37,7 @@ from kernsift.estimators.responses import Response, label_response, table_respon
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.statistics import (
     FittedStatistic,
+    Outcomes,
     StatisticLaws,
     at_distinct_rows,
     best_of,
@@ -248,10 +249,10 @@ class _Measuring:
         smooth, winner = best_of(statistics, scores, known.counts, response)
         if self.final is not None:
             return features, view_effects(statistics, scores, smooth, self.final[features], known, response)
-        outcomes: tuple[Tabulation, Sequence[FittedStatistic]] = known, statistics
-        if grid.edges is None:
-            outcomes = at_distinct_rows(grid.points, known, statistics, response)
-        score = enumerated_scores(*outcomes, scores, response, smooth, self.seed)
+        outcomes: Outcomes = known, statistics, response
+        if known.joint is None:
+            outcomes = at_distinct_rows(*outcomes, grid.points if grid.edges is None else None)
+        score = enumerated_scores(outcomes, scores, smooth, self.seed)
         return measured_features(features, statistics, score, winner, known, response, self.to_align, self.dtype)
 
 

@@ -98,6 +98,8 @@ class Response(NamedTuple):
         The pairs of views whose statistics are combined.
     ceiling : float
         The highest score: a permutation p-value is at least one over the number of matchings.
+    alike : ndarray of shape (n,) or None
+        Of a response of several columns: the same number for rows with the same values.
     """
 
     n: int
@@ -106,6 +108,7 @@ class Response(NamedTuple):
     views: dict[str, ResponseView]
     pairs: tuple[Pair, ...]
     ceiling: float
+    alike: np.ndarray | None = None
 
     @property
     def first(self) -> ResponseView:
@@ -120,6 +123,16 @@ class Response(NamedTuple):
         if self.cells is not None:
             points = self.cells[points] if isinstance(points, slice) else namespace(self.cells).take(self.cells, points)
         return view.at(points, count)
+
+    def at_distinct_rows(self) -> tuple[Response, dict[int, ResponseView]]:
+        """The response with a point per distinct row, and by the `id` of its views those with these points."""
+        assert self.alike is not None
+        _, first, cells, counts = np.unique(self.alike, return_index=True, return_inverse=True, return_counts=True)
+        views = {}
+        for view in self.views.values():
+            own = View(to_numpy(view.at(asarray_like(first, self.counts)))[None], view.sizes[None])
+            views[id(view)] = view._replace(fitted=view.fitted._replace(view=own))
+        return self._replace(cells=cells, counts=counts.astype(float)), views
 
     @property
     def excess_kurtosis(self) -> float:
@@ -175,9 +188,9 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
         linear = isinstance(kernels.kernel, Linear)
         pairs = SEVERAL_CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
     names = dict.fromkeys(pair.response for pair in pairs)
-    alike = to_numpy(counts)
+    alike, rows = None, to_numpy(counts)
     if cells is None:
-        alike = np.unique(to_numpy(y.values), axis=0, return_counts=True)[1]
+        _, alike, rows = np.unique(to_numpy(y.values), axis=0, return_inverse=True, return_counts=True)
     symmetric = bool(kernels.categorical[0])
     if symmetric and cells is not None and used.sum() > CATEGORIES:
         # A table of counts of every feature by every category would be large.
@@ -186,7 +199,8 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
         views = views_of_levels(names, levels, lambda view: fitted(view, levels.counts, y.n), _ADDED_ROWS)
     else:
         views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks, added_rows=_ADDED_ROWS)
-    return _response(y.n, cells, counts, views, pairs, _log_matchings(alike, symmetric))
+    found = _response(y.n, cells, counts, views, pairs, _log_matchings(rows, symmetric))
+    return found._replace(alike=None if alike is None else alike.ravel())
 
 
 def _log_matchings(counts: np.ndarray, symmetric: bool = True) -> float:

@@ -37,6 +37,7 @@ from kernsift.estimators.null_laws.permutation_law import (
 from kernsift.estimators.responses import Response, ResponseView, response_sums
 from kernsift.estimators.views import FittedView
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, take, to_numpy
+from kernsift.execution.codes import bincount_rows
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
@@ -44,6 +45,8 @@ from kernsift.kernels.low_rank import View
 # Rows of a group of columns among which few have to be different, so that its distinct rows are counted; and the most
 # distinct rows.
 _SEEN_ROWS, _MOST_DISTINCT = 2**8, 2**13
+# Elements of one array of joint counts.
+_NUMBERS = 2**23
 CATEGORY_POWER = 2.0
 """The power of correlations between T under two views of categories.
 
@@ -212,48 +215,51 @@ def _products(sums: Array, fitted: FittedView) -> Array:
     return xp.matrix_transpose(xp.reshape(turned, (b, p, factor.shape[1])))
 
 
-def at_distinct_rows(
-    values: Array, known: Tabulation, statistics: Sequence[FittedStatistic], response: Response
-) -> tuple[Tabulation, Sequence[FittedStatistic]]:
-    """The counts of one group of columns with these values (n, w), and its statistics, with a point per distinct row.
+Outcomes = tuple[Tabulation, Sequence[FittedStatistic], Response]
+"""What enumeration needs: counts of features, their statistics, and the response."""
 
-    Unchanged where nothing is enumerated: most rows are different, and no cell of the response is rare; or they are too
-    many to compute all of their factors at once.
+
+def at_distinct_rows(
+    known: Tabulation, statistics: Sequence[FittedStatistic], response: Response, values: Array | None
+) -> Outcomes:
+    """The same with a point per distinct row of a group of columns, `values` (n, w), and of a response of several.
+
+    Unchanged where nothing is enumerated: most rows of a group are different, and no cell of the response is rare; or
+    they are too many to compute all of their factors at once.
     """
+    same = known, statistics, response
+    if response.cells is None:
+        if response.alike is None or response.n > _MOST_DISTINCT:
+            return same
+        response, targets = response.at_distinct_rows()
+        statistics = [one._replace(target=targets[id(one.target)]) for one in statistics]
+    if values is None:
+        return known, statistics, response
     cells = to_numpy(response.counts)
     own = np.ascontiguousarray(to_numpy(values) + 0.0)  # -0.0 equals 0.0
     rows = own.view(np.dtype((np.void, own.itemsize * own.shape[1])))[:, 0]
     some = rows[spaced_rows(len(rows), _SEEN_ROWS)]
     different = len(some) < len(rows) and 2 * len(np.unique(some)) > len(some)
-    rare = len(rows) <= _MOST_DISTINCT and has_rare_rows(cells[cells > 0], False)
-    if response.cells is None or (different and not rare):
-        return known, statistics
-    _, first, codes = np.unique(rows, return_index=True, return_inverse=True)
+    if different and (len(rows) > _MOST_DISTINCT or not has_rare_rows(cells[cells > 0], False)):
+        return same
+    _, first, codes, counts = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
     if len(first) > _MOST_DISTINCT:
-        return known, statistics
-    joint = np.zeros((1, len(first), len(cells)))
-    np.add.at(joint[0], (codes, to_numpy(response.cells)), 1.0)
+        return same
     views = {id(one.fitted): View(to_numpy(one.view.at(first)), to_numpy(one.view.sizes)) for one in statistics}
     merged = [one._replace(fitted=one.fitted._replace(view=views[id(one.fitted)])) for one in statistics]
-    return Tabulation(joint.sum(axis=2), joint, None), merged
+    return Tabulation(counts[None, :].astype(float), None, codes[None, :]), merged, response
 
 
-def enumerated_scores(
-    known: Tabulation,
-    statistics: Sequence[FittedStatistic],
-    scores: np.ndarray,
-    response: Response,
-    score: np.ndarray,
-    seed: int,
-) -> np.ndarray:
+def enumerated_scores(outcomes: Outcomes, scores: np.ndarray, score: np.ndarray, seed: int) -> np.ndarray:
     """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`)."""
-    if known.joint is None:
+    known, statistics, response = outcomes
+    if known.joint is None and (known.codes is None or response.cells is None):
         return score
     used = to_numpy(response.counts) > 0
     cells, out = to_numpy(response.counts)[used].astype(int), score.copy()
     fisher = two_valued(known.counts) if len(cells) == 2 else np.zeros(len(score), dtype=bool)
     if fisher.any():
-        out[fisher] = fisher_scores(to_numpy(take(known.joint, np.flatnonzero(fisher), 0))[:, :, used])
+        out[fisher] = fisher_scores(_joint(known, np.flatnonzero(fisher), response)[:, :, used])
     by_view = {id(one.target): to_numpy(one.target.factor)[:, used] for one in statistics}
     targets = [by_view[id(one.target)] for one in statistics]
     few = few_outcomes(known.counts, cells)
@@ -263,17 +269,29 @@ def enumerated_scores(
     rare = has_rare_rows(cells, statistics[0].fitted.levels)
     drawn = rare or (len(cells) > 2 and response.n <= SMALL_ROWS)
     few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher & (drawn | few_tables(known.counts, cells))
-    chosen = np.flatnonzero(few)
-    if len(chosen):
-        shares = np.array([pair.weight for pair in response.pairs])
-        features = _viewed_features(chosen, known, statistics, log_ndtr(-scores[:, chosen]), used, targets, shares)
+    every, shares = np.flatnonzero(few), np.array([pair.weight for pair in response.pairs])
+    at_once = max(1, _NUMBERS // (known.counts.shape[1] * len(used)))
+    for start in range(0, len(every), at_once):
+        chosen = every[start : start + at_once]
+        joint = _joint(known, chosen, response)
+        tails = log_ndtr(-scores[:, chosen])
+        features = _viewed_features(chosen, known, joint, statistics, tails, used, targets, shares)
         out[chosen] = score_of(np.minimum(enumerated_log_pvalues(features, seed, rare), -1e-15))
     return out
+
+
+def _joint(known: Tabulation, chosen: np.ndarray, response: Response) -> np.ndarray:
+    """(chosen, G, J) rows of each value of the chosen features in each cell of the response."""
+    if known.joint is not None:
+        return to_numpy(take(known.joint, chosen, 0))
+    codes, cells = to_numpy(known.codes)[chosen], to_numpy(response.cells)
+    return to_numpy(bincount_rows(codes, known.counts.shape[1], cells, len(response.counts))).astype(float)
 
 
 def _viewed_features(
     chosen: np.ndarray,
     known: Tabulation,
+    joint: np.ndarray,
     statistics: Sequence[FittedStatistic],
     log_tails: np.ndarray,
     used: np.ndarray,
@@ -281,7 +299,7 @@ def _viewed_features(
     shares: np.ndarray,
 ) -> list[ViewedFeature]:
     """The chosen features at the points and in the cells that have rows."""
-    counts, joint = (to_numpy(take(part, chosen, 0)) for part in (known.counts, known.joint))
+    counts = to_numpy(take(known.counts, chosen, 0))
     factors: dict[int, list[np.ndarray]] = {}
     for one in statistics:
         if id(one.fitted) not in factors:
