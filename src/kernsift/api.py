@@ -16,7 +16,7 @@ from kernsift.data.rows.identifiers import note_identifiers
 from kernsift.data.rows.row_labels import note_row_labels
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.stored import held_in_memory
-from kernsift.data.tables import Table, owned_together, stack
+from kernsift.data.tables import Table, stack
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.conditional.confounders import Confounders, confounders_of
 from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
@@ -209,7 +209,7 @@ def compare(
         (one, two), keep = read_pair(
             samples.first, samples.second, groups=groups, kinds=kinds, missing=missing, memory=memory, keep=rule
         )
-        one, two = owned_together([one, two])
+        one, two = one.owned(), two.owned()
         if given_rows.reads_whole_columns:
             one, two = (held_in_memory(table, str(given_rows)) for table in (one, two))
         pooled = stack([one, two])

@@ -202,9 +202,7 @@ class _Stacked(Table):
     def __init__(self, tables: Sequence[Table]) -> None:
         found = [table.incomplete for table in tables if table.incomplete is not None]
         incomplete, ends = np.any(found, axis=0) if found else None, np.cumsum([table.n for table in tables])
-        whole = _whole_of(tables)
         self._set(tables[0], incomplete=incomplete, tables=tuple(tables), _ends=ends)
-        self.__dict__.update({} if whole is None else {"values": whole})
 
     tables: tuple[Table, ...]
     _ends: np.ndarray
@@ -281,30 +279,6 @@ class _Stacked(Table):
         order = np.empty(len(rows), dtype=np.intp)
         order[np.argsort(owner, kind="stable")] = np.arange(len(rows))
         return take(found, order, 0)
-
-
-def owned_together(tables: Sequence[Table]) -> list[Table]:
-    """`Table.owned` of each, with copies that are the rows of one array, so that stacking them copies nothing."""
-    if not all(table.copied and table.values.dtype == tables[0].values.dtype for table in tables):
-        return [table.owned() for table in tables]
-    whole = np.concatenate([table.values for table in tables])
-    parts = np.split(whole, np.cumsum([table.n for table in tables])[:-1])
-    return [replace(table, values=part) for table, part in zip(tables, parts, strict=True)]
-
-
-def _whole_of(tables: Sequence[Table]) -> np.ndarray | None:
-    """The array whose rows are those of the tables, one after the other; None where they are in different arrays."""
-    if not all(type(table) is Table and type(table.values) is np.ndarray for table in tables):
-        return None
-    whole, start = tables[0].values.base, 0
-    if type(whole) is not np.ndarray or whole.ndim != 2 or len(whole) != sum(table.n for table in tables):
-        return None
-    for table in tables:
-        own = whole[start : start + table.n]
-        if table.values.base is not whole or table.values.__array_interface__ != own.__array_interface__:
-            return None
-        start += table.n
-    return whole
 
 
 def stack(tables: Sequence[Table]) -> Table:
