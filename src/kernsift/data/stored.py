@@ -29,8 +29,6 @@ Answer = TypeVar("Answer")
 
 # Pieces in memory at the same time while rows are counted: one is read, the others are processed.
 _IN_FLIGHT = 6
-# Rows that are transposed at a time: few enough to stay in the cache.
-_TILE = 1 << 10
 
 
 class ShownRows:
@@ -206,10 +204,7 @@ class StoredTable(Table):
             places = places[sorting]
 
         def put(rows: slice, columns: slice, values: np.ndarray) -> None:
-            if sorting is None:
-                _copy(out[rows, columns], values)
-            else:
-                out[sorting[rows], columns] = values
+            out[rows if sorting is None else sorting[rows], columns] = values
 
         for _ in self._map_pieces(put, own, places, 4, self.source.at_once):
             pass
@@ -318,12 +313,3 @@ def held_in_memory(table: Table, argument: str) -> Table:
             "MB may be used; allow more with memory=, or pass fewer columns."
         )
     return table.loaded(slice(None))
-
-
-def _copy(out: np.ndarray, values: np.ndarray) -> None:
-    """Copy values; where one side lies row by row and the other column by column, a few rows at a time."""
-    if np.argmin(out.strides) == np.argmin(values.strides):
-        out[...] = values
-        return
-    for start in range(0, len(out), _TILE):
-        out[start : start + _TILE] = values[start : start + _TILE]
