@@ -7,6 +7,7 @@ from scipy.stats import binom, hypergeom, norm
 
 from kernsift import compare, relate
 from kernsift.distributions.truncated_normal import EVERYWHERE, log_survivals
+from kernsift.estimators.effects import views as effect_views
 from kernsift.estimators.effects.alternatives import effect_laws
 from kernsift.estimators.effects.combined import CombinedEffects, penalties
 from kernsift.estimators.effects.family_laws import NullMoments
@@ -437,3 +438,18 @@ def test_a_column_that_determines_the_response_beside_columns_that_follow_it():
     assert result.selected[0] == 0
     assert result.pvalues[0] < 1e-20
     assert result.intervals[0, 0] > 0.9
+
+
+def test_intervals_within_strata_hardly_depend_on_which_rows_represent_all(monkeypatch):
+    """Every row has a point and a response of its own there; laws come from some rows, scales from all."""
+    rng = np.random.default_rng(15)
+    strata = np.repeat(np.arange(20), 30)
+    X = rng.standard_t(4, size=(600, 4)) + strata[:, None]
+    y = 0.3 * X[:, 0] + 0.02 * X[:, 1] ** 2 + rng.normal(size=600) + 0.5 * strata
+    found = []
+    for rows in (150, 600):
+        monkeypatch.setattr(effect_views, "_RESPONSE_ROWS", rows)
+        found.append(relate(X, y, strata=strata, random_state=0).intervals)
+    some, every = found
+    np.testing.assert_allclose(some[:2], every[:2], atol=0.01)
+    np.testing.assert_allclose(some[2:], every[2:], atol=0.03)

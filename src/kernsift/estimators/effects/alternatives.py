@@ -52,6 +52,7 @@ def effect_laws(
     samples: bool,
     penalty: np.ndarray | None = None,
     statistic: np.ndarray | None = None,
+    extremes: tuple[np.ndarray, float] | None = None,
 ) -> EffectLaws:
     """The laws of the statistics of b features along their families of alternatives.
 
@@ -76,6 +77,9 @@ def effect_laws(
     statistic : ndarray of shape (b,), optional
         T, where the points and cells represent a subset of the rows, with counts scaled up to all rows; None where
         `joint` has all rows.
+    extremes : tuple of ndarray of shape (b,) and float, optional
+        The largest squared norms of the factors of the features and of the response over all rows, where the points and
+        cells represent a subset.
     """
     if statistic is None:
         statistic = ((factor @ joint @ response_factor.T) ** 2).sum(axis=(1, 2))
@@ -86,7 +90,8 @@ def effect_laws(
         part = slice(start, start + step)
         moments = taken(null, part)
         alternatives = _Alternatives(factor[part], response_factor, counts[part], joint[part], moments, samples)
-        parts.append(alternatives.laws(statistic[part], score[part], penalty[part]))
+        far = extremes and (extremes[0][part], extremes[1])
+        parts.append(alternatives.laws(statistic[part], score[part], penalty[part], far))
     return concatenated(parts)
 
 
@@ -143,7 +148,9 @@ class _Alternatives:
     def n(self) -> int:
         return round(float(self.counts[0].sum()))
 
-    def laws(self, statistic: np.ndarray, score: np.ndarray, penalty: np.ndarray) -> EffectLaws:
+    def laws(
+        self, statistic: np.ndarray, score: np.ndarray, penalty: np.ndarray, far: tuple[np.ndarray, float] | None
+    ) -> EffectLaws:
         n = self.n
         shares = self.joint[0].sum(axis=0) / n
         points = self.counts / n
@@ -163,7 +170,7 @@ class _Alternatives:
         statistic = statistic / n**2 / scale
         whole = _ratio(start.whole, start.adjusted)
         point = np.sqrt(np.clip((statistic - self.null.mean / n**2 / scale) * whole, 0.0, 1.0))
-        return EffectLaws(point, statistic, score, penalty, (same, opposite), self.unseen(points, shares), whole)
+        return EffectLaws(point, statistic, score, penalty, (same, opposite), self.unseen(points, shares, far), whole)
 
     def take(self, features: np.ndarray) -> _Alternatives:
         factor, counts, joint, null = taken((self.factor, self.counts, self.joint, self.null), features)
@@ -260,18 +267,18 @@ class _Alternatives:
             dependence, np.sqrt(size_x * size_y), np.sqrt(unbiased), np.sqrt(adjusted), trace, linear, third
         )
 
-    def unseen(self, points: np.ndarray, shares: np.ndarray) -> Unseen:
+    def unseen(self, points: np.ndarray, shares: np.ndarray, far: tuple[np.ndarray, float] | None) -> Unseen:
         b, n = len(points), self.n
         own = (self.factor * points[:, None, :]) @ _transposed(self.factor)
         size = np.sqrt((own**2).sum(axis=(1, 2)))
         # The scale of a constant feature is arbitrary.
         distance = np.where(points > 0, (self.factor**2).sum(axis=1), 0.0)
-        extreme = np.where(size > 0, distance.max(axis=1), 1.0)
+        largest, target = far or (distance.max(axis=1), (self.response**2).sum(axis=0).max())
+        extreme = np.where(size > 0, largest, 1.0)
         if self.samples:
             zero = np.zeros(b)
             return Unseen(np.tile(shares * n, (b, 1)), np.tile(shares, (b, 1)), extreme, size, zero, zero)
         spread = np.sqrt((((self.response * shares) @ self.response.T) ** 2).sum())
-        target = (self.response**2).sum(axis=0).max()
         return Unseen(np.full((b, 1), float(n)), np.ones((b, 1)), extreme, size, np.full(b, target), np.full(b, spread))
 
 

@@ -15,8 +15,9 @@ from kernsift.estimators.statistics import FittedStatistic
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
-# Rows that represent a feature, or a response, with one point per row.
-_ROWS, _RESPONSE_ROWS, _COUNTED_ROWS = 2**10, 2**9, 2**16
+# Rows that represent a feature, or a feature and a response, with one point per row, or with points that are counted;
+# and rows among which the most extreme ones are looked for.
+_ROWS, _RESPONSE_ROWS, _COUNTED_ROWS, _FAR_ROWS = 2**10, 192, 2**16, 2**14
 # The most different responses that rows with a point each are merged into.
 _FEW_RESPONSES = 64
 
@@ -69,25 +70,30 @@ def view_effects(
     # Enumeration lowers a score by the probability of single outcomes, which applies to both ends of an interval.
     stricter = np.minimum(final - smooth, 0.0)
     counts, joint, places, cells = _represented(known, response)
-    counts, joint = free * counts, free * joint
     samples = len(cells) == 2 and joint.shape[2] == 2
     views = []
     for one, score, penalty in zip(statistics, scores, taken, strict=True):
         laws = one.laws
         sd = np.where(laws.sd > 0, laws.sd, 0.0)
-        factor = to_numpy(one.view.at(places))
+        factor, share = _with_size(to_numpy(one.view.at(places)), counts, laws.size)
         target = to_numpy(one.target.at(asarray_like(cells, response.counts)))
+        (target,), target_share = _with_size(target[None], joint[:1].sum(axis=1), laws.target[:1])
+        extremes = None
+        if known.joint is None:
+            own, other = _extremes(one, known, response)
+            extremes = own * share / free**2, other * float(target_share[0])
         views.append(
             effect_laws(
-                _recentred(factor, counts) / free,
-                counts,
-                _recentred(target[None], joint[:1].sum(axis=1))[0],
-                joint,
+                factor / free,
+                free * counts,
+                target,
+                free * joint,
                 NullMoments(laws.mean, sd, laws.skewness),
                 score + stricter,
                 samples=samples,
                 penalty=penalty - np.maximum(final - smooth, 0.0),
                 statistic=laws.statistic,
+                extremes=extremes,
             )
         )
     return CombinedEffects(tuple(views))
@@ -136,6 +142,24 @@ def _distinct_responses(response: Response) -> np.ndarray | None:
     return np.asarray(first[inverse.ravel()]) if len(first) <= _FEW_RESPONSES else None
 
 
-def _recentred(factor: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Factors (b, m, G) whose mean over the counts (b, G) is 0."""
-    return factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
+def _extremes(one: FittedStatistic, known: Tabulation, response: Response) -> tuple[np.ndarray, float]:
+    """The largest squared norms (b,) of the factors of the features, and that of the factor of the response."""
+    rows = spaced_rows(response.n, _FAR_ROWS)
+    if known.codes is None:
+        norms = (to_numpy(one.view.at(rows)) ** 2).sum(axis=1)
+    else:
+        norms = (to_numpy(one.view.at(slice(None))) ** 2).sum(axis=1) * (to_numpy(known.counts) > 0)
+    target = to_numpy(response.at(rows, one.target))
+    return norms.max(axis=1), float((target**2).sum(axis=0).max())
+
+
+def _with_size(factor: np.ndarray, counts: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Factors (b, m, G) with mean 0 over the counts (b, G) and tr K^2 = `size` (b,), and what K was multiplied by.
+
+    That of some of the rows differs from that of all, in proportion to which an effect is measured.
+    """
+    centred = factor - factor @ (counts / counts.sum(axis=1, keepdims=True))[:, :, None]
+    scatter = (centred * counts[:, None, :]) @ np.swapaxes(centred, 1, 2)
+    own = (scatter**2).sum(axis=(1, 2))
+    share = np.sqrt(np.divide(size, own, out=np.ones(len(own)), where=(own > 0) & (size > 0)))
+    return np.asarray(centred * np.sqrt(share)[:, None, None]), share
