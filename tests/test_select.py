@@ -938,6 +938,7 @@ def test_to_dict_of_numpy_options_is_json() -> None:
     assert read["settings"]["r"] == 2
 
 
+ORDER = "Sorted by evidence, strongest first."
 LONG = ["<script>alert(1)</script>", "a name of " + "very " * 20 + "many words", "two\nlines", "ü" * 60, "e", "f"]
 
 
@@ -957,7 +958,8 @@ def test_printed_it_fits_a_hundred_columns(question: str, estimator: str, test: 
         said, table, notes = text.split("\n\n")
         assert said.split() == result.summary().split()
         assert "'e'" in notes  # the constant column
-        head, *rows = table.splitlines()
+        head, *rows, last = table.splitlines()
+        assert last == ORDER
         start = head.find("what changed") if "what changed" in head else len(head)
         # A long description goes on in the next line, below its beginning.
         rows = [row for row in rows if row[:start].strip()]
@@ -970,7 +972,7 @@ def test_printed_it_fits_a_hundred_columns(question: str, estimator: str, test: 
 def test_printed_names_are_there() -> None:
     result = ask("compare", "incomplete", FRAMES["polars"](X6), FRAMES["polars"](Y6), k=4)
     lines = str(result).split("\n\n")[1].splitlines()
-    assert [line[2:].split()[0] for line in lines[1:]] == list(result.names)
+    assert [line[2:].split()[0] for line in lines[1:-1]] == list(result.names)
 
 
 def test_printed_are_the_discoveries_or_the_five_best() -> None:
@@ -979,17 +981,17 @@ def test_printed_are_the_discoveries_or_the_five_best() -> None:
     assert found >= 37
     table = str(many).split("\n\n")[1].splitlines()
     assert [line[2:].split()[0] for line in table[1:21]] == list(many.names[:20])
-    assert table[21:] == [f"and {found - 20} more"]
+    assert table[21:] == [f"and {found - 20} more; {ORDER[0].lower()}{ORDER[1:-1]}"]
     few = compare(normal(200, 60, 0), normal(200, 60, 1, {3: 3.0, 7: 3.0}), correction="holm", random_state=0)
-    rows = str(few).split("\n\n")[1].splitlines()[1:]
+    rows = str(few).split("\n\n")[1].splitlines()[1:-1]
     assert {line[2:].split()[0] for line in rows} == {"x3", "x7"}
     none = compare(np.arange(40.0)[:, None] + np.zeros(9), np.arange(40.0)[:, None] + np.zeros(9), random_state=0)
     assert not none.rejected.any()
     assert none.summary().startswith("None of the 9 features significantly differs")
-    rows = str(none).split("\n\n")[1].splitlines()[1:]
+    rows = str(none).split("\n\n")[1].splitlines()[1:-1]
     assert [line[2:].split()[0] for line in rows] == list(none.names[:5])
     listed = compare(normal(50, 60, 0), normal(50, 60, 1), k=30, random_state=0)
-    assert str(listed).split("\n\n")[1].splitlines()[21:] == ["and 10 more"]
+    assert str(listed).split("\n\n")[1].splitlines()[21:] == [f"and 10 more; {ORDER[0].lower()}{ORDER[1:-1]}"]
 
 
 def test_the_short_form_is_one_line() -> None:
