@@ -21,7 +21,7 @@ from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import Options
 from kernsift.questions import files_stay
 from kernsift.report.summaries import LazyRecords
-from kernsift.report.text import clean, controlled, more, table
+from kernsift.report.text import clean, controlled, table_and_order
 from kernsift.result import BACKENDS, Result, as_frame
 
 
@@ -257,7 +257,7 @@ class GroupResults:
         for name, result in self.results.items():
             against = " v ".join(reversed(result.labels)) if result.labels else name
             head = f"{clean(against)}: {int(result.rejected.sum()):,} of {len(result.names):,} significant"
-            parts.append("\n".join(filter(None, [head, table(result, width, sort=sort), more(result, sort)])))
+            parts.append(f"{head}\n{table_and_order(result, width, sort)}")
         return "\n\n".join(parts)
 
     def to_text(self, width: int = 100, *, sort: str = "p") -> str:

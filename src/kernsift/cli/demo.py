@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernsift.api import compare
-from kernsift.report.text import legend, table, wrapped_verdict
+from kernsift.report.text import legend, table_and_order, wrapped_verdict
 from kernsift.result import Result
 
 _MEASURED, _SHUFFLED, _LISTED = 10, 190, 20
@@ -55,5 +55,5 @@ def explain(result: Result, best: Result, width: int) -> str:
         "significant is decided over all columns, with and without a list."
     )
     setting, tested, selected = (textwrap.fill(text, wide) for text in (setting, tested, selected))
-    whole, short = ([wrapped_verdict(one, wide), table(one, width)] for one in (result, best))
+    whole, short = ([wrapped_verdict(one, wide), table_and_order(one, width)] for one in (result, best))
     return "\n\n".join([setting, *whole, tested, *short, legend(best, wide), selected])

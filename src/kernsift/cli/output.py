@@ -112,15 +112,14 @@ def _command(result: Any, seed: int | None) -> str:
 
 def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     """The verdict, the table and its legend, notes on what was guessed, and how to reproduce the result."""
-    from kernsift.report.text import legend, more, notes, table, wrapped_verdict
+    from kernsift.report.text import legend, notes, table_and_order, wrapped_verdict
 
     width = terminal_width()
     sort = given["sort"]
     if hasattr(result, "results"):
         one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
     else:
-        rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort)]))
-        one, first = result, wrapped_verdict(result, width)
+        one, first, rows = result, wrapped_verdict(result, width), table_and_order(result, width, sort)
     if given["quiet"]:
         return rows
     seed = f"To reproduce: --seed {result.seed}." if given["seed"] is None else ""

@@ -155,8 +155,13 @@ def p_text(value: float) -> str:
 
 def text(result: Result, width: int = 100, sort: str = "p") -> str:
     """The printed result: the verdict, the table, how many rows it omits, and the notes."""
-    rows = "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort)]))
-    return "\n\n".join(filter(None, [wrapped_verdict(result, width), rows, notes(result, width)]))
+    parts = [wrapped_verdict(result, width), table_and_order(result, width, sort), notes(result, width)]
+    return "\n\n".join(filter(None, parts))
+
+
+def table_and_order(result: Result, width: int = 100, sort: str = "p") -> str:
+    """The table, how many rows it omits, and how it is sorted."""
+    return "\n".join(filter(None, [table(result, width, sort=sort), more(result, sort)]))
 
 
 def wrapped_verdict(result: Result, width: int = 100) -> str:
