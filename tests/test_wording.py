@@ -153,6 +153,7 @@ def test_the_verdict_is_above_the_table_and_notes_are_a_list_below() -> None:
     assert (first, middle, last) == (wrapped_verdict(found, 60), f"{table(found, 60)}\n{order}", notes(found, 60))
     assert [line[:2] for line in last.splitlines()] == ["- ", "- ", "  ", "  "]
     assert f"<p>{order}</p>" in found._repr_html_() and order in found.to_markdown()
+    assert f'<td style="text-align: right; white-space: nowrap">{p_text(found.pvalues[0])}</td>' in found._repr_html_()
     assert more(found, "name") == "Sorted by name."
 
 

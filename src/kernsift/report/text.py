@@ -226,8 +226,8 @@ def html_table(result: Result) -> str:
     heads, columns = zip(*[first, *cells_of(result, rows)], strict=True)
 
     def line(tag: str, star: str, texts: Sequence[str]) -> str:
-        """Words to the left, numbers to the right."""
-        sides = ["left" if head in (heads[0], _CHANGE) else "right" for head in heads]
+        """Words to the left, numbers to the right and in one line, which 1e-10 would not be."""
+        sides = ["left" if head in (heads[0], _CHANGE) else "right; white-space: nowrap" for head in heads]
         shown = zip(sides, map(escape, texts), strict=True)
         cells = [f'<{tag} style="text-align: {side}">{text}</{tag}>' for side, text in shown]
         return f"<tr><{tag}>{star}</{tag}>{''.join(cells)}</tr>"
