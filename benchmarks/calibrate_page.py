@@ -244,9 +244,9 @@ A `CalibrationWarning` is raised
   rates stay near 0.06, beyond they rise to 0.2;
 - for `incomplete` and `linear` MMD with fewer than 30 draws, and for `block` with fewer than 5 blocks;
 - for `block` HSIC with more than 5 rows a block and fewer than 100 blocks, which rejects half as often as it may;
-- for `cross` with a sample of fewer than 30 rows against more than twice as many (rates with k = 1, of 200 replicates
-  each: 4 rows against 96 0.40, 6 against 94 0.25, 10 against 90 0.14, 15 against 85 0.08, 20 against 180 0.10; 8
-  against 8 0.03);
+- for `cross` in a short list with a sample of fewer than 20 rows, or units, against more than twice as many (rates
+  with k = 1 of 20 normal and of 20 count columns, 250 replicates each: 5 rows against 95 0.08 and 0.14, 10 against 90
+  0.08 and 0.08, 20 against 180 0.04 and 0.08);
 - for the multiscale test with k = 1.
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn import datasets
 
-from kernsift import compare, relate
+from kernsift import compare, relate, screen
 from kernsift.result import Result
 
 Pvalues = dict[str, np.ndarray]
@@ -124,6 +124,35 @@ def _response(law: Law, response: Law, n: int, rng: np.random.Generator) -> Pval
     return {"": relate_pvalues(x, y, "numeric")}
 
 
+def _groups(law: Law, sizes: tuple[int, int], rng: np.random.Generator) -> Pvalues:
+    """Groups of two columns."""
+    x = law(rng, (sum(sizes), 2 * _COLUMNS))
+    groups = {f"{place}": [2 * place, 2 * place + 1] for place in range(_COLUMNS)}
+    found = compare(x[: sizes[0]], x[sizes[0] :], groups=groups, k=None, correction=None, random_state=0)
+    return {"": np.asarray(found.all_pvalues)}
+
+
+def _data_set(law: Law, sizes: tuple[int, int], rng: np.random.Generator) -> Pvalues:
+    x = law(rng, (sum(sizes), 1))
+    found = screen(x[: sizes[0]], {"candidate": x[sizes[0] :]}, k=None, correction=None, random_state=0)
+    return {"": np.asarray(found.all_pvalues)}
+
+
+def _several_columns(law: Law, response: Law, n: int, rng: np.random.Generator) -> Pvalues:
+    """A response of two columns."""
+    x, y = law(rng, (n, _RESPONSE_COLUMNS)), response(rng, (n, 2))
+    found = relate(x, y, k=None, correction=None, random_state=0)
+    return {"": np.asarray(found.all_pvalues)}
+
+
+def _rare_response(nonzero: int, n: int, rng: np.random.Generator) -> Pvalues:
+    """A numeric response with few other values than 0, and columns with three outliers."""
+    x, y = rng.standard_normal((n, _RESPONSE_COLUMNS)), np.zeros(n)
+    x[:3] += 50.0
+    y[:nonzero] = rng.standard_cauchy(nonzero)
+    return {"": relate_pvalues(rng.permuted(x, axis=0), y, "numeric", int(rng.integers(2**32)))}
+
+
 def _named(laws: Mapping[str, Law]) -> Iterator[tuple[str, Law]]:
     return iter(laws.items())
 
@@ -135,6 +164,14 @@ def _tiny() -> Iterator[Setting]:
     for law_name, law in _named(_TINY_LAWS):
         for one, two in SIZES:
             yield Setting("tiny", f"compare, {one} v {two}, {law_name}", partial(_samples, law, (one, two)), 30)
+    for law_name in ("normal", "binary"):
+        law = _TINY_LAWS[law_name]
+        for one, two in ((4, 4), (8, 8), (4, 100)):
+            name = f"compare, {one} v {two}, groups of two columns, {law_name}"
+            yield Setting("tiny", name, partial(_groups, law, (one, two)), 10)
+        yield Setting("tiny", f"screen, 5 v 5, {law_name}", partial(_data_set, law, (5, 5)), 1000)
+        call = partial(_several_columns, law, heavy, 12)
+        yield Setting("tiny", f"relate, response of two columns, n=12, {law_name}", call, 120)
     for sizes in ((5, 5), (4, 12), (3, 3, 3), (4, 4, 20)):
         shown = " v ".join(map(str, sizes))
         yield Setting("tiny", f"relate, classes of {shown}, normal", partial(_classes, normal, sizes), 120)
@@ -193,12 +230,18 @@ _FEW: Mapping[str, Law] = {
 
 def _few_values() -> Iterator[Setting]:
     for name, law in _named(_FEW):
-        for one, two in ((8, 8), (15, 15), (50, 50)):
+        for one, two in ((8, 8), (15, 15), (50, 50), (6, 200)):
             yield Setting("few values", f"compare, {one} v {two}, {name}", partial(_samples, law, (one, two)), 30)
         yield Setting("few values", f"relate, three classes of 20, {name}", partial(_classes, law, (20, 20, 20)), 30)
         for response_name, response in (("normal", normal), ("t(2)", heavy)):
             call = partial(_response, law, response, 40)
             yield Setting("few values", f"relate, {response_name} response, n=40, {name}", call, 100)
+    yield Setting(
+        "few values", "compare, 6 v 200, four equal values", partial(_samples, values(*4 * [0.25]), (6, 200)), 30
+    )
+    for nonzero in (3, 10):
+        name = f"relate, response with {nonzero} nonzero rows of 150, outliers"
+        yield Setting("few values", name, partial(_rare_response, nonzero, 150), 100)
     for n in (12, 40, 64, 66):
         call = partial(_response, binary, binary, n)
         yield Setting("few values", f"relate, two-valued response, n={n}, two values", call, 100)
