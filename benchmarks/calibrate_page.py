@@ -247,6 +247,9 @@ A `CalibrationWarning` is raised
 - for `cross` in a short list with a sample of fewer than 20 rows, or units, against more than twice as many (rates
   with k = 1 of 20 normal and of 20 count columns, 250 replicates each: 5 rows against 95 0.08 and 0.14, 10 against 90
   0.08 and 0.08, 20 against 180 0.04 and 0.08);
+- for `cross` without a short list with a sample of fewer than 30 rows, or units, against more than ten times as many:
+  of 8,000 columns each, Cauchy and with 90% zeros, 0.005 and 0.008 are rejected at level 0.001 with 10 rows against
+  300, 0.003 and 0.006 with 15 against 200, 0.002 and 0.007 with 25 against 600;
 - for the multiscale test with k = 1.
 """
 

@@ -26,6 +26,8 @@ _DRAWS_PER_ROW = 0.1
 _FEW_BLOCKS = 5
 # Rows of the smaller sample, half of which have a skewed mean, where the other sample has more than twice as many.
 _FEW_ROWS = 20
+# The same for the far tail without a selection, and how many times as many rows the other sample has.
+_UNEVEN_ROWS, _UNEVEN = 30, 10
 # Fewer blocks of an HSIC leave their mean skewed, where smaller blocks would have given more of them.
 _MANY_BLOCKS = 100
 _SMALL_BLOCK = 5
@@ -106,7 +108,7 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
         "one; estimator='complete' knows that law, or take r up to {call.most_draws_per_row:g}.",
     ),
     (
-        # Without a selection, and with samples of equal size, differences of such means are near enough to normal.
+        # At level 0.05 without a selection, and with samples of equal size, such differences are near enough to normal.
         lambda call: (
             call.estimator == "cross"
             and not isinstance(call.rule, Everything)
@@ -116,6 +118,16 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
         "estimator='cross' with {call.rows} {call.unit}s against {call.longest} rejects too often in a short list "
         "(0.07 to 0.14 at level 0.05), because means of half of so few {call.unit}s are skewed; use "
         "estimator='complete'.",
+    ),
+    (
+        lambda call: (
+            call.estimator == "cross"
+            and isinstance(call.rule, Everything)
+            and call.rows < _UNEVEN_ROWS
+            and call.longest > _UNEVEN * call.rows
+        ),
+        "estimator='cross' with {call.rows} {call.unit}s against {call.longest} gives too many very small p-values (up "
+        "to 0.008 at level 0.001), because means of half of so few {call.unit}s are skewed; use estimator='complete'.",
     ),
     (
         lambda call: call.estimator == "block" and call.draws is not None and call.draws < _FEW_BLOCKS,
