@@ -137,6 +137,26 @@ def test_regression_finds_curves_and_indices():
     assert (error < 0.1).all()
 
 
+@pytest.mark.parametrize("corner", [False, True])
+def test_regression_finds_steps(corner):
+    """Thresholds of three confounders, as a sum and as a corner: the product of two errors is below its standard error.
+
+    That is sigma^2 / sqrt(n) for mean products of n residuals with the variance sigma^2.
+    """
+    products = []
+    for seed in range(5, 13):
+        rng = np.random.default_rng(seed)
+        z = rng.uniform(size=(1000, 3))
+        above = z > [0.4, 0.5, 0.6]
+        truth = 2.0 * above[:, 0] * above[:, 1] if corner else above.sum(axis=1)
+        outputs = truth[:, None] + 0.5 * rng.normal(size=(1000, 2))
+        with thread_limit(1):
+            regression = fit_regression(_numbers(*z.T), outputs[:, :1], rng)
+            errors = outputs - regression.residuals(outputs).values - truth[:, None]
+        products.append(np.mean(np.prod(errors - errors.mean(axis=0), axis=1)))
+    assert np.mean(products) < 0.25 / np.sqrt(1000)
+
+
 def test_directions_are_those_of_the_index():
     rng = np.random.default_rng(4)
     z = rng.normal(size=(800, 6))

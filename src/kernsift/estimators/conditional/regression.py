@@ -22,6 +22,7 @@ from scipy.sparse import csr_matrix
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression_terms import (
     KNOTS,
+    LINEAR,
     NARROW,
     NARROW_COLUMNS,
     NARROW_FEATURES,
@@ -32,6 +33,7 @@ from kernsift.estimators.conditional.regression_terms import (
     precision,
     splines,
     stacked_terms,
+    steps,
     terms_of,
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
@@ -241,13 +243,20 @@ def fit_regression(
         for one, other in leading_pairs([part[near] for part in parts], left[near], rng):
             curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
         bent = centred_within(stacked_terms(curves, n), strata)
-        basis, triangle = _extended(basis, triangle, [bent])
+        noise = float((residuals.values**2).mean())
+        leaves = centred_within(steps(terms.inputs[rows], leading, noise, _rows_in_unit(units), rng), strata)
+        basis, triangle = _extended(basis, triangle, [bent, leaves])
         smoothers = [
             one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
             for one in smoothers
         ]
         of_linear, of_most = weights[0], weights[-1]
-        every = [np.append(own, np.ones(bent.shape[1])) for own in (of_linear, of_most)]
+        chosen = [(of_linear, 1.0, 0.0), (of_most, 1.0, 0.0)]
+        if leaves.shape[1]:
+            chosen += [(of_linear, 0.0, LINEAR), (weights[1], 0.0, LINEAR)]
+        every = [
+            np.append(own, np.repeat([curve, step], [bent.shape[1], leaves.shape[1]])) for own, curve, step in chosen
+        ]
         smoothers += [_smoother(basis, triangle, own, units) for own in every]
     between = _between(basis, neighbours)
     models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)

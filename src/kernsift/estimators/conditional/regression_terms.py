@@ -9,7 +9,8 @@ rows, which a kernel of five variables would not do. With u the first direction,
 columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that they take out what an error e of the
 direction leaves. Narrow kernels of the pairs of columns that explain most of what a sum of curves leaves: a wave along
 two of ten confounders is in none of the other terms. Finally, splines of predictions of the leading directions of the
-response: where z changes where y is and not its shape, all g(y) have means that are functions of these predictions.
+response: where z changes where y is and not its shape, all g(y) have means that are functions of these predictions. And
+the leaves of a small regression tree of these directions, for thresholds, at which all curves are inexact.
 
 **Gaps.** A missing category is a category; a missing number is the mean, with an indicator of its own. Features that
 miss different rows have terms in common, which are computed once.
@@ -35,7 +36,7 @@ NARROW_FEATURES, NARROW, NARROW_COLUMNS = 160, 0.25, 3
 # Numbers in the basis: 2^26 doubles are 512 MB.
 NUMBERS = 2**26
 # Weights of the terms: linear ones are as good as unpenalised.
-_LINEAR = 100.0
+LINEAR = 100.0
 # Rows from which directions are learned, iterations, and bandwidths to begin with, in median distances.
 _ROWS, _ITERATIONS, _WIDTHS = 700, 3, (1.0, 0.4)
 # Directions with less than this share of the largest are not used; nor is an output of which z explains less.
@@ -51,6 +52,9 @@ _SAME = 1.0 - 1e-9
 # Pairs of confounders: the most that are searched, the neighbours of a row, how many pairs are used, and from which
 # standardised statistic on.
 _MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 3.0
+# Trees of steps: the most leaves, the rows that show them, the least share of these and the fewest units in a leaf, and
+# how many log(n) / n of the noise a split must explain.
+_LEAVES, _STEP_ROWS, _LEAST_LEAF, _FEWEST, _SPLIT = 16, 2**13, 0.02, 5, 4.0
 
 
 class _Encoded(NamedTuple):
@@ -289,7 +293,7 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
     curves = [splines(scores[:, j], knots).astype(precision(n)) for j in range(count)]
     own = [j for j in range(count) if numbers[0, j] != scores[0, j]]
     terms = {"linear": np.hstack([scores, numbers[:, own], indicators]), "splines": stacked_terms(curves, n)}
-    models = [{"linear": _LINEAR}, {"linear": _LINEAR, "splines": 1.0}]
+    models = [{"linear": LINEAR}, {"linear": LINEAR, "splines": 1.0}]
     parts = [np.column_stack([scores[:, j], curves[j]]).astype(precision(n)) for j in range(count)]
     parts += [indicators[:, owner == place] for place in np.unique(owner)]
     joint, inputs = encoded.joint, np.hstack([numbers, indicators])
@@ -300,12 +304,12 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
     terms["products"] = products(parts, int(share * _PRODUCTS))
     terms["kernel"] = kernel_features(joint, features, 1.0, rng)
     models += [
-        {"linear": _LINEAR, "splines": 1.0, "products": 0.3},
-        {"linear": _LINEAR, "splines": 0.1, "kernel": 1.0},
+        {"linear": LINEAR, "splines": 1.0, "products": 0.3},
+        {"linear": LINEAR, "splines": 0.1, "kernel": 1.0},
     ]
     if 0 < count <= NARROW_COLUMNS:
         terms["narrow"] = kernel_features(joint, min(int(share * NARROW_FEATURES), n // 3), NARROW, rng)
-        models.append({"linear": _LINEAR, "splines": 0.1, "narrow": 1.0})
+        models.append({"linear": LINEAR, "splines": 0.1, "narrow": 1.0})
     rows = slice(None) if confounders.rows is None else confounders.rows
     found = leading_directions(joint[rows], targets, rng)
     if found is None:
@@ -324,9 +328,9 @@ def _terms(confounders: Confounders, targets: np.ndarray, rng: np.random.Generat
         terms["metric"] = kernel_features(metric, features // 2, 0.6, rng)
         along["metric"] = 0.5
     models += [
-        {"linear": _LINEAR, **along},
-        {"linear": _LINEAR, "errors": 0.3, **along},
-        {"linear": _LINEAR, "splines": 0.3, "kernel": 0.3, **along},
+        {"linear": LINEAR, **along},
+        {"linear": LINEAR, "errors": 0.3, **along},
+        {"linear": LINEAR, "splines": 0.3, "kernel": 0.3, **along},
     ]
     return Terms(terms, models, columns, (joint, metric), inputs)
 
@@ -354,6 +358,30 @@ def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.
         found[place] = (own * own[near].mean(axis=1)).sum() / np.sqrt(2.0 * len(rows) / _NEAR)
     best = np.argsort(-found, kind="stable")[:_PAIRS_USED]
     return [pairs[place] for place in best if found[place] > _CLEAR]
+
+
+def steps(
+    inputs: np.ndarray, targets: np.ndarray, noise: float, rows_in_unit: float, rng: np.random.Generator
+) -> np.ndarray:
+    """(n, m) indicators of the leaves of a regression tree of `targets` (n, k) on `inputs` (n, q).
+
+    A split must explain more of the targets than the best of n splits does by chance, where `noise` is their mean
+    square beyond what is known of them.
+    """
+    from sklearn.tree import DecisionTreeRegressor
+
+    n = len(inputs)
+    rows = rng.choice(n, min(n, _STEP_ROWS), replace=False)
+    count = len(rows) / rows_in_unit
+    least = max(int(_LEAST_LEAF * len(rows)), int(_FEWEST * rows_in_unit))
+    tree = DecisionTreeRegressor(
+        max_leaf_nodes=_LEAVES,
+        min_samples_leaf=max(least, 1),
+        min_impurity_decrease=_SPLIT * np.log(count) / count * noise,
+        random_state=int(rng.integers(2**31)),
+    )
+    leaves = tree.fit(inputs[rows], targets[rows]).apply(inputs)
+    return np.equal.outer(leaves, np.unique(leaves)[1:]).astype(precision(n))
 
 
 def stacked_terms(parts: list[np.ndarray], n: int) -> np.ndarray:
