@@ -67,6 +67,16 @@ def test_stratified_glioma_agrees_with_coin():
     assert abs(norm.isf(found.pvalues[0]) - norm.isf(expected)) < 0.25
 
 
+def test_sums_of_scores_are_events_less_expected_events():
+    """R: d <- survdiff(Surv(time, event) ~ group + strata(histology), data = glioma); d$obs - d$exp (survival)."""
+    time, event, histology, group = GLIOMA.T
+    scores, within = logrank_scores(time, event == 1), logrank_scores(time, event == 1, histology)
+    control = group == 1
+    assert scores[control].sum() == pytest.approx(8.86946226679, rel=1e-10)
+    found = [within[control & (histology == stratum)].sum() for stratum in (3, 4)]
+    assert sorted(found) == pytest.approx([2.51019984917, 6.07460463513], rel=1e-10)
+
+
 def test_scores_of_tied_times():
     """Of five rows two have their event at time 2, when a third is censored: the hazard there is 2 / 4."""
     scores = logrank_scores(np.array([1.0, 2.0, 2.0, 2.0, 3.0]), np.array([1, 1, 1, 0, 1]) == 1)
