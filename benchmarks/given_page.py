@@ -194,7 +194,8 @@ def page(folder: Path) -> str:
             records = pd.read_csv(folder / f"{name}.csv")
             own = records[records.method.str.startswith("kernsift")].trials
             count = f"{own.min()} to {own.max()}" if own.min() < own.max() else f"{own.max()}"
-            trials = f"Measured on {records.date.max()}; kernsift on {count} data sets a row, slow tests on fewer.\n\n"
+            dates = " and ".join(sorted(set(records.date)))
+            trials = f"Measured on {dates}; kernsift on {count} data sets a row, slow tests on fewer.\n\n"
             text += section.format(rows=rows(records)) + (trials if name != "seconds" else "")
     return text + _METHOD
 
