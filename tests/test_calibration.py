@@ -141,6 +141,7 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path, capsys: pytest.Cap
 # --- samples of unequal size ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::kernsift.CalibrationWarning")  # which is about levels below 0.01
 @pytest.mark.parametrize(("one", "two", "unit"), [(5, 95, False), (20, 300, False), (12, 60, True)])
 def test_rare_values_of_a_small_sample_keep_the_level_of_cross(one: int, two: int, unit: bool) -> None:
     """With separate variances, 0.1 to 0.3 of the columns were significant: small samples without a rare value."""
