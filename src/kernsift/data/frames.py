@@ -87,7 +87,7 @@ def side_by_side(parts: Sequence[Columns], names: Sequence[str], argument: str) 
     odd = [name for name, part in zip(names, parts, strict=True) if part.values.shape != (parts[0].n, 1)]
     if odd:
         raise InputError(
-            f"{argument}: columns of one length are needed, but {quoted(odd)} differ; pass one value a row."
+            f"{argument}: columns of one length are needed, but not those of {quoted(odd)}; pass one value a row."
         )
     read = [
         ColumnCells(to_numpy(part.values)[:, 0], part.kinds[0], part.levels.get(0), part.integers.get(0))
