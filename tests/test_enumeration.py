@@ -188,6 +188,21 @@ def test_a_tail_beyond_the_draws_continues_the_smooth_law():
     assert found[1] == pytest.approx(stats.chi2(1).sf(40.0), rel=0.6)
 
 
+def test_a_column_with_the_largest_number_of_tables_that_are_enumerated():
+    """Five, ten, eleven, five and two numbers of rows in the first sample: 5,500 tables, as many as are enumerated."""
+    counts, label = np.array([4, 9, 12, 10, 4, 1]), np.repeat([0, 1], 20)
+    rng = np.random.default_rng(1)
+    values = np.repeat(np.arange(6), counts)
+    rng.shuffle(values)
+    feature = problem(rng, values, label)
+    assert few_outcomes(counts[None, :], np.array([20, 20])).all()
+    orders = np.array([rng.permutation(40) for _ in range(20_000)])
+    orders[0] = np.arange(40)
+    expected = exact_pvalue(feature, values, label, orders)
+    error = 4.0 * np.sqrt(expected * (1.0 - expected) / len(orders))
+    assert math.exp(enumerated_log_pvalues([feature], 0)[0]) == pytest.approx(expected, abs=error)
+
+
 def test_few_outcomes_are_small_samples_and_sparse_columns():
     counts = np.array([[90, 8, 2, 0], [40, 30, 30, 0], [50, 50, 0, 0]])
     assert few_outcomes(counts, np.array([50, 50])).tolist() == [True, True, False]

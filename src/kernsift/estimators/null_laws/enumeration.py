@@ -205,9 +205,8 @@ def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rar
     for place, feature in enumerate(features):
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
         labellings, most = _log_arrangements(cells), math.log(_MOST)
-        if len(cells) == 2 and min(_log_assignments(counts)[0], _log_multisets(counts, cells)[0]) < min(
-            labellings, most
-        ):
+        tables = min(_log_assignments(counts)[0], _log_multisets(counts, cells)[0])
+        if len(cells) == 2 and tables <= min(labellings, most):
             out[place] = _over_tables(feature)
         else:
             (labelled if labellings <= most or (rare and not _is_sparse(counts)[0]) else drawn).append(place)
