@@ -197,6 +197,7 @@ def test_union_score_of_two_is_the_joint_law_of_squares(correlation, weights):
 def test_union_score_keeps_the_level_of_views(kind):
     """Against 400,000 draws of the views' joint limit law: p is at most 3% too small, and at most 20% too large."""
     from kernsift.data.inputs import as_table
+    from kernsift.estimators.statistics import tail_correlations
     from kernsift.estimators.views import CLASSES, fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels
@@ -225,7 +226,7 @@ def test_union_score_keeps_the_level_of_views(kind):
     tails = 1 - (T.argsort(axis=1).argsort(axis=1) + 0.5) / draws
     weights = np.array([pair.weight for pair in CLASSES])
     smallest = (tails / weights[:, None]).min(axis=0)
-    correlation = np.corrcoef(T)[:, :, None]
+    correlation = tail_correlations(np.corrcoef(T)[:, :, None], CLASSES)
     for level in (0.1, 0.02, 0.004):
         scores = stats.norm.isf(np.minimum(level * weights, 1.0))[:, None]
         claimed = stats.norm.sf(union_score(scores, weights, correlation)[0])
@@ -286,5 +287,5 @@ def test_scores_match_brute_force_permutation(share, kind):
                 # Unbalanced labels and counts give laws with atoms, which no smooth law follows closely.
                 factor_of = 1.3 if share == 0.5 else 1.8
                 # One direction with few large values is bounded, so that its far tail is shorter than claimed.
-                safe = 2.5 if name == "scale" else factor_of
+                safe = 2.5 if name == "location-scale" else factor_of
                 assert true / factor_of - noise < claimed < true * safe + noise

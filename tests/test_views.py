@@ -49,21 +49,25 @@ def midranks(column):
     return (stats.rankdata(column) - 0.5) / len(column)
 
 
-def test_the_scale_view_is_a_bounded_square_without_its_regression_on_the_distance():
+def test_scale_is_a_bounded_square_without_its_regression_on_the_distance():
+    """And "location-scale" has the distance as well, with half of the weight."""
     X = columns(np.random.default_rng(1), 61)
-    known, kernels, found = views_of(X, ["scale"])
+    known, kernels, found = views_of(X, ["scale", "location-scale"])
     for feature, column in enumerate(X.T):
         distance = np.clip((column - np.median(column)) / (4.0 * kernels.bandwidth[feature]), -1.0, 1.0)
+        distance -= distance.mean()
         basis = np.column_stack([np.ones(len(column)), distance])
-        square = (distance - distance.mean()) ** 2
+        square = distance**2
         rest = square - basis @ np.linalg.lstsq(basis, square, rcond=None)[0]
         expected = np.outer(rest, rest) / (rest @ rest) if rest @ rest > 1e-9 else np.zeros((len(rest), len(rest)))
         assert row_gram(known, found["scale"].view, feature) == pytest.approx(expected, abs=1e-9)
+        expected = expected + 0.5 * np.outer(distance, distance) / (distance @ distance)
+        assert row_gram(known, found["location-scale"].view, feature) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
     ("name", "bandwidth", "power", "law"),
-    [("smooth", 4.0, 0.25, stats.norm), ("narrow", 0.7, 0.5, stats.norm), ("local", 0.65, 0.5, stats.uniform)],
+    [("smooth", 4.0, 0.35, stats.norm), ("narrow", 0.7, 0.5, stats.norm), ("local", 0.65, 0.5, stats.uniform)],
 )
 def test_views_of_ranks_are_powers_of_a_gaussian_kernel_on_scores(name, bandwidth, power, law):
     X = columns(np.random.default_rng(2), 60)

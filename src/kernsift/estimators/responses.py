@@ -171,8 +171,17 @@ def _view_of_two(n: int, first: float) -> FittedView:
     return fitted(view, np.array([[first, n - first]]), n)
 
 
-def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, adaptive: bool = False) -> Response:
-    """A numeric or categorical response, or one of several columns, with its own kernels."""
+def table_response(
+    y: Table,
+    kernels: FeatureKernels,
+    rng: np.random.Generator,
+    adaptive: bool = False,
+    numbers: tuple[Pair, ...] = NUMBERS,
+) -> Response:
+    """A numeric or categorical response, or one of several columns, with its own kernels.
+
+    `numbers` are the pairs of views for a response of numbers.
+    """
     feature = np.array([0])
     grid = fit_grid(y, feature, rows_to_sort(y.n), _POINTS, kernels.rounds)
     known = tabulate(y, feature, grid)
@@ -186,7 +195,7 @@ def table_response(y: Table, kernels: FeatureKernels, rng: np.random.Generator, 
     pairs: tuple[Pair, ...] = PLAIN
     if adaptive:
         linear = isinstance(kernels.kernel, Linear)
-        pairs = SEVERAL_CLASSES if kernels.categorical[0] else SCORES if linear else NUMBERS
+        pairs = SEVERAL_CLASSES if kernels.categorical[0] else SCORES if linear else numbers
     names = dict.fromkeys(pair.response for pair in pairs)
     alike, rows = None, to_numpy(counts)
     if cells is None:

@@ -7,6 +7,7 @@ a view of the feature and a view of the response (`kernsift.estimators.views`); 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from kernsift.estimators.null_laws.permutation_law import (
     union_score,
 )
 from kernsift.estimators.responses import Response, ResponseView, response_sums
-from kernsift.estimators.views import FittedView
+from kernsift.estimators.views import RARE_LEVELS, FittedView, Pair
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, take, to_numpy
 from kernsift.execution.codes import bincount_rows
 from kernsift.kernels.contingency import Tabulation
@@ -47,13 +48,11 @@ from kernsift.kernels.low_rank import View
 _SEEN_ROWS, _MOST_DISTINCT = 2**8, 2**13
 # Elements of one array of joint counts.
 _NUMBERS = 2**23
-CATEGORY_POWER = 2.0
-"""The power of correlations between T under two views of categories.
-
-`union_score` takes T for the square of one normal variable. The levels of a category are as many directions, of which
-one view weighs the rare and the other the common ones, so that both exceed high levels together less often than that.
-With this power the joint probabilities are those of simulated columns.
-"""
+# Powers of correlations between T under two pairs of views, see `tail_correlations`: in general, with one of some views
+# in one of the pairs, and with views of categories of which one weighs the rare and the other the common levels.
+_TAIL_POWER = 1.25
+_TAIL_POWERS = {"location-scale": 2.0, "moments": 1.5, "unit moments": 1.5}
+_LEVELS_TAIL_POWER = 2.0
 
 
 class StatisticLaws(NamedTuple):
@@ -92,6 +91,11 @@ class FittedStatistic(NamedTuple):
     @property
     def view(self) -> View | GroupView:
         return self.fitted.view
+
+    @property
+    def of_levels(self) -> FittedStatistic:
+        """The same, marked as that of categorical features."""
+        return self._replace(fitted=self.fitted._replace(levels=True))
 
     def weighted(self, weights: np.ndarray) -> FittedStatistic:
         """The same with points that count in proportion to the squares of their weights (G,)."""
@@ -160,6 +164,7 @@ def best_of(
     if len(statistics) == 1:
         return scores[0], winner
     correlation = correlations_of(statistics, counts, response) if correlations is None else correlations()
+    correlation = tail_correlations(correlation, response.pairs, statistics[0].fitted.levels)
     return union_score(scores, weights, correlation, counts), winner
 
 
@@ -173,9 +178,25 @@ def correlations_of(statistics: Sequence[FittedStatistic], counts: Array, respon
             ours = _between(one.fitted, other.fitted, counts, n)
             theirs = _between(one.target.fitted, other.target.fitted, response.counts[None, :], n)
             found = correlation_of(((ours @ matrix) * theirs).sum(axis=1), one.laws.sd * other.laws.sd)
-            if one.fitted is not other.fitted and one.fitted.levels:
-                found = np.maximum(found, 0.0) ** CATEGORY_POWER
             out[i, j] = out[j, i] = found
+    return out
+
+
+def tail_correlations(correlation: np.ndarray, pairs: Sequence[Pair], levels: bool = False) -> np.ndarray:
+    """(pairs, pairs, b) correlations of T under different pairs of views, as `union_score` needs them for joint tails.
+
+    `union_score` takes T for the square of one normal variable. With several directions, of which two views weigh
+    different ones, both exceed high levels together less often than that. With these powers of the correlation the
+    joint probabilities are those of simulated columns. `levels` for categories.
+    """
+    out = np.maximum(correlation, 0.0)
+    for i, j in permutations(range(len(pairs)), 2):
+        names = {*pairs[i][:2]} ^ {*pairs[j][:2]}
+        power = max((_TAIL_POWERS.get(name, _TAIL_POWER) for name in names), default=1.0)
+        if levels:
+            alike = (pairs[i].feature in RARE_LEVELS) == (pairs[j].feature in RARE_LEVELS)
+            power = 1.0 if alike else _LEVELS_TAIL_POWER
+        out[i, j] **= power
     return out
 
 

@@ -11,9 +11,11 @@ moments
 scale
     The square of the distance from the median, in bandwidths of the wide view and at most 1, less its regression on the
     signed distance.
+location-scale
+    The scale view, and the signed distance with half of its weight.
 smooth
     The first five directions of the Gaussian kernel on normal scores of the ranks, equally wide, with eigenvalues
-    raised to the power 1/4: nearly polynomials of increasing degree, with slowly decreasing weights.
+    raised to the power 0.35: nearly polynomials of increasing degree, with decreasing weights.
 narrow
     The Gaussian kernel on normal scores of the ranks, 0.7 median distances wide, its eigenvalues raised to the power
     1/2: several modes, and other shapes with many sign changes.
@@ -70,7 +72,8 @@ _UNIFORM_MEDIAN = 1.0 - float(np.sqrt(0.5))
 # Bandwidths in median distances, powers of eigenvalues and the number of directions, as described above.
 _NARROW, _NARROW_POWER = 0.7, 0.5
 _LOCAL, _LOCAL_POWER = 0.65, 0.5
-_SMOOTH_POWER, _SMOOTH_DIRECTIONS = 0.25, 5
+_SMOOTH_POWER, _SMOOTH_DIRECTIONS = 0.35, 5
+_LOCATION_WEIGHT = 0.5
 # The wide kernel is nearly a polynomial of low degree.
 _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
@@ -91,9 +94,9 @@ class Pair(NamedTuple):
 
 PLAIN = (Pair("plain", "plain", 1.0),)
 CLASSES = (
-    Pair("smooth", "plain", 0.64),
-    Pair("scale", "plain", 0.2),
-    Pair("narrow", "plain", 0.16),
+    Pair("smooth", "plain", 0.57),
+    Pair("location-scale", "plain", 0.25),
+    Pair("narrow", "plain", 0.18),
 )
 """Pairs for two samples, and responses with two values."""
 
@@ -108,10 +111,10 @@ def for_several_classes(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
 SEVERAL_CLASSES = for_several_classes(CLASSES)
 """Pairs for a response of several classes."""
 NUMBERS = (
-    Pair("wide", "wide", 0.6),
-    Pair("narrow", "wide", 0.15),
-    Pair("wide", "smooth", 0.1),
-    Pair("local", "local", 0.15),
+    Pair("wide", "wide", 0.69),
+    Pair("narrow", "wide", 0.09),
+    Pair("wide", "location-scale", 0.05),
+    Pair("local", "local", 0.17),
 )
 """Pairs for a response of numbers."""
 SCORES = (
@@ -238,7 +241,7 @@ def fitted_views(
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
         kinds = {"plain": KernelView(kernels)} | dict.fromkeys(("wide", "moments", "smooth", "location"), wide)
-        kinds |= dict.fromkeys(("scale", "narrow", "local"), narrow)
+        kinds |= dict.fromkeys(("scale", "location-scale", "narrow", "local"), narrow)
         different = {id(kinds[name]): kinds[name] for name in names}
         views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
         fits = {kind: fit(view, counts, n) for kind, view in zip(different, views, strict=True)}
@@ -248,14 +251,12 @@ def fitted_views(
     for name in names:
         if name == "plain":
             found[name] = fit(KernelView(kernels).view(grid, counts, features, landmarks), counts, n)
-        elif name in ("wide", "moments", "scale"):
+        elif name in ("wide", "moments", "scale", "location-scale"):
             own = kernels.select(features).rescaled(WIDE)
             if name != "wide" and grid.missing:
-                found[name] = fit(
-                    _present(_scale if name == "scale" else _moments, grid.points, own, counts), counts, n
-                )
-            elif name == "scale":
-                found[name] = fit(_scale(grid.points, own, counts), counts, n)
+                found[name] = fit(_present(_VALUE_VIEWS[name], grid.points, own, counts), counts, n)
+            elif name in ("scale", "location-scale"):
+                found[name] = fit(_VALUE_VIEWS[name](grid.points, own, counts), counts, n)
             else:
                 wide_view = wide_view or _wide(grid.points, own, counts, None if "wide" in names else 2)
                 found[name] = fit(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
@@ -326,7 +327,7 @@ def _moments(points: Array, kernels: FeatureKernels, counts: Array) -> View:
     return _wide(points, kernels, counts, 2).leading(2)
 
 
-def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
+def _location_scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
     # The second direction of the wide view, nearly the same for normal values, can change places with the first one for
     # values with heavy tails.
     xp, n = namespace(counts), _row_sums(counts)
@@ -344,9 +345,16 @@ def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
     square = square - signed * (_row_sums(counts * signed * square) / xp.where(spread > 0, spread, 1.0))
     size = _row_sums(counts * square * square)
     # Values of two kinds have a location alone.
-    some = size > 1e-10 * fourth
-    factor = square * xp.where(some, 1.0 / xp.sqrt(xp.where(some, size, 1.0)), 0.0)
-    return View(factor[:, None, :], xp.astype(some, counts.dtype))
+    lengths = xp.concat([xp.where(size > 1e-10 * fourth, size, 0.0), spread], axis=1)
+    weights = asarray_like(np.array([[1.0, _LOCATION_WEIGHT]]), counts)
+    sizes = xp.where(lengths > 0, weights, 0.0)
+    factor = xp.sqrt(sizes / xp.where(lengths > 0, lengths, 1.0))[:, :, None] * xp.stack([square, signed], axis=1)
+    return View(factor, sizes)
+
+
+def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
+    both = _location_scale(points, kernels, counts)
+    return View(both.factor[:, :1, :], both.sizes[:, :1])
 
 
 def _present(
@@ -422,6 +430,11 @@ def _location(counts: Array, missing: bool, large: bool) -> View:
     return _on_normal_scores(counts, missing, large, WIDE, _WIDE_RANK, _WIDE_TOLERANCE).leading(1)
 
 
+_VALUE_VIEWS: dict[str, Callable[[Array, FeatureKernels, Array], View]] = {
+    "moments": _moments,
+    "scale": _scale,
+    "location-scale": _location_scale,
+}
 _RANK_VIEWS: dict[str, Callable[[Array, bool, bool], View]] = {
     "smooth": _smooth,
     "narrow": _narrow,

@@ -89,7 +89,11 @@ def polynomial_contrasts(values: np.ndarray, view: str = "") -> tuple[np.ndarray
     """Orthogonal contrasts of degree 1 and 2 with mean 0, of values for a view of moments, else of midranks."""
     from scipy.stats import rankdata  # takes half a second to import
 
-    one = _bounded(values) if view in ("moments", "scale") else 2.0 * (rankdata(values) - 0.5) / len(values) - 1.0
+    one = (
+        _bounded(values)
+        if view in ("moments", "scale", "location-scale")
+        else 2.0 * (rankdata(values) - 0.5) / len(values) - 1.0
+    )
     one = one - one.mean()
     two = one**2 - (one**2).mean()
     two = two - one * ((one * two).sum() / max(float((one**2).sum()), 1e-300))

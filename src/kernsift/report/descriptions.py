@@ -7,9 +7,9 @@ largest in standard errors. Contrasts in use: degrees 1 and 2, one value that is
 shape.
 
 Where it is known which view of the feature (`kernsift.estimators.views`) has the smallest p-value, contrasts are those
-that this view sees: location and spread of the values for "moments" and "scale" and of their ranks for the others; an
-interval needs no allowance for the search for it where "narrow" saw it. With a linear kernel the test sees means, and
-so the description is about means.
+that this view sees: location and spread of the values for "moments", "scale" and "location-scale", and of their ranks
+for the others; an interval needs no allowance for the search for it where "narrow" saw it. With a linear kernel the
+test sees means, and so the description is about means.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ from kernsift.estimators.null_laws.permutation_law import union_score
 from kernsift.estimators.patterns import FeatureScores, Measure, RowSubset, bandwidth_of, pattern_effects
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
-from kernsift.estimators.views import CLASSES, NUMBERS, PLAIN, SEVERAL_CLASSES, Pair, fitted_views, for_several_classes
+from kernsift.estimators.statistics import tail_correlations
+from kernsift.estimators.views import CLASSES, PLAIN, SEVERAL_CLASSES, Pair, fitted_views, for_several_classes
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.execution.notes import add_note
@@ -175,20 +176,18 @@ def conditional_hsic(
     >>> (scores.estimate > 3).tolist()
     [False, True]
     """
-    response, spent = table_response(y, response_kernels, rng, adaptive), np.zeros(1)
+    response, spent = table_response(y, response_kernels, rng, adaptive, NUMBERS_GIVEN), np.zeros(1)
     regression = fit_regression(confounders, next(iter(_rows_of(response).values())), rng, **design)
-    if response.pairs == NUMBERS:
+    if response.pairs == NUMBERS_GIVEN:
         y, _, spent = residual_values(y, np.array([0]), regression)
-        response = table_response(y, response_kernels, rng, adaptive)
+        response = table_response(y, response_kernels, rng, adaptive, NUMBERS_GIVEN)
     return _conditional(X, _without(_given(response), regression, rng, spent), kernels, subset, rng)
 
 
 def _given(response: Response) -> Response:
-    """The response with the pairs of views that are used given confounders, and the views of these."""
-    several = for_several_classes(CLASSES_GIVEN)
-    known = {CLASSES: CLASSES_GIVEN, SEVERAL_CLASSES: several, NUMBERS: NUMBERS_GIVEN}
-    pairs = known.get(response.pairs, response.pairs)
-    return response._replace(pairs=pairs, views={pair.response: response.views[pair.response] for pair in pairs})
+    """The response with the pairs of views that are used for classes given confounders."""
+    known = {CLASSES: CLASSES_GIVEN, SEVERAL_CLASSES: for_several_classes(CLASSES_GIVEN)}
+    return response._replace(pairs=known.get(response.pairs, response.pairs))
 
 
 def _conditional(
@@ -358,7 +357,8 @@ class _Measuring:
     def _combined(self, statistics: Sequence[PairStatistic], scores: np.ndarray) -> float:
         if len(scores) == 1:
             return float(scores[0])
-        return float(union_score(scores[:, None], self.weights, correlations(statistics)[:, :, None])[0])
+        correlation = tail_correlations(correlations(statistics)[:, :, None], self.given.response.pairs)
+        return float(union_score(scores[:, None], self.weights, correlation)[0])
 
     def _winner(self, feature: int, own: dict[str, ResidualView]) -> Winner:
         assert self.subset is not None

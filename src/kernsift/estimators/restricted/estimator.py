@@ -48,7 +48,6 @@ from kernsift.estimators.restricted.stratified_law import Flips, Strata, ThirdMo
 from kernsift.estimators.restricted.unit_responses import UnitResponse, informative_strata, stratified_invariants
 from kernsift.estimators.restricted.unit_views import (
     ALIGNED,
-    UNIT_MOMENTS_POWER,
     by_point,
     centred_views,
     sources_of,
@@ -56,7 +55,6 @@ from kernsift.estimators.restricted.unit_views import (
 )
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.statistics import (
-    CATEGORY_POWER,
     FittedStatistic,
     StatisticLaws,
     best_of,
@@ -65,7 +63,7 @@ from kernsift.estimators.statistics import (
     fit_statistics,
     scores_of,
 )
-from kernsift.estimators.views import CLASSES, PLAIN, RARE_LEVELS, FittedView, fitted, fitted_views, without_law
+from kernsift.estimators.views import CLASSES, PLAIN, FittedView, fitted, fitted_views, without_law
 from kernsift.execution import threads
 from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, take, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
@@ -164,7 +162,6 @@ class _Fitted(NamedTuple):
     points : of the factors: units, or points that represent rows.
     response : of the units, that of the statistics: on a device, or on the host.
     counted : the rows by point and stratum, where there are many.
-    levels : whether the features are categorical.
     """
 
     statistics: list[FittedStatistic]
@@ -172,7 +169,6 @@ class _Fitted(NamedTuple):
     points: Tabulation
     response: Response
     counted: StratifiedCounts | None = None
-    levels: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,7 +204,9 @@ class _Measuring:
             own, features = block.own[part], block.features[part]
             some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, tabulated, strict=True)]
             levels = bool(block.kernels.categorical[own].any())
-            fitted = self._fitted(some, own, block.kernels)._replace(levels=levels)
+            fitted = self._fitted(some, own, block.kernels)
+            if levels:
+                fitted = fitted._replace(statistics=[one.of_levels for one in fitted.statistics])
             return self._scores(features, fitted, some[0][1]) if self.final is None else self._effects(features, fitted)
 
         by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
@@ -335,14 +333,8 @@ class _Measuring:
 
         def correlations() -> np.ndarray:
             found = np.ones((len(scores), *scores.shape))
-            names = [pair.feature for pair in self.target.response.pairs]
             for i, j in combinations(range(len(scores)), 2):
-                correlation = fitted.correlation(i, j)
-                if "unit moments" in (names[i], names[j]):
-                    correlation = np.maximum(correlation, 0.0) ** UNIT_MOMENTS_POWER
-                elif fitted.levels and (names[i] in RARE_LEVELS) != (names[j] in RARE_LEVELS):
-                    correlation = np.maximum(correlation, 0.0) ** CATEGORY_POWER
-                found[i, j] = found[j, i] = correlation
+                found[i, j] = found[j, i] = fitted.correlation(i, j)
             return found
 
         return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)

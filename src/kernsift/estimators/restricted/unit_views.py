@@ -39,13 +39,6 @@ UNITS = (
 In "unit moments" location and spread count alike as units vary in them, and not as rows do: donors whose levels differ
 much may have spreads that differ little.
 """
-UNIT_MOMENTS_POWER = 1.5
-"""The power of correlations between T under "unit moments" and under other views.
-
-`union_score` takes T for the square of one normal variable. Under a view with two directions of equal weight T exceeds
-high levels together with others less often than that; with this power of the correlation the joint probabilities are
-those of drawn relabellings.
-"""
 # Units are counted point by point where they have at least this many rows on average; else row by row.
 _ROWS_PER_UNIT = 4
 # What views are made of.
