@@ -23,9 +23,10 @@ from kernsift.estimators import (
 from kernsift.estimators.cross import side_by_side
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import label_response, table_response
+from kernsift.estimators.scores import ScoreScales
 from kernsift.estimators.statistics import best_of, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.views import fitted_views
-from kernsift.estimators.witness_scores import Drawn, Ratio, difference_scores, kept_parts, witness_scores
+from kernsift.estimators.witness_scores import Drawn, difference_scores, kept_parts, witness_scores
 from kernsift.execution.codes import search
 from kernsift.inference import exact, naive
 from kernsift.inference.selection_rules import TopK
@@ -353,12 +354,12 @@ def student_by_scipy(first, seconds):
 
 
 # Where effects are not looked at.
-NO_RATIO = Ratio(np.ones(3), np.ones(3))
+NO_SCALES = ScoreScales(np.ones(3), np.ones(3))
 
 
 def of_two_samples(first: np.ndarray, second: np.ndarray) -> Any:
     one, two = Drawn.of(first), Drawn.of(second)
-    return difference_scores(("a", "b", "c"), one, two, kept_parts(one, two), NO_RATIO)
+    return difference_scores(("a", "b", "c"), one, two, kept_parts(one, two), NO_SCALES)
 
 
 def test_witness_values_are_compared_by_students_test():
@@ -366,7 +367,7 @@ def test_witness_values_are_compared_by_students_test():
     rng = np.random.default_rng(12)
     first = rng.normal([0.0, 0.5, 1.0], [1.0, 2.0, 3.0], size=(7, 3))
     seconds = [rng.normal(scale=j + 1, size=n) for j, n in enumerate((5, 9, 14))]
-    scores = witness_scores(("a", "b", "c"), first, seconds, NO_RATIO)
+    scores = witness_scores(("a", "b", "c"), first, seconds, NO_SCALES)
     assert scores.estimate == pytest.approx(student_by_scipy(first, seconds), abs=1e-9)
     second = rng.normal(size=(5, 3))
     scores = of_two_samples(first, second)
@@ -388,7 +389,7 @@ def test_scores_of_witness_values_correlate_as_their_means_do():
     sd = np.sqrt(np.diag(pooled))
     for scores, correlation in (
         (of_two_samples(first, second), pooled / np.outer(sd, sd)),
-        (witness_scores(("a", "b", "c"), first, list(second.T), NO_RATIO), shared),
+        (witness_scores(("a", "b", "c"), first, list(second.T), NO_SCALES), shared),
     ):
         assert scores.cov.columns(np.arange(3)) == pytest.approx(correlation, abs=1e-9)
 
@@ -398,7 +399,7 @@ def test_effects_of_cross_belong_to_scores_through_students_law():
     first = rng.normal([1.0, 0.3, -1.0], size=(30, 3))
     seconds = [rng.normal(size=n) for n in (20, 25, 40)]
     scale, error = np.array([2.0, 3.0, 4.0]), np.array([0.3, 0.4, 0.5])
-    effects = witness_scores(("a", "b", "c"), first, seconds, Ratio(scale, error)).effects(np.arange(3))
+    effects = witness_scores(("a", "b", "c"), first, seconds, ScoreScales(scale, error)).effects(np.arange(3))
     gaps = np.array([one.mean() - two.mean() for one, two in zip(first.T, seconds, strict=True)])
     assert gaps[2] < 0
     assert effects.point == pytest.approx(np.sqrt(np.clip(gaps / scale, 0.0, 1.0)), abs=1e-12)

@@ -32,16 +32,16 @@ from kernsift.estimators.effects.kernel_correlations import SelfDependence, hsic
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.responses import summed_rows, table_response
 from kernsift.estimators.restricted.unit_views import by_point, unit_means
-from kernsift.estimators.scores import Scores
+from kernsift.estimators.scores import Scores, ScoreScales
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.estimators.witness_scores import (
     Drawn,
-    Ratio,
     difference_parts,
     difference_scores,
     in_blocks,
     kept_parts,
     student_scores,
+    witness_scales,
 )
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, to_numpy
@@ -94,18 +94,18 @@ def cross_mmd(
     here = on_host(table.prototype)
     kept = learning if sum(learning) * table.d <= (_KEPT if here else _DEVICE_KEPT) else (0, 0)
     one, two = (Drawn.empty(len(x_test), table.d, here * kept[0]), Drawn.empty(len(y_test), table.d, here * kept[1]))
-    there: list[tuple[np.ndarray, tuple[Drawn, Drawn, Ratio | None]]] = []
-    ratio = Ratio.empty(table.d)
+    there: list[tuple[np.ndarray, tuple[Drawn, Drawn, ScoreScales | None]]] = []
+    scales = np.empty((2, table.d))
     values = WitnessValues((x_test, x_fit), (y_test, y_fit), kept)
     for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, landmarks, rows):
         one.put(features, high)
         two.put(features, low)
-        ratio.put(features, own)
+        scales[:, features] = own
         if kept == learning and not here:
             there.append((features, (high, low, None)))
 
     def again(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
-        compute = replace(values, kept=learning, ratio=False)
+        compute = replace(values, kept=learning, scales=False)
         for features, (high, low, _) in there or over_blocks(table, kernels, adaptive, compute, landmarks, rows, among):
             inside = np.flatnonzero(np.isin(features, among))
             if len(inside):
@@ -114,7 +114,7 @@ def cross_mmd(
                 yield own, namespace(high.kept).concat(parts, axis=0)
 
     parts = kept_parts(one, two) if here and kept == learning else again
-    return difference_scores(table.names, one, two, parts, ratio)
+    return difference_scores(table.names, one, two, parts, ScoreScales(*scales))
 
 
 def _require_units(units: int, needed: int, where: str = "") -> None:
@@ -129,15 +129,15 @@ def _require_units(units: int, needed: int, where: str = "") -> None:
 class WitnessValues:
     """The witness values of features in each sample; `x` and `y` are its test rows and its fit rows.
 
-    The values at the first `kept` test rows of each sample are kept. The ratio to effects is computed if `ratio`.
+    The values at the first `kept` test rows of each sample are kept. The scales of effects are computed if `scales`.
     """
 
     x: tuple[np.ndarray, np.ndarray]
     y: tuple[np.ndarray, np.ndarray]
     kept: tuple[int, int]
-    ratio: bool = True
+    scales: bool = True
 
-    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn, Ratio | None]:
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Drawn, ScoreScales | None]:
         xp = namespace(factor)
         halves = [(_share(known, x), _share(known, y)) for x, y in zip(self.x, self.y, strict=True)]
         sizes = [(len(x), len(y)) for x, y in zip(self.x, self.y, strict=True)]
@@ -152,7 +152,7 @@ class WitnessValues:
             Drawn(size, *_moments(witness, share, size), _at_rows(known, witness, rows[:kept]))
             for size, share, rows, kept in zip(sizes[0], halves[0], (self.x[0], self.y[0]), self.kept, strict=True)
         )
-        return one, two, mmd_ratio(factor, known.counts, halves, sizes) if self.ratio else None
+        return one, two, mmd_scales(factor, known.counts, halves, sizes) if self.scales else None
 
 
 def _moments(values: Array, shares: Array, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -169,9 +169,9 @@ def _witness(factor: Array, one: Array, two: Array) -> Array:
     return (xp.matrix_transpose(factor @ (one - two)[:, :, None]) @ factor)[:, 0, :]
 
 
-def mmd_ratio(
+def mmd_scales(
     factor: Array, counts: Array, halves: Sequence[tuple[Array, Array]], sizes: Sequence[tuple[int, int]]
-) -> Ratio:
+) -> ScoreScales:
     """From each half's shares (b, G) of the points, sample by sample, and its numbers of rows."""
     own = SelfDependence.of_factor(factor, counts)
     first, second = sizes
@@ -189,7 +189,7 @@ def mmd_ratio(
             squares = xp.sum(weights * influence**2, axis=1) - xp.sum(weights * influence, axis=1) ** 2
             variance += size * size / (size - 1) * np.maximum(to_numpy(squares), 0.0)
     null = own.size**2 * (1 / first[0] + 1 / first[1]) * (1 / second[0] + 1 / second[1])
-    return Ratio.of(mmd_scale(own, total, share), to_numpy(mean), variance, null)
+    return witness_scales(mmd_scale(own, total, share), to_numpy(mean), variance, null)
 
 
 def _share(known: Tabulation, rows: np.ndarray) -> Array:
@@ -246,19 +246,19 @@ def cross_hsic(
     target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
     cells = np.arange(y.n) if response.cells is None else to_numpy(response.cells)
     influence = target.influence[0, cells]
-    draws, ratio = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), Ratio.empty(X.d)
+    draws, scales = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), np.empty((2, X.d))
     predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence))
     for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, landmark_rows(X.n, rng), rows):
         draws.put(features, products)
-        ratio.put(features, own)
+        scales[:, features] = own
     variance, freedom = draws.variance / draws.size, np.full(X.d, draws.size - 1.0)
     parts = in_blocks(draws.part(np.arange(X.d), 1.0 / draws.size))
-    return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ratio)
+    return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ScoreScales(*scales))
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Products of the prediction and the response at the test rows, and the ratio from their mean to an effect.
+    """Products of the prediction and the response at the test rows, and the scales of effects.
 
     `at_test` and `at_fit` (p, rows) are the response's centred factor at the test rows and at the fit rows, `target`
     its self-dependence, with the influence of each row (n,).
@@ -270,11 +270,11 @@ class Predictions:
     at_fit: Array
     target: SelfDependence
 
-    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, Ratio]:
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, ScoreScales]:
         found = _products(known, factor, (self.fit, self.at_fit), (self.test, self.at_test))
-        return Drawn.of(found, LEARNING), self._ratio(known, factor, found)
+        return Drawn.of(found, LEARNING), self._scales(known, factor, found)
 
-    def _ratio(self, known: Tabulation, factor: Array, found: np.ndarray) -> Ratio:
+    def _scales(self, known: Tabulation, factor: Array, found: np.ndarray) -> ScoreScales:
         own = SelfDependence.of_factor(factor, known.counts)
         first, second, total = len(self.test), len(self.fit), len(self.test) + len(self.fit)
         mean, variance = found.mean(axis=0), np.zeros(found.shape[1])
@@ -286,7 +286,7 @@ class Predictions:
         null = (own.size * self.target.size) ** 2 * second / first
         # The halves are centred at their own means, and the witness is a sum over the fit rows.
         unit = second * (1 - 1 / first) * (1 - 1 / second)
-        return Ratio.of(unit * hsic_scale(own, self.target, total), mean, variance, null)
+        return witness_scales(unit * hsic_scale(own, self.target, total), mean, variance, null)
 
 
 def _products(

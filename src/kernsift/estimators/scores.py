@@ -225,14 +225,14 @@ class EffectSizes:
 
 
 class ScoreScales(NamedTuple):
-    """The scale from scores to effects.
+    """The scale from means of draws, such as scores, to effects.
 
     Attributes
     ----------
     scale : ndarray of shape (b,)
-        The mean scores at an effect of 1.
+        The means at an effect of 1.
     spread : ndarray of shape (b,) or None
-        Standard deviations of the scores, including the noise of the scale; None where there are no intervals.
+        Standard deviations of the means, including the noise of the scale; None where there are no intervals.
     """
 
     scale: np.ndarray

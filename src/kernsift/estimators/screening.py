@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.cross import mmd_ratio, side_by_side
+from kernsift.estimators.cross import mmd_scales, side_by_side
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined
 from kernsift.estimators.effects.views import point_effects, view_effects
 from kernsift.estimators.responses import Response, label_response
-from kernsift.estimators.scores import DenseCovariance, Scores
+from kernsift.estimators.scores import DenseCovariance, Scores, ScoreScales
 from kernsift.estimators.statistics import (
     FittedStatistic,
     at_distinct_rows,
@@ -30,7 +30,7 @@ from kernsift.estimators.statistics import (
 )
 from kernsift.estimators.ustatistic import require_rows
 from kernsift.estimators.views import Pair, fitted
-from kernsift.estimators.witness_scores import Ratio, witness_scores
+from kernsift.estimators.witness_scores import witness_scores
 from kernsift.execution.arrays import Array, accumulator_dtype, most_at_once, namespace, take, to_numpy
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
@@ -170,20 +170,20 @@ def cross_screen(
     whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
     factor = to_numpy(side_by_side(whole))[0]
     base_test, base_fit = halves(reference.n, rng)
-    first, seconds, ratio = [], [], Ratio.empty(len(candidates))
+    first, seconds, scales = [], [], []
     start = reference.n
-    for place, table in enumerate(candidates.values()):
+    for table in candidates.values():
         test, fit = (start + rows for rows in halves(table.n, rng))
         start += table.n
         witness = factor[:, base_fit].mean(axis=1) - factor[:, fit].mean(axis=1)
         first.append(witness @ factor[:, base_test])
         seconds.append(witness @ factor[:, test])
-        ratio.put(np.array([place]), _ratio(factor, (base_test, test), (base_fit, fit)))
-    return witness_scores(tuple(candidates), np.column_stack(first), seconds, ratio)
+        scales.append(_scales(factor, (base_test, test), (base_fit, fit)))
+    return witness_scores(tuple(candidates), np.column_stack(first), seconds, ScoreScales.joined(scales))
 
 
-def _ratio(factor: np.ndarray, *halves: tuple[np.ndarray, np.ndarray]) -> Ratio:
-    """The ratio from a candidate's mean to its effect; each half has rows of the reference and of the candidate."""
+def _scales(factor: np.ndarray, *halves: tuple[np.ndarray, np.ndarray]) -> ScoreScales:
+    """The scale from a candidate's mean to its effect; each half has rows of the reference and of the candidate."""
     own = np.concatenate([rows for half in halves for rows in half])
     part = factor[:, own] - factor[:, own].mean(axis=1, keepdims=True)
 
@@ -192,7 +192,7 @@ def _ratio(factor: np.ndarray, *halves: tuple[np.ndarray, np.ndarray]) -> Ratio:
 
     shares = [(share(one), share(two)) for one, two in halves]
     sizes = [(len(one), len(two)) for one, two in halves]
-    return mmd_ratio(part[None, ...], np.ones((1, len(own))), shares, sizes)
+    return mmd_scales(part[None, ...], np.ones((1, len(own))), shares, sizes)
 
 
 def screened_by(mmd: Callable[..., Scores]) -> Callable[..., Scores]:

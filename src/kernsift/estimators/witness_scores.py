@@ -13,7 +13,7 @@ import numpy as np
 
 from kernsift.estimators.effects.kernel_correlations import effect_of
 from kernsift.estimators.null_laws.student import normal_scores, student_statistics
-from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, supported_variances
+from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, ScoreScales, supported_variances
 from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
 
 # Relative error of a mean from rounding a column to a grid and its kernel to a low rank: larger than the sampling error
@@ -23,33 +23,9 @@ _ROUNDING = 2e-3
 _TOGETHER = 512
 
 
-class Ratio(NamedTuple):
-    """The ratio from means of draws to effects.
-
-    Attributes
-    ----------
-    scale : ndarray of shape (d,)
-        The mean at an effect of 1.
-    error : ndarray of shape (d,)
-        Standard deviation of the mean, over both halves of the rows and including the noise of the scale.
-    """
-
-    scale: np.ndarray
-    error: np.ndarray
-
-    @classmethod
-    def of(cls, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, null: np.ndarray) -> Ratio:
-        """From variances in which the variance under the null is counted twice."""
-        return cls(scale, np.sqrt(np.maximum(variance - null, null) + (_ROUNDING * mean) ** 2))
-
-    @classmethod
-    def empty(cls, d: int) -> Ratio:
-        return cls(np.empty(d), np.empty(d))
-
-    def put(self, features: np.ndarray, part: Ratio | None) -> None:
-        """Store the values of some of the features."""
-        assert part is not None
-        self.scale[features], self.error[features] = part
+def witness_scales(scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, null: np.ndarray) -> ScoreScales:
+    """Scales of means, from variances over both halves in which the variance under the null is counted twice."""
+    return ScoreScales(scale, np.sqrt(np.maximum(variance - null, null) + (_ROUNDING * mean) ** 2))
 
 
 class Drawn(NamedTuple):
@@ -106,7 +82,9 @@ Parts = Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
 """Gives the centred, scaled draws (m, b) of some features, block by block."""
 
 
-def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], ratio: Ratio) -> Scores:
+def witness_scores(
+    names: tuple[str, ...], first: np.ndarray, seconds: Sequence[np.ndarray], scales: ScoreScales
+) -> Scores:
     """Student statistics of witness values where only the first sample's rows are shared by the features.
 
     `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
@@ -120,7 +98,7 @@ def witness_scores(names: tuple[str, ...], first: np.ndarray, seconds: Sequence[
     above = one.part(np.arange(len(names)), share)
     own = np.diag(np.sqrt(np.maximum(total - (above**2).sum(axis=0), 0.0)))
     parts, rows = in_blocks(np.vstack([above, own])), one.size + counts
-    return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, ratio)
+    return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, scales)
 
 
 def kept_parts(one: Drawn, two: Drawn) -> Parts:
@@ -158,11 +136,11 @@ def in_blocks(rows: np.ndarray) -> Parts:
     return parts
 
 
-def difference_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, ratio: Ratio) -> Scores:
+def difference_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Parts, scales: ScoreScales) -> Scores:
     """Student statistics of the values in two samples."""
     count = one.size + two.size
     freedom = np.full(len(names), count - 2.0)
-    return student_scores(names, one.mean - two.mean, _pooled_variance(one, two), parts, count, freedom, ratio)
+    return student_scores(names, one.mean - two.mean, _pooled_variance(one, two), parts, count, freedom, scales)
 
 
 def student_scores(
@@ -172,7 +150,7 @@ def student_scores(
     parts: Parts,
     count: int,
     freedom: np.ndarray,
-    ratio: Ratio,
+    scales: ScoreScales,
 ) -> Scores:
     """Normal scores of estimates with centred, scaled draws `parts`, whose squares add up to the variances.
 
@@ -194,14 +172,15 @@ def student_scores(
             yield features, namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
 
     def sizes(features: np.ndarray) -> EffectSizes:
-        own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], ratio.scale[features]
+        assert scales.spread is not None
+        own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], scales.scale[features]
 
         def at(means: np.ndarray) -> np.ndarray:
             return effect_of(student_statistics(means, own) * unit, np.where(varies[features], scale, 0.0))
 
         step = 1e-3 * (1.0 + np.abs(statistic[features]))
         ends = [normal_scores(statistic[features] + sign * step, own) for sign in (1.0, -1.0)]
-        spread = (ends[0] - ends[1]) / (2 * step) * ratio.error[features] / unit
+        spread = (ends[0] - ends[1]) / (2 * step) * scales.spread[features] / unit
         return EffectSizes(effect_of(estimate[features], scale), spread, at)
 
     cov = BlockCovariance(varies.astype(float), blocks)
