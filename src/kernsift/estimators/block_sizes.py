@@ -12,7 +12,7 @@ from kernsift.data.stored import StoredTable
 from kernsift.data.table_parts import is_readable, tables_of
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
-from kernsift.execution.arrays import Array, device_room, dtype_of, most_at_once, on_host
+from kernsift.execution.arrays import Array, device_room, dtype_of, most_at_once, on_host, slices
 from kernsift.execution.parallel import worker_threads
 from kernsift.execution.threads import prefetched_items
 from kernsift.kernels.quantisation import POINTS
@@ -103,7 +103,7 @@ def parts_of(
     step = -(-len(features) // 4) if several else _LARGEST_BLOCK if on_host(prototype) else len(features)
     if memory is not None and rows:
         step = int(np.clip(memory // (4 * _LOOKED_UP * rows), 1, step))
-    return [slice(start, min(start + step, len(features))) for start in range(0, len(features), step)]
+    return list(slices(0, len(features), step))
 
 
 def sent_columns(table: Table, columns: int) -> int:

@@ -40,6 +40,7 @@ from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import DiagonalCovariance, Scores, supported_variances
 from kernsift.estimators.ustatistic import Resample, hsic_null_ratio, mmd_null_ratio, require_rows, resampling
 from kernsift.exceptions import InputError
+from kernsift.execution.arrays import slices
 from kernsift.kernels.fitted import FeatureKernels
 
 Design = Literal["shared", "independent"]
@@ -199,8 +200,8 @@ def _scores(
 
     def moments(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         found, count = [], _count(r, x, y)
-        for start in range(0, x.d, _FEATURES):
-            some = separate(x, y, np.arange(start, min(start + _FEATURES, x.d)), rng)
+        for features in slices(0, x.d, _FEATURES):
+            some = separate(x, y, np.arange(x.d)[features], rng)
             parts = [moments_of(some(min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
             found.append(reduce(Moments.plus, parts))
         mean, squares = (np.concatenate([getattr(one, name) for one in found]) for name in ("mean", "squares"))

@@ -25,6 +25,7 @@ from kernsift.execution.arrays import (
     in_place,
     namespace,
     on_host,
+    slices,
     to_numpy,
 )
 from kernsift.execution.fused import gaussian_mmd
@@ -110,20 +111,17 @@ def chunk_of(array: Array) -> int:
 
 def batches(count: int, width: int, prototype: Array) -> Iterator[slice]:
     """Slices of `count` rows of `width` values that suit the device of `prototype`, at least one row each."""
-    step = max(1, chunk_of(prototype) // max(width, 1))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
+    return slices(0, count, max(1, chunk_of(prototype) // max(width, 1)))
 
 
 def _tiles(rows: int, columns: int, width: int, prototype: Array, *, upper: bool) -> Iterator[tuple[slice, slice]]:
     """Tiles of the pairs of rows and columns, of a size that suits the device; `upper`: those above the diagonal."""
     chunk = chunk_of(prototype)
     tall = max(1, chunk // max(columns * width, 1))
-    for top in range(0, rows, tall):
-        high = slice(top, min(top + tall, rows))
-        step = max(1, chunk // ((high.stop - top) * width))
-        for left in range(top if upper else 0, columns, step):
-            yield high, slice(left, min(left + step, columns))
+    for high in slices(0, rows, tall):
+        step = max(1, chunk // ((high.stop - high.start) * width))
+        for wide in slices(high.start if upper else 0, columns, step):
+            yield high, wide
 
 
 def _above(rows: slice, columns: slice) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from kernsift.estimators.effects.kernel_correlations import effect_of
 from kernsift.estimators.null_laws.student import normal_scores, student_statistics
 from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, ScoreScales, supported_variances
-from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, slices, take, to_numpy
 
 # Relative error of a mean from rounding a column to a grid and its kernel to a low rank: larger than the sampling error
 # only with little noise and many rows.
@@ -129,8 +129,7 @@ def _pooled_variance(one: Drawn, two: Drawn) -> np.ndarray:
 
 def in_blocks(rows: np.ndarray) -> Parts:
     def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
-        for start in range(0, len(among), _TOGETHER):
-            own = among[start : start + _TOGETHER]
+        for own in (among[some] for some in slices(0, len(among), _TOGETHER)):
             yield own, rows[:, own]
 
     return parts

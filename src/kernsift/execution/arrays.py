@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -38,6 +38,16 @@ _HOST = SimpleNamespace(
 _HOST.sum, _HOST.matrix_transpose = partial(np.add.reduce, axis=None), attrgetter("mT")
 _HOST.take = lambda x, indices, *, axis=None: x.take(indices, axis=axis, mode=INDEX_MODE)
 _HOST.astype = lambda x, dtype, *, copy=False: x.astype(dtype, copy=copy)
+
+
+def slices(start: int, stop: int, step: int) -> Iterator[slice]:
+    """The numbers from `start` to `stop` in slices of `step`; the last one may be shorter.
+
+    >>> list(slices(0, 5, 3))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for low in range(start, stop, step):
+        yield slice(low, min(low + step, stop))
 
 
 def is_array(data: Any) -> bool:
@@ -228,8 +238,8 @@ def transposed(array: Array) -> Array:
     out = np.empty(array.shape[::-1], dtype=array.dtype)
     # By blocks of rows, whose cache lines are then reused for the next column.
     step = max(_LINES, RUN // max(array.shape[1], 1))
-    for start in range(0, len(array), step):
-        out[:, start : start + step] = array[start : start + step].T
+    for rows in slices(0, len(array), step):
+        out[:, rows] = array[rows].T
     return out
 
 

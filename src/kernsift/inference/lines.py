@@ -17,6 +17,7 @@ import numpy as np
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, joined, log_survivals
 from kernsift.estimators.scores import CurvedCovariance, Path, Scores
+from kernsift.execution.arrays import slices
 from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
 
@@ -50,8 +51,8 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
     """One-sided test of each selected score under its normal distribution truncated to the event."""
     variances, unions = np.zeros(len(selected)), list[np.ndarray]()
     step = max(_BATCH, _NUMBERS // len(scores))
-    for start in range(0, len(selected), step):
-        variances[start : start + step], some = _unions(scores, selected[start : start + step], event)
+    for part in slices(0, len(selected), step):
+        variances[part], some = _unions(scores, selected[part], event)
         unions += some
     return _tail(scores.estimate[selected], variances, unions)
 

@@ -17,6 +17,7 @@ from kernsift.execution.arrays import (
     dtype_of,
     namespace,
     on_host,
+    slices,
     sorted_columns,
     take,
     to_numpy,
@@ -95,20 +96,20 @@ def _of_present_values(table: Table, columns: np.ndarray, rows: np.ndarray | Non
 def _in_blocks(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     count = table.n if rows is None else len(rows)
     if isinstance(table, SparseTable):
-        blocks = [columns[start : start + _SPARSE_BLOCK] for start in range(0, len(columns), _SPARSE_BLOCK)]
+        blocks = [columns[some] for some in slices(0, len(columns), _SPARSE_BLOCK)]
         return _joined(parallel_map(lambda own: sparse_medians(table.stored(own).within(rows), _QUANTILES), blocks))
     if table.memory is None:
         return _of_columns(lambda block: table.part(run_of(block), rows), columns, count, table.prototype)
     # Read as many columns of a file at a time as memory allows.
     step = max(1, table.memory // (64 * count))
 
-    def of_part(start: int) -> tuple[np.ndarray, np.ndarray]:
-        values = read_part(table, columns[start : start + step], rows)
+    def of_part(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        values = read_part(table, columns[part], rows)
         found = _of_columns(lambda block: values[:, run_of(block)], np.arange(values.shape[1]), count, values)
-        report_progress("looking for bandwidths", min(start + step, len(columns)), len(columns))
+        report_progress("looking for bandwidths", part.stop, len(columns))
         return found
 
-    return _joined(map(of_part, range(0, len(columns), step)))
+    return _joined(map(of_part, slices(0, len(columns), step)))
 
 
 def _joined(found: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +133,7 @@ def medians_of_sorted(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarr
     b, step = ordered.shape[0], max(1, 2 * (_CHUNK if on_host(ordered) else _DEVICE_CHUNK) // _QUANTILES**2)
     if b <= step or (large and on_host(ordered)):
         return _medians_of(ordered, large)
-    return _joined(_medians_of(ordered[start : min(start + step, b), :], large) for start in range(0, b, step))
+    return _joined(_medians_of(ordered[some, :], large) for some in slices(0, b, step))
 
 
 def _medians_of(ordered: Array, large: bool = False) -> tuple[np.ndarray, np.ndarray]:

@@ -24,6 +24,7 @@ from kernsift.execution.arrays import (
     in_place,
     keep_freed_memory,
     namespace,
+    slices,
     take,
     to_numpy,
 )
@@ -181,7 +182,7 @@ class FeatureKernels:
             same = xp.astype(A == B, xp.result_type(A.dtype, B.dtype))
             return same if width == 1 else xp.astype(_sums(same, width) == width, same.dtype)
         assert isinstance(part.kernel, Custom)
-        xp, parts = namespace(A), [slice(start, start + width) for start in range(0, A.shape[-1], width)]
+        xp, parts = namespace(A), slices(0, A.shape[-1], width)
         dtype = xp.result_type(A.dtype, B.dtype)
         return xp.stack([xp.astype(part.kernel(A[..., own], B[..., own]), dtype) for own in parts], axis=-1)
 

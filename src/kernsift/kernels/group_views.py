@@ -10,7 +10,7 @@ needed for sums over rows, it is computed in single precision, which takes half 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -20,11 +20,13 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
+from kernsift.execution.arrays import slices
 from kernsift.execution.threads import parallel_map
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 
-# Rows whose kernel values are computed at a time: few enough to stay in the cache; and those of one thread.
+# Rows whose kernel values are computed at a time: few enough to stay in the cache; and those that one thread works on,
+# over which sums are added in their order, whatever the threads.
 _ROWS, _STRIP = 512, 4096
 # Squared norms, in bandwidths, up to which distances may be computed from inner products without loss.
 _FAR = 1e4
@@ -124,7 +126,7 @@ class GroupView:
         values = self.values[rows]
         weights = self.weights[:count]
         out = np.empty((1, len(weights), len(values)))
-        for part in _chunks(slice(0, len(values))):
+        for part in slices(0, len(values), _ROWS):
             out[0, :, part] = weights @ (self.landmarks.at(values[part]) - self.mean).T
         return out
 
@@ -152,15 +154,15 @@ class GroupView:
         """(1, q, p) sums over all rows of the factor times `targets`, a function from rows to (rows, p)."""
 
         def work(strip: slice) -> Any:
-            return sum(self._centred(part).T @ targets(part) for part in _chunks(strip))
+            return sum(self._centred(part).T @ targets(part) for part in slices(strip.start, strip.stop, _ROWS))
 
-        return np.asarray(self.weights @ sum(parallel_map(work, _strips(len(self.values)))))[None, ...]
+        return np.asarray(self.weights @ sum(parallel_map(work, slices(0, len(self.values), _STRIP))))[None, ...]
 
     def summed(self, codes: np.ndarray, points: int) -> np.ndarray:
         """(b, points, q) sums of the factor over the rows of each point, for b features with `codes` (b, n)."""
         found = np.zeros((len(codes), points, len(self.landmarks.points)))
         kernel = np.empty((min(_STRIP, len(self.values)), found.shape[2]))
-        for strip in _strips(len(self.values)):
+        for strip in slices(0, len(self.values), _STRIP):
             self._add_sums(found, codes, strip, kernel[: strip.stop - strip.start])
         directions = found[:, :, : len(self.weights)]
         for feature in range(len(codes)):
@@ -178,7 +180,7 @@ class GroupView:
             # A product with a matrix of zeros and ones adds whole rows, which is faster than any look-up.
             sums[feature] += sparse.csc_matrix((ones, codes[feature, rows], ends), shape) @ kernel
 
-        for _ in chain(parallel_map(fill, _chunks(rows)), parallel_map(add, range(len(codes)))):
+        for _ in chain(parallel_map(fill, slices(rows.start, rows.stop, _ROWS)), parallel_map(add, range(len(codes)))):
             pass
 
     def row_sums(self, count: int, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -194,7 +196,7 @@ class GroupView:
 
         def work(strip: slice) -> np.ndarray:
             along = np.zeros(len(self.weights))
-            for part in _chunks(strip):
+            for part in slices(strip.start, strip.stop, _ROWS):
                 factor = self._centred(part).astype(np.float32) @ weights
                 leading[0, :, part] = factor[:, :count].T
                 diagonal[0, part] = np.einsum("ij,ij->i", factor, factor)
@@ -203,7 +205,7 @@ class GroupView:
                 square[0, part] = factor @ sizes
             return along
 
-        return diagonal, square, leading, np.asarray(sum(parallel_map(work, _strips(n))))[None, :]
+        return diagonal, square, leading, np.asarray(sum(parallel_map(work, slices(0, n, _STRIP))))[None, :]
 
 
 def views_of_rows(
@@ -220,7 +222,7 @@ def views_of_rows(
     def work(strip: slice) -> tuple[np.ndarray, np.ndarray]:
         first, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
         space = np.empty((_ROWS, ends[-1]))
-        for part in _chunks(strip):
+        for part in slices(strip.start, strip.stop, _ROWS):
             kernel = space[: part.stop - part.start]
             for one, start, stop in zip(landmarks, ends[:-1], ends[1:], strict=True):
                 np.subtract(one.at(values[part]), level[start:stop], out=kernel[:, start:stop])
@@ -229,7 +231,7 @@ def views_of_rows(
         return first, second
 
     first, second = np.zeros(ends[-1]), np.zeros((ends[-1], ends[-1]))
-    for some, products in parallel_map(work, _strips(n)):
+    for some, products in parallel_map(work, slices(0, n, _STRIP)):
         first += some
         second += products
     second -= np.outer(first, first) / n
@@ -258,14 +260,3 @@ def _directions(
     keep = values > NEGLIGIBLE * values[0]
     values, vectors = values[keep], vectors[:, keep]
     return (vectors * values ** ((power - 1.0) / 2.0)).T @ inverse, values**power
-
-
-def _strips(n: int) -> Iterator[slice]:
-    """Rows that one thread works on; sums over them are added in their order, whatever the threads."""
-    return _chunks(slice(0, n), _STRIP)
-
-
-def _chunks(rows: slice, size: int | None = None) -> Iterator[slice]:
-    size = size or _ROWS
-    for start in range(rows.start, rows.stop, size):
-        yield slice(start, min(start + size, rows.stop))

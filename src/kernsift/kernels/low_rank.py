@@ -21,6 +21,7 @@ from kernsift.execution.arrays import (
     in_place,
     namespace,
     on_host,
+    slices,
     take,
     to_numpy,
     transposed,
@@ -285,8 +286,7 @@ def _pivoted_rows(sample: np.ndarray, kernels: FeatureKernels) -> tuple[np.ndarr
     """`pivoted` of one feature whose points are rows with equal weights: a triangle (m, rows) and pivots (m,)."""
     size = len(sample)
     gram = np.empty((size, size))
-    for start in range(0, size, _TOGETHER):
-        part = slice(start, start + _TOGETHER)
+    for part in slices(0, size, _TOGETHER):
         gram[part] = kernels.matched(sample[part, None, :], sample[None, :, :])[..., 0]
     residual = gram.diagonal().copy()
     enough = TOLERANCE * residual.sum() / size

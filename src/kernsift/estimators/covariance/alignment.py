@@ -26,7 +26,7 @@ from kernsift.estimators.covariance.selected_factor import (
 from kernsift.estimators.null_laws.permutation_law import moment_matrix
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
-from kernsift.execution.arrays import Array, asarray_like, dtype_of, most_at_once, namespace, on_host, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, dtype_of, most_at_once, namespace, on_host, slices, to_numpy
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
 
@@ -113,7 +113,7 @@ class AlignmentCovariance:
         for factor in self.factors:
             places = np.flatnonzero(wanted[factor.features])
             step = self._step(factor, chosen)
-            pieces += [(factor, places[start : start + step]) for start in range(0, len(places), step)]
+            pieces += [(factor, places[some]) for some in slices(0, len(places), step)]
 
         def correlate(piece: tuple[SelectedFactor, np.ndarray]) -> int:
             factor, places = piece
@@ -146,7 +146,7 @@ class AlignmentCovariance:
         runs: dict[str, list[int]] = {}
         for feature in features.tolist():
             runs.setdefault(targets[feature], []).append(feature)
-        parts = [np.array(run[i : i + _TOGETHER]) for run in runs.values() for i in range(0, len(run), _TOGETHER)]
+        parts = [np.array(run[some]) for run in runs.values() for some in slices(0, len(run), _TOGETHER)]
         gathered_parts = [(part, _thinned(gathered(self.factors, part))) for part in parts]
         for one, own in gathered_parts:
             for other, theirs in gathered_parts:
@@ -226,8 +226,7 @@ class AlignmentCovariance:
         first, second = (asarray_like(part, beginning) for part in noise)
         for factor in self.factors:
             step = max(1, _NUMBERS // (factor.cross.shape[1] * max(_SKETCH, rows)))
-            for start in range(0, len(factor.features), step):
-                part = slice(start, start + step)
+            for part in slices(0, len(factor.features), step):
                 own = factor.rows(part)
                 products = own.sums((own.directions @ first) * (own.directions @ second), 0)
                 sketch[:, factor.features[part]] = to_numpy(products).T

@@ -21,7 +21,7 @@ from kernsift.estimators.covariance.tilting import tilted_paths
 from kernsift.estimators.null_laws.permutation_law import gamma_score
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.scores import Path
-from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, on_host, slices, take, to_numpy
 
 # Rows per direction that is regressed on, at least.
 ROWS_PER_DIRECTION = 8
@@ -222,8 +222,7 @@ class ScorePaths:
         for factor in self.factors:
             found = np.flatnonzero(np.isin(factor.features, features))
             step = max(1, numbers // (factor.cross.shape[1] * max(moves.scatter.shape)))
-            for start in range(0, len(found), step):
-                here = found[start : start + step]
+            for here in (found[some] for some in slices(0, len(found), step)):
                 products = _product(factor.rows(here).padded(factor.cross.shape[1]), moves.scatter)
                 within = products[:, :, :width] - products[:, :, width:] @ moves.explained
                 yield factor, here, within.reshape(len(here), -1, k, width // k)

@@ -17,7 +17,7 @@ from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table
 from kernsift.estimators.feature_blocks import FeatureBlock
 from kernsift.estimators.ustatistic import mmd_kernel
-from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, on_host
+from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, on_host, slices
 from kernsift.execution.fused import device_mmd_sums, host_hsic, host_mmd, host_mmd_sums
 from kernsift.kernels.fitted import FeatureKernels
 
@@ -126,9 +126,8 @@ class HSICDraws(Draws):
     @classmethod
     def at(cls, rows: np.ndarray, y: Table, response_kernels: FeatureKernels) -> HSICDraws:
         """The draws at these rows, with their weights, which cost as much as the draws of a batch of features."""
-        step = batch_numbers(y.prototype)
-        starts = range(0, len(rows), step)
-        parts = [_pairing_weights(y, rows[start : start + step], response_kernels) for start in starts]
+        batches = slices(0, len(rows), batch_numbers(y.prototype))
+        parts = [_pairing_weights(y, rows[batch], response_kernels) for batch in batches]
         xp = namespace(y.prototype)
         second, third = (xp.concat(part, axis=0)[:, None] for part in zip(*parts, strict=True))
         return cls(rows, (second, third))

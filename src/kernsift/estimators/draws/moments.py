@@ -28,6 +28,7 @@ from kernsift.execution.arrays import (
     dtype_of,
     namespace,
     on_host,
+    slices,
     to_numpy,
 )
 from kernsift.execution.fused import host_deviations
@@ -175,7 +176,7 @@ def _sums(draws: Draws, block: FeatureBlock, pilot: Array, run: slice) -> tuple[
     total: Array = 0.0
     squares: Array = 0.0
     numbers = draws.count * block.all_columns
-    for batch in _cut(run.start, run.stop, _batch(draws, block)):
+    for batch in slices(run.start, run.stop, _batch(draws, block)):
         values = draws.of(block, batch)
         off, square = host_deviations(values, pilot, numbers) or _deviations(values, pilot)
         total, squares = total + off, squares + square
@@ -196,12 +197,7 @@ def _batch(draws: Draws, block: FeatureBlock) -> int:
 
 def _runs(draws: Draws, block: FeatureBlock, start: int, stop: int) -> Iterator[slice]:
     """Runs of draws, each of several batches."""
-    return _cut(start, stop, _BATCHES * _batch(draws, block))
-
-
-def _cut(start: int, stop: int, step: int) -> Iterator[slice]:
-    for low in range(start, stop, step):
-        yield slice(low, min(low + step, stop))
+    return slices(start, stop, _BATCHES * _batch(draws, block))
 
 
 def on_threads(function: Callable[[Item], Output], items: Iterable[Item], block: FeatureBlock) -> Iterator[Output]:
@@ -223,7 +219,7 @@ def _first_draws(draws: Draws, stop: int, block: FeatureBlock) -> np.ndarray:
     out = np.empty((stop, len(block.features)))
 
     def fill(run: slice) -> None:
-        for batch in _cut(run.start, run.stop, _batch(draws, block)):
+        for batch in slices(run.start, run.stop, _batch(draws, block)):
             out[batch] = to_numpy(draws.of(block, batch))
 
     for _ in on_threads(fill, _runs(draws, block, 0, stop), block):
@@ -245,7 +241,7 @@ class _Products:
 
     def _product(self, block: FeatureBlock, mean: np.ndarray, run: slice) -> np.ndarray:
         total: Array = 0.0
-        for batch in _cut(run.start, run.stop, _batch(self.draws, block)):
+        for batch in slices(run.start, run.stop, _batch(self.draws, block)):
             values = _centred(self.draws, block, mean, batch)
             total = total + namespace(values).matrix_transpose(values) @ self.chosen[batch, :]
         return to_numpy(total)
@@ -288,7 +284,7 @@ class DrawCovariance:
         if not self.draws.in_memory:
             # Every step reads the whole table.
             step = min(step, max(self._at_once, self.room // (8 * self.first.count)))
-        parts = [self._columns(features[start : start + step]) for start in range(0, len(features), step)]
+        parts = [self._columns(features[some]) for some in slices(0, len(features), step)]
         return np.concatenate(parts, axis=1) if parts else np.empty((len(self.variances), 0))
 
     @property
@@ -314,7 +310,7 @@ class DrawCovariance:
         """The centred first draws of some features."""
         draws, mean = self.draws.draws, self.first.mean[block.features]
         step = max(1, batch_numbers(block.table.prototype) // max(len(block.features), 1))
-        parts = [_centred(draws, block, mean, batch) for batch in _cut(0, self.first.count, step)]
+        parts = [_centred(draws, block, mean, batch) for batch in slices(0, self.first.count, step)]
         return namespace(parts[0]).concat(parts, axis=0)
 
     @cached_property

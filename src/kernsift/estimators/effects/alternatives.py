@@ -25,6 +25,7 @@ import numpy as np
 
 from kernsift.estimators.effects.family_laws import FamilyMoments, NullMoments, each, taken
 from kernsift.estimators.effects.intervals import EffectLaws, Unseen, concatenated
+from kernsift.execution.arrays import slices
 
 # Members of a family whose moments are computed, in standard deviations of the influence function under independence,
 # and how many members are interpolated from one to the next.
@@ -86,8 +87,7 @@ def effect_laws(
     penalty = np.zeros(len(factor)) if penalty is None else penalty
     step = max(1, _NUMBERS // (joint.shape[1] * max(joint.shape[2], factor.shape[1])))
     parts = []
-    for start in range(0, len(factor), step):
-        part = slice(start, start + step)
+    for part in slices(0, len(factor), step):
         moments = taken(null, part)
         alternatives = _Alternatives(factor[part], response_factor, counts[part], joint[part], moments, samples)
         far = extremes and (extremes[0][part], extremes[1])

@@ -28,7 +28,7 @@ from kernsift.estimators.feature_blocks import FeatureBlock
 from kernsift.estimators.null_laws.student import widening
 from kernsift.estimators.scores import EffectSizes, Scores, ScoreScales
 from kernsift.estimators.ustatistic import Resample, batches
-from kernsift.execution.arrays import Array, accumulator_dtype, namespace, to_numpy
+from kernsift.execution.arrays import Array, accumulator_dtype, namespace, slices, to_numpy
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.quantisation import POINTS, fit_grid
@@ -263,8 +263,7 @@ def _self_dependence(
         known = tabulate(part, whole, grid)
         codes = np.arange(len(rows))[None, :] if known.codes is None else to_numpy(known.codes).astype(np.intp)
         step = max(1, _GRAM // grid.points.shape[0] ** 2)
-        for start in range(0, len(block), step):
-            some = slice(start, min(start + step, len(block)))
+        for some in slices(0, len(block), step):
             inside = grid.part(some)
             found = SelfDependence.of_kernel(own.select(whole[some]), inside.points, known.part(some).counts)
             yield block[some], rows, found, codes[some]

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.linalg import helmert
 
 from kernsift.estimators.null_laws.permutation_law import moment_matrix
-from kernsift.execution.arrays import Array, asarray_like, namespace
+from kernsift.execution.arrays import Array, asarray_like, namespace, slices
 from kernsift.execution.codes import code_dtype
 
 # Numbers of one array with a matrix for each feature and stratum.
@@ -89,8 +89,8 @@ class Strata(NamedTuple):
         step = max(1, _NUMBERS // max(numbers, 1))
         edges = np.flatnonzero(np.diff(self.sizes)) + 1
         for run in np.split(np.arange(len(self.sizes)), edges):
-            for start in range(int(run[0]), int(run[-1]) + 1, step):
-                yield start, min(start + step, int(run[-1]) + 1)
+            for part in slices(int(run[0]), int(run[-1]) + 1, step):
+                yield part.start, part.stop
 
     @property
     def are_pairs(self) -> bool:
@@ -220,7 +220,7 @@ def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: Res
     if flips[0] is not None and flips[1] is not None:
         return flips[0].covariance(flips[1])
     step = max(1, _NUMBERS // (len(response.coefficients) * one.shape[1] * other.shape[1]))
-    parts = [slice(start, start + step) for start in range(0, len(one), step)]
+    parts = slices(0, len(one), step)
     found = [_between_and_squares(one[part], other[part], strata, response.coefficients) for part in parts]
     between, squares = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
     diagonal, other_diagonal = ((part * part).sum(axis=1) for part in (one, other))
