@@ -204,8 +204,6 @@ class TopK(SelectionRule):
         moving[feature] = False
         crossing = intercept[moving] / gap[moving]
         falling = gap[moving] > 0  # above the diagonal left of its crossing; the others are above right of it
-        if falling.all():
-            return _right_of_kth_largest(crossing, room)
         return _where_few_above(crossing, falling, room)
 
     def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -244,18 +242,10 @@ def _mask(size: int, chosen: np.ndarray) -> np.ndarray:
     return mask
 
 
-def _right_of_kth_largest(crossing: np.ndarray, room: int) -> np.ndarray:
-    """The half-line on which the feature is kept if no line crosses it from below (always so for equal variances)."""
-    if room < 0:
-        return np.empty((0, 2))
-    if len(crossing) <= room:
-        return EVERYWHERE
-    place = len(crossing) - 1 - room
-    return np.array([[np.partition(crossing, place)[place], np.inf]])
-
-
 def _where_few_above(crossing: np.ndarray, falling: np.ndarray, room: int) -> np.ndarray:
     """The intervals with at most `room` lines above the diagonal, from a sweep over the crossings."""
+    if len(crossing) <= room:
+        return EVERYWHERE
     order = np.argsort(crossing, kind="stable")
     edges = np.concatenate([[-np.inf], crossing[order], [np.inf]])
     above = int(falling.sum()) + np.concatenate([[0], np.cumsum(np.where(falling[order], -1, 1))])
