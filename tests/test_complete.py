@@ -615,7 +615,7 @@ def test_rare_categories_of_a_response_share_a_cell():
     for claimed, expected in zip(response.views["plain"].own, whole.own, strict=True):
         np.testing.assert_allclose(claimed, expected[0], rtol=1e-9)
     gram = [factor[:, cells].T @ factor[:, cells] for factor, cells in (
-        (response.factor, response.cells), (whole.view.factor[0], codes)
+        (response.first.factor, response.cells), (whole.view.factor[0], codes)
     )]  # fmt: skip
     np.testing.assert_allclose(*gram, atol=1e-12)
     scores = complete_hsic(X, y, kernels, answers, adaptive=True, rng=rng)

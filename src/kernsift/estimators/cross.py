@@ -243,7 +243,7 @@ def cross_hsic(
     response = table_response(y, response_kernels, rng)
     at_fit, at_test = (response.at(rows, response.first) for rows in (fit, test))
     at_fit, at_test = (rows - namespace(rows).mean(rows, axis=1, keepdims=True) for rows in (at_fit, at_test))
-    target = SelfDependence.of_factor(response.factor[None, ...], response.counts[None, :])
+    target = SelfDependence.of_factor(response.first.factor[None, ...], response.counts[None, :])
     cells = np.arange(y.n) if response.cells is None else to_numpy(response.cells)
     influence = target.influence[0, cells]
     draws, scales = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), np.empty((2, X.d))

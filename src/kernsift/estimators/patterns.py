@@ -25,6 +25,7 @@ from kernsift.estimators.scores import EffectSizes, EffectsWithLaws, Scores
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import asarray_like, namespace, to_numpy
 from kernsift.execution.notes import add_note
+from kernsift.kernels.checks import checked_bandwidth
 
 Rows = TypeVar("Rows", bound=Any)
 
@@ -130,14 +131,10 @@ def _check(bandwidth: Any, estimator: str) -> None:
         )
 
 
-def bandwidth_of(bandwidth: Any, features: np.ndarray, d: int) -> Any:
-    """The bandwidths of some features, where there is one for each."""
-    given = bandwidth if isinstance(bandwidth, str) else np.asarray(bandwidth)
-    if isinstance(given, str) or given.ndim == 0:
-        return bandwidth
-    if given.shape != (d,):
-        raise InputError(f"bandwidth: one number per feature was needed, shape ({d},), got shape {given.shape}.")
-    return given[features]
+def bandwidth_of(bandwidth: Any, features: np.ndarray, d: int) -> str | np.ndarray:
+    """The bandwidths of some of d features, or the name of a rule."""
+    given = checked_bandwidth(bandwidth, d)
+    return given if isinstance(given, str) else given[features]
 
 
 def _covariance(scores: Scores) -> AlignmentCovariance:
@@ -194,7 +191,7 @@ def pattern_effects(parts: Sequence[tuple[np.ndarray, Scores]], features: np.nda
 def _no_factor(features: np.ndarray, whole: AlignmentCovariance, others: Sequence[SelectedFactor]) -> SelectedFactor:
     """Factors of features that cannot be tested: nothing varies."""
     count = whole.response.n if whole.rows is None else len(whole.rows)
-    prototype = others[0].factor if others else whole.response.factor
+    prototype = others[0].factor if others else whole.response.first.factor
     codes = asarray_like(np.zeros((len(features), count), dtype=np.uint8), prototype)
     factor = asarray_like(np.zeros((len(features), 1, 1)), prototype)
     factor = namespace(prototype).astype(factor, prototype.dtype)

@@ -143,10 +143,6 @@ class Response(NamedTuple):
         known = [view.fitted.own for view in self.views.values()]
         return max(0.0, *(float(self.n * own.second[0, 1] / max(own.trace[0] ** 2, 1e-300)) - 2.0 for own in known))
 
-    @property
-    def factor(self) -> Array:
-        return self.first.factor
-
 
 def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Response:
     """The label of two samples whose rows are stacked."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernsift.data.sparse import StoredColumns, places_among
 from kernsift.execution.arrays import Array
+from kernsift.execution.codes import code_dtype
 
 
 class SortedSparse:
@@ -115,7 +116,7 @@ def sparse_codes(
     """Counts (b, G, cells) of sparse columns by points and by the cells of a response, and codes of some rows."""
     b, points = edges.shape[0], edges.shape[1] + 1
     edges = edges.astype(stored.values.dtype)
-    small = np.uint8 if points <= 256 else np.int16 if points <= 2**15 else np.int32
+    small = code_dtype(np, points)
     codes, zero = np.empty(len(stored.values), dtype=small), np.empty(b, dtype=small)
     ends = stored.offsets.tolist()
     for column, own in enumerate(edges):

@@ -11,7 +11,7 @@ from kernsift.data.table_parts import run_of
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.statistics import FittedStatistic
 from kernsift.execution.arrays import INDEX_MODE, Array, asarray_like, namespace, on_host, take, to_numpy
-from kernsift.execution.codes import bincount_rows, lookup
+from kernsift.execution.codes import bincount_rows, code_dtype, lookup
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import columns_of
 from kernsift.kernels.group_views import GroupView
@@ -133,7 +133,7 @@ class SelectedFactor(NamedTuple):
         if self.codes is None:
             index = np.where(present, index, points)
             return self._replace(factor=take(factor, index, 2), present=present)
-        dtype = xp.uint8 if points < 256 else xp.int16 if points < 2**15 else xp.int32
+        dtype = code_dtype(xp, points + 1)
         codes = xp.astype(self.codes, dtype, copy=False)
         missing = xp.full((b, 1), points, dtype=dtype, device=factor.device)
         # Rows in which the features are missing have one more code, whose factor is 0.
