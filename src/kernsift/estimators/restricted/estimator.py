@@ -207,7 +207,7 @@ class _Measuring:
             fitted = self._fitted(some, own, block.kernels)
             if levels:
                 fitted = fitted._replace(statistics=[one.of_levels for one in fitted.statistics])
-            return self._scores(features, fitted, some[0][1]) if self.final is None else self._effects(features, fitted)
+            return self._measured(features, fitted, some[0][1])
 
         by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
         rows, memory = (len(self.target.strata.order), 2**28) if by_row else (0, None)
@@ -339,10 +339,17 @@ class _Measuring:
 
         return best_of(fitted.statistics, scores, fitted.points.counts, self.target.response, correlations)
 
-    def _scores(self, features: np.ndarray, fitted: _Fitted, known: Tabulation) -> MeasuredFeatures:
+    def _measured(
+        self, features: np.ndarray, fitted: _Fitted, known: Tabulation
+    ) -> MeasuredFeatures | tuple[np.ndarray, CombinedEffects]:
         target, statistics, counted = self.target, fitted.statistics, fitted.counted
         scores = scores_of(statistics)
         score, winner = self._best(fitted, scores)
+        if self.final is not None:
+            strata = target.strata
+            free = 1.0 - len(strata.sizes) / len(strata.order) if len(strata.sizes) > 1 else 1.0
+            final = self.final[features]
+            return features, view_effects(statistics, scores, score, final, fitted.points, fitted.response, free)
         few = few_values(known, self.rows, target.strata, counted)
         weights = np.array([pair.weight for pair in target.response.pairs])
         score = target.relabellings.scores(statistics, scores, score, weights, few, self.seed, counted)
@@ -352,14 +359,6 @@ class _Measuring:
         dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
         given = (fitted.points, target.response, self.to_align, dtype)
         return measured_features(features, statistics, score, winner, *given)
-
-    def _effects(self, features: np.ndarray, fitted: _Fitted) -> tuple[np.ndarray, CombinedEffects]:
-        assert self.final is not None
-        scores = scores_of(fitted.statistics)
-        smooth, _ = self._best(fitted, scores)
-        final, strata = self.final[features], self.target.strata
-        free = 1.0 - len(strata.sizes) / len(strata.order) if len(strata.sizes) > 1 else 1.0
-        return features, view_effects(fitted.statistics, scores, smooth, final, fitted.points, fitted.response, free)
 
 
 def _counted_statistic(
