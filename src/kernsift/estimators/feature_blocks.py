@@ -259,12 +259,6 @@ def blocks_of(
 # Blocks of a table on disk that are in memory as a whole ------------------------------------------------------------
 
 
-def prefetched(blocks: Sequence[FeatureBlock]) -> Iterator[FeatureBlock]:
-    """Blocks with their tables in memory; the next one is read while the current one is processed."""
-    pool = BufferPool()
-    yield from prefetch(lambda block: block.loaded(pool), blocks)
-
-
 def held(table: Table) -> Table:
     """The table in memory, where it fits."""
     if table.memory is None or columns_that_fit(tables_of(table), 0) < int(table.offsets[-1]):

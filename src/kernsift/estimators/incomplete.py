@@ -204,8 +204,7 @@ def _scores(
             some = separate(x, y, np.arange(x.d)[features], rng)
             parts = [moments_of(some(min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
             found.append(reduce(Moments.plus, parts))
-        mean, squares = (np.concatenate([getattr(one, name) for one in found]) for name in ("mean", "squares"))
-        return Moments(count, mean, squares)
+        return Moments.joined(found)
 
     whole, again = moments(X, y, rng), resample(lambda x, y, rng: moments(x, y, rng).mean)
     variances = whole.squares * (factor / max(whole.count - 1, 1))

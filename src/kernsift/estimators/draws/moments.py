@@ -17,7 +17,7 @@ from kernsift.data.table_parts import is_readable, tables_of
 from kernsift.data.tables import Table
 from kernsift.estimators.block_sizes import columns_that_fit, runs_of, sent_columns, whole_lines
 from kernsift.estimators.draws.batches import LEARNING, Draws, KnownDraws
-from kernsift.estimators.feature_blocks import FeatureBlock, map_blocks, prefetched
+from kernsift.estimators.feature_blocks import BufferPool, FeatureBlock, map_blocks
 from kernsift.estimators.scores import FactorCovariance, Scores, ScoreScales, scores_from_draws, supported_variances
 from kernsift.execution import threads
 from kernsift.execution.arrays import (
@@ -105,8 +105,9 @@ class FeatureDraws(Generic[Kind]):
         if self.in_memory:
             yield from blocks
             return
+        pool = BufferPool()
         with self.table.reading():
-            yield from prefetched(blocks)
+            yield from threads.prefetch(lambda block: block.loaded(pool), blocks)
 
     def map(
         self, work: Callable[[FeatureBlock], Output], count: int, among: np.ndarray | None = None
@@ -132,6 +133,12 @@ class Moments:
     mean: np.ndarray
     squares: np.ndarray
 
+    @classmethod
+    def joined(cls, parts: Sequence[Moments]) -> Moments:
+        """The moments of the same draws of all features, from those of some of them at a time."""
+        mean, squares = (np.concatenate(each) for each in zip(*((one.mean, one.squares) for one in parts), strict=True))
+        return cls(parts[0].count, mean, squares)
+
     def plus(self, other: Moments) -> Moments:
         """The moments of both sets of draws together."""
         count = self.count + other.count
@@ -144,7 +151,7 @@ class Moments:
 
 def moments_of(draws: FeatureDraws[Any]) -> Moments:
     """Mean and squared deviations of the draws, computed in batches."""
-    return _side_by_side(list(draws.map(partial(_block_moments, draws.draws, 0, draws.count), draws.count)))
+    return Moments.joined(list(draws.map(partial(_block_moments, draws.draws, 0, draws.count), draws.count)))
 
 
 def _block_moments(draws: Draws, start: int, stop: int, block: FeatureBlock) -> Moments:
@@ -159,13 +166,6 @@ def _block_moments(draws: Draws, start: int, stop: int, block: FeatureBlock) -> 
         off, squares = (to_numpy(part) for part in known)
     count = stop - start
     return Moments(count, to_numpy(pilot).astype(float) + off / count, np.maximum(squares - off**2 / count, 0.0))
-
-
-def _side_by_side(parts: Sequence[Moments]) -> Moments:
-    """Moments of the same draws of all features, from those of some."""
-    return Moments(
-        parts[0].count, np.concatenate([part.mean for part in parts]), np.concatenate([part.squares for part in parts])
-    )
 
 
 def _sums(draws: Draws, block: FeatureBlock, pilot: Array, run: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -365,7 +365,7 @@ def scores_from_batches(
     room = 0 if draws.table.memory is None else draws.table.memory // (2 if worker_threads() else 5)
     kept = not draws.in_memory and 8 * min(count, LEARNING) * d <= room
     found = list(draws.map(partial(_learn, draws.draws, kept, measure_scales), count))
-    first, every = _side_by_side([one.first for one in found]), _side_by_side([one.every for one in found])
+    first, every = Moments.joined([one.first for one in found]), Moments.joined([one.every for one in found])
     scales = _joined_scales([one.scales for one in found])
     if kept:
         values = np.concatenate([one.draws for one in found if one.draws is not None], axis=1)
