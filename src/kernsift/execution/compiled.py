@@ -37,17 +37,6 @@ _PER_LOG, _PER_LOG32 = 1.4426950408889634, np.float32(1.4426950408889634)
 _LEAST, _LEAST32 = -708.0, np.float32(-87.0)
 
 
-def _bits_to_float(context: Any, bits: Any) -> Any:
-    """The floating-point number with the bits of an integer."""
-    return (types.float64(types.int64) if bits == types.int64 else types.float32(types.int32)), _build_bitcast
-
-
-def _build_bitcast(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
-
-
-bits_to_float: Any = intrinsic(_bits_to_float)
-
 # Rows of up to this many columns are prefetched for a later draw; the processor itself prefetches within longer ones. A
 # cache line holds at least `_LINE` numbers.
 _NARROW, _AHEAD, _LINE = 64, 8, 8
@@ -101,7 +90,7 @@ def _exp_double(t: Any) -> Any:
     p = p * f + 0.5
     p = p * f + 1.0
     p = p * f + 1.0
-    return p * bits_to_float((np.int64(k) + 1023) << 52)
+    return p * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
 
 
 def _exp_single(t: Any) -> Any:
@@ -116,7 +105,7 @@ def _exp_single(t: Any) -> Any:
     p = p * f + np.float32(0.5)
     p = p * f + np.float32(1.0)
     p = p * f + np.float32(1.0)
-    return p * bits_to_float(np.int32((np.int32(k) + np.int32(127)) << np.int32(23)))
+    return p * np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
 @_compile
