@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.block_sizes import columns_that_fit
 from kernsift.estimators.draws.batches import (
+    Draws,
     HSICDraws,
     KnownDraws,
     MMDDraws,
@@ -26,7 +27,7 @@ from kernsift.estimators.draws.batches import (
     in_order,
     index_type,
 )
-from kernsift.estimators.draws.designs import pairs, quadruples
+from kernsift.estimators.draws.designs import Size, pairs, quadruples
 from kernsift.estimators.draws.moments import FeatureDraws, Moments, moments_of
 from kernsift.estimators.effects.kernel_correlations import (
     EffectScales,
@@ -38,13 +39,12 @@ from kernsift.estimators.effects.kernel_correlations import (
 from kernsift.estimators.feature_blocks import held
 from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import DiagonalCovariance, Scores, supported_variances
-from kernsift.estimators.ustatistic import Resample, hsic_null_ratio, mmd_null_ratio, require_rows, resampling
+from kernsift.estimators.ustatistic import hsic_null_ratio, mmd_null_ratio, require_rows, resampling
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import slices
 from kernsift.kernels.fitted import FeatureKernels
 
 Design = Literal["shared", "independent"]
-_SomeDraws = Callable[[int], FeatureDraws[Any]]  # the given number of draws of some features
 
 # Features whose separate designs are drawn together, and draws per call: results depend on these for a given seed.
 _FEATURES, _DRAWS = 64, 2**17
@@ -82,27 +82,16 @@ def incomplete_mmd(
     require_rows(X, 2, "X")
     require_rows(Y, 2, "Y")
 
-    def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
-        count = _count(r, x, y)
-        rows = np.stack([*pairs(x.n, count, rng), *pairs(y.n, count, rng)])
-        draws = MMDDraws(tuple(rows if x.memory is None else in_order(rows, x, y)))
-        return FeatureDraws(stack([x, y]), kernels, draws)
-
-    def separate(x: Table, y: Table, features: np.ndarray, rng: np.random.Generator) -> _SomeDraws:
-        table, own = held(stack([x.select(features), y.select(features)])), kernels.select(features)
-
-        def some(draws: int) -> FeatureDraws[Any]:
-            rows = [*pairs(x.n, (draws, len(features)), rng), *pairs(y.n, (draws, len(features)), rng)]
-            return FeatureDraws(table, own, OwnMMDDraws(tuple(rows)))
-
-        return some
+    def draw(x: Table, y: Table, size: Size, rng: np.random.Generator) -> MMDDraws:
+        rows = *pairs(x.n, size, rng), *pairs(y.n, size, rng)
+        if design == "independent":
+            return OwnMMDDraws(rows)
+        return MMDDraws(rows if x.memory is None else tuple(in_order(np.stack(rows), x, y)))
 
     count = _count(r, X, Y)
     columns_that_fit([X, Y], 4 * index_type(X, Y).itemsize * count if design == "shared" else 0)
-    factor = _variance_factor(count, mmd_null_ratio(X.n, Y.n))
-    resample = partial(resampling, X, Y, 2, joint=False)
-    effects = FeatureDraws(stack([X, Y]), kernels, KnownDraws(0)), MMDScales(X.n, X.n + Y.n), all_effects
-    scores = _scores(X, Y, r, factor, shared if design == "shared" else None, separate, resample, effects, rng)
+    factor, scales = _variance_factor(count, mmd_null_ratio(X.n, Y.n)), MMDScales(X.n, X.n + Y.n)
+    scores = _scores(X, Y, kernels, r, design, draw, factor, scales, all_effects, rng, joint=False)
     # Draws that share rows have at most as many degrees of freedom as there are rows.
     freedom = max(1, min(count, X.n, Y.n) - 1)
     return with_student_tails(scores, freedom)
@@ -136,26 +125,17 @@ def incomplete_hsic(
     _check(r, design)
     require_rows(X, 4, "X")
 
-    def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Any]:
-        rows = quadruples(x.n, _count(r, x), rng)
+    def draw(x: Table, y: Table, size: Size, rng: np.random.Generator) -> Draws:
+        rows = quadruples(x.n, size, rng)
+        if design == "independent":
+            return OwnHSICDraws(rows, y, response_kernels)
         rows = rows if x.memory is None else np.ascontiguousarray(in_order(rows.T, x).T)
-        return FeatureDraws(x, kernels, HSICDraws.at(rows, y, response_kernels))
-
-    def separate(x: Table, y: Table, features: np.ndarray, rng: np.random.Generator) -> _SomeDraws:
-        table, own = held(x.select(features)), kernels.select(features)
-
-        def some(draws: int) -> FeatureDraws[Any]:
-            rows = quadruples(x.n, (draws, len(features)), rng)
-            return FeatureDraws(table, own, OwnHSICDraws(rows, y, response_kernels))
-
-        return some
+        return HSICDraws.at(rows, y, response_kernels)
 
     each = 4 * index_type(X).itemsize + 16  # quadruples, and their two weights
     columns_that_fit([X], each * _count(r, X) if design == "shared" else 0)
-    factor = _variance_factor(_count(r, X), hsic_null_ratio(X.n))
-    resample = partial(resampling, X, y, 4, joint=True)
-    effects = FeatureDraws(X, kernels, KnownDraws(0)), HSICScales(y, response_kernels), all_effects
-    return _scores(X, y, r, factor, shared if design == "shared" else None, separate, resample, effects, rng)
+    factor, scales = _variance_factor(_count(r, X), hsic_null_ratio(X.n)), HSICScales(y, response_kernels)
+    return _scores(X, y, kernels, r, design, draw, factor, scales, all_effects, rng, joint=True)
 
 
 def _check(r: float, design: str) -> None:
@@ -181,32 +161,45 @@ def _variance_factor(count: int, ratio: float) -> float:
 def _scores(
     X: Table,
     y: Table,
+    kernels: FeatureKernels,
     r: float,
+    design: Design,
+    draw: Callable[[Table, Table, Size, np.random.Generator], Draws],
     factor: float,
-    shared: Callable[[Table, Table, np.random.Generator], FeatureDraws[Any]] | None,
-    separate: Callable[[Table, Table, np.ndarray, np.random.Generator], _SomeDraws],
-    resample: Callable[[Callable[[Table, Table, Any], np.ndarray]], Resample],
-    effects: tuple[FeatureDraws[Any], EffectScales, bool],
+    scales: EffectScales,
+    all_effects: bool,
     rng: np.random.Generator,
+    *,
+    joint: bool,
 ) -> Scores:
-    """Scores from draws that all features share; without these from separate draws for each feature.
+    """Scores from draws that all features share, or from separate draws for each feature.
 
-    `effects` are the features, what measures their scales, and whether those of all are needed.
+    `joint`: y is the response of the rows of X, and not a second sample.
     """
-    every, scales, all_effects = effects
-    if shared is not None:
+
+    def table(x: Table, y: Table, features: np.ndarray | None = None) -> Table:
+        samples = [x] if joint else [x, y]
+        return stack(samples if features is None else [one.select(features) for one in samples])
+
+    def shared(x: Table, y: Table, rng: np.random.Generator) -> FeatureDraws[Draws]:
+        return FeatureDraws(table(x, y), kernels, draw(x, y, _count(r, x, y), rng))
+
+    resample = partial(resampling, X, y, 4 if joint else 2, joint=joint)
+    if design == "shared":
         again = resample(lambda x, y, rng: moments_of(shared(x, y, rng)).mean)
         return scores_with_effects(shared(X, y, rng), scales, all_effects, variance_factor=factor, resample=again)
 
     def moments(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         found, count = [], _count(r, x, y)
-        for features in slices(0, x.d, _FEATURES):
-            some = separate(x, y, np.arange(x.d)[features], rng)
-            parts = [moments_of(some(min(_DRAWS, count - done))) for done in range(0, count, _DRAWS)]
+        for features in (np.arange(x.d)[some] for some in slices(0, x.d, _FEATURES)):
+            own = partial(FeatureDraws, held(table(x, y, features)), kernels.select(features))
+            sizes = [(min(_DRAWS, count - done), len(features)) for done in range(0, count, _DRAWS)]
+            parts = [moments_of(own(draw(x, y, size, rng))) for size in sizes]
             found.append(reduce(Moments.plus, parts))
         return Moments.joined(found)
 
     whole, again = moments(X, y, rng), resample(lambda x, y, rng: moments(x, y, rng).mean)
     variances = whole.squares * (factor / max(whole.count - 1, 1))
     cov = DiagonalCovariance(supported_variances(variances, whole.mean, whole.count))
-    return with_effects(Scores(X.names, whole.mean, cov, draws=float(whole.count), resample=again), every, scales)
+    scores = Scores(X.names, whole.mean, cov, draws=float(whole.count), resample=again)
+    return with_effects(scores, FeatureDraws(table(X, y), kernels, KnownDraws(0)), scales)
