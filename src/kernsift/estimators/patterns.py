@@ -190,9 +190,8 @@ def pattern_effects(parts: Sequence[tuple[np.ndarray, Scores]], features: np.nda
 
 def _no_factor(features: np.ndarray, whole: AlignmentCovariance, others: Sequence[SelectedFactor]) -> SelectedFactor:
     """Factors of features that cannot be tested: nothing varies."""
-    count = whole.response.n if whole.rows is None else len(whole.rows)
     prototype = others[0].factor if others else whole.response.first.factor
-    codes = asarray_like(np.zeros((len(features), count), dtype=np.uint8), prototype)
+    codes = asarray_like(np.zeros((len(features), whole.row_count), dtype=np.uint8), prototype)
     factor = asarray_like(np.zeros((len(features), 1, 1)), prototype)
     factor = namespace(prototype).astype(factor, prototype.dtype)
     return SelectedFactor(features, factor, codes, factor[:, :, 0], factor, next(iter(whole.response.views)))

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from kernsift.data.table_parts import run_of
-from kernsift.estimators.covariance.paths import SAME, ScoreLaws, ScorePaths, related
+from kernsift.estimators.covariance.paths import SAME, ScorePaths, related
 from kernsift.estimators.covariance.selected_factor import (
     FactorRows,
     SelectedFactor,
@@ -24,8 +24,8 @@ from kernsift.estimators.covariance.selected_factor import (
     places_of,
 )
 from kernsift.estimators.null_laws.permutation_law import moment_matrix
-from kernsift.estimators.responses import Response, ResponseView
-from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
+from kernsift.estimators.responses import ResponseView
+from kernsift.estimators.scores import DenseCovariance, FactorCovariance
 from kernsift.execution.arrays import Array, asarray_like, dtype_of, most_at_once, namespace, on_host, slices, to_numpy
 from kernsift.execution.progress import report_progress
 from kernsift.execution.threads import parallel_map
@@ -48,16 +48,8 @@ _TOGETHER, _THINNED = 64, 2**11
 
 
 @dataclass(frozen=True)
-class AlignmentCovariance:
-    """Correlation of the scores over permutations of the rows; 0 on the diagonal for constant features.
-
-    `rows` are those that correlations are estimated from; None for all.
-    """
-
-    factors: tuple[SelectedFactor, ...]
-    response: Response
-    laws: ScoreLaws
-    rows: np.ndarray | None
+class AlignmentCovariance(ScorePaths):
+    """Correlation of the scores over permutations of the rows; 0 on the diagonal for constant features."""
 
     @property
     def varies(self) -> np.ndarray:
@@ -65,8 +57,7 @@ class AlignmentCovariance:
 
     @property
     def _small(self) -> bool:
-        rows = self.response.n if self.rows is None else len(self.rows)
-        return len(self.varies) * rows <= _SMALL
+        return len(self.varies) * self.row_count <= _SMALL
 
     def diagonal(self) -> np.ndarray:
         return self.varies.astype(float)
@@ -156,10 +147,6 @@ class AlignmentCovariance:
         np.fill_diagonal(out, self.varies[features])
         return out
 
-    def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
-        """The paths of related features' scores given those of the named ones."""
-        return ScorePaths(self.factors, self.response, self.laws, self.rows).of(features, columns)
-
     def _step(self, factor: SelectedFactor, chosen: FactorRows) -> int:
         """Features whose correlations are computed together."""
         numbers = _NUMBERS if on_host(chosen.directions) else 128 * _NUMBERS
@@ -196,10 +183,9 @@ class AlignmentCovariance:
     @cached_property
     def _weights(self) -> dict[tuple[str, str], list[float]]:
         """Weights of tr(K_i K_j) and of the diagonals in the covariance of T_i and T_j, by views of the response."""
-        rows = self.response.n if self.rows is None else len(self.rows)
         views = self.response.views
         pairs = {(name, other): self._second(views[name], views[other]) for name in views for other in views}
-        weights = {names: moment_matrix(2, rows) @ second for names, second in pairs.items()}
+        weights = {names: moment_matrix(2, self.row_count) @ second for names, second in pairs.items()}
         largest = max(float(both[0]) for both in weights.values())
         # A constant response gives no covariance.
         return {names: (both / largest if largest > 0 else 0.0 * both).tolist() for names, both in weights.items()}

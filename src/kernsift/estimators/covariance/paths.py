@@ -104,22 +104,30 @@ class _Moves(NamedTuple):
 
 @dataclass(frozen=True)
 class ScorePaths:
-    """Paths of features; `rows` are those that regressions between features are estimated from, None for all."""
+    """The selected factors of features, their response and laws, and the paths of their scores.
+
+    `rows` are those that correlations and regressions between features are estimated from; None for all.
+    """
 
     factors: tuple[SelectedFactor, ...]
     response: Response
     laws: ScoreLaws
     rows: np.ndarray | None
 
-    def of(self, features: np.ndarray, correlations: np.ndarray) -> list[Path | None]:
+    @property
+    def row_count(self) -> int:
+        """The number of these rows."""
+        return self.response.n if self.rows is None else len(self.rows)
+
+    def paths(self, features: np.ndarray, columns: np.ndarray) -> list[Path | None]:
         """The paths of scores given those of the named features; None where no other feature is related to one.
 
-        `correlations` (d, len(features)) are the null correlations of all scores with theirs.
+        `columns` (d, len(features)) are the null correlations of all scores with theirs.
         """
-        follows = may_follow(features, correlations, self.response.n if self.rows is None else len(self.rows))
+        follows = may_follow(features, columns, self.row_count)
         followers = [np.empty(0, dtype=int)] * len(features)
         for place in np.flatnonzero(follows.any(axis=0)).tolist():
-            followers[place] = followers_of(features[place], self.laws.score, correlations[:, place], follows[:, place])
+            followers[place] = followers_of(features[place], self.laws.score, columns[:, place], follows[:, place])
         moving = np.flatnonzero([len(some) > 0 for some in followers])
         out: list[Path | None] = [None] * len(features)
         if len(moving) == 0:
