@@ -241,8 +241,7 @@ def _screening(name: str, title: str, label: str, bandwidth: str | float, **more
     """Table 2: six data sets with 0% to 50% fakes, of which four are selected."""
     recipe = Recipe("incomplete", bandwidth, "imq", (("r", 1),))
     methods = (
-        Method("MultiMMD", recipe, "multiscale"),
-        Method("PolyMMD", recipe, "polyhedral"),
+        *_multi_and_poly("MMD", recipe),
         Method("Incomplete, exact", recipe, "exact", ours=True),
         Method("Complete, exact", Recipe("complete", "auto", "imq"), "exact", ours=True),
         Method("Cross, exact", Recipe("cross", "auto", "imq"), "exact", ours=True),

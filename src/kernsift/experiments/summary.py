@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def summarise(artefact: Artefact, setting: Setting, finished: Iterable[tuple[int
     for method in setting.methods:
         mine = [values[method.name] for values in trials]
         if mine:
-            seconds = round(math.fsum(values["seconds"] for values in mine) / len(mine), 4)
+            seconds = round(fmean(values["seconds"] for values in mine), 4)
             rows += _rows(artefact, setting, method.name, mine, seconds)
     return rows
 
@@ -116,7 +117,7 @@ def _rows(artefact: Artefact, setting: Setting, method: str, mine: list[dict[str
     rows = []
     for measure in measures:
         numbers = [float(values[measure]) for values in mine]
-        mean, error = _mean_and_error(numbers)
+        mean, error = fmean(numbers), _deviation(numbers) / math.sqrt(len(numbers))
         printed = artefact.paper.get((method, setting.label, measure))
         paper_error = None if printed is None else _paper_error(artefact, setting, measure, printed, numbers)
         reason = REASONS.get((*place, measure), "")
@@ -126,18 +127,14 @@ def _rows(artefact: Artefact, setting: Setting, method: str, mine: list[dict[str
     return rows
 
 
-def _mean_and_error(numbers: list[float]) -> tuple[float, float]:
-    mean = math.fsum(numbers) / len(numbers)
-    if len(numbers) < 2:
-        return mean, 0.0
-    variance = math.fsum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
-    return mean, math.sqrt(variance / len(numbers))
+def _deviation(numbers: list[float]) -> float:
+    return stdev(numbers) if len(numbers) > 1 else 0.0
 
 
 def _paper_error(artefact: Artefact, setting: Setting, measure: str, printed: float, numbers: list[float]) -> float:
     if measure == "significant":
         # One trial was printed: it varies as our trials do.
-        return float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
+        return _deviation(numbers)
     features = _TRUE_FEATURES.get(setting.problem.split(",")[0], 10)
     count = {"TPR": features, "FPR": max(artefact.k - features, 1)}.get(measure, 1)
     return math.sqrt(printed * (1.0 - printed) / (_PAPER_TRIALS * count))
