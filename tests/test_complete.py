@@ -1,5 +1,6 @@
 """Estimators that use all the data: complete, cross, and screening with them."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from kernsift.estimators.responses import label_response, table_response
 from kernsift.estimators.scores import ScoreScales
 from kernsift.estimators.statistics import best_of, correlations_of, fit_statistics, scores_of
 from kernsift.estimators.views import fitted_views
-from kernsift.estimators.witness_scores import Drawn, difference_scores, kept_parts, witness_scores
+from kernsift.estimators.witness_scores import Drawn, difference_parts, difference_scores, witness_scores
 from kernsift.execution.codes import search
 from kernsift.inference import exact, naive
 from kernsift.inference.selection_rules import TopK
@@ -359,7 +360,8 @@ NO_SCALES = ScoreScales(np.ones(3), np.ones(3))
 
 def of_two_samples(first: np.ndarray, second: np.ndarray) -> Any:
     one, two = Drawn.of(first), Drawn.of(second)
-    return difference_scores(("a", "b", "c"), one, two, kept_parts(one, two), NO_SCALES)
+    parts = partial(difference_parts, lambda among: [(np.arange(3), (one, two, None))])
+    return difference_scores(("a", "b", "c"), one, two, parts, NO_SCALES)
 
 
 def test_witness_values_are_compared_by_students_test():

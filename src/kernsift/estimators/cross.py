@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -39,7 +40,6 @@ from kernsift.estimators.witness_scores import (
     difference_parts,
     difference_scores,
     in_blocks,
-    kept_parts,
     student_scores,
     witness_scales,
 )
@@ -91,29 +91,21 @@ def cross_mmd(
     (x_test, x_fit), (y_test, y_fit) = ([own[half] for half in halves(len(own), rng)] for own in samples)
     landmarks = landmark_rows(table.n, rng)
     learning = min(len(x_test), LEARNING // 2), min(len(y_test), LEARNING // 2)
-    here = on_host(table.prototype)
-    kept = learning if sum(learning) * table.d <= (_KEPT if here else _DEVICE_KEPT) else (0, 0)
-    one, two = (Drawn.empty(len(x_test), table.d, here * kept[0]), Drawn.empty(len(y_test), table.d, here * kept[1]))
-    there: list[tuple[np.ndarray, tuple[Drawn, Drawn, ScoreScales | None]]] = []
-    scales = np.empty((2, table.d))
+    room = _KEPT if on_host(table.prototype) else _DEVICE_KEPT
+    kept = learning if sum(learning) * table.d <= room else (0, 0)
+    one, two, scales = Drawn.empty(len(x_test), table.d), Drawn.empty(len(y_test), table.d), np.empty((2, table.d))
+    known: list[tuple[np.ndarray, tuple[Drawn, Drawn, ScoreScales | None]]] = []
     values = WitnessValues((x_test, x_fit), (y_test, y_fit), kept)
     for features, (high, low, own) in over_blocks(table, kernels, adaptive, values, landmarks, rows):
         one.put(features, high)
         two.put(features, low)
         scales[:, features] = own
-        if kept == learning and not here:
-            there.append((features, (high, low, None)))
-
-    def again(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
-        compute = replace(values, kept=learning, scales=False)
-        for features, (high, low, _) in there or over_blocks(table, kernels, adaptive, compute, landmarks, rows, among):
-            inside = np.flatnonzero(np.isin(features, among))
-            if len(inside):
-                own = features[inside]
-                parts = difference_parts(high.take(inside), low.take(inside), own)
-                yield own, namespace(high.kept).concat(parts, axis=0)
-
-    parts = kept_parts(one, two) if here and kept == learning else again
+        if kept == learning:
+            known.append((features, (high, low, None)))
+    again = replace(values, kept=learning, scales=False)
+    computed = partial(over_blocks, table, kernels, adaptive, again, landmarks, rows)
+    # What was kept does not refer to the table.
+    parts = partial(difference_parts, (lambda among: known) if known else computed)
     return difference_scores(table.names, one, two, parts, ScoreScales(*scales))
 
 

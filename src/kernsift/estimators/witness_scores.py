@@ -6,7 +6,7 @@ of these rows, which are kept or computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ class Drawn(NamedTuple):
     kept: Array
 
     @classmethod
-    def empty(cls, count: int, d: int, kept: int) -> Drawn:
+    def empty(cls, count: int, d: int, kept: int = 0) -> Drawn:
         return cls(count, np.empty(d), np.empty(d), np.empty((kept, d)))
 
     @classmethod
@@ -101,15 +101,19 @@ def witness_scores(
     return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, scales)
 
 
-def kept_parts(one: Drawn, two: Drawn) -> Parts:
-    """The draws that were kept of all features, those of one sample below those of the other."""
-    return in_blocks(np.vstack(difference_parts(one, two, np.arange(len(one.mean)))))
+def difference_parts(
+    blocks: Callable[[np.ndarray], Iterable[tuple[np.ndarray, tuple[Drawn, Drawn, Any]]]], among: np.ndarray
+) -> Iterator[tuple[np.ndarray, Array]]:
+    """Rows of both samples whose squares add up to the variance of the difference of means, of the features `among`.
 
-
-def difference_parts(one: Drawn, two: Drawn, features: np.ndarray) -> list[Array]:
-    """Rows of both samples whose squares add up to the variance of the difference of means."""
-    shares = _pooled_shares(one.size, two.size)
-    return [drawn.part(features, share) for drawn, share in zip((one, two), shares, strict=True)]
+    `blocks` gives blocks of features with the values of both samples, which have these features and maybe more.
+    """
+    for features, (one, two, _) in blocks(among):
+        inside = np.flatnonzero(np.isin(features, among))
+        if len(inside):
+            own, shares = features[inside], _pooled_shares(one.size, two.size)
+            parts = [each.take(inside).part(own, share) for each, share in zip((one, two), shares, strict=True)]
+            yield own, namespace(parts[0]).concat(parts, axis=0)
 
 
 def _pooled_shares(one: Any, two: Any) -> tuple[Any, Any]:
