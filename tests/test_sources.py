@@ -461,6 +461,21 @@ def test_pieces_cover_everything_once_and_stay_within_bounds(
         assert {chunk for chunk, _ in source.fetched} == touched
 
 
+@settings(derandomize=True, database=None, deadline=None)
+@given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any), data=st.data())
+def test_rows_that_are_kept_are_read(lengths: list[int], data: Any) -> None:
+    source: Source = Counting(lengths, 2)
+    there = np.arange(source.n)
+    for _ in range(2):  # rows of the table, and rows of these rows
+        keep = np.array(data.draw(st.lists(st.booleans(), min_size=source.n, max_size=source.n)), dtype=bool)
+        source, there = source.where(keep), there[keep]
+        assert source.n == len(there)
+        stop = data.draw(st.integers(0, source.n))
+        some = np.sort(np.asarray(data.draw(st.lists(st.integers(0, max(stop - 1, 0)), max_size=stop)), dtype=np.int64))
+        for rows in (slice(data.draw(st.integers(0, stop)), stop), some):
+            np.testing.assert_array_equal(source.read([1], rows).values[:, 0], there[rows] * 100.0 + 1)
+
+
 def test_a_column_that_does_not_fit_is_an_error_about_memory() -> None:
     with pytest.raises(InputError, match=r"^memory: .* one column of 1,000 rows of X .* allow more, or .*\.$"):
         list(Counting([1000], 2).pieces([0], slice(0, 3), 10_000))

@@ -24,8 +24,6 @@ from hypothesis import strategies as st
 
 from kernsift.data.formats import array_files as rectangles
 from kernsift.data.formats import arrow, parquet
-from kernsift.data.formats import source as source_module
-from kernsift.data.formats.source import KeptRows
 from kernsift.data.inputs import as_pair, as_xy
 from kernsift.data.stored import StoredTable
 from kernsift.data.tables import Table
@@ -351,20 +349,6 @@ def test_tables_travel_to_other_processes(tmp_path: Path) -> None:
     X, _ = as_pair(path, TABLE, missing="drop")
     copy = pickle.loads(pickle.dumps(X))
     np.testing.assert_array_equal(copy.values, X.values)
-
-
-@slowly
-@given(mask=st.lists(st.booleans(), min_size=1, max_size=40), step=st.sampled_from([1, 3, 8]), data=st.data())
-def test_rows_that_are_kept_are_found(mask: list[bool], step: int, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "_STEP", step)
-    kept = KeptRows(np.array(mask))
-    there = np.flatnonzero(mask)
-    assert kept.before[-1] == len(there)
-    rows = np.arange(len(mask) + 1)
-    assert kept.rank(rows).tolist() == [sum(mask[:row]) for row in rows]
-    if len(there):
-        some = np.sort(np.array(data.draw(st.lists(st.integers(0, len(there) - 1))), dtype=np.int64))
-        assert kept.locate(some).tolist() == there[some].tolist()
 
 
 # Memory

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,9 +28,6 @@ when it is read), and the name of any type that is neither numbers nor categorie
 
 TEXTS = ("text", "category", "mixed")
 """The kinds of columns that are read as codes of their different texts."""
-
-# Rows between two of the counts of `KeptRows`.
-_STEP = 1 << 16
 
 SCRATCH = 64 << 20
 """Bytes of temporary arrays while reading, by default."""
@@ -154,7 +152,7 @@ class Source(ABC):
 
     def where(self, keep: np.ndarray) -> Source:
         """The rows that are marked."""
-        return self if keep.all() else _Where(self, KeptRows(keep))
+        return self if keep.all() else _Where(self, keep)
 
     def read(self, columns: Sequence[int], rows: Rows | None = None) -> Columns:
         """Some columns in memory, and of all rows unless some are named."""
@@ -289,44 +287,20 @@ class _Between(_View):
 class _Where(_View):
     """Some rows of another source."""
 
-    def __init__(self, whole: Source, kept: KeptRows) -> None:
-        super().__init__(whole, whole.names, whole.kinds, kept.rank(whole.edges), whole.widths)
-        self._kept = kept
-        self.annotations = None if whole.annotations is None else whole.annotations.where(kept.mask)
+    def __init__(self, whole: Source, keep: np.ndarray) -> None:
+        counts = [np.count_nonzero(keep[start:stop]) for start, stop in pairwise(whole.edges)]
+        super().__init__(whole, whole.names, whole.kinds, np.cumsum([0, *counts]), whole.widths)
+        self._keep = keep
+        self.annotations = None if whole.annotations is None else whole.annotations.where(keep)
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
-        begin, wide = int(self.edges[chunk]), self._whole.edges[chunk : chunk + 2]
+        start, stop = self._whole.edges[chunk : chunk + 2]
+        places = np.flatnonzero(self._keep[start:stop])[rows]
         if isinstance(rows, slice):
             # A run is read as a run and thinned out: most formats read runs faster than scattered rows.
-            places = self._kept.locate(np.arange(begin + rows.start, begin + rows.stop)) - wide[0]
-            run = slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
+            run = slice(int(places[0]), int(places[-1]) + 1)
             return self._whole.fetch(chunk, columns, run).take(places - run.start)
-        return self._whole.fetch(chunk, columns, self._kept.locate(begin + rows) - wide[0])
-
-
-class KeptRows:
-    """Which rows are kept, and how many are before every `_STEP`-th row: one byte a row."""
-
-    def __init__(self, mask: np.ndarray) -> None:
-        counts = np.add.reduceat(mask, np.arange(0, len(mask), _STEP), dtype=np.int64)
-        self.mask, self.before = mask, np.concatenate([[0], np.cumsum(counts)])
-
-    def rank(self, rows: np.ndarray) -> np.ndarray:
-        """How many rows are kept before each of these."""
-        blocks = rows // _STEP
-        inside = [np.count_nonzero(self.mask[b * _STEP : row]) for b, row in zip(blocks, rows, strict=True)]
-        return self.before[blocks] + np.asarray(inside, dtype=np.int64)
-
-    def locate(self, rows: np.ndarray) -> np.ndarray:
-        """Where the kept rows with these sorted numbers are."""
-        out = np.empty(len(rows), dtype=np.int64)
-        cuts = np.searchsorted(rows, self.before)
-        for block in np.flatnonzero(np.diff(cuts)):
-            begin = block * _STEP
-            there = np.flatnonzero(self.mask[begin : begin + _STEP])
-            part = slice(cuts[block], cuts[block + 1])
-            out[part] = begin + there[rows[part] - self.before[block]]
-        return out
+        return self._whole.fetch(chunk, columns, places)
 
 
 def count_of(rows: Rows) -> int:
