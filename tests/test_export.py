@@ -72,6 +72,34 @@ def test_methods_return_or_write_the_same(result: Result, tmp_path: Path) -> Non
     assert pd.read_parquet(tmp_path / "x.parquet")["feature"].tolist() == list(result.names)
 
 
+@pytest.mark.parametrize(
+    ("method", "own", "others"),
+    [
+        ("to_csv", ".csv", ["x.tsv", "x.html"]),
+        ("to_json", ".json", ["x.csv", "x.txt"]),
+        ("to_markdown", ".md", ["x.html"]),
+        ("to_html", ".html", ["x.csv", "x.TXT"]),
+        ("to_excel", ".xlsx", ["x.csv"]),
+        ("to_parquet", ".parquet", ["x.csv"]),
+    ],
+)
+def test_the_suffix_of_another_format_is_refused(
+    result: Result, method: str, own: str, others: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in others:
+        with pytest.raises(
+            InputError, match=rf"^path: the name .* must end in \{own}, got '{name}'; rename it, or use save"
+        ):
+            getattr(result, method)(name)
+    assert not list(tmp_path.iterdir())
+    getattr(result, method)(f"x{own.upper()}")
+    result.to_csv("x.txt")
+    result.to_html("x.htm")
+    result.to_html("page")
+    assert len(list(tmp_path.iterdir())) == 4
+
+
 def test_an_unknown_suffix_is_an_error(result: Result, tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"path: the suffix says what is written and must be one of \.csv, .* got 'x.doc'"

@@ -412,7 +412,7 @@ class Result:
         ...     (Path(folder) / "result.csv").read_text().split(",")[:3]
         ['feature', 'n', 'missing']
         """
-        export.write_whole(path, export.content_of(self, export.check_suffix(path), sort=sort))
+        export.written(self, path, export.check_suffix(path), sort=sort)
 
     @overload
     def to_csv(self, path: None = None, *, sort: str = "p") -> str: ...
@@ -420,7 +420,7 @@ class Result:
     def to_csv(self, path: str | Path, *, sort: str = "p") -> None: ...
     def to_csv(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
         """The table as CSV; where `path` is given it is written there, and nothing is returned, as by pandas."""
-        return _written(export.as_csv(self, sort), path)
+        return export.written(self, path, ".csv", sort=sort)
 
     @overload
     def to_json(self, path: None = None, *, sort: str = "p") -> str: ...
@@ -428,7 +428,7 @@ class Result:
     def to_json(self, path: str | Path, *, sort: str = "p") -> None: ...
     def to_json(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
         """Everything as JSON, which is returned, or written to `path` where that is given."""
-        return _written(export.as_json(self, sort), path)
+        return export.written(self, path, ".json", sort=sort)
 
     @overload
     def to_markdown(self, path: None = None, *, sort: str = "p") -> str: ...
@@ -436,7 +436,7 @@ class Result:
     def to_markdown(self, path: str | Path, *, sort: str = "p") -> None: ...
     def to_markdown(self, path: str | Path | None = None, *, sort: str = "p") -> str | None:
         """Verdict, table and notes in Markdown, returned, or written to `path` where that is given."""
-        return _written(export.as_markdown(self, sort), path)
+        return export.written(self, path, ".md", sort=sort)
 
     @overload
     def to_html(
@@ -459,25 +459,15 @@ class Result:
         It is returned, or written to `path` where that is given. `title` is its heading; `command` is what makes it
         again, if that is not a line of Python; `sort` is the order of its table when the page opens, as in `to_frame`.
         """
-        from kernsift.report.html import report
-
-        return _written(report(self, title=title, command=command, sort=sort), path)
+        return export.written(self, path, ".html", sort=sort, title=title, command=command)
 
     def to_excel(self, path: str | Path, *, sort: str = "p") -> None:
         """The table as an Excel file. Needs openpyxl."""
-        export.write_whole(path, export.content_of(self, ".xlsx", sort=sort))
+        export.written(self, path, ".xlsx", sort=sort)
 
     def to_parquet(self, path: str | Path, *, sort: str = "p") -> None:
         """The table as a Parquet file. Needs pyarrow."""
-        export.write_whole(path, export.content_of(self, ".parquet", sort=sort))
-
-
-def _written(content: str, path: str | Path | None) -> str | None:
-    """The content; nothing where it is written to `path`, so that a notebook does not show a whole file."""
-    if path is None:
-        return content
-    export.write_whole(path, content)
-    return None
+        export.written(self, path, ".parquet", sort=sort)
 
 
 def _plain_value(value: Any) -> Any:

@@ -42,7 +42,7 @@ DISCOVERY = 4
 def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask the question, then print or write the answer."""
     from kernsift.execution.progress import progress_bar
-    from kernsift.report.export import as_csv, as_json, check_suffix, content_of, write_whole
+    from kernsift.report.export import check_suffix, content_of, write_whole
 
     if given["as_json"] and given["as_csv"]:
         raise click.UsageError("Choose one of --json and --csv.")
@@ -65,8 +65,8 @@ def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Ma
         write_whole(given["report"], report)
     if given["output"]:
         write_whole(given["output"], content_of(result, suffix, sort=given["sort"], command=command))
-    elif given["as_json"] or given["as_csv"]:
-        show((as_json if given["as_json"] else as_csv)(result, given["sort"]))
+    elif suffix:
+        show(str(content_of(result, suffix, sort=given["sort"])))
     elif not (given["quiet"] and given["report"]):
         show(_terminal(result, given) + "\n")
     if given["fail_on_discovery"] and result.rejected.any():

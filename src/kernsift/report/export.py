@@ -40,10 +40,27 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
     return suffix
 
 
-def content_of(result: Result, suffix: str, *, sort: str = "p", command: str | None = None) -> str | bytes:
-    """The content of a file with this suffix; a report shows `command` as the way to reproduce it."""
-    report = suffix in (".html", ".htm")
-    return result.to_html(command=command, sort=sort) if report else SUFFIXES[suffix](result, sort)
+def written(result: Result, path: str | Path | None, suffix: str, **options: Any) -> str | None:
+    """Write a file in the format of `suffix`, and return None, so that a notebook does not show a whole file.
+
+    Without a path the content is returned. The suffix of another format is refused, but for CSV in a .txt file.
+    """
+    own = "" if path is None else Path(path).suffix.lower()
+    if SUFFIXES.get(own, SUFFIXES[suffix]) is not SUFFIXES[suffix] and (suffix, own) != (".csv", ".txt"):
+        raise InputError(
+            f"path: the name of what is written here must end in {suffix}, got {str(path)!r}; rename it, or use save."
+        )
+    content = content_of(result, suffix, **options)
+    if path is None:
+        return str(content)
+    write_whole(path, content)
+    return None
+
+
+def content_of(result: Result, suffix: str, *, sort: str = "p", **page: Any) -> str | bytes:
+    """The content of a file with this suffix; `page` are the title of a report, and the command that makes it again."""
+    make = SUFFIXES[suffix]
+    return make(result, sort, **page) if make is _as_html else make(result, sort)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
@@ -128,6 +145,12 @@ def _cell(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", wording.clean(text))
 
 
+def _as_html(result: Result, sort: str, **page: Any) -> str:
+    from kernsift.report.html import report
+
+    return report(result, sort=sort, **page)
+
+
 def _as_parquet(result: Result, sort: str) -> bytes:
     out, parquet = io.BytesIO(), required("pyarrow.parquet", "Writing Parquet files needs pyarrow")
     parquet.write_table(result.to_frame("pyarrow", sort=sort), out)
@@ -149,12 +172,12 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\t\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
-SUFFIXES: dict[str, Callable[[Result, str], str | bytes]] = {
+SUFFIXES: dict[str, Callable[..., str | bytes]] = {
     ".csv": as_csv,
     ".tsv": lambda result, sort: as_csv(result, sort, delimiter="\t"),
     ".json": as_json,
-    ".html": lambda result, sort: result.to_html(sort=sort),
-    ".htm": lambda result, sort: result.to_html(sort=sort),
+    ".html": _as_html,
+    ".htm": _as_html,
     ".md": as_markdown,
     ".txt": lambda result, sort: result.to_text(sort=sort) + "\n",
     ".parquet": _as_parquet,
