@@ -19,6 +19,7 @@ from kernsift import InputError, compare, relate
 from kernsift.report.contrasts import Contrast, best_contrast, changed_interval
 from kernsift.report.descriptions import describe_columns, describe_levels, describe_numbers
 from kernsift.report.number_format import DateScale
+from kernsift.report.pictures import Bars, Boxes
 from kernsift.report.response_descriptions import describe_by_level, describe_cells, describe_curve
 
 Rng = np.random.Generator
@@ -181,7 +182,7 @@ EXPECTED = {
     "age": "higher in Y: median",
     "debt": "more zeros in Y",
     "city": "new level 'Bern' in Y",
-    "member": "more often 1 in Y",
+    "member": "more often True in Y",
 }
 
 
@@ -195,6 +196,28 @@ def test_every_estimator_describes(estimator: str) -> None:
     assert result["age"].rejected
     # Without a discovery there is no direction to report.
     assert result["same"].rejected or result["same"].description.startswith("median ")
+
+
+def test_truth_values_are_described_as_such(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    one, two = mixed(rng, False)[["age", "member"]], mixed(rng, True)[["age", "member"]]
+    path = tmp_path / "one.parquet"
+    one.to_parquet(path)
+    for first in (one, str(path)):
+        found = kernsift.compare(first, two, memory="1GB", random_state=0)
+        assert said(found, "member").startswith("more often True in Y: ")
+        picture = found.pictures[found.names.index("member")]
+        assert isinstance(picture, Bars) and picture.levels == ("False", "True")
+    both = pd.concat([one, two]).assign(y=np.repeat(["a", "b", "c"], 200))
+    by_class = kernsift.relate(both, "y", random_state=0)
+    assert said(by_class, "member").startswith("differs by class: True most often in y = c (")
+    rising = kernsift.relate(both.assign(y=np.arange(600.0)), "y", random_state=0)
+    boxes = rising.pictures[rising.names.index("member")]
+    assert isinstance(boxes, Boxes) and boxes.levels == ("False", "True")
+    # A level of many classes has a box of its own, on an axis without words.
+    many = kernsift.relate(both.assign(y=np.repeat(list("abcdef"), 100)), "y", random_state=0)
+    drawn = many.pictures[many.names.index("member")]
+    assert isinstance(drawn, Boxes) and drawn.label == "member" and drawn.origin is None
 
 
 def test_missing_values_that_are_tested_are_described() -> None:

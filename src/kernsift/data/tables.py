@@ -45,8 +45,8 @@ class Table:
     categorical : (d,) bool; a categorical feature has exactly one column.
     levels : the level names of each categorical feature, in the order of its codes.
     incomplete : (p,) bool: the value columns with missing values, which are NaN; None where no value is missing.
-    origin : what was subtracted from features of dates and of integers beyond 2^53, as in `Columns`; descriptions and
-        pictures add it again.
+    origin : what was subtracted from features of dates and of integers beyond 2^53, as in `Columns`, which descriptions
+        and pictures add again; False for truth values.
 
     Examples
     --------

@@ -94,6 +94,13 @@ class YearScale(NumberScale):
         return float(math.floor(value))
 
 
+class TruthScale(NumberScale):
+    """Truth values, which are 0 and 1."""
+
+    def exact(self, value: float) -> str:
+        return str(bool(value)) if value in (0.0, 1.0) else super().exact(value)
+
+
 @dataclass(frozen=True)
 class DateScale(NumberScale):
     """Dates in days since `origin`, which is in days since 1970: days, or minutes and less where these are needed.
@@ -148,11 +155,13 @@ NUMBERS = NumberScale()
 
 
 def scale_of(origin: float | None, values: np.ndarray | None = None) -> NumberScale:
-    """The scale of values from which an integer was subtracted, or a date, which is a floating-point number."""
+    """The scale of values by their origin, as in `Table`: an integer, a date in floating point, or False."""
     if origin is None:
         known = np.empty(0) if values is None else values[~np.isnan(values)]
         years = len(known) > 0 and known.min() >= 1500 and known.max() <= 2200 and (known == np.floor(known)).all()
         return YearScale() if years else NUMBERS
+    if isinstance(origin, bool):
+        return TruthScale()
     return LongScale(origin) if isinstance(origin, int) else DateScale(origin)
 
 

@@ -108,11 +108,13 @@ def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...], 
 
 def _axis(label: str, origin: float | None) -> tuple[str, float | None]:
     """The label of an axis, which names an integer that was subtracted, and the first day of an axis of dates."""
-    return (f"{label} less {origin:,}", None) if isinstance(origin, int) else (label, origin)
+    if isinstance(origin, int):
+        return (f"{label} less {origin:,}" if origin else label), None
+    return label, origin
 
 
 def value_name(value: float, origin: float | None) -> str:
-    """A number, or a date, as a label."""
+    """A number, a date or a truth value as a label."""
     return f"{value:.6g}" if origin is None else scale_of(origin).exact(value)
 
 

@@ -54,7 +54,9 @@ def layout_of(
     origin: Mapping[int, float] | None = None,
 ) -> Layout:
     """The features of a table, from the names, the levels and the origins of its columns."""
-    starts = {columns.names[i]: start for i, start in (origin or {}).items()}
+    starts: dict[str, float] = {columns.names[i]: start for i, start in (origin or {}).items()}
+    if "truth" in columns.kinds:
+        starts |= {name: False for name, kind in zip(columns.names, columns.kinds, strict=True) if kind == "truth"}
     if groups:
         return grouped_layout(columns, levels, _members(columns, groups))._replace(origin=starts)
     d = len(columns.names)
