@@ -40,6 +40,7 @@ from kernsift.data.formats.parquet import ParquetFragment
 from kernsift.data.formats.source import Rows
 from kernsift.data.frames import read_columns
 from kernsift.data.inputs import as_pair
+from kernsift.data.scan import scan
 from kernsift.exceptions import InputError
 from kernsift.execution.parallel import use_workers
 
@@ -376,6 +377,31 @@ def test_a_dask_frame_that_changes_is_refused() -> None:
         source = open_source(frame, "X")
         with refused("partition 0", "5 rows where it had 4", ".persist()"):
             source.read([0], slice(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([1, 2, 3, 4.5, None, 6], "float64"),
+        (["a", "b", "a", None, None, None, "c", "a", None], "text"),
+        ([1, "b", "a", "c", "d", "e"], "mixed"),
+        ([1, 2, 3, "a", "b", "c"], None),
+        (["a", "b", "c", None, None, None, 1, 2, 3], None),
+    ],
+)
+def test_the_kind_of_dask_objects_is_that_of_all_chunks(cells: list[Any], kind: str | None) -> None:
+    objects = np.empty((len(cells), 1), dtype=object)
+    objects[:, 0] = cells
+    with dask.config.set(scheduler="synchronous"):
+        source = open_source(dask.array.from_array(objects, chunks=(3, 1)), "X")
+        if kind is None:
+            with pytest.raises(InputError, match=r"^X: column 'x0' must hold only numbers or only strings, .* convert"):
+                scan(source, 10**7)
+            return
+        found = scan(source, 10**7)
+    assert found.kinds == [kind]
+    assert found.gaps.tolist() == [cells.count(None)]
+    assert found.levels.get(0, set()) == (set() if kind == "float64" else {str(cell) for cell in cells if cell})
 
 
 def test_an_error_inside_dask_names_the_partition() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -98,7 +98,7 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
     found = _empty_scan(source)
     if isinstance(source, MemorySource):
         load_early(source.columns.values)
-        _add_cells(found, source.columns, np.arange(p), slice(0, source.n), _TextChecks(source, memory))
+        _add_cells(found, source.columns, np.arange(p), slice(0, source.n), _TextMemory(source, memory))
         return found
     unread = np.ones(p, dtype=bool)
     bounds = source.bounds()
@@ -119,13 +119,11 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
 def _scan_on_workers(found: Scan, columns: np.ndarray, memory: int, chunks: int) -> None:
     """Scan the table on the workers in use, each a chunk of rows at a time."""
     source = found.source
-    texts = _TextChecks(source, memory)
+    texts = _TextMemory(source, memory)
     edges = np.unique(source.edges[np.linspace(0, len(source.edges) - 1, chunks + 1).astype(int)])
     spans = [slice(start, stop) for start, stop in pairwise(edges.tolist())]
     scan_rows = partial(_scan_rows, source.pick(columns.tolist()), task_memory(memory))
     for span, part in zip(spans, parallel_map(scan_rows, spans), strict=True):
-        some = part.high >= part.low
-        texts.check(part.levels, columns, some)
         for i, levels in part.levels.items():
             texts.add(found.levels.setdefault(int(columns[i]), set()), sorted(levels), int(columns[i]))
         for i, column in enumerate(columns.tolist()):
@@ -147,7 +145,7 @@ def _scan_rows(source: Source, memory: int, rows: slice) -> Scan:
 
 def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:
     source = found.source
-    texts = _TextChecks(source, memory)
+    texts = _TextMemory(source, memory)
     done, total = 0, source.n * len(columns)
     for cut, cells in source.pieces(columns.tolist(), slice(0, source.n), reading_bytes(memory)):
         done += cells.values.size
@@ -157,12 +155,19 @@ def _scan_columns(found: Scan, columns: np.ndarray, memory: int) -> None:
 
 
 def _update_kind(found: Scan, column: int, kind: str) -> None:
-    """Learn what a column holds whose kind the source does not know."""
-    if found.source.kinds[column] == "unknown" and kind not in ("unknown", "empty"):
-        found.kinds[column] = "mixed" if "mixed" in (kind, found.kinds[column]) else kind
+    """Learn what a column holds whose kind the source does not know; not texts here and numbers there."""
+    source, known = found.source, found.kinds[column]
+    if source.kinds[column] != "unknown" or kind in ("unknown", "empty"):
+        return
+    if known != "unknown" and (known in TEXTS) != (kind in TEXTS):
+        raise InputError(
+            f"{source.argument}: column '{source.names[column]}' must hold only numbers or only strings, but it holds "
+            "both, in different parts; convert the column to one of the two."
+        )
+    found.kinds[column] = "mixed" if "mixed" in (kind, known) else kind
 
 
-def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _TextChecks) -> None:
+def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _TextMemory) -> None:
     """Add one piece to what was found."""
     low, high = (end.astype(np.float64) for end in cells.extremes)
     # The extremes of a column show whether it is finite, without a mask of the whole piece.
@@ -175,7 +180,6 @@ def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts:
         found.keep[rows] &= ~gaps.any(axis=1)
         low[odd] = np.min(values, axis=0, where=~gaps, initial=np.inf)
         high[odd] = np.max(values, axis=0, where=~gaps, initial=-np.inf)
-    texts.check(cells.levels, own, high >= low)
     for i, levels in cells.levels.items():
         codes = cells.values[:, i]
         used = np.unique(codes[~np.isnan(codes)]).astype(np.intp)
@@ -186,25 +190,11 @@ def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts:
     found.high[own] = np.maximum(found.high[own], high)
 
 
-class _TextChecks:
-    """Whether a column is one kind from the first row to the last, and its different texts fit into memory."""
+class _TextMemory:
+    """The memory that is left for the different texts of a table."""
 
     def __init__(self, source: Source, memory: int) -> None:
         self._source, self._room = source, reading_bytes(memory)
-        self._kinds: dict[int, bool] = {}
-
-    def check(self, levels: Mapping[int, Any], own: np.ndarray, present: np.ndarray) -> None:
-        """Refuse a column with texts in some pieces and numbers in others."""
-        if "unknown" not in self._source.kinds:
-            return
-        for i, column in enumerate(own.tolist()):
-            if self._source.kinds[column] != "unknown" or not present[i]:
-                continue
-            if self._kinds.setdefault(column, i in levels) != (i in levels):
-                raise InputError(
-                    f"{self._source.argument}: column '{self._source.names[column]}' must hold only numbers or only "
-                    "strings, but it holds both, in different parts; convert the column to one of the two."
-                )
 
     def add(self, known: set[str], levels: Sequence[str], column: int) -> None:
         new = [level for level in levels if level not in known]
