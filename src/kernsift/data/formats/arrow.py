@@ -15,7 +15,7 @@ import numpy as np
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source, joined_integers
+from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source, count_of, joined_integers
 from kernsift.exceptions import InputError, quoted
 
 # Small groups of rows and small files are read together up to this many bytes, to limit the number of pieces.
@@ -97,11 +97,7 @@ class Readers:
                 self._users -= 1
                 if not self._users:
                     self._idle.clear()
-
-    @property
-    def in_use(self) -> bool:
-        """Whether a block of `reading` is active."""
-        return self._users > 0
+                    _release()
 
     @contextmanager
     def of(self, number: int, opened: Callable[[], Any], columns: int) -> Iterator[Any]:
@@ -158,7 +154,10 @@ class ArrowSource(Source):
         for number, fragment in enumerate(fragments):
             for group, rows in enumerate(fragment.sizes.tolist()):
                 last = self._chunks[-1][-1] if self._chunks else None
-                if last is None or lengths[-1] + rows > most or not _read_alike(fragments[last.fragment], fragment):
+                # Readers may give a column of text different Arrow types.
+                before = fragment if last is None else fragments[last.fragment]
+                alike = type(before) is type(fragment) and before.schema is fragment.schema
+                if last is None or lengths[-1] + rows > most or not alike:
                     self._chunks.append([GroupRun(number, group, group + 1)])
                     lengths.append(rows)
                     continue
@@ -169,14 +168,8 @@ class ArrowSource(Source):
                     self._chunks[-1].append(GroupRun(number, group, group + 1))
         super().__init__(argument, names, kinds, np.concatenate([[0], np.cumsum(lengths)]), widths)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        try:
-            with self._readers.reading():
-                yield
-        finally:
-            if not self._readers.in_use:
-                _release()
+    def reading(self) -> AbstractContextManager[None]:
+        return self._readers.reading()
 
     def fetch(self, chunk: int, columns: Sequence[int], rows: Rows) -> Columns:
         import pyarrow as pa
@@ -230,11 +223,6 @@ class ArrowSource(Source):
             np.fmax.reduce([one.high for one in reported]),
             np.sum([one.gaps for one in reported], axis=0),
         )
-
-
-def _read_alike(one: Fragment, other: Fragment) -> bool:
-    """Whether tables of two fragments can be concatenated: readers may give a column of text different Arrow types."""
-    return type(one) is type(other) and one.schema is other.schema
 
 
 def _release() -> None:
@@ -333,15 +321,12 @@ def _word(kind: str) -> str:
 def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: Rows) -> Columns:
     """Rows of an Arrow table as they would be read by `read_columns`, with texts made codes inside Arrow."""
     single = all(kind == "float32" for kind in kinds)
-    scattered = None
     if isinstance(rows, slice):
-        table = table.slice(rows.start, rows.stop - rows.start)
-    else:
-        # Taken in NumPy: Arrow's own way loads pandas.
-        scattered = rows
-    count = len(table) if scattered is None else len(scattered)
+        table = table.slice(rows.start, count_of(rows))
+    # Scattered rows are taken in NumPy: Arrow's own way loads pandas.
+    scattered = None if isinstance(rows, slice) else rows
     # In Fortran order: columns are read, and mostly processed, one by one.
-    values = np.empty((count, len(names)), dtype=np.float32 if single else np.float64, order="F")
+    values = np.empty((count_of(rows), len(names)), dtype=np.float32 if single else np.float64, order="F")
     levels: dict[int, tuple[str, ...]] = {}
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         column = table.column(name)
@@ -404,7 +389,7 @@ def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str,
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # what combine_chunks returns differs between versions
         array = array.chunk(0)
-    texts = read_texts(array.dictionary)
+    texts = [None if text is None or text != text else str(text) for text in array.dictionary.to_pylist()]
     found = np.from_dlpack(array.indices.cast(pa.int64()).fill_null(-1))
     found = found if rows is None else found[rows]
     used = np.zeros(len(texts) + 1, dtype=bool)
@@ -413,8 +398,3 @@ def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str,
     code = {level: float(i) for i, level in enumerate(levels)}
     numbers = [np.nan if text is None else code.get(text, np.nan) for text in texts]
     return np.array([*numbers, np.nan])[found], levels
-
-
-def read_texts(values: Any) -> list[str | None]:
-    """The entries of an Arrow dictionary as texts, None for missing cells."""
-    return [None if value is None or value != value else str(value) for value in values.to_pylist()]
