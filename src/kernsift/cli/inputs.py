@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import click
 
@@ -55,21 +56,12 @@ def open_candidates(paths: Sequence[str], given: Mapping[str, Any]) -> dict[str,
 
 def _candidates(path: str, stem: str, given: Mapping[str, Any]) -> dict[str, Source]:
     argument = f"candidates['{stem}']"
-    if not _is_npz(path, argument):
+    if not (is_zipfile(path) and archive_kind(path, f"{argument}: {path}") == "NumPy archive"):
         return {stem: open_files({argument: path}, given)[0]}
     arrays = npz_arrays(path, argument)
     if len(arrays) == 1:
         arrays = {stem: next(iter(arrays.values()))}
     return {name: MemorySource(array_columns(array, argument, path), argument) for name, array in arrays.items()}
-
-
-def _is_npz(path: str, argument: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            archive = file.read(2) == b"PK"
-    except OSError:  # reported where the file is opened
-        return False
-    return archive and archive_kind(path, f"{argument}: {path}") == "NumPy archive"
 
 
 def _encoding(path: str, given: Sequence[str]) -> str | None:

@@ -182,9 +182,7 @@ def _fill_masked(array: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
     if not mask.any() or array.dtype.kind == "c":
         return np.asarray(array.data)
     if array.dtype.kind in "iuf":
-        out = array.data.astype(np.float32 if array.dtype == np.float32 else np.float64)
-        out[mask] = np.nan
-        return np.asarray(out)
+        return np.ma.filled(array.astype(np.float32 if array.dtype == np.float32 else np.float64), np.nan)
     values = array.data.astype(object)
     values[mask] = None
     return np.asarray(values)

@@ -228,14 +228,7 @@ def _open_partitioned(folder: str, argument: str) -> Source:
     _require_pyarrow()
     from pyarrow import dataset
 
-    try:
-        return dataset_source(dataset.dataset(folder, format="parquet", partitioning="hive"), argument)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{argument}: {folder} could not be read as Parquet ({first_line(error)}); write it again."
-        ) from error
+    return dataset_source(dataset.dataset(folder, format="parquet", partitioning="hive"), argument)
 
 
 def _require_pyarrow() -> None:
