@@ -16,13 +16,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from measure import memory_of, run_watched
+from out_of_core import imported
 
 
 class Job(NamedTuple):
@@ -301,18 +301,6 @@ JOBS: dict[str, Job] = {
     "1,000 categories": Job(categories(1_000)),
     "20,000 categories": Job(categories(20_000), "1,000 categories", 2.0),
 }
-
-
-def imported() -> None:
-    """Imports are no part of it."""
-    import kernsift.estimators
-    import kernsift.report.summaries
-
-    with suppress(ImportError):
-        import pandas  # noqa: F401
-        import pyarrow.parquet  # noqa: F401
-
-        import kernsift.execution.compiled  # noqa: F401
 
 
 def child(name: str, folder: Path, gigabytes: float) -> None:

@@ -115,11 +115,13 @@ def work(job: str, samples: list[Path], memory: str) -> dict[str, object]:
 
 def imported() -> None:
     """Imports are no part of it, here and on the workers."""
-    import pyarrow.parquet  # noqa: F401
-
     import kernsift.estimators
+    import kernsift.report.summaries
 
     with suppress(ImportError):  # numba is there or is not
+        import pandas  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
+
         import kernsift.execution.compiled  # noqa: F401
 
 

@@ -183,7 +183,7 @@ class GroupResults:
                 rejected=own_rejected,
                 estimates=result.estimates.covering(coverage, count if intervals else 0),
                 descriptions=LazyRecords(result.descriptions.__getitem__, described),
-                cluster_labels=result.cluster_labels and result.cluster_labels.within(own_rejected),
+                cluster_labels=result.cluster_labels.within(own_rejected),
             )
         return cls(found, alpha, correction)
 

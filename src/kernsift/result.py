@@ -177,12 +177,12 @@ class Result:
     notes: tuple[str, ...]
     outcome: Outcome
     n: np.ndarray
+    cluster_labels: Clusters
     rows: tuple[int, ...] = ()
     pictures: Sequence[Picture] = ()
     descriptions: Sequence[Description] = ()
     labels: tuple[str, ...] = ()
     kinds: tuple[int, int, int] = (0, 0, 0)
-    cluster_labels: Clusters | None = None
     distinct: np.ndarray | None = None
 
     @property
@@ -191,8 +191,6 @@ class Result:
 
         Features are alike where the null correlation of their scores is at least 0.3. P-values do not depend on it.
         """
-        if self.cluster_labels is None:
-            return ()
         labels = self.cluster_labels.labels
         rows = (np.flatnonzero(labels == label) for label in range(int(labels.max(initial=-1)) + 1))
         return tuple(tuple(self.names[row] for row in own) for own in rows)
@@ -307,7 +305,7 @@ class Result:
             medians = [(found.medians or (np.nan, np.nan)) for found in self.descriptions]
             medians += [(np.nan, np.nan)] * (len(self.names) - len(medians))
             table["median_first"], table["median_second"] = np.array(medians).T
-        if self.cluster_labels is not None and self.rejected.any():
+        if self.rejected.any():
             table["cluster"] = self.cluster_labels.labels
         if self.distinct is not None:
             table["distinct"] = self.distinct

@@ -123,7 +123,7 @@ def _inert(text: str) -> str:
 
 def as_markdown(result: Result, sort: str = "p") -> str:
     """The verdict, the table of the discoveries and the notes, for an issue, a wiki or a notebook."""
-    rows = wording.shown_rows(result, sort=sort)
+    rows = wording.shown_rows(result, sort)
     columns = [(wording.noun_for(result.question, 1), [result.names[row] for row in rows])]
     columns += wording.cells_of(result, rows)
     stars = ["\\*" if result.rejected[row] else "" for row in rows]

@@ -16,7 +16,6 @@ _LONGEST_LEVEL = 100
 DIGITS = (3, 4, 5, 6, 8, 12)
 """Numbers of significant digits, tried in this order until numbers differ."""
 
-
 Measures = Sequence[tuple[str, Callable[[np.ndarray], float]]]
 
 
@@ -29,8 +28,6 @@ def interquartile_range(values: np.ndarray) -> float:
 
 
 LOCATIONS: Measures = (("median", np.median), ("mean", np.mean))
-
-
 SPREADS: Measures = (("IQR", interquartile_range), ("SD", np.std))
 
 

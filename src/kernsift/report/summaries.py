@@ -64,12 +64,6 @@ class LazyRecords(Sequence[Item], Generic[Item]):
                 self._make = None
         return self._known[place]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LazyRecords | tuple) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self._count, tuple(self))
 

@@ -177,13 +177,13 @@ def notes(result: Result, width: int = 100) -> str:
     return "\n".join(lines)
 
 
-def shown_rows(result: Result, most: int = MOST_ROWS, sort: str = "p") -> np.ndarray:
+def shown_rows(result: Result, sort: str = "p") -> np.ndarray:
     """Which rows a table shows: the discoveries, or the best where there are none; of a short list all."""
     order = result.order(sort)
     if result.listed:
-        return order[:most]
+        return order[:MOST_ROWS]
     found = order[result.rejected[order]]
-    return found[:most] if len(found) else order[np.isin(order, np.arange(_BEST))]
+    return found[:MOST_ROWS] if len(found) else order[np.isin(order, np.arange(_BEST))]
 
 
 def more(result: Result, sort: str) -> str:
@@ -196,9 +196,9 @@ def more(result: Result, sort: str) -> str:
 _SORTED_BY = {"p": "evidence, strongest first", "effect": "effect, largest first", "name": "name"}
 
 
-def table(result: Result, width: int = 100, most: int = MOST_ROWS, *, sort: str = "p") -> str:
+def table(result: Result, width: int = 100, *, sort: str = "p") -> str:
     """The rows to show, strongest evidence first unless `sort` says otherwise, in at most `width` columns."""
-    rows = shown_rows(result, most, sort)
+    rows = shown_rows(result, sort)
     columns = cells_of(result, rows)
     names = [clean(result.names[row]) for row in rows]
     longest = max([_cells(name) for name in names] + [7])
