@@ -227,18 +227,17 @@ def compare(
         ) -> Scores | None:
             if min(sample.n for sample in samples) < 2:
                 return None
-            table = stack(samples)
+            table, used, late = stack(samples), None, None if confounders is not None else call.late_kernels
+            if confounders is None and rows is not None and call.estimator == "complete":
+                used, among = rows_in_use(rows, subset, call.rng)
+                table = aligned(table, used) if call.adaptive else table
+            kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=late)
             if confounders is not None:
-                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng)
                 options = call.conditional_options(confounders, given_model, rows, subset)
                 return conditional_mmd(samples[0], samples[1], kernels, **options)
-            if rows is None or call.estimator != "complete":
-                kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
-                return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
-            used, among = rows_in_use(rows, subset, call.rng)
-            table = aligned(table, used) if call.adaptive else table
-            kernels = fit_kernels(table, kernel, bandwidth, rng=call.rng, late=call.late_kernels)
-            return restricted_mmd(table, kernels, used, among, adaptive=call.adaptive, rng=call.rng)
+            if used is not None:
+                return restricted_mmd(table, kernels, used, among, adaptive=call.adaptive, rng=call.rng)
+            return call.statistic(*samples, kernels, rng=call.rng, **call.options_for(subset, rows))
 
         held = None if columns is None else confounders_of(columns, keep, missing)
         picture = partial(picture_samples, (one, two), samples.labels, gaps=missing == "value")

@@ -107,19 +107,17 @@ def _from_frame(frame: nw.DataFrame[Any], argument: str) -> Columns:
         dtype = np.float32 if set(types) == {nw.Float32()} else np.float64
         found = Columns(names, np.ascontiguousarray(frame.to_numpy(), dtype=dtype), {}, tuple(kinds), True, False)
         return found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
-    values, exact = np.empty((len(frame), len(names))), {}
+    values = np.empty((len(frame), len(names)))
     if plain:
         values[:, plain] = frame[:, plain].to_numpy()
-    levels = {}
-    for i in sorted(set(range(len(names))) - set(plain)):
-        column = series_column(frame[:, i], names[i], argument)
+    rest = sorted(set(range(len(names))) - set(plain))
+    read = {i: series_column(frame[:, i], names[i], argument) for i in rest}
+    for i, column in read.items():
         values[:, i], kinds[i] = column.values, column.kind
-        if column.levels is not None:
-            levels[i] = column.levels
-        if column.integers is not None:
-            exact[i] = column.integers
+    levels = {i: column.levels for i, column in read.items() if column.levels is not None}
     found = Columns(names, values, levels, tuple(kinds), True, False)
     found = found.with_integers(lambda i: _integers(frame[:, i]), _long_integers(types))
+    exact = {i: column.integers for i, column in read.items() if column.integers is not None}
     return replace(found, integers=found.integers | exact) if exact else found
 
 

@@ -101,7 +101,7 @@ def _is_structured(y: Any) -> bool:
     return isinstance(y, np.ndarray) and y.dtype.names is not None
 
 
-def structured_survival(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _structured_columns(y: np.ndarray) -> Columns:
     """Time and event of a structured array with one truth value and one number."""
     names = y.dtype.names or ()
     truth = [name for name in names if y.dtype[name].kind == "b"]
@@ -116,7 +116,7 @@ def structured_survival(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             f"y: a structured array needs one field of truth values, the event, and one of numbers, the time, got "
             f"{', '.join(f'{name!r} ({y.dtype[name]})' for name in names)}; convert one of them."
         )
-    return np.asarray(y[numbers[0]], float), np.asarray(y[truth[0]], bool)
+    return read_columns({"time": y[numbers[0]].astype(float), "event": y[truth[0]].astype(float)}, "y")
 
 
 def survival_of(columns: Columns) -> Survival:
@@ -157,8 +157,7 @@ def survival_of(columns: Columns) -> Survival:
 def read_survival(y: Any) -> Columns:
     """A censored response as two columns, the time and the event."""
     if _is_structured(y):
-        time, event = structured_survival(y)
-        return read_columns({"time": time, "event": event.astype(float)}, "y")
+        return _structured_columns(y)
     if isinstance(y, tuple) and len(y) == 2:
         return side_by_side([read_columns(part, "y") for part in y], ["time", "event"], "y")
     return read_columns(y, "y", prefix="y")

@@ -129,20 +129,17 @@ def picture_candidates(
         rows = rows_to_show(table.n, 1)
         return table if table.copied and len(rows) == table.n else _sampled(table, np.arange(table.d), rows)
 
-    base, others = kept(reference), [(names[i], kept(candidates[i])) for i in chosen]
-
-    def pair(place: int) -> tuple[tuple[Table, Table], tuple[str, str]]:
-        name, table = others[place]
-        return (base, table), ("reference", name)
+    base = kept(reference)
+    pairs = [((base, kept(candidates[i])), ("reference", names[i])) for i in chosen]
 
     def draw(place: int) -> Picture:
-        tables, series = pair(place)
+        tables, series = pairs[place]
         return draw_samples(tables, series, 0, series[1])
 
     def describe(place: int) -> Description:
-        return describe_samples(*pair(place), 0, means=means).renamed("")
+        return describe_samples(*pairs[place], 0, means=means).renamed("")
 
-    return _summaries(draw, describe, len(others), ("reference",), (0, 0, len(names)))
+    return _summaries(draw, describe, len(pairs), ("reference",), (0, 0, len(names)))
 
 
 def picture_response(
