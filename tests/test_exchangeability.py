@@ -736,7 +736,9 @@ def test_names_arrays_and_files_agree(kind: str, tmp_path: Path) -> None:
 def test_columns_of_obs_are_units() -> None:
     anndata = pytest.importorskip("anndata")
     data = frame()
-    cells = anndata.AnnData(data[["a", "b", "c"]].to_numpy(), obs=data[["donor", "batch", "treated"]].astype(str))
+    cells = anndata.AnnData(
+        data[["a", "b", "c"]].to_numpy(), obs=data[["donor", "batch", "treated"]].astype(str).rename(index=str)
+    )
     found = compare(cells, by="treated", unit="donor", strata="batch", random_state=0).all_pvalues
     expected = compare(data, by="treated", unit="donor", strata="batch", random_state=0).all_pvalues
     np.testing.assert_allclose(found, expected, rtol=1e-6)
