@@ -208,6 +208,11 @@ def test_truth_values_are_described_as_such(tmp_path: Path) -> None:
         assert said(found, "member").startswith("more often True in Y: ")
         picture = found.pictures[found.names.index("member")]
         assert isinstance(picture, Bars) and picture.levels == ("False", "True")
+        for second in (two, two.assign(member=two["member"].astype(str))):
+            equal = kernsift.compare(first, second, kinds={"member": "category"}, memory="1GB", random_state=0)
+            assert re.match(r"(more 'True'|fewer 'False') in Y: ", said(equal, "member"))
+            bars = equal.pictures[equal.names.index("member")]
+            assert isinstance(bars, Bars) and bars.levels == ("False", "True")
     both = pd.concat([one, two]).assign(y=np.repeat(["a", "b", "c"], 200))
     by_class = kernsift.relate(both, "y", random_state=0)
     assert said(by_class, "member").startswith("differs by class: True most often in y = c (")

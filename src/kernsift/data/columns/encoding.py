@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
 from kernsift.data.columns.kinds import ColumnDecisions
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import recode
+from kernsift.data.formats.source import TEXTS, recode
 from kernsift.data.scan import Scan
 from kernsift.data.tables import MISSING_LEVEL
 from kernsift.exceptions import InputError, quoted
@@ -143,20 +143,23 @@ def make_encoding(
     levels: dict[int, tuple[str, ...]] = {}
     texts = dict(decisions.parsed)
     numbers = {i: [_distinct(one, i) for one in scans] for i in decisions.categories}
+    # What the numbers of a column are called: truth values have names where no table has other numbers.
+    found = {i: {one.kinds[i] for one in scans} - {*TEXTS, "empty"} for i in numbers}
+    label = {i: partial(value_label, kind="truth") if kinds == {"truth"} else number_name for i, kinds in found.items()}
     for i in sorted({i for one in scans for i in one.levels} - texts.keys()):
         mixed = [one for one in scans if i not in one.levels and one.high[i] >= one.low[i]]
         if mixed and i not in numbers:
             raise _mixed_kinds_error(names[i], scans, i, mixed[0])
         labels = set().union(*(one.levels.get(i, ()) for one in scans))
-        levels[i] = tuple(sorted(labels.union(*(map(number_name, own.tolist()) for own in numbers.get(i, [])))))
+        levels[i] = tuple(sorted(labels.union(*(map(label[i], own.tolist()) for own in numbers.get(i, [])))))
         texts[i] = {level: float(code) for code, level in enumerate(levels[i])}
     categories: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for i, own in numbers.items():
         values = np.unique(np.concatenate(own))
         if i not in levels:
-            levels[i] = tuple(map(number_name, values.tolist()))
+            levels[i] = tuple(map(label[i], values.tolist()))
             texts[i] = {level: float(code) for code, level in enumerate(levels[i])}
-        categories[i] = values, np.array([texts[i][number_name(value)] for value in values.tolist()])
+        categories[i] = values, np.array([texts[i][label[i](value)] for value in values.tolist()])
     origin = {}
     for i in decisions.dates:
         firsts = [[texts[i][text] for text in one.levels[i]] if i in one.levels else [one.low[i]] for one in scans]
