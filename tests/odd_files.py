@@ -300,7 +300,7 @@ TEXT = [
     File("question marks", "t.csv", text(XF.mask(XF > 8), na_rep="?"), same, ("--missing", "drop")),
     File("a column of nothing", "t.csv", text(XF.assign(a=np.nan)), "30 of 30 rows have missing values, in columns 'a' .30.", ("--missing", "error")),
     File("infinity", "t.csv", text(XF.replace(9, np.inf)), "infinite values in 'a'.*; replace or remove"),
-    File("a number beyond float64", "t.csv", text().replace("\n9.0", "\n1e999", 1), "infinite values in 'a'; replace|text such as '1e999'"),
+    File("a number beyond float64", "t.csv", text().replace("\n9.0", "\n1e999", 1), "infinite values in 'a'; replace"),
     File("times 1e300", "t.csv", text(XF * 1e300), "numbers beyond 1e70 in 'a', 'b', 'c'.*rescale"),
     File("times 1e-300, both", "t.csv", text(XF * 1e-300), "differ by less than 1e-70.*rescale", TWICE),
     File("times 1e60, both", "t.csv", text(XF * 1e60), finds(over=tuple(NAMES)), TWICE),

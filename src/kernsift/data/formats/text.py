@@ -12,6 +12,7 @@ import errno
 import io
 import json
 import os
+import re
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.array_files import runs
 from kernsift.data.formats.file_stamps import FileStamp, first_line, guarded
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source
+from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source, recode
 from kernsift.data.formats.text_dialects import TextTable, opened, unreadable
 from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError, required
@@ -41,6 +42,7 @@ _CHUNK, _WHOLE, _SHARE = 4 << 20, 64 << 20, 16
 _PER_COLUMN = 8 << 10
 # pandas keeps every column apart while it reads, which takes minutes with a million of them.
 _MANY_COLUMNS = 20_000
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def text_source(path: str, argument: str, encoding: str | None, whole: bool, memory: int | str | None) -> Source:
@@ -75,7 +77,7 @@ def _chunks(text: TextTable, size: int, texts: set[str], plain: bool) -> Iterato
     with opened(text.path) as file, io.TextIOWrapper(file, text.encoding, newline="") as lines:
         try:
             for frame in _numpy_chunks(lines, text, rows) if plain else _pandas_chunks(lines, text, rows, texts):
-                yield _columns(frame, text)
+                yield _columns(frame, text, texts)
                 report_progress(f"reading {text.argument}", min(total, getattr(file, "fileobj", file).tell()), total)
         except (ValueError, OverflowError) as error:  # pandas' parser errors are ValueErrors
             raise unreadable(text.name, first_line(error)) from error
@@ -107,14 +109,21 @@ def _numpy_chunks(lines: Any, text: TextTable, rows: int) -> Iterator[np.ndarray
         yield values
 
 
-def _columns(frame: Any, text: TextTable) -> Columns:
+def _columns(frame: Any, text: TextTable, texts: set[str]) -> Columns:
     """Cells as numbers and codes; plain numbers in one go, because looking at each column takes time."""
     names, named = tuple(text.dialect.names), text.dialect.named
     if isinstance(frame, np.ndarray):
         return Columns(names, frame, {}, ("float64",) * len(names), named, False)
     types = list(frame.dtypes)
     if not all(getattr(dtype, "kind", "O") in "iuf" for dtype in set(types)):
-        return replace(read_columns(frame, text.argument), names=names, named=named)
+        found = replace(read_columns(frame, text.argument), names=names, named=named)
+        # Before 3.1 pandas left a column as text where one of its numbers is beyond 64 bits, or beyond float64.
+        large = [i for i, own in found.levels.items() if names[i] not in texts and all(map(_NUMBER.fullmatch, own))]
+        for i in large:
+            recode(found.values, i, np.array(found.levels[i], dtype=np.float64))
+        levels = {i: own for i, own in found.levels.items() if i not in large}
+        kinds = tuple("float64" if i in large else kind for i, kind in enumerate(found.kinds))
+        return replace(found, levels=levels, kinds=kinds)
     kinds = tuple("float64" if dtype.kind == "f" else "integer" for dtype in types)
     found = Columns(names, frame.to_numpy(dtype=np.float64, copy=True), {}, kinds, named, False)
     whole = [i for i, kind in enumerate(kinds) if kind == "integer"]
