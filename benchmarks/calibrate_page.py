@@ -250,7 +250,8 @@ A `CalibrationWarning` is raised
 - for `cross` without a short list with a sample of fewer than 30 rows, or units, against more than ten times as many:
   of 8,000 columns each, Cauchy and with 90% zeros, 0.005 and 0.008 are rejected at level 0.001 with 10 rows against
   300, 0.003 and 0.006 with 15 against 200, 0.002 and 0.007 with 25 against 600;
-- for the multiscale test with k = 1.
+- for the multiscale test with k = 1;
+- for `complete` with an unbounded kernel and more than 524,288 rows (see [the method](explanation/method.md)).
 """
 
 

@@ -82,6 +82,7 @@ OFF = {
         lambda: relate(1.0 * (normal(90) > 0), normal(90, 1, 2), test="polyhedral", random_state=0),
         "'polyhedral' with features of two values",
     ),
+    "a linear kernel and many rows": (two(300_000, k=1, kernel="linear"), "600,000 rows.*use kernel='gaussian'"),
     "large blocks": (response(400, estimator=Block(block_size=20)), "20 blocks of 20 rows.*block_size=5"),
 }
 
@@ -115,6 +116,7 @@ RIGHT = {
     "cross": two(20, estimator="cross"),
     "cross, a small sample": lambda: compare(normal(70), normal(9, seed=1), estimator="cross", random_state=0),
     "polyhedral": two(60, test="polyhedral"),
+    "a linear kernel": two(60, kernel="linear"),
     "two values, exact": lambda: compare(1.0 * (normal(60) > 0), 1.0 * (normal(60, seed=1) > 0), random_state=0),
     "scores alone": lambda: topk_pvalues(np.arange(4.0), np.eye(4), k=2, test="multiscale", random_state=0),
 }

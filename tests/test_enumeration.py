@@ -17,6 +17,7 @@ from kernsift.estimators.null_laws.enumeration import (
     enumerated_log_pvalues,
     few_outcomes,
     log_share,
+    permuted_log_pvalues,
 )
 
 
@@ -402,3 +403,49 @@ def test_levels_beyond_the_most_frequent_ones():
         found = compare(*samples(*seen), kernel="delta", kinds={"level": "category"}).pvalues[0]
         assert found == pytest.approx(tail, abs=4 * np.sqrt(tail / 8192))
     assert compare(*samples(0, 15), kinds={"level": "category"}).pvalues[0] > comb(n - pooled, first) / comb(n, first)
+
+
+def test_permutations_are_near_all_permutations():
+    # Two standard errors of a share of 8192 draws are at most 0.011; four are allowed.
+    rng = np.random.default_rng(0)
+    for cells in (np.array([0, 0, 1, 1, 1, 1]), np.array([0, 1, 2, 3, 3, 0])):
+        values = np.array([0, 1, 2, 3, 4, 4])
+        feature = problem(rng, values, cells)
+        orders = np.array(list(permutations(range(6))))
+        found = math.exp(permuted_log_pvalues([feature, feature], 0)[1])
+        assert abs(found - exact_pvalue(feature, values, cells, orders)) < 0.022
+
+
+def permuted_share(x, g, rng, draws=20_000):
+    """(columns,) shares of permutations whose squared covariance with `g` is at least the observed one."""
+    x, g = x - x.mean(axis=0), g - g.mean()
+    drawn = rng.permuted(np.tile(g, (draws, 1)), axis=1) @ x
+    return (drawn**2 >= (g @ x) ** 2 * (1 - 1e-9)).mean(axis=0)
+
+
+@pytest.mark.parametrize("question", ["compare", "relate"])
+def test_a_linear_kernel_with_outliers_has_the_pvalues_of_permutations(question):
+    # 66 and 60 rows are not rounded. Both shares have draws, of which 8192 give the larger standard error: four of the
+    # difference are at most 4 * sqrt(0.25 / 8193 + 0.25 / 20000) = 0.026.
+    rng = np.random.default_rng(0)
+    if question == "compare":
+        x, g = rng.standard_cauchy((66, 40)), np.repeat([0.0, 1.0], [6, 60])
+        found = compare(x[:6], x[6:], kernel="linear", k=None, random_state=0).all_pvalues
+    else:
+        x, g = rng.standard_cauchy((60, 40)), rng.standard_cauchy(60)
+        found = relate(x, g, kernel="linear", k=None, random_state=0).all_pvalues
+    assert np.abs(found - permuted_share(x, g, rng)).max() < 0.026
+
+
+@pytest.mark.parametrize("kernel", ["linear", "polynomial"])
+def test_outliers_and_an_unbounded_kernel_keep_the_level(kernel):
+    # Without permutations 0.64 of the p-values of the linear kernel were at most 0.05. Columns of one call share their
+    # response and their permutations, so that the number of rejections of a call varies more than a binomial one.
+    rejected = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x, y = rng.standard_cauchy((300, 50)), rng.standard_cauchy(300)
+        rejected.append(relate(x, y, kernel=kernel, k=None, random_state=seed).all_pvalues <= 0.05)
+    shares = np.mean(rejected, axis=1)
+    error = max(np.sqrt(0.05 * 0.95 / 500), shares.std(ddof=1) / np.sqrt(10))
+    assert shares.mean() < 0.05 + 3.5 * error

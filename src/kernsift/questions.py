@@ -28,7 +28,7 @@ from kernsift.inference.estimates import Coverage, Estimates
 from kernsift.inference.multiple_testing import adjust, rank_limits
 from kernsift.inference.redundancy import Clusters, keep_distinct
 from kernsift.inference.selection_rules import Everything
-from kernsift.kernels.functions import Linear
+from kernsift.kernels.functions import Linear, as_kernel
 from kernsift.report.held_fixed import HeldFixed
 from kernsift.report.summaries import Summaries
 from kernsift.result import Result
@@ -165,7 +165,8 @@ def to_result(
     descriptions of the listed features.
     """
     rule = selection_rule(call.k, call.threshold, scores)
-    advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued, units)
+    unbounded = as_kernel(call.kernel).unbounded
+    advise(call.question, call.estimator, call.test, rule, scores, rows, two_valued, units, unbounded)
     selected = rule.select(scores.estimate)
     if len(selected):
         outcome = call.run(scores, rule, selected, rng=call.rng, **call.test_options)

@@ -250,9 +250,10 @@ class _Measuring:
         if self.final is not None:
             return features, view_effects(statistics, scores, smooth, self.final[features], known, response)
         outcomes: Outcomes = known, statistics, response
+        unbounded = kernels.kernel.unbounded and not kernels.categorical[own].any()
         if known.joint is None:
-            outcomes = at_distinct_rows(*outcomes, grid.points if grid.edges is None else None)
-        score = enumerated_scores(outcomes, scores, smooth, self.seed)
+            outcomes = at_distinct_rows(*outcomes, grid.points if grid.edges is None else None, unbounded)
+        score = enumerated_scores(outcomes, scores, smooth, self.seed, unbounded)
         return measured_features(features, statistics, score, winner, known, response, self.to_align, self.dtype)
 
 

@@ -57,7 +57,7 @@ def complete_screen(
     sizes = np.array([table.n for table in candidates.values()])
     first = [view.at(np.arange(reference.n)) for view in whole]
     ends, seed = reference.n + np.cumsum([0, *sizes]), int(rng.integers(2**32))
-    measured = _Measured(whole, first, ends, table.part(slice(None)), seed)
+    measured = _Measured(whole, first, ends, table.part(slice(None)), seed, kernels.kernel.unbounded)
     score, winner, sd, point = (np.zeros(len(sizes)) for _ in range(4))
     for place, found in enumerate(parallel_map(measured.score, range(len(sizes)), most_at_once(whole[0].sizes))):
         score[place], winner[place], sd[place], point[place] = found
@@ -92,6 +92,8 @@ class _Measured(NamedTuple):
         The rows of the reference and of all candidates.
     seed : int
         For sampled outcomes.
+    unbounded : bool
+        Whether the kernel is.
     """
 
     views: Sequence[View | GroupView]
@@ -99,13 +101,14 @@ class _Measured(NamedTuple):
     ends: np.ndarray
     values: Array
     seed: int
+    unbounded: bool
 
     def score(self, place: int) -> tuple[float, int, float, float]:
         """Score, view, standard deviation and effect of a candidate."""
         statistics, scores, smooth, winner, label, known = self._statistics(place)
         rows = np.append(np.arange(self.ends[0]), np.arange(self.ends[place], self.ends[place + 1]))
-        outcomes = at_distinct_rows(known, statistics, label, take(self.values, rows, 0))
-        score = enumerated_scores(outcomes, scores, smooth, self.seed)
+        outcomes = at_distinct_rows(known, statistics, label, take(self.values, rows, 0), self.unbounded)
+        score = enumerated_scores(outcomes, scores, smooth, self.seed, self.unbounded)
         sd = float(statistics[winner].laws.sd[0])
         return min(score[0], label.ceiling) if sd > 0 else 0.0, winner, sd, float(point_effects(statistics)[0])
 

@@ -7,6 +7,7 @@ a view of the feature and a view of the response (`kernsift.estimators.views`); 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -15,16 +16,19 @@ from scipy.special import log_ndtr
 
 from kernsift.data.tables import spaced_rows
 from kernsift.estimators.null_laws.enumeration import (
+    MOST_PERMUTED,
     NULL_TAIL,
     OUTLIER_ROWS,
     SMALL_ROWS,
     ViewedFeature,
+    carried_by_few_rows,
     enumerated_log_pvalues,
     few_outcomes,
     few_tables,
     fisher_scores,
     has_rare_rows,
     outliers_match,
+    permuted_log_pvalues,
     two_valued,
 )
 from kernsift.estimators.null_laws.permutation_law import (
@@ -241,12 +245,16 @@ Outcomes = tuple[Tabulation, Sequence[FittedStatistic], Response]
 
 
 def at_distinct_rows(
-    known: Tabulation, statistics: Sequence[FittedStatistic], response: Response, values: Array | None
+    known: Tabulation,
+    statistics: Sequence[FittedStatistic],
+    response: Response,
+    values: Array | None,
+    unbounded: bool = False,
 ) -> Outcomes:
     """The same with a point per distinct row of a group of columns, `values` (n, w), and of a response of several.
 
-    Unchanged where nothing is enumerated: most rows of a group are different, and no cell of the response is rare; or
-    they are too many to compute all of their factors at once.
+    Unchanged where nothing is enumerated: most rows of a group are different, no cell of the response is rare, and the
+    kernel is bounded; or they are too many to compute all of their factors at once.
     """
     same = known, statistics, response
     if response.cells is None:
@@ -261,7 +269,7 @@ def at_distinct_rows(
     rows = own.view(np.dtype((np.void, own.itemsize * own.shape[1])))[:, 0]
     some = rows[spaced_rows(len(rows), _SEEN_ROWS)]
     different = len(some) < len(rows) and 2 * len(np.unique(some)) > len(some)
-    if different and (len(rows) > _MOST_DISTINCT or not has_rare_rows(cells[cells > 0], False)):
+    if different and (len(rows) > _MOST_DISTINCT or not (unbounded or has_rare_rows(cells[cells > 0], False))):
         return same
     _, first, codes, counts = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
     if len(first) > _MOST_DISTINCT:
@@ -271,8 +279,13 @@ def at_distinct_rows(
     return Tabulation(counts[None, :].astype(float), None, codes[None, :]), merged, response
 
 
-def enumerated_scores(outcomes: Outcomes, scores: np.ndarray, score: np.ndarray, seed: int) -> np.ndarray:
-    """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`)."""
+def enumerated_scores(
+    outcomes: Outcomes, scores: np.ndarray, score: np.ndarray, seed: int, unbounded: bool = False
+) -> np.ndarray:
+    """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`).
+
+    `unbounded`: whether the kernel is, so that few rows may dominate a feature.
+    """
     known, statistics, response = outcomes
     if known.joint is None and (known.codes is None or response.cells is None):
         return score
@@ -290,14 +303,20 @@ def enumerated_scores(outcomes: Outcomes, scores: np.ndarray, score: np.ndarray,
     rare = has_rare_rows(cells, statistics[0].fitted.levels)
     drawn = rare or (len(cells) > 2 and response.n <= SMALL_ROWS)
     few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher & (drawn | few_tables(known.counts, cells))
-    every, shares = np.flatnonzero(few), np.array([pair.weight for pair in response.pairs])
+    heavy = np.zeros_like(few)
+    if unbounded and response.n <= MOST_PERMUTED:
+        for one in statistics:
+            heavy |= carried_by_few_rows(one.fitted.own, one.target.own, response.n) & ~few & ~fisher
+    shares = np.array([pair.weight for pair in response.pairs])
     at_once = max(1, _NUMBERS // (known.counts.shape[1] * len(used)))
-    for start in range(0, len(every), at_once):
-        chosen = every[start : start + at_once]
-        joint = _joint(known, chosen, response)
-        tails = log_ndtr(-scores[:, chosen])
-        features = _viewed_features(chosen, known, joint, statistics, tails, used, targets, shares)
-        out[chosen] = score_of(np.minimum(enumerated_log_pvalues(features, seed, rare), -1e-15))
+    for some, law in ((few, partial(enumerated_log_pvalues, rare=rare)), (heavy, permuted_log_pvalues)):
+        every = np.flatnonzero(some)
+        for start in range(0, len(every), at_once):
+            chosen = every[start : start + at_once]
+            joint = _joint(known, chosen, response)
+            tails = log_ndtr(-scores[:, chosen])
+            features = _viewed_features(chosen, known, joint, statistics, tails, used, targets, shares)
+            out[chosen] = score_of(np.minimum(law(features, seed), -1e-15))
     return out
 
 

@@ -15,6 +15,7 @@ from types import FrameType
 import numpy as np
 
 from kernsift.data.tables import Table
+from kernsift.estimators.null_laws.enumeration import MOST_PERMUTED
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import CalibrationWarning
 from kernsift.execution.arrays import to_numpy
@@ -51,6 +52,10 @@ class Call:
         Whether several features have two distinct values; evaluated only where a condition needs it.
     unit : str
         What is counted: "row" or "unit".
+    total : int
+        Rows of all samples.
+    unbounded : bool
+        Whether values of the kernel may be arbitrarily large.
     """
 
     question: str
@@ -63,6 +68,8 @@ class Call:
     draws: float | None
     two_valued: Callable[[], bool]
     unit: str = "row"
+    total: int = 0
+    unbounded: bool = False
 
     @property
     def draws_per_row(self) -> float:
@@ -90,6 +97,12 @@ def several_two_valued(table: Table) -> bool:
 
 
 _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
+    (
+        lambda call: call.estimator == "complete" and call.unbounded and call.total > MOST_PERMUTED,
+        "An unbounded kernel on {call.total:,} rows may give p-values that are far too small for columns with extreme "
+        "outliers, because so few rows carry their statistic that its law is that of the places of these, and there "
+        "are too many rows to draw permutations; use kernel='gaussian', or transform the columns.",
+    ),
     (
         lambda call: call.test == "multiscale" and isinstance(call.rule, TopK) and call.rule.k == 1 < call.features,
         "test='multiscale' with k=1 rejects only about half as often as it may, because the region in which one "
@@ -157,14 +170,17 @@ def advise(
     rows: tuple[int, ...],
     two_valued: Callable[[], bool] = lambda: False,
     units: tuple[int, ...] | None = None,
+    unbounded: bool = False,
 ) -> None:
     """Warn about a combination that is known to be miscalibrated; `rows` is empty for scores without their data.
 
-    `units` are the numbers of units of the samples, where rows belong to units.
+    `units` are the numbers of units of the samples, where rows belong to units; `unbounded` is a property of the
+    kernel.
     """
     draws, counts, what = scores.draws if rows else None, units or rows, "unit" if units else "row"
     shortest, longest = min(counts, default=0), max(counts, default=0)
-    call = Call(question, estimator, test, rule, len(scores), shortest, longest, draws, two_valued, what)
+    extent = (shortest, longest, draws, two_valued, what, sum(rows), unbounded)
+    call = Call(question, estimator, test, rule, len(scores), *extent)
     for applies, sentence in _ADVICE:
         if applies(call):
             warnings.warn(sentence.format(call=call), CalibrationWarning, stacklevel=_caller_level())

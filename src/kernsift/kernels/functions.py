@@ -31,6 +31,11 @@ class Kernel:
     scaled: ClassVar[bool] = True
     joint: ClassVar[bool] = True
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether its values may be arbitrarily large."""
+        return self.kind in ("product", "function")
+
     def profile(self, t: Array) -> Array:
         """Kernel values from `t`, in place where the array library allows it; distances may be signed."""
         return t

@@ -3,7 +3,8 @@
 A continuous distribution does not fit a statistic with few values: a column with four nonzero rows, or three rows
 against three. There the outcomes are enumerated if they are few, and sampled if they are many but few rows of the
 column, or of the response, differ from its commonest value. With few rows outliers have the same effect: if one row
-dominates the feature and one row the response, T is large exactly when they are matched, with probability 1 / n.
+dominates the feature and one row the response, T is large exactly when they are matched, with probability 1 / n. With
+an unbounded kernel they have it with any number of rows, and permutations of all rows are drawn.
 
 With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its
 pair, and its distribution is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from kernsift.estimators.null_laws.permutation_law import score_of
+from kernsift.estimators.null_laws.permutation_law import Invariants, score_of
 from kernsift.execution.arrays import Array, namespace, to_numpy
 
 # The most outcomes that are enumerated, and the number of sampled ones otherwise.
@@ -41,6 +42,14 @@ SMALL_ROWS = 16
 # Labellings that are drawn where the first sample has fewer than these beyond the observed one, unless its p-value
 # under the continuous law is below the last number.
 _DEEP, _ENOUGH, _DEEPEST = 2**16, 50, 1e-5
+# Permutations are drawn if the squares of a feature's diagonal are at least this share of the square of its sum, which
+# is one over the effective number of its rows; or if this share times that of the response, times the number of rows,
+# is at least the second number. It is nearly the excess kurtosis of a sum of products over permutations.
+_FEW_CARRY, _KURTOSIS = 0.1, 0.5
+# The most elements of drawn permutations, and of the factors of features that share them.
+_PERMUTED, _TOGETHER = 2**28, 2**24
+MOST_PERMUTED = 2**19
+"""Permutations of more rows are not drawn: they would be too few."""
 # Features whose sampled outcomes are computed at once, the elements of one temporary array, and the points whose Gram
 # matrix is not computed.
 _AT_ONCE, _NUMBERS, _MANY_POINTS = 64, 2**21, 2**10
@@ -185,6 +194,15 @@ def outliers_match(
     return np.asarray((matched > large).any(axis=0))
 
 
+def carried_by_few_rows(feature: Invariants, response: Invariants, n: int) -> np.ndarray:
+    """(b,) whether few rows have most of the trace of a feature's Gram matrix, or of the products of both traces.
+
+    The permutation law of T is then nearly that of the places of these rows, and far from its limit.
+    """
+    own, other = (one.second[..., 1] / np.maximum(one.trace**2, 1e-300) + 1.0 / n for one in (feature, response))
+    return np.asarray((own >= _FEW_CARRY) | (n * own * other >= _KURTOSIS))
+
+
 def has_rare_rows(cells: np.ndarray, levels: bool) -> bool:
     """Whether so few rows are outside the commonest of these cells of the response that their labellings are drawn.
 
@@ -270,6 +288,44 @@ def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: in
         for place, log_pvalue in zip(deep, found, strict=True):
             out[place] = log_pvalue
     return out
+
+
+def permuted_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
+    """Log p-values of features with one response from drawn permutations of all rows, which all features share."""
+    directions = max(len(factor) for feature in features for factor in feature.factors)
+    step = max(1, _TOGETHER // (directions * int(features[0].counts.sum())))
+    parts = (features[start : start + step] for start in range(0, len(features), step))
+    return np.concatenate([_over_permutations(part, rng_seed) for part in parts])
+
+
+def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
+    cells, targets = features[0].joint.sum(axis=0).astype(int), features[0].targets
+    n = int(cells.sum())
+    draws, step = min(_DRAWN, _PERMUTED // n), max(1, _NUMBERS // n)
+    statistics = np.empty((len(targets), draws + 1, len(features)))
+    rows, starts = [], []
+    for pair, target in enumerate(targets):
+        own = [(feature.factors[pair], feature) for feature in features]
+        rows.append(np.hstack([np.repeat(factor.T, feature.counts, axis=0) for factor, feature in own]))
+        starts.append(np.cumsum([0] + [len(factor) for factor, _ in own[:-1]]))
+        statistics[pair, 0] = [((factor @ feature.joint @ target.T) ** 2).sum() for factor, feature in own]
+    for start in range(0, draws, step):
+        order = _permuted(tuple(cells.tolist()), min(step, draws - start), rng_seed, start)
+        for pair, target in enumerate(targets):
+            squares = sum((direction[order] @ rows[pair]) ** 2 for direction in target)
+            statistics[pair, 1 + start :][: len(order)] = np.add.reduceat(squares, starts[pair], axis=1)
+    # Matches of outliers, which the moments of the continuous law are made of, are in the draws if these are not fewer
+    # than the rows. Otherwise T may be beyond all draws and below its mean, where that law is far from the truth.
+    tails = [one.log_tails if n <= draws else None for one in features]
+    found = zip(features, tails, np.moveaxis(statistics, 2, 0), strict=True)
+    return np.array([log_share(drawn, one.weights, tail) for one, tail, drawn in found])
+
+
+@lru_cache(maxsize=16)
+def _permuted(cells: tuple[int, ...], draws: int, rng_seed: int, start: int) -> np.ndarray:
+    """(draws, n) the cells of n rows in random orders, from the draw `start` on."""
+    places = np.repeat(np.arange(len(cells), dtype=np.min_scalar_type(len(cells))), cells)
+    return np.random.default_rng([rng_seed, start]).permuted(np.tile(places, (draws, 1)), axis=1)
 
 
 def _labelled(factor: np.ndarray, counts: np.ndarray, differences: np.ndarray, codes: np.ndarray) -> np.ndarray:
