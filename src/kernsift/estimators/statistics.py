@@ -325,7 +325,7 @@ def _joint(known: Tabulation, chosen: np.ndarray, response: Response) -> np.ndar
     if known.joint is not None:
         return to_numpy(take(known.joint, chosen, 0))
     codes, cells = to_numpy(known.codes)[chosen], to_numpy(response.cells)
-    return to_numpy(bincount_rows(codes, known.counts.shape[1], cells, len(response.counts))).astype(float)
+    return to_numpy(bincount_rows(codes, known.counts.shape[1], cells, response.counts.shape[0])).astype(float)
 
 
 def _viewed_features(
