@@ -242,14 +242,18 @@ A `CalibrationWarning` is raised
 
 - for `incomplete` from more than n/10 draws a row on (n the rows of the shorter sample, or of the table): up to there
   rates stay near 0.06, beyond they rise to 0.2;
-- for `incomplete` and `linear` MMD with fewer than 30 draws, and for `block` with fewer than 5 blocks;
+- for `block` with fewer than 5 blocks; with fewer than 8 in `compare` and `screen`, where of 6,000 normal and 6,000
+  Cauchy columns of 25 v 25 rows 0.004 are rejected at level 0.001;
+- for `block` MMD with more than three times as many rows in one sample: of 6,000 columns with 5% ones 0.02 are rejected
+  at level 0.05 with 100 v 100 rows, 0.04 with 100 v 200, 0.10 with 50 v 250 and 0.21 with 30 v 300;
 - for `block` HSIC with more than 5 rows a block and fewer than 100 blocks, which rejects half as often as it may;
 - for `cross` in a short list with a sample of fewer than 20 rows, or units, against more than twice as many (rates
   with k = 1 of 20 normal and of 20 count columns, 250 replicates each: 5 rows against 95 0.08 and 0.14, 10 against 90
   0.08 and 0.08, 20 against 180 0.04 and 0.08);
-- for `cross` without a short list with a sample of fewer than 30 rows, or units, against more than ten times as many:
-  of 8,000 columns each, Cauchy and with 90% zeros, 0.005 and 0.008 are rejected at level 0.001 with 10 rows against
-  300, 0.003 and 0.006 with 15 against 200, 0.002 and 0.007 with 25 against 600;
+- for `cross` without a short list with a sample of fewer than 100 rows, or units, against more than three times as
+  many: of 6,000 to 8,000 columns each, Cauchy and with 90% zeros, 0.005 and 0.008 are rejected at level 0.001 with 10
+  rows against 300, 0.002 and 0.003 with 10 against 60, 0.002 and 0.007 with 25 against 600, 0.001 and 0.003 with 60
+  against 600;
 - for the multiscale test with k = 1;
 - for `complete` with an unbounded kernel and more than 524,288 rows (see [the method](explanation/method.md)).
 """

@@ -58,8 +58,8 @@ OFF = {
         "15 rows against 70 rejects too often in a short list.*use estimator='complete'",
     ),
     "a small sample against many rows, cut in half": (
-        lambda: compare(normal(300), normal(10, seed=1), estimator="cross", random_state=0),
-        "10 rows against 300 gives too many very small p-values.*use estimator='complete'",
+        lambda: compare(normal(60), normal(10, seed=1), estimator="cross", random_state=0),
+        "10 rows against 60 gives too many very small p-values.*use estimator='complete'",
     ),
     "few units, cut in half": (
         lambda: compare(
@@ -68,6 +68,11 @@ OFF = {
         "12 units against 38 rejects too often",
     ),
     "few blocks": (two(40, estimator=Block(block_size=10)), "4 blocks rejects too often.*block_size up to 8"),
+    "five blocks": (two(40, estimator=Block(block_size=8)), "5 blocks gives too many very small p-values"),
+    "blocks of unequal samples": (
+        lambda: compare(normal(80), normal(400, seed=1), estimator="block", random_state=0),
+        "80 rows against 400 rejects too often in columns with rare values.*use estimator='complete'",
+    ),
     "few blocks by default": (two(9, estimator="block"), "3 blocks rejects too often"),
     "few blocks, response": (response(40, estimator=Block(block_size=20)), "2 blocks rejects too often"),
     "one winner of scores alone": (
@@ -111,10 +116,11 @@ RIGHT = {
     "few draws, data sets": several(20, estimator="incomplete"),
     "a tenth of the rows": two(100, estimator=Incomplete(r=10)),
     "few draws, response": response(20, estimator="incomplete"),
-    "five blocks": two(40, estimator=Block(block_size=8)),
+    "eight blocks": two(40, estimator=Block(block_size=5)),
+    "five blocks, response": response(25, estimator=Block(block_size=5)),
     "small blocks": response(100, estimator=Block(block_size=5)),
     "cross": two(20, estimator="cross"),
-    "cross, a small sample": lambda: compare(normal(70), normal(9, seed=1), estimator="cross", random_state=0),
+    "cross, a small sample": lambda: compare(normal(27), normal(9, seed=1), estimator="cross", random_state=0),
     "polyhedral": two(60, test="polyhedral"),
     "a linear kernel": two(60, kernel="linear"),
     "two values, exact": lambda: compare(1.0 * (normal(60) > 0), 1.0 * (normal(60, seed=1) > 0), random_state=0),

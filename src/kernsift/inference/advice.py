@@ -23,12 +23,13 @@ from kernsift.inference.selection_rules import Everything, SelectionRule, TopK
 
 # Draws per row, as a share of the rows, beyond which an incomplete statistic is distributed like the complete one.
 _DRAWS_PER_ROW = 0.1
-# Fewer blocks have a sample variance that is too imprecise to studentise with.
-_FEW_BLOCKS = 5
+# Fewer blocks have a sample variance that is too imprecise to studentise with; fewer than the second number in the far
+# tail. Beyond so many times as many rows the values of blocks of columns with rare values are skewed.
+_FEW_BLOCKS, _TAIL_BLOCKS, _UNEVEN_BLOCKS = 5, 8, 3
 # Rows of the smaller sample, half of which have a skewed mean, where the other sample has more than twice as many.
 _FEW_ROWS = 20
 # The same for the far tail without a selection, and how many times as many rows the other sample has.
-_UNEVEN_ROWS, _UNEVEN = 30, 10
+_UNEVEN_ROWS, _UNEVEN = 100, 3
 # Fewer blocks of an HSIC leave their mean skewed, where smaller blocks would have given more of them.
 _MANY_BLOCKS = 100
 _SMALL_BLOCK = 5
@@ -139,14 +140,28 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
             and call.rows < _UNEVEN_ROWS
             and call.longest > _UNEVEN * call.rows
         ),
-        "estimator='cross' with {call.rows} {call.unit}s against {call.longest} gives too many very small p-values (up "
-        "to 0.008 at level 0.001), because means of half of so few {call.unit}s are skewed; use estimator='complete'.",
+        "estimator='cross' with {call.rows} {call.unit}s against {call.longest} gives too many very small p-values "
+        "(0.002 to 0.008 at level 0.001), because means of half of so few {call.unit}s are skewed; use "
+        "estimator='complete'.",
     ),
     (
         lambda call: call.estimator == "block" and call.draws is not None and call.draws < _FEW_BLOCKS,
         "estimator='block' with {call.draws:g} blocks rejects too often (0.06 to 0.1 at level 0.05), because the "
         "spread of so few blocks is not known well enough; use estimator='complete', or a block_size up to "
         "{call.largest_block}.",
+    ),
+    (
+        lambda call: (
+            call.estimator == "block" and call.question != "relate" and _FEW_BLOCKS <= (call.draws or 0) < _TAIL_BLOCKS
+        ),
+        "estimator='block' with {call.draws:g} blocks gives too many very small p-values (0.003 at level 0.001), "
+        "because the spread of so few blocks is not known well enough; use estimator='complete'.",
+    ),
+    (
+        lambda call: call.estimator == "block" and call.longest > _UNEVEN_BLOCKS * call.rows,
+        "estimator='block' with {call.rows} rows against {call.longest} rejects too often in columns with rare values "
+        "(up to 0.2 at level 0.05), because blocks without any in the smaller sample all have small positive values; "
+        "use estimator='complete'.",
     ),
     (
         lambda call: (
