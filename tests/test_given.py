@@ -620,16 +620,30 @@ def test_degrees_of_freedom_are_traces():
     with thread_limit(1):
         fitted = fit_regression(_numbers(*rng.normal(size=(2, n))), rng.normal(size=(n, 1)), rng)
     model = fitted.models[-1]
-    one = replace(fitted, models=(model._replace(kept=model.kept[[10]]),))
+    one = replace(fitted, models=(model._replace(kept=model.kept[[10]], leverage=model.leverage[:, [10]]),))
     found = one.residuals(np.eye(n))
     left = found.values  # (I - S)(I - 1 1' / n)
     assert np.allclose(left, left.T)
     assert np.allclose(found.spent, n - np.trace(left @ left))
+    assert np.allclose(model.leverage[:, 10], 1.0 - 1.0 / n - np.diag(left))
     taken = np.eye(n) - left @ left
     direct = [float((mean.toarray() * taken).sum()) for mean in fitted.neighbours.means]
     # The mean over all rows is taken out of each sum, which adds 1.
     assert len(direct) >= 2 and np.allclose(found.near[:, 0] + 1.0, direct)
     assert np.allclose(fitted.basis.T @ fitted.basis, np.eye(fitted.basis.shape[1]), atol=1e-6)
+
+
+def test_noise_with_unequal_spread_is_not_fitted():
+    """With its spread largest where z is rare, cross-validation that counts rows alike uses up 35 degrees of freedom.
+
+    Equal noise uses up 4. The standard error of a mean of 200 is below 1.
+    """
+    rng = np.random.default_rng(19)
+    z, noise = rng.normal(size=300), rng.normal(size=(300, 200))
+    with thread_limit(1):
+        fitted = fit_regression(_numbers(z), noise[:, :1], rng)
+        spent = fitted.residuals((0.3 + z**2)[:, None] * noise).spent
+    assert spent.mean() < 20
 
 
 def test_functions_of_a_sum_of_curves_are_found():

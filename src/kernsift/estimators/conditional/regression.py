@@ -8,6 +8,12 @@ small compared with 1 / n (Shah and Peters 2020), so that the regression decides
 and the penalty with the smallest generalised cross-validation error are chosen, and a third of that penalty is used:
 errors of the two regressions multiply, so that bias costs more than variance. All models are smoothers of one
 orthonormal basis, so that a feature costs one product of its rows with that basis.
+
+**Unequal spread.** A smoother S reduces the expected sum of squared residuals of pure noise with variances v_i by about
+2 sum_i S_ii v_i. If the spread is largest at values of z that few rows have, where S_ii is largest too, that is far
+more than its degrees of freedom tr S suggest, and generalised cross-validation would choose a model that follows the
+noise. So degrees of freedom are counted with the weights v_i / mean(v), with v_i from the residuals of a first choice
+that counts all rows alike.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from kernsift.data.tables import spaced_rows
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression_terms import (
     KNOTS,
@@ -44,6 +51,8 @@ _STEPS_BELOW = 2
 # A model must leave this share of the rows as degrees of freedom; with few rows each counts 1 + _FEW / n times, as
 # cross-validation then often chooses a model that fits by chance.
 _LEAST_FREEDOM, _FEW = 0.3, 4.0
+# Rows from which weights in degrees of freedom are computed, and the largest weight, so that no row decides alone.
+_LEVERAGE_ROWS, _MOST_WEIGHT = 2**12, 30.0
 # Outputs of the response whose predictions are terms, and the most degrees of freedom, of n, that these may use up.
 _PREDICTED, _MOST_SPENT = 3, 0.5
 # Directions of the basis below this share of the largest are left out, and so are residuals below this share.
@@ -99,12 +108,14 @@ class _Model(NamedTuple):
     kept : (penalties, q) the share that it keeps of each.
     near : (K, q) sum_ij w_ij b_i b_j for each direction b and each mean w over neighbours.
     freedom : (q,) the degrees of freedom, of n, that a direction has; 1 where every row is by itself.
+    leverage : (rows, penalties) S_ii of the smoother S at `_leverage_rows`, scaled to the mean tr S / n.
     """
 
     directions: np.ndarray
     kept: np.ndarray
     near: np.ndarray
     freedom: np.ndarray
+    leverage: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,7 @@ class ConfounderRegression:
         fitted, spent = np.zeros_like(inner), np.full(outputs.shape[1], means)
         near = np.zeros((len(self.neighbours.means), outputs.shape[1]))
         for place in np.unique(model):
-            own, (directions, kept, between, freedom) = model == place, self.models[place]
+            own, (directions, kept, between, freedom, _) = model == place, self.models[place]
             share = kept[np.maximum(step[own] - steps_below, 0)].T
             fitted[:, own] = directions @ (share * (directions.T @ inner[:, own]))
             taken = 2.0 * share - share**2
@@ -162,15 +173,38 @@ class ConfounderRegression:
 
     def _choose(self, outputs: np.ndarray, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(m,) smallest errors by generalised cross-validation of centred outputs, and their models and penalties."""
+        rows = _leverage_rows(self.n)
+        chosen = self._validate(outputs, inner, np.ones((len(rows), outputs.shape[1])))
+        if not self.models:
+            return chosen
+        _, model, step = chosen
+        fitted, leverage = np.zeros_like(inner), np.zeros((len(rows), outputs.shape[1]))
+        for place in np.unique(model):
+            own, one = model == place, self.models[place]
+            fitted[:, own] = one.directions @ (one.kept[step[own]].T * (one.directions.T @ inner[:, own]))
+            leverage[:, own] = one.leverage[:, step[own]]
+        squares = (outputs[rows] - self.basis[rows] @ fitted.astype(self.basis.dtype)) ** 2
+        # The squared error of predicting a row from the others.
+        deleted = squares / np.maximum(1.0 - leverage, 1e-6) ** 2
+        weights = np.minimum(deleted, _MOST_WEIGHT * squares.mean(axis=0))
+        return self._validate(outputs, inner, weights / np.maximum(weights.mean(axis=0), 1e-300))
+
+    def _validate(
+        self, outputs: np.ndarray, inner: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What `_choose` returns, with weights (rows, m) of some rows in the degrees of freedom of each output."""
         total, columns = (outputs**2).sum(axis=0), np.arange(outputs.shape[1])
-        effect = self._design_effect(outputs, inner)
+        effect = (1.0 + _FEW / self.n) * self._design_effect(outputs, inner)
         error, model, step = np.full(len(columns), np.inf), np.zeros(len(columns), int), np.zeros(len(columns), int)
-        for place, (directions, kept, _, _) in enumerate(self.models):
-            turned = directions.T @ inner
-            freedom = self.n - self._means - (1.0 + _FEW / self.n) * kept.sum(axis=1)[:, None] * effect
-            left = total - (2.0 * kept - kept**2) @ turned**2
+        for place, one in enumerate(self.models):
+            turned = one.directions.T @ inner
+            left = total - (2.0 * one.kept - one.kept**2) @ turned**2
+            used = one.leverage.T @ weights * (self.n / len(weights))
+            freedom, unweighted = (
+                self.n - self._means - effect * part for part in (used, one.kept.sum(axis=1)[:, None])
+            )
             validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0) ** 2
-            validation[freedom < _LEAST_FREEDOM * self.n] = np.inf
+            validation[unweighted < _LEAST_FREEDOM * self.n] = np.inf
             best = validation.argmin(axis=0)
             better = validation[best, columns] < error
             error[better], model[better], step[better] = validation[best, columns][better], place, best[better]
@@ -294,7 +328,13 @@ def _smoother(basis: np.ndarray, triangle: np.ndarray, weights: np.ndarray, unit
     squares, vectors = squares[keep], vectors[:, keep]
     kept = squares / (squares + len(basis) * _PENALTIES[:, None])
     directions = scaled @ (vectors / np.sqrt(squares))
-    return _Model(directions, kept, np.empty((0, len(squares))), _freedom(basis, directions, units))
+    leverage = (basis[_leverage_rows(len(basis))] @ directions) ** 2 @ kept.T
+    leverage *= kept.sum(axis=1) / np.maximum(leverage.mean(axis=0) * len(basis), 1e-300)
+    return _Model(directions, kept, np.empty((0, len(squares))), _freedom(basis, directions, units), leverage)
+
+
+def _leverage_rows(n: int) -> np.ndarray:
+    return spaced_rows(n, _LEVERAGE_ROWS)
 
 
 def _between(basis: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
