@@ -14,8 +14,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from kernsift import InputError, SelectHSIC, SelectMMD, compare, relate
 from kernsift.cli import main
 from kernsift.estimators.conditional.confounders import Confounders
-from kernsift.estimators.conditional.regression import centred_within, fit_regression
+from kernsift.estimators.conditional.regression import Neighbours, centred_within, fit_regression
 from kernsift.estimators.conditional.regression_terms import leading_directions, leading_pairs, splines
+from kernsift.estimators.conditional.remaining_dependence import Smoothed
 from kernsift.estimators.conditional.residual_statistics import (
     ResidualView,
     correlations,
@@ -491,6 +492,22 @@ def test_what_the_regression_leaves_is_noted():
     X = np.column_stack([wave + 0.3 * rng.normal(size=1000), rng.normal(size=1000)])
     result = relate(X, wave + 0.3 * rng.normal(size=1000), given=z, random_state=0)
     assert any("given_model" in note and "'x0'" in note and "'x1'" not in note for note in result.notes)
+
+
+def test_a_common_spread_is_not_taken_for_remaining_dependence():
+    """Residuals whose spread alone follows z, in the feature and in the response: 0.05 + 2.33 standard errors of 400.
+
+    The law of residuals that are independent of z would find dependence in 0.67 of them.
+    """
+    rng = np.random.default_rng(20)
+    found = []
+    for _ in range(400):
+        z = rng.normal(size=300)
+        noise = np.exp(z)[:, None, None] * rng.normal(size=(300, 2, 1))
+        r, s = (ResidualView(noise[:, place], np.zeros(1), np.zeros((4, 1))) for place in (0, 1))
+        smoothed = Smoothed.of(s, Neighbours.of([z[:, None]], None, rng), 1.0)
+        found.append(smoothed.left(r, pair_statistic(r, s)))
+    assert np.mean(np.array(found) <= 0.05) <= 0.05 + 2.33 * np.sqrt(0.05 * 0.95 / 400)
 
 
 def test_relations_beyond_the_confounders_are_not_noted():

@@ -1,11 +1,12 @@
 """What a regression on confounders leaves of them in the residuals of features and of a response.
 
-If residuals of the feature and of the response still depend on z, and in the same way, the mean
-of v_i is not 0 and the p-value is too small. Then r_i is correlated with the mean of s_j over rows j that have nearly
-the same z, which it cannot do for another reason: rows are independent. U = |sum_i r_i (W s)_i'|^2, with W the means
-over 1 to 64 neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted
-by the products of their eigenvalues. With k neighbours the noise in W s is sqrt(k) times less than in s, so that U
-shows smaller errors than those that change T. Where feature and response are related, regression leaves E[r_i s_j'] =
+If residuals of the feature and of the response still depend on z, and in the same way, the mean of v_i is not 0 and the
+p-value is too small. Then r_i is correlated with the mean of s_j over rows j that have nearly the same z, which it
+cannot do for another reason: rows are independent. U = |sum_i r_i (W s)_i'|^2, with W the means over 1 to 64
+neighbours, is compared with its law under independence of r and W s, a sum of chi-squares weighted by the products of
+their eigenvalues. If the spread of both follows z, rows with large r have large W s, and the law is scaled to the mean
+sum_i |r_i|^2 |(W s)_i|^2 over random signs. With k neighbours the noise in W s is sqrt(k) times less than in s, so that
+U shows smaller errors than those that change T. Where feature and response are related, regression leaves E[r_i s_j'] =
 -(2 S - S^2)_ij C with C the covariance of their errors, which is taken off first; as this is an approximation, what
 explains less than 0.15 of the covariance of r and s does not count. Where more features have a p-value of U below 0.01
 than chance explains, the result carries a note with their names.
@@ -34,6 +35,11 @@ def _power_traces(values: np.ndarray) -> tuple[float, float, float]:
     scatter = values.T @ values
     square = scatter @ scatter
     return float(np.trace(scatter)), float(np.trace(square)), float((square * scatter).sum())
+
+
+def _squares(rows: np.ndarray) -> np.ndarray:
+    """(m,) squared lengths of rows."""
+    return np.asarray((rows**2).sum(axis=1))
 
 
 class Smoothed(NamedTuple):
@@ -69,14 +75,15 @@ class Smoothed(NamedTuple):
             return 1.0
         freedom = np.maximum(len(feature.values) - np.maximum(feature.spent[:, None], self.response.spent), 1.0)
         errors = self.rows_in_unit * one.total.reshape(freedom.shape) / freedom
-        best, m = -np.inf, len(own)
+        best, m, squares = -np.inf, len(own), _squares(own)
         for place, (mean, other) in enumerate(zip(self.means, self.traces, strict=True)):
             expected = -np.maximum(feature.near[place][:, None], self.response.near[place]) * errors
             statistic = float(((own.T @ mean - expected) ** 2).sum())
-            sd = np.sqrt(2.0 * second * other[1]) / m
+            spread = max(float(squares @ _squares(mean)) * m / max(first * other[0], 1e-300), 1.0)
+            sd = spread * np.sqrt(2.0 * second * other[1]) / m
             if sd > 0 and statistic > _LEAST_LEFT**2 * one.statistic * (m / len(feature.values)) ** 2:
-                skewness = 8.0 * third * other[2] / m**3 / sd**3
-                standardised = (statistic - first * other[0] / m) / sd
+                skewness = 8.0 * third * other[2] * (spread / (m * sd)) ** 3
+                standardised = (statistic - spread * first * other[0] / m) / sd
                 best = max(best, float(gamma_score(np.array(standardised), np.array(skewness))))
         return min(1.0, float(ndtr(-best)) * len(self.means))
 
