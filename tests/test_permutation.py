@@ -235,6 +235,49 @@ def test_union_score_keeps_the_level_of_views(kind):
         assert 0.97 * true - noise < claimed < 1.2 * true + noise
 
 
+@pytest.mark.parametrize("kind", ["normal", "lognormal", "poisson"])
+def test_union_score_keeps_the_level_of_pairs_for_numbers(kind):
+    """Against 100,000 draws of the joint limit law of all pairs, with a normal response."""
+    from kernsift.data.inputs import as_table
+    from kernsift.estimators.statistics import tail_correlations
+    from kernsift.estimators.views import NUMBERS, fitted_views
+    from kernsift.kernels.contingency import tabulate
+    from kernsift.kernels.fitted import fit_kernels
+    from kernsift.kernels.quantisation import fit_grid
+
+    rng = np.random.default_rng(18)
+    n, draws = 200, 100_000
+    column = {"normal": rng.normal(size=n), "lognormal": np.exp(rng.normal(size=n)), "poisson": rng.poisson(3.0, n)}
+
+    def factors(values, names):
+        table, one = as_table(np.asarray(values, float)[:, None]), np.array([0])
+        grid = fit_grid(table, one, None)
+        known = tabulate(table, one, grid)
+        views = fitted_views(names, grid, known.counts, n, fit_kernels(table, rng=rng), one, np.arange(n))
+        rows = {name: views[name].view.factor[0][:, known.codes[0]] for name in names}
+        _, sizes, basis = np.linalg.svd(np.vstack(list(rows.values())), full_matrices=False)
+        return {name: factor @ basis[sizes > 0.03 * sizes[0]].T for name, factor in rows.items()}
+
+    features = factors(column[kind], {pair.feature for pair in NUMBERS})
+    responses = factors(rng.normal(size=n), {pair.response for pair in NUMBERS})
+    shape = (draws // 20, features["wide"].shape[1], responses["wide"].shape[1])
+    parts = [rng.standard_normal(shape) for _ in range(20)]
+    T = np.array([
+        np.concatenate([((features[x] @ part @ responses[y].T) ** 2).sum(axis=(1, 2)) for part in parts])
+        for x, y, _ in NUMBERS
+    ])  # fmt: skip
+    tails = 1 - (T.argsort(axis=1).argsort(axis=1) + 0.5) / draws
+    weights = np.array([pair.weight for pair in NUMBERS])
+    smallest = (tails / weights[:, None]).min(axis=0)
+    correlation = tail_correlations(np.corrcoef(T)[:, :, None], NUMBERS)
+    for level in (0.1, 0.02, 0.004):
+        scores = stats.norm.isf(np.minimum(level * weights, 1.0))[:, None]
+        claimed = stats.norm.sf(union_score(scores, weights, correlation)[0])
+        true = (smallest <= level).mean()
+        noise = 4 * np.sqrt(true / draws)
+        assert 0.97 * true - noise < claimed < 1.2 * true + noise
+
+
 def test_union_score_of_copies_is_that_of_one():
     scores = np.array([[2.0, -1.0, 9.0]] * 3)
     found = union_score(scores, np.array([0.5, 0.3, 0.2]), np.ones((3, 3, 3)))
