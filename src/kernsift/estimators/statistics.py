@@ -22,6 +22,7 @@ from kernsift.estimators.null_laws.enumeration import (
     SMALL_ROWS,
     ViewedFeature,
     carried_by_few_rows,
+    diagonal_share,
     enumerated_log_pvalues,
     few_outcomes,
     few_tables,
@@ -306,7 +307,8 @@ def enumerated_scores(
     heavy = np.zeros_like(few)
     if unbounded and response.n <= MOST_PERMUTED:
         for one in statistics:
-            heavy |= carried_by_few_rows(one.fitted.own, one.target.own, response.n) & ~few & ~fisher
+            own, other = (diagonal_share(part, response.n) for part in (one.fitted.own, one.target.own))
+            heavy |= carried_by_few_rows(own, other, response.n) & ~few & ~fisher
     shares = np.array([pair.weight for pair in response.pairs])
     at_once = max(1, _NUMBERS // (known.counts.shape[1] * len(used)))
     for some, law in ((few, partial(enumerated_log_pvalues, rare=rare)), (heavy, permuted_log_pvalues)):

@@ -194,13 +194,18 @@ def outliers_match(
     return np.asarray((matched > large).any(axis=0))
 
 
-def carried_by_few_rows(feature: Invariants, response: Invariants, n: int) -> np.ndarray:
+def carried_by_few_rows(feature: np.ndarray, response: np.ndarray, n: int) -> np.ndarray:
     """(b,) whether few rows have most of the trace of a feature's Gram matrix, or of the products of both traces.
 
-    The permutation law of T is then nearly that of the places of these rows, and far from its limit.
+    The permutation law of T is then nearly that of the places of these rows, and far from its limit. `feature` (b,) and
+    `response` are the sums of the squared diagonals over the squared traces, one over the effective number of rows.
     """
-    own, other = (one.second[..., 1] / np.maximum(one.trace**2, 1e-300) + 1.0 / n for one in (feature, response))
-    return np.asarray((own >= _FEW_CARRY) | (n * own * other >= _KURTOSIS))
+    return np.asarray((feature >= _FEW_CARRY) | (n * feature * response >= _KURTOSIS))
+
+
+def diagonal_share(own: Invariants, n: int) -> np.ndarray:
+    """The sum of the squared diagonal of a Gram matrix over its squared trace."""
+    return np.asarray(own.second[..., 1] / np.maximum(own.trace**2, 1e-300) + 1.0 / n)
 
 
 def has_rare_rows(cells: np.ndarray, levels: bool) -> bool:

@@ -162,6 +162,7 @@ class _Fitted(NamedTuple):
     points : of the factors: units, or points that represent rows.
     response : of the units, that of the statistics: on a device, or on the host.
     counted : the rows by point and stratum, where there are many.
+    unbounded : whether the kernel of the features is.
     """
 
     statistics: list[FittedStatistic]
@@ -169,6 +170,7 @@ class _Fitted(NamedTuple):
     points: Tabulation
     response: Response
     counted: StratifiedCounts | None = None
+    unbounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,8 @@ class _Measuring:
             some = [(grid.part(part), known.part(part)) for grid, known in zip(grids, tabulated, strict=True)]
             levels = bool(block.kernels.categorical[own].any())
             fitted = self._fitted(some, own, block.kernels)
-            if levels:
-                fitted = fitted._replace(statistics=[one.of_levels for one in fitted.statistics])
+            statistics = [one.of_levels for one in fitted.statistics] if levels else fitted.statistics
+            fitted = fitted._replace(statistics=statistics, unbounded=block.kernels.kernel.unbounded and not levels)
             return self._measured(features, fitted, some[0][1])
 
         by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
@@ -352,13 +354,14 @@ class _Measuring:
             return features, view_effects(statistics, scores, score, final, fitted.points, fitted.response, free)
         few = few_values(known, self.rows, target.strata, counted)
         weights = np.array([pair.weight for pair in target.response.pairs])
-        score = target.relabellings.scores(statistics, scores, score, weights, few, self.seed, counted)
+        given = (few, self.seed, counted, fitted.unbounded)
+        score = target.relabellings.scores(statistics, scores, score, weights, *given)
         # Units count as their strata do; the covariance centres counted rows.
         if counted is None and len(target.strata.sizes) > 1:
             statistics = [one.weighted(np.sqrt(target.scale)) for one in statistics]
         dtype = getattr(namespace(statistics[0].view.sizes), self.dtype.name)
-        given = (fitted.points, target.response, self.to_align, dtype)
-        return measured_features(features, statistics, score, winner, *given)
+        shared = (fitted.points, target.response, self.to_align, dtype)
+        return measured_features(features, statistics, score, winner, *shared)
 
 
 def _counted_statistic(

@@ -3,13 +3,13 @@
 As in `kernsift.estimators.null_laws.enumeration`: a smooth law does not fit a statistic that takes few values. Where
 all relabellings of the units are few, they are enumerated. Two values against two labels have a law in closed form, the
 sum of hypergeometric variables of the strata, which for pairs is McNemar's exact test. Columns in which few units
-differ from the commonest value get outcomes drawn at random.
+differ from the commonest value get outcomes drawn at random, and with an unbounded kernel columns with outliers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from kernsift.data.rows.exchangeability import Exchangeability
-from kernsift.estimators.null_laws.enumeration import _arrangements, log_share
+from kernsift.estimators.null_laws.enumeration import MOST_PERMUTED, _arrangements, carried_by_few_rows, log_share
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Strata
@@ -28,6 +28,8 @@ from kernsift.kernels.contingency import Tabulation
 # The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn, and the units
 # that may differ from the commonest value in a column whose outcomes are drawn.
 _MOST, _NUMBERS, _DRAWN, _SPARSE, _FEW_ROWS = 2**13, 2**22, 2**13, 15, 40
+# The most elements of drawn relabellings of all units, and of one part of them.
+_PERMUTED, _AT_ONCE = 2**26, 2**21
 # The most rows for which sums of hypergeometric variables are convolved.
 _CONVOLVED = 2**13
 
@@ -67,6 +69,17 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     count = differs.sum(axis=1)
     few = ((count <= _SPARSE) & (2 * count <= n)) | (two_valued & (n <= _FEW_ROWS))
     return FewValues(two_valued, few, lambda place: differs[place])
+
+
+def _heavy(factors: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> bool:
+    """Whether few units carry the statistic of a feature with these factors (m, N) and responses (p, N)."""
+
+    def share(factor: np.ndarray) -> np.ndarray:
+        diagonal = (factor**2).sum(axis=0)
+        return np.asarray((diagonal**2).sum() / max(diagonal.sum() ** 2, 1e-300))
+
+    pairs = zip(factors, targets, strict=True)
+    return any(carried_by_few_rows(share(one), share(other), one.shape[1]) for one, other in pairs)
 
 
 class Relabellings:
@@ -137,26 +150,42 @@ class Relabellings:
         values: FewValues,
         seed: int,
         counted: StratifiedCounts | None = None,
+        unbounded: bool = False,
     ) -> np.ndarray:
-        """Scores (b,) with those replaced whose law is no smooth one; `scores` (pairs, b) are those of the pairs."""
+        """Scores (b,) with those replaced whose law is no smooth one; `scores` (pairs, b) are those of the pairs.
+
+        `unbounded`: whether the kernel is, so that few units may dominate a feature.
+        """
         out, every = score.copy(), self._all
         varies = np.array([statistic.laws.sd > 0 for statistic in statistics]).any(axis=0)
         two_classes = values.two_valued & (self._table.shape[1] == 2 and len(self._kinds) <= _CONVOLVED)
         targets = [to_numpy(statistic.target.factor) for statistic in statistics]
         relabelled = [target[:, every] for target in targets] if every is not None else []
-        for place in np.flatnonzero(varies & (values.few | two_classes | (every is not None))):
-            factors = [to_numpy(statistic.view.factor[int(place), ...]) for statistic in statistics]
-            if counted is not None:
-                codes = counted.row_codes(int(place))
-                factors = [self._strata.centred(factor[:, codes]) for factor in factors]
+
+        def factors_of(place: int) -> list[np.ndarray]:
+            factors = [to_numpy(statistic.view.factor[place, ...]) for statistic in statistics]
+            if counted is None:
+                return factors
+            codes = counted.row_codes(place)
+            return [self._strata.centred(factor[:, codes]) for factor in factors]
+
+        known = values.few | two_classes | (every is not None)
+        if unbounded and len(self._kinds) <= MOST_PERMUTED:
+            heavy = [place for place in np.flatnonzero(varies & ~known).tolist() if _heavy(factors_of(place), targets)]
+            for place, drawn in zip(heavy, self._permuted(list(map(factors_of, heavy)), targets, seed), strict=True):
+                # As in `enumeration`, the continuous law extends the tail if the draws are not fewer than the units.
+                tails = log_ndtr(-scores[:, place]) if len(self._kinds) < drawn.shape[1] else None
+                out[place] = score_of(np.array([min(log_share(drawn, weights, tails), -1e-15)]))[0]
+        for place in np.flatnonzero(varies & known).tolist():
+            factors = factors_of(place)
             if every is not None:
                 crossed = [target @ factor.T for factor, target in zip(factors, relabelled, strict=True)]
                 found = np.array([np.einsum("pam,pam->a", cross, cross) for cross in crossed])
                 log_pvalue = log_share(found, weights)
             elif two_classes[place]:
-                log_pvalue = self._hypergeometric(values.differing(int(place)))
+                log_pvalue = self._hypergeometric(values.differing(place))
             else:
-                others = np.flatnonzero(values.differing(int(place)))
+                others = np.flatnonzero(values.differing(place))
                 log_pvalue = self._drawn(others, factors, targets, weights, log_ndtr(-scores[:, place]), seed)
             if np.isfinite(log_pvalue):
                 out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
@@ -199,6 +228,27 @@ class Relabellings:
             cross = np.einsum("mk,pak->amp", own, target[:, rows], optimize=True)
             found.append((cross * cross).sum(axis=(1, 2)))
         return log_share(np.array(found), weights, log_tails)
+
+    def _permuted(
+        self, features: Sequence[list[np.ndarray]], targets: list[np.ndarray], seed: int
+    ) -> Iterator[np.ndarray]:
+        """For each feature, T (pairs, draws + 1) of the observed responses and of all units permuted within strata."""
+        if not features:
+            return
+        n, rng = len(self._kinds), np.random.default_rng(seed)
+        draws, step = min(_DRAWN, _PERMUTED // n), max(1, _AT_ONCE // n)
+        rows = [np.vstack([factors[pair] for factors in features]).T for pair in range(len(targets))]
+        starts = [np.cumsum([0] + [len(factors[pair]) for factors in features[:-1]]) for pair in range(len(targets))]
+        found = np.empty((len(features), len(targets), draws + 1))
+        for start in range(0, draws + 1, step):
+            count = min(step, draws + 1 - start)
+            order = np.argsort(self._strata.of_row + rng.random((count, n)), axis=1)
+            if start == 0:
+                order[0] = np.arange(n)
+            for pair, target in enumerate(targets):
+                squares = sum((direction[order] @ rows[pair]) ** 2 for direction in target)
+                found[:, pair, start : start + count] = np.add.reduceat(squares, starts[pair], axis=1).T
+        yield from found
 
     def _common(self, factor: np.ndarray, others: np.ndarray) -> np.ndarray:
         """(m, k) the factor at the commonest value, in the strata of these units; all of a stratum may differ."""
