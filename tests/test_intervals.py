@@ -48,6 +48,13 @@ def permutation_moments(factor, response, rng, draws=4000):
     return total.mean(), sd, ((total - total.mean()) ** 3).mean() / sd**3, norm.isf(min(tail, 1 - 1e-4))
 
 
+def laws_of_rows(factor, response, joint, null, score, *, samples):
+    """`effect_laws` of points and cells with all rows, from the mean, deviation and skewness of T."""
+    statistic = ((factor @ joint @ response.T) ** 2).sum(axis=(1, 2))
+    none = np.zeros(len(factor))
+    return effect_laws(factor, response, joint, NullMoments(statistic, *null), score, none, samples=samples)
+
+
 def laws_of(columns, response_factor, cells, rng, *, samples, kernel=gaussian):
     """`EffectLaws` of columns (n, d) without ties: every row is a point."""
     n, d = columns.shape
@@ -58,7 +65,7 @@ def laws_of(columns, response_factor, cells, rng, *, samples, kernel=gaussian):
     joint[:, np.arange(n), cells] = 1.0
     found = [permutation_moments(part, response_factor[:, cells], rng) for part in factor]
     *null, score = np.array(found).T
-    return effect_laws(factor, np.ones((d, n)), response_factor, joint, NullMoments(*null), score, samples=samples)
+    return laws_of_rows(factor, response_factor, joint, null, score, samples=samples)
 
 
 def two_by_two(n, m):
@@ -78,9 +85,8 @@ def two_by_two(n, m):
         tail = mass[gaps >= abs(a - n * (a + b) / (n + m)) * (1 - 1e-9)].sum()
         found.append((mean, sd if sd > 1e-9 else 0.0, third if sd > 1e-9 else 0.0, np.log(min(tail, 1 - 1e-6))))
     mean, sd, third, log_tail = np.array(found).T
-    counts = joint.sum(axis=2)
-    null = NullMoments(mean, sd, third)
-    return ones, effect_laws(factor, counts, label_factor(n, m), joint, null, score_of(log_tail), samples=True)
+    null = (mean, sd, third)
+    return ones, laws_of_rows(factor, label_factor(n, m), joint, null, score_of(log_tail), samples=True)
 
 
 def phi(first, second, share):
@@ -160,8 +166,8 @@ def test_laws_along_the_family_are_those_of_rows_drawn_from_it():
     mean = spread[0].sum() * spread[1] / (n + m - 1)
     sd = np.sqrt(2 * (spread[0] ** 2).sum()) * spread[1] / (n + m)
     skewness = np.sqrt(8) * (spread[0] ** 3).sum() / (spread[0] ** 2).sum() ** 1.5
-    null = NullMoments(*(np.array([part]) for part in (mean, sd, skewness)))
-    laws = effect_laws(factor[None], counts[None], response, joint[None], null, np.array([3.0]), samples=True)
+    null = [np.array([part]) for part in (mean, sd, skewness)]
+    laws = laws_of_rows(factor[None], response, joint[None], null, np.array([3.0]), samples=True)
     # The member whose effect is that of the law, and R of 4000 tables.
     effect = np.sqrt(laws.statistic * laws.whole)
     place = np.abs(laws.families[0].effect[0] - effect).argmin()
@@ -186,18 +192,10 @@ def test_points_without_rows_change_nothing():
     factor = gram_factor(gaussian(rng.normal(size=24) + cells), np.ones(24))
     joint, response = np.eye(2)[cells], label_factor(12, 12)
     *null, score = (np.array([part]) for part in permutation_moments(factor, response[:, cells], rng))
-    null = NullMoments(*null)
-    laws = effect_laws(factor[None], np.ones((1, 24)), response, joint[None], null, score, samples=True)
+    laws = laws_of_rows(factor[None], response, joint[None], null, score, samples=True)
     filled = np.concatenate([factor, 40.0 * rng.normal(size=(len(factor), 9))], axis=1)
-    more = effect_laws(
-        filled[None],
-        np.concatenate([np.ones(24), np.zeros(9)])[None],
-        response,
-        np.concatenate([joint, np.zeros((9, 2))])[None],
-        null,
-        score,
-        samples=True,
-    )
+    more = np.concatenate([joint, np.zeros((9, 2))])
+    more = laws_of_rows(filled[None], response, more[None], null, score, samples=True)
     np.testing.assert_allclose(more.intervals(), laws.intervals(), atol=1e-9)
 
 

@@ -44,15 +44,13 @@ _FEW_ROWS = 128
 
 def effect_laws(
     factor: np.ndarray,
-    counts: np.ndarray,
     response_factor: np.ndarray,
     joint: np.ndarray,
     null: NullMoments,
     score: np.ndarray,
+    penalty: np.ndarray,
     *,
     samples: bool,
-    penalty: np.ndarray | None = None,
-    statistic: np.ndarray | None = None,
     extremes: tuple[np.ndarray, float] | None = None,
 ) -> EffectLaws:
     """The laws of the statistics of b features along their families of alternatives.
@@ -61,37 +59,28 @@ def effect_laws(
     ----------
     factor : ndarray of shape (b, m, G)
         Factors of the features' Gram matrices on their points, centred over the rows.
-    counts : ndarray of shape (b, G)
-        Rows at each point.
     response_factor : ndarray of shape (p, J)
         The response's factor on its cells.
     joint : ndarray of shape (b, G, J)
-        Rows at each point and cell.
+        Rows at each point and cell; where these represent a subset of the rows, scaled up to all rows.
     null : NullMoments
-        Moments of T over permutations.
+        T of all rows, and its moments over permutations.
     score : ndarray of shape (b,)
         Normal scores of T.
+    penalty : ndarray of shape (b,)
+        The correction of the score for testing several kernels; see `penalties`.
     samples : bool
         Whether the response is the label of samples whose sizes are fixed.
-    penalty : ndarray of shape (b,), optional
-        The correction of the score for testing several kernels; see `penalties`.
-    statistic : ndarray of shape (b,), optional
-        T, where the points and cells represent a subset of the rows, with counts scaled up to all rows; None where
-        `joint` has all rows.
     extremes : tuple of ndarray of shape (b,) and float, optional
         The largest squared norms of the factors of the features and of the response over all rows, where the points and
         cells represent a subset.
     """
-    if statistic is None:
-        statistic = ((factor @ joint @ response_factor.T) ** 2).sum(axis=(1, 2))
-    penalty = np.zeros(len(factor)) if penalty is None else penalty
     step = max(1, _NUMBERS // (joint.shape[1] * max(joint.shape[2], factor.shape[1])))
     parts = []
     for part in slices(0, len(factor), step):
-        moments = taken(null, part)
-        alternatives = _Alternatives(factor[part], response_factor, counts[part], joint[part], moments, samples)
+        alternatives = _Alternatives(factor[part], response_factor, joint[part], taken(null, part), samples)
         far = extremes and (extremes[0][part], extremes[1])
-        parts.append(alternatives.laws(statistic[part], score[part], penalty[part], far))
+        parts.append(alternatives.laws(score[part], penalty[part], far))
     return concatenated(parts)
 
 
@@ -139,21 +128,17 @@ class _Alternatives:
 
     factor: np.ndarray
     response: np.ndarray
-    counts: np.ndarray
     joint: np.ndarray
     null: NullMoments
     samples: bool
 
     @property
     def n(self) -> int:
-        return round(float(self.counts[0].sum()))
+        return round(float(self.joint[0].sum()))
 
-    def laws(
-        self, statistic: np.ndarray, score: np.ndarray, penalty: np.ndarray, far: tuple[np.ndarray, float] | None
-    ) -> EffectLaws:
+    def laws(self, score: np.ndarray, penalty: np.ndarray, far: tuple[np.ndarray, float] | None) -> EffectLaws:
         n = self.n
-        shares = self.joint[0].sum(axis=0) / n
-        points = self.counts / n
+        shares, points = self.joint[0].sum(axis=0) / n, self.joint.sum(axis=2) / n
         base = points[:, :, None] * shares
         start = self.moments(base)
         same = self.family(base, self.direction(base, 1.0), start)
@@ -167,14 +152,14 @@ class _Alternatives:
             for into, part in zip(opposite, found, strict=True):
                 into[unsure] = part
         scale = np.where(start.whole > 0, start.whole, 1.0)
-        statistic = statistic / n**2 / scale
+        statistic = self.null.statistic / n**2 / scale
         whole = _ratio(start.whole, start.adjusted)
         point = np.sqrt(np.clip((statistic - self.null.mean / n**2 / scale) * whole, 0.0, 1.0))
         return EffectLaws(point, statistic, score, penalty, (same, opposite), self.unseen(points, shares, far), whole)
 
     def take(self, features: np.ndarray) -> _Alternatives:
-        factor, counts, joint, null = taken((self.factor, self.counts, self.joint, self.null), features)
-        return replace(self, factor=factor, counts=counts, joint=joint, null=null)
+        factor, joint, null = taken((self.factor, self.joint, self.null), features)
+        return replace(self, factor=factor, joint=joint, null=null)
 
     def direction(self, base: np.ndarray, sign: float) -> np.ndarray:
         """The influence function at the rows, or that for -C, with variance 1 under independence.

@@ -21,8 +21,9 @@ Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
 
 class NullMoments(NamedTuple):
-    """Mean, standard deviation and skewness (b,) of T = |sum over rows of f g'|^2 over all permutations."""
+    """T = |sum over rows of f g'|^2, and its mean, standard deviation and skewness (b,) over all permutations."""
 
+    statistic: np.ndarray
     mean: np.ndarray
     sd: np.ndarray
     skewness: np.ndarray

@@ -85,14 +85,12 @@ def view_effects(
         views.append(
             effect_laws(
                 factor / free,
-                free * counts,
                 target,
                 free * joint,
-                NullMoments(laws.mean, sd, laws.skewness),
+                NullMoments(laws.statistic, laws.mean, sd, laws.skewness),
                 score + stricter,
+                penalty - np.maximum(final - smooth, 0.0),
                 samples=samples,
-                penalty=penalty - np.maximum(final - smooth, 0.0),
-                statistic=laws.statistic,
                 extremes=extremes,
             )
         )
