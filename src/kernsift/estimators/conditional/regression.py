@@ -173,38 +173,37 @@ class ConfounderRegression:
 
     def _choose(self, outputs: np.ndarray, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(m,) smallest errors by generalised cross-validation of centred outputs, and their models and penalties."""
-        rows = _leverage_rows(self.n)
-        chosen = self._validate(outputs, inner, np.ones((len(rows), outputs.shape[1])))
-        if not self.models:
-            return chosen
-        _, model, step = chosen
+        total, rows = (outputs**2).sum(axis=0), _leverage_rows(self.n)
+        turned = [one.directions.T @ inner for one in self.models]
+        effect = (1.0 + _FEW / self.n) * self._design_effect(outputs, inner)
+        used = [one.kept.sum(axis=1)[:, None] * effect for one in self.models]
+        _, model, step = self._validate(total, turned, used, used)
         fitted, leverage = np.zeros_like(inner), np.zeros((len(rows), outputs.shape[1]))
         for place in np.unique(model):
             own, one = model == place, self.models[place]
-            fitted[:, own] = one.directions @ (one.kept[step[own]].T * (one.directions.T @ inner[:, own]))
+            fitted[:, own] = one.directions @ (one.kept[step[own]].T * turned[place][:, own])
             leverage[:, own] = one.leverage[:, step[own]]
         squares = (outputs[rows] - self.basis[rows] @ fitted.astype(self.basis.dtype)) ** 2
         # The squared error of predicting a row from the others.
         deleted = squares / np.maximum(1.0 - leverage, 1e-6) ** 2
         weights = np.minimum(deleted, _MOST_WEIGHT * squares.mean(axis=0))
-        return self._validate(outputs, inner, weights / np.maximum(weights.mean(axis=0), 1e-300))
+        weights *= effect / np.maximum(weights.mean(axis=0), 1e-300) * (self.n / len(rows))
+        return self._validate(total, turned, used, [one.leverage.T @ weights for one in self.models])
 
     def _validate(
-        self, outputs: np.ndarray, inner: np.ndarray, weights: np.ndarray
+        self, total: np.ndarray, turned: list[np.ndarray], used: list[np.ndarray], weighted: list[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What `_choose` returns, with weights (rows, m) of some rows in the degrees of freedom of each output."""
-        total, columns = (outputs**2).sum(axis=0), np.arange(outputs.shape[1])
-        effect = (1.0 + _FEW / self.n) * self._design_effect(outputs, inner)
+        """What `_choose` returns, from sums of squares (m,) and outputs along the directions (q, m) of each model.
+
+        Also from the degrees of freedom (penalties, m) that each uses up, and the same with weights of rows.
+        """
+        columns = np.arange(len(total))
         error, model, step = np.full(len(columns), np.inf), np.zeros(len(columns), int), np.zeros(len(columns), int)
-        for place, one in enumerate(self.models):
-            turned = one.directions.T @ inner
-            left = total - (2.0 * one.kept - one.kept**2) @ turned**2
-            used = one.leverage.T @ weights * (self.n / len(weights))
-            freedom, unweighted = (
-                self.n - self._means - effect * part for part in (used, one.kept.sum(axis=1)[:, None])
-            )
-            validation = np.maximum(left, 1e-12 * total) * self.n / np.maximum(freedom, 1.0) ** 2
-            validation[unweighted < _LEAST_FREEDOM * self.n] = np.inf
+        for place, (one, own) in enumerate(zip(self.models, turned, strict=True)):
+            left = total - (2.0 * one.kept - one.kept**2) @ own**2
+            freedom = np.maximum(self.n - self._means - weighted[place], 1.0)
+            validation = np.maximum(left, 1e-12 * total) * self.n / freedom**2
+            validation[self.n - self._means - used[place] < _LEAST_FREEDOM * self.n] = np.inf
             best = validation.argmin(axis=0)
             better = validation[best, columns] < error
             error[better], model[better], step[better] = validation[best, columns][better], place, best[better]
