@@ -133,9 +133,9 @@ _INTRODUCTION = """# How much power
 
 What the tests find, how often they err, and how that compares with other tests. Everything but the last section comes
 from `make power`; seeds are fixed, so that the figures come out the same again. The tables behind it are the CSV files
-in [power/](power/), with the date of each figure: where a section has two dates, kernsift was measured again on the
-same data and the other tests were not. Error rates under the null and the coverage of intervals are in
-[](calibration.md).
+in [power/](power/), with the date of each figure: where a section has two dates, kernsift was measured again and some
+of the other tests were not. Tests with the same number of trials have the same data. Error rates under the null and
+the coverage of intervals are in [](calibration.md).
 """
 
 
