@@ -111,6 +111,13 @@ def waves(rng: np.random.Generator, n: int, p: int) -> Data:
     return X, curve + 0.7 * rng.normal(size=n), z
 
 
+def unequal_spread(rng: np.random.Generator, n: int, p: int) -> Data:
+    """Only the spread follows a combination of the confounders, and is largest where rows are rare."""
+    z = rng.normal(size=(n, p))
+    spread = 0.3 + (z @ (weights := rng.normal(size=p)) / np.linalg.norm(weights)) ** 2
+    return spread[:, None] * rng.normal(size=(n, FEATURES)), spread * rng.normal(size=n), z
+
+
 def noisy(rng: np.random.Generator, n: int, p: int) -> Data:
     """The confounders are measured with noise: half of their variance. No test can hold its level."""
     X, y, z = index(rng, n, p)
@@ -124,6 +131,7 @@ SCENARIOS = {
     "mixed types": mixed,
     "additive": additive,
     "fast waves": waves,
+    "unequal spread": unequal_spread,
     "measured with noise": noisy,
 }
 SIZES = ((200, 1), (300, 1), (300, 2), (1000, 3), (1000, 5), (1000, 10), (20_000, 2))

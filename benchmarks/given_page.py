@@ -25,7 +25,7 @@ sets in which kernsift notes that its regression leaves dependence on the confou
 
 {rows}
 
-In the last scenario the confounders are measured with noise, half of what was measured. Then part of their
+In one scenario the confounders are measured with noise, half of what was measured. Then part of their
 influence cannot be taken out by any method, and no test holds its level: what is given must be what confounds.
 
 """
@@ -88,10 +88,11 @@ average. Like all tests of conditional independence it is as good as its regress
 be small beside 1 / n. These are ridge regressions on linear terms, splines, products, kernels, on splines of the
 directions of z along which the response changes most, on kernels of the pairs of confounders that explain most beyond
 a sum of curves, on splines of predictions of the response, and on the leaves of a regression tree of it, for thresholds
-of confounders; the model and the penalty are chosen by generalised cross-validation for each direction. A regressor of
-scikit-learn as `given_model=` is tried beside them, cross-fitted. Of a category all levels count, up to 512 over the
-directions of the response: 103 beside a response of numbers, 256 beside two classes; of a response the 65 commonest
-classes.
+of confounders; the model and the penalty are chosen by generalised cross-validation for each direction, in which rows
+with large residuals count more in the degrees of freedom: where the spread follows z, noise is not taken for a curve. A
+regressor of scikit-learn as `given_model=` is tried beside them, cross-fitted. Of a category all levels count, up to
+512 over the directions of the response: 103 beside a response of numbers, 256 beside two classes; of a response the 65
+commonest classes.
 
 What is left is measured: if r still follows z in the way in which s does, r goes together with the mean of s over rows
 that are near in z. That is tested with 1 to 64 neighbours, and a note names the features where it is so.
