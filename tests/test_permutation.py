@@ -193,11 +193,26 @@ def test_union_score_of_two_is_the_joint_law_of_squares(correlation, weights):
         assert stats.norm.sf(found) == pytest.approx(expected, rel=1e-3)
 
 
+def assert_union_keeps_the_level(T, pairs):
+    """Of drawn statistics (pairs, draws): p is at most 3% too small, and at most 20% too large."""
+    from kernsift.estimators.statistics import tail_correlations
+
+    tails = 1 - (T.argsort(axis=1).argsort(axis=1) + 0.5) / T.shape[1]
+    weights = np.array([pair.weight for pair in pairs])
+    smallest = (tails / weights[:, None]).min(axis=0)
+    correlation = tail_correlations(np.corrcoef(T)[:, :, None], pairs)
+    for level in (0.1, 0.02, 0.004):
+        scores = stats.norm.isf(np.minimum(level * weights, 1.0))[:, None]
+        claimed = stats.norm.sf(union_score(scores, weights, correlation)[0])
+        true = (smallest <= level).mean()
+        noise = 4 * np.sqrt(true / T.shape[1])
+        assert 0.97 * true - noise < claimed < 1.2 * true + noise
+
+
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "poisson", "three values"])
 def test_union_score_keeps_the_level_of_views(kind):
-    """Against 400,000 draws of the views' joint limit law: p is at most 3% too small, and at most 20% too large."""
+    """Against 400,000 draws of the views' joint limit law."""
     from kernsift.data.inputs import as_table
-    from kernsift.estimators.statistics import tail_correlations
     from kernsift.estimators.views import CLASSES, fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels
@@ -223,23 +238,13 @@ def test_union_score_keeps_the_level_of_views(kind):
     normal = rng.standard_normal((draws, root.shape[1])) @ root.T
     ends = np.cumsum([len(factor) for factor in factors])[:-1]
     T = np.array([(part**2).sum(axis=1) for part in np.split(normal, ends, axis=1)])
-    tails = 1 - (T.argsort(axis=1).argsort(axis=1) + 0.5) / draws
-    weights = np.array([pair.weight for pair in CLASSES])
-    smallest = (tails / weights[:, None]).min(axis=0)
-    correlation = tail_correlations(np.corrcoef(T)[:, :, None], CLASSES)
-    for level in (0.1, 0.02, 0.004):
-        scores = stats.norm.isf(np.minimum(level * weights, 1.0))[:, None]
-        claimed = stats.norm.sf(union_score(scores, weights, correlation)[0])
-        true = (smallest <= level).mean()
-        noise = 4 * np.sqrt(true / draws)
-        assert 0.97 * true - noise < claimed < 1.2 * true + noise
+    assert_union_keeps_the_level(T, CLASSES)
 
 
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "poisson"])
 def test_union_score_keeps_the_level_of_pairs_for_numbers(kind):
     """Against 100,000 draws of the joint limit law of all pairs, with a normal response."""
     from kernsift.data.inputs import as_table
-    from kernsift.estimators.statistics import tail_correlations
     from kernsift.estimators.views import NUMBERS, fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels
@@ -266,16 +271,7 @@ def test_union_score_keeps_the_level_of_pairs_for_numbers(kind):
         np.concatenate([((features[x] @ part @ responses[y].T) ** 2).sum(axis=(1, 2)) for part in parts])
         for x, y, _ in NUMBERS
     ])  # fmt: skip
-    tails = 1 - (T.argsort(axis=1).argsort(axis=1) + 0.5) / draws
-    weights = np.array([pair.weight for pair in NUMBERS])
-    smallest = (tails / weights[:, None]).min(axis=0)
-    correlation = tail_correlations(np.corrcoef(T)[:, :, None], NUMBERS)
-    for level in (0.1, 0.02, 0.004):
-        scores = stats.norm.isf(np.minimum(level * weights, 1.0))[:, None]
-        claimed = stats.norm.sf(union_score(scores, weights, correlation)[0])
-        true = (smallest <= level).mean()
-        noise = 4 * np.sqrt(true / draws)
-        assert 0.97 * true - noise < claimed < 1.2 * true + noise
+    assert_union_keeps_the_level(T, NUMBERS)
 
 
 def test_union_score_of_copies_is_that_of_one():
