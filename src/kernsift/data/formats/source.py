@@ -298,7 +298,7 @@ class _Where(_View):
         places = np.flatnonzero(self._keep[start:stop])[rows]
         if isinstance(rows, slice):
             # A run is read as a run and thinned out: most formats read runs faster than scattered rows.
-            run = slice(int(places[0]), int(places[-1]) + 1)
+            run = slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
             return self._whole.fetch(chunk, columns, run).take(places - run.start)
         return self._whole.fetch(chunk, columns, places)
 

@@ -276,8 +276,12 @@ class TextFile(Source):
             self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115, closed with its owner
             weakref.finalize(self, self._file.close)
         buffer: Any = out
-        if os.preadv(self._file.fileno(), [memoryview(buffer).cast("B")], start) < out.nbytes:
-            raise InputError(f"{self.argument}: its temporary file was cut short; start again.")
+        rest = memoryview(buffer).cast("B")
+        while rest:  # one call reads at most 2 GiB
+            count = os.preadv(self._file.fileno(), [rest], start)
+            if not count:
+                raise InputError(f"{self.argument}: its temporary file was cut short; start again.")
+            rest, start = rest[count:], start + count
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_file": None}
