@@ -14,7 +14,7 @@ tie with the observed one count in full.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -307,23 +307,41 @@ def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> np.n
     cells, targets = features[0].joint.sum(axis=0).astype(int), features[0].targets
     n = int(cells.sum())
     draws, step = min(_DRAWN, _PERMUTED // n), max(1, _NUMBERS // n)
-    statistics = np.empty((len(targets), draws + 1, len(features)))
-    rows, starts = [], []
-    for pair, target in enumerate(targets):
-        own = [(feature.factors[pair], feature) for feature in features]
-        rows.append(np.hstack([np.repeat(factor.T, feature.counts, axis=0) for factor, feature in own]))
-        starts.append(np.cumsum([0] + [len(factor) for factor, _ in own[:-1]]))
-        statistics[pair, 0] = [((factor @ feature.joint @ target.T) ** 2).sum() for factor, feature in own]
-    for start in range(0, draws, step):
-        order = _permuted(tuple(cells.tolist()), min(step, draws - start), rng_seed, start)
-        for pair, target in enumerate(targets):
-            squares = sum((direction[order] @ rows[pair]) ** 2 for direction in target)
-            statistics[pair, 1 + start :][: len(order)] = np.add.reduceat(squares, starts[pair], axis=1)
+    orders = (
+        _permuted(tuple(cells.tolist()), min(step, draws - start), rng_seed, start) for start in range(0, draws, step)
+    )
+    rows = [[np.repeat(factor, one.counts, axis=1) for factor in one.factors] for one in features]
+    observed = [
+        [((factor @ one.joint @ target.T) ** 2).sum() for factor, target in zip(one.factors, targets, strict=True)]
+        for one in features
+    ]
+    statistics = np.concatenate([np.array(observed)[:, :, None], reordered_statistics(rows, targets, orders)], axis=2)
     # Matches of outliers, which the moments of the continuous law are made of, are in the draws if these are not fewer
     # than the rows. Otherwise T may be beyond all draws and below its mean, where that law is far from the truth.
     tails = [one.log_tails if n <= draws else None for one in features]
-    found = zip(features, tails, np.moveaxis(statistics, 2, 0), strict=True)
+    found = zip(features, tails, statistics, strict=True)
     return np.array([log_share(drawn, one.weights, tail) for one, tail, drawn in found])
+
+
+def reordered_statistics(
+    features: Sequence[Sequence[np.ndarray]], targets: Sequence[np.ndarray], orders: Iterable[np.ndarray]
+) -> np.ndarray:
+    """(features, pairs, draws) T of features, whose factors (m, n) are by row, with the response in other orders.
+
+    `targets` are the response's factors for each pair, and the `orders` (draws, n), in parts, the columns of these that
+    the rows get.
+    """
+    factors = [[one[pair] for one in features] for pair in range(len(targets))]
+    rows = [np.vstack(own).T for own in factors]
+    starts = [np.cumsum([0] + [len(factor) for factor in own[:-1]]) for own in factors]
+    parts = []
+    for order in orders:
+        squares = [
+            sum((direction[order] @ own) ** 2 for direction in target)
+            for own, target in zip(rows, targets, strict=True)
+        ]
+        parts.append([np.add.reduceat(own, start, axis=1).T for own, start in zip(squares, starts, strict=True)])
+    return np.concatenate(parts, axis=2).swapaxes(0, 1)
 
 
 @lru_cache(maxsize=16)

@@ -17,7 +17,13 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from kernsift.data.rows.exchangeability import Exchangeability
-from kernsift.estimators.null_laws.enumeration import MOST_PERMUTED, _arrangements, carried_by_few_rows, log_share
+from kernsift.estimators.null_laws.enumeration import (
+    MOST_PERMUTED,
+    _arrangements,
+    carried_by_few_rows,
+    log_share,
+    reordered_statistics,
+)
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Strata
@@ -172,7 +178,9 @@ class Relabellings:
         known = values.few | two_classes | (every is not None)
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
             heavy = [place for place in np.flatnonzero(varies & ~known).tolist() if _heavy(factors_of(place), targets)]
-            for place, drawn in zip(heavy, self._permuted(list(map(factors_of, heavy)), targets, seed), strict=True):
+            features = list(map(factors_of, heavy))
+            permuted = reordered_statistics(features, targets, self._orders(seed)) if heavy else ()
+            for place, drawn in zip(heavy, permuted, strict=True):
                 # As in `enumeration`, the continuous law extends the tail if the draws are not fewer than the units.
                 tails = log_ndtr(-scores[:, place]) if len(self._kinds) < drawn.shape[1] else None
                 out[place] = score_of(np.array([min(log_share(drawn, weights, tails), -1e-15)]))[0]
@@ -229,26 +237,15 @@ class Relabellings:
             found.append((cross * cross).sum(axis=(1, 2)))
         return log_share(np.array(found), weights, log_tails)
 
-    def _permuted(
-        self, features: Sequence[list[np.ndarray]], targets: list[np.ndarray], seed: int
-    ) -> Iterator[np.ndarray]:
-        """For each feature, T (pairs, draws + 1) of the observed responses and of all units permuted within strata."""
-        if not features:
-            return
+    def _orders(self, seed: int) -> Iterator[np.ndarray]:
+        """Parts (draws, N) of units permuted within strata, the observed order first."""
         n, rng = len(self._kinds), np.random.default_rng(seed)
         draws, step = min(_DRAWN, _PERMUTED // n), max(1, _AT_ONCE // n)
-        rows = [np.vstack([factors[pair] for factors in features]).T for pair in range(len(targets))]
-        starts = [np.cumsum([0] + [len(factors[pair]) for factors in features[:-1]]) for pair in range(len(targets))]
-        found = np.empty((len(features), len(targets), draws + 1))
         for start in range(0, draws + 1, step):
-            count = min(step, draws + 1 - start)
-            order = np.argsort(self._strata.of_row + rng.random((count, n)), axis=1)
+            order = np.argsort(self._strata.of_row + rng.random((min(step, draws + 1 - start), n)), axis=1)
             if start == 0:
                 order[0] = np.arange(n)
-            for pair, target in enumerate(targets):
-                squares = sum((direction[order] @ rows[pair]) ** 2 for direction in target)
-                found[:, pair, start : start + count] = np.add.reduceat(squares, starts[pair], axis=1).T
-        yield from found
+            yield order
 
     def _common(self, factor: np.ndarray, others: np.ndarray) -> np.ndarray:
         """(m, k) the factor at the commonest value, in the strata of these units; all of a stratum may differ."""
