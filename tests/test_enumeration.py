@@ -10,12 +10,12 @@ from scipy import stats
 from scipy.special import comb
 
 from kernsift import compare, relate, screen
+from kernsift.estimators.null_laws.discreteness import few_outcomes
 from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
     _labelled,
     enumerated_log_pvalues,
-    few_outcomes,
     log_share,
     permuted_log_pvalues,
 )
@@ -80,7 +80,7 @@ def test_enumerated_pvalues_are_those_of_all_permutations(values, cells):
 )
 def test_drawn_pvalues_are_near_those_of_all_permutations(values, cells, monkeypatch):
     """Within four standard errors of 8,192 draws, and two outcomes that tie in truth and not among the draws."""
-    monkeypatch.setattr("kernsift.estimators.null_laws.enumeration._MOST", 1)
+    monkeypatch.setattr("kernsift.estimators.null_laws.enumeration.MOST_ENUMERATED", 1)
     rng = np.random.default_rng(0)
     values, cells = np.array(values), np.array(cells)
     orders = np.array(list(permutations(range(len(values)))))
@@ -347,7 +347,7 @@ def test_three_rows_against_many_keep_the_level():
 @pytest.mark.parametrize("cells", [[0] * 6 + [1, 1], [0] * 4 + [1, 1, 2, 2]])
 def test_drawn_labellings_are_near_all_permutations(cells, monkeypatch):
     """Within four standard errors of 8,192 draws, and two outcomes that tie in truth and not among the draws."""
-    monkeypatch.setattr("kernsift.estimators.null_laws.enumeration._MOST", 1)
+    monkeypatch.setattr("kernsift.estimators.null_laws.enumeration.MOST_ENUMERATED", 1)
     rng = np.random.default_rng(2)
     values, cells = np.array([0, 1, 2, 3, 4, 5, 6, 6]), np.array(cells)
     orders = np.array(list(permutations(range(8))))

@@ -31,7 +31,7 @@ from kernsift.estimators.covariance.selected_factor import SelectedFactor, rows_
 from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined
 from kernsift.estimators.effects.views import point_effects, view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
-from kernsift.estimators.null_laws.enumeration import lattice_step
+from kernsift.estimators.null_laws.discreteness import lattice_step
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores

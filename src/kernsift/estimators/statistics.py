@@ -15,22 +15,24 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.data.tables import spaced_rows
-from kernsift.estimators.null_laws.enumeration import (
+from kernsift.estimators.null_laws.discreteness import (
     MOST_PERMUTED,
     NULL_TAIL,
     OUTLIER_ROWS,
     SMALL_ROWS,
-    ViewedFeature,
     carried_by_few_rows,
     diagonal_share,
-    enumerated_log_pvalues,
     few_outcomes,
     few_tables,
-    fisher_scores,
     has_rare_rows,
     outliers_match,
-    permuted_log_pvalues,
     two_valued,
+)
+from kernsift.estimators.null_laws.enumeration import (
+    ViewedFeature,
+    enumerated_log_pvalues,
+    fisher_scores,
+    permuted_log_pvalues,
 )
 from kernsift.estimators.null_laws.permutation_law import (
     limit_weights,

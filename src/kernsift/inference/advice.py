@@ -15,7 +15,7 @@ from types import FrameType
 import numpy as np
 
 from kernsift.data.tables import Table
-from kernsift.estimators.null_laws.enumeration import MOST_PERMUTED
+from kernsift.estimators.null_laws.discreteness import MOST_PERMUTED
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import CalibrationWarning
 from kernsift.execution.arrays import to_numpy

@@ -4,7 +4,8 @@ A continuous distribution does not fit a statistic with few values: a column wit
 against three. There the outcomes are enumerated if they are few, and sampled if they are many but few rows of the
 column, or of the response, differ from its commonest value. With few rows outliers have the same effect: if one row
 dominates the feature and one row the response, T is large exactly when they are matched, with probability 1 / n. With
-an unbounded kernel they have it with any number of rows, and permutations of all rows are drawn.
+an unbounded kernel they have it with any number of rows, and permutations of all rows are drawn. Which features these
+are is decided in `kernsift.estimators.null_laws.discreteness`.
 
 With several pairs of views the statistic is the smallest weighted p-value, each p-value being the exact tail of its
 pair, and its distribution is enumerated along with them (Westfall and Young 1993, within one feature). Outcomes that
@@ -19,37 +20,28 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 
-from kernsift.estimators.null_laws.permutation_law import Invariants, score_of
-from kernsift.execution.arrays import Array, namespace, to_numpy
+from kernsift.estimators.null_laws.discreteness import (
+    FEW_ROWS,
+    MOST_ENUMERATED,
+    OUTLIER_ROWS,
+    SPARSE,
+    is_sparse,
+    log_arrangements,
+    log_assignments,
+    log_choose,
+    log_multisets,
+)
+from kernsift.estimators.null_laws.permutation_law import score_of
 
-# The most outcomes that are enumerated, and the number of sampled ones otherwise.
-_MOST, _DRAWN = 5_500, 2**13
-# A column is sparse if at most this many rows, and at most half of all, differ from its commonest value; so is a column
-# with two values that has no more rows than the second bound.
-_SPARSE, _FEW_ROWS = 15, 40
-# Labellings are drawn if at most this many rows are outside the commonest cell of the response, with at most this mean
-# number of rows a cell; for levels of categories also up to this number and this share of all rows.
-_RARE_ROWS, _RARE_CELL = 15, 5
-_RARE_LEVELS, _RARE_SHARE = 64, 0.2
-NULL_TAIL = 0.15
-"""Features with a larger p-value under the continuous law keep it where labellings are drawn."""
-OUTLIER_ROWS = 32
-"""With more rows a match of outliers is too rare to matter: its probability is one over the number of rows."""
-SMALL_ROWS = 16
-"""With so few rows, responses with ties or outliers have few distinct outcomes, and these are always drawn."""
+# The number of sampled outcomes.
+_DRAWN = 2**13
 # Labellings that are drawn where the first sample has fewer than these beyond the observed one, unless its p-value
 # under the continuous law is below the last number.
 _DEEP, _ENOUGH, _DEEPEST = 2**16, 50, 1e-5
-# Permutations are drawn if the squares of a feature's diagonal are at least this share of the square of its sum, which
-# is one over the effective number of its rows; or if this share times that of the response, times the number of rows,
-# is at least the second number. It is nearly the excess kurtosis of a sum of products over permutations.
-_FEW_CARRY, _KURTOSIS = 0.1, 0.5
 # The most elements of drawn permutations, and of the factors of features that share them.
 _PERMUTED, _TOGETHER = 2**28, 2**24
-MOST_PERMUTED = 2**19
-"""Permutations of more rows are not drawn: they would be too few."""
 # Features whose sampled outcomes are computed at once, the elements of one temporary array, and the points whose Gram
 # matrix is not computed.
 _AT_ONCE, _NUMBERS, _MANY_POINTS = 64, 2**21, 2**10
@@ -86,139 +78,6 @@ class ViewedFeature(NamedTuple):
     log_tails: np.ndarray
 
 
-def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
-    """Which features have so few outcomes that these are enumerated or sampled.
-
-    Parameters
-    ----------
-    counts : array of shape (b, G)
-        Rows of each value of the features; 0 for unused values.
-    cells : ndarray of shape (J,)
-        Rows of each cell of the response.
-    """
-    used = _used_values(counts)
-    if _log_arrangements(cells) > math.log(_MOST) and (used > _SPARSE + 1).all():
-        return np.zeros(len(used), dtype=bool)  # columns with many values
-    outcomes = np.minimum(_log_arrangements(cells), _log_assignments(counts) if len(cells) == 2 else np.inf)
-    few = outcomes <= math.log(_MOST)
-    # Two values against two cells is Fisher's test, which has a closed form.
-    return (few | _is_sparse(counts)) & ~((used == 2) & (len(cells) == 2))
-
-
-def lattice_step(counts: Array, cells: np.ndarray, weighted: bool = False) -> np.ndarray:
-    """(b,) distance between neighbouring values of T over its mean, for levels with these counts (b, G) in two cells.
-
-    With the kernel of equality T is in proportion to sum (n a - n_1 c)^2, for a rows of the first n_1 in a level of c
-    rows. The sum of a^2 changes by an even number, and the sum of a c not at all if all levels have equally many rows.
-    If they have nearly so, values of T are close to those of a lattice, which the spread of the sum of a c blurs: by
-    exp(-2 pi^2 s^2), the factor of the first harmonic of a lattice with normal noise of s steps. With equally many rows
-    in both cells T is in proportion to the sum of a (a - c), which is even for odd c. If `weighted`, T has the weights
-    1 / c of chi-square, and is a sum of a^2 / c. The weights in use are other powers of c, which are alike wherever the
-    lattice matters: where levels have nearly equally many rows.
-    """
-    rows, n, first = to_numpy(counts).astype(float), int(cells.sum()), int(cells[0])
-    mean = (rows * (n - rows)).sum(axis=1) * first * (n - first) / (n - 1)
-    size = (rows**2).sum(axis=1) / n  # mean of c over the rows
-    spread = np.sqrt(np.maximum((rows**3).sum(axis=1) / n - size**2, 0.0) * first * (n - first) / (n - 1))
-    noise = spread / (2.0 * size) if weighted else spread * min(first, n - first) / n
-    step = n * np.exp(-2.0 * np.pi**2 * noise**2)
-    if not weighted:
-        odd = ((rows == 0) | (rows % 2 == 1)).all(axis=1) & (n == 2 * first)
-        step = np.maximum(step, np.where(odd, n, math.gcd(n, first)))
-    return np.divide(2.0 * n * step, mean, out=np.zeros(len(rows)), where=mean > 0)
-
-
-def few_tables(counts: Array, cells: np.ndarray) -> np.ndarray:
-    """(b,) whether the rows of the smaller of two cells can have few multisets of values, which are then enumerated.
-
-    It takes longer than the continuous law, so that it is done only where that law gives a p-value up to `NULL_TAIL`.
-    """
-    return np.asarray((len(cells) == 2) & (_log_multisets(counts, cells) <= math.log(_MOST)) & ~two_valued(counts))
-
-
-def _is_sparse(counts: Array) -> np.ndarray:
-    xp = namespace(counts)
-    n = to_numpy(xp.sum(counts, axis=1))
-    rows = n - to_numpy(xp.max(counts, axis=1))
-    return ((rows <= _SPARSE) & (2 * rows <= n)) | (two_valued(counts) & (n <= _FEW_ROWS))
-
-
-def two_valued(counts: Array) -> np.ndarray:
-    """(b,) whether features with these counts (b, G) have two values."""
-    return np.asarray(_used_values(counts) == 2)
-
-
-def _used_values(counts: Array) -> np.ndarray:
-    """(b,) numbers of values with rows."""
-    xp = namespace(counts)
-    return to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1))
-
-
-def _log_multisets(counts: Array, cells: np.ndarray) -> np.ndarray:
-    """Log of the number of multisets of values that the rows of the smallest cell may have."""
-    used, rows = _used_values(counts), cells.min()
-    return _log_choose(used + rows - 1, rows)
-
-
-def _log_assignments(counts: Array) -> np.ndarray:
-    """Log of the number of ways to assign the rows that differ from the commonest value to two cells."""
-    xp = namespace(counts)
-    each = xp.log1p(counts)
-    return to_numpy(xp.sum(each, axis=1) - xp.max(each, axis=1))
-
-
-def _log_arrangements(cells: np.ndarray) -> float:
-    return float(gammaln(cells.sum() + 1) - gammaln(cells + 1).sum())
-
-
-def outliers_match(
-    factors: Sequence[np.ndarray], targets: Sequence[np.ndarray], counts: np.ndarray, large: np.ndarray
-) -> np.ndarray:
-    """(b,) whether under some pair of views T is large if only the largest rows of both factors are matched.
-
-    Parameters
-    ----------
-    factors : sequence of ndarray of shape (b, m, G)
-        For each pair, the factors of b features.
-    targets : sequence of ndarray of shape (p, J)
-        For each pair, the response's factor.
-    counts : ndarray of shape (b, G)
-        Rows of each value of the features.
-    large : ndarray of shape (pairs, b)
-        The values from which on T is large.
-    """
-    matched = [
-        np.where(counts > 0, (factor**2).sum(axis=1), 0.0).max(axis=1) * (target**2).sum(axis=0).max()
-        for factor, target in zip(factors, targets, strict=True)
-    ]
-    return np.asarray((matched > large).any(axis=0))
-
-
-def carried_by_few_rows(feature: np.ndarray, response: np.ndarray, n: int) -> np.ndarray:
-    """(b,) whether few rows have most of the trace of a feature's Gram matrix, or of the products of both traces.
-
-    The permutation law of T is then nearly that of the places of these rows, and far from its limit. `feature` (b,) and
-    `response` are the sums of the squared diagonals over the squared traces, one over the effective number of rows.
-    """
-    return np.asarray((feature >= _FEW_CARRY) | (n * feature * response >= _KURTOSIS))
-
-
-def diagonal_share(own: Invariants, n: int) -> np.ndarray:
-    """The sum of the squared diagonal of a Gram matrix over its squared trace."""
-    return np.asarray(own.second[..., 1] / np.maximum(own.trace**2, 1e-300) + 1.0 / n)
-
-
-def has_rare_rows(cells: np.ndarray, levels: bool) -> bool:
-    """Whether so few rows are outside the commonest of these cells of the response that their labellings are drawn.
-
-    There T is a sum over few rows, and far from its limit; that of levels of categories has few values besides.
-    """
-    rows, others = int(cells.sum() - cells.max()), len(cells) - 1
-    if levels and rows <= min(_RARE_LEVELS, _RARE_SHARE * cells.sum()):
-        return True
-    return rows <= _RARE_ROWS and rows <= _RARE_CELL * others
-
-
 def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rare: bool = False) -> np.ndarray:
     """Log p-values of features with few outcomes and one response, from all outcomes or from a random sample.
 
@@ -227,12 +86,12 @@ def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rar
     out, labelled, drawn = np.zeros(len(features)), list[int](), list[int]()
     for place, feature in enumerate(features):
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
-        labellings, most = _log_arrangements(cells), math.log(_MOST)
-        tables = min(_log_assignments(counts)[0], _log_multisets(counts, cells)[0])
+        labellings, most = log_arrangements(cells), math.log(MOST_ENUMERATED)
+        tables = min(log_assignments(counts)[0], log_multisets(counts, cells)[0])
         if len(cells) == 2 and tables <= min(labellings, most):
             out[place] = _over_tables(feature)
         else:
-            (labelled if labellings <= most or (rare and not _is_sparse(counts)[0]) else drawn).append(place)
+            (labelled if labellings <= most or (rare and not is_sparse(counts)[0]) else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
@@ -261,8 +120,8 @@ def _tables(counts: tuple[int, ...], drawn: int) -> tuple[np.ndarray, np.ndarray
         before = np.repeat(np.arange(len(left)), ways)
         chosen = np.arange(len(before)) - np.repeat(np.cumsum(ways) - ways, ways) + least[before]
         first, left = np.column_stack([first[before], chosen]), left[before] - chosen
-        log_weight = log_weight[before] + _log_choose(np.array(count), np.arange(count + 1))[chosen]
-    return first.astype(float), np.exp(log_weight - _log_choose(np.array(sum(counts)), np.array(drawn)))
+        log_weight = log_weight[before] + log_choose(np.array(count), np.arange(count + 1))[chosen]
+    return first.astype(float), np.exp(log_weight - log_choose(np.array(sum(counts)), np.array(drawn)))
 
 
 def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[float]:
@@ -401,15 +260,15 @@ def _labellings(cells: tuple[int, ...], draws: int, rng_seed: int) -> tuple[np.n
     common, n = int(np.argmax(cells)), sum(cells)
     places = np.delete(np.arange(len(cells)), common)
     places = np.repeat(places, np.array(cells)[places])
-    if _log_arrangements(np.array(cells)) > math.log(_MOST):
+    if log_arrangements(np.array(cells)) > math.log(MOST_ENUMERATED):
         return _drawn_rows(n, len(places), draws, rng_seed), places, True
-    arrangements = _arrangements(cells)
-    last = np.where(arrangements == common, len(cells), arrangements)
+    every = arrangements(cells)
+    last = np.where(every == common, len(cells), every)
     return np.argsort(last, axis=1, kind="stable")[:, : len(places)], places, False
 
 
 @lru_cache(maxsize=4)
-def _arrangements(cells: tuple[int, ...]) -> np.ndarray:
+def arrangements(cells: tuple[int, ...]) -> np.ndarray:
     """(N, n) all distinct orders of a multiset with these numbers of elements of each kind."""
     found = np.zeros((1, 0), dtype=np.int8)
     left = np.array([cells])
@@ -474,7 +333,7 @@ def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int
     """(draws, pairs of rows) products g'g of the response's factor between rows drawn without replacement."""
     factor, n = np.frombuffer(target).reshape(shape), sum(cells)
     # Rows that suffice for any column whose outcomes are sampled.
-    most = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= _FEW_ROWS else _SPARSE
+    most = n - 1 if n <= OUTLIER_ROWS else n // 2 if n <= FEW_ROWS else SPARSE
     rows = np.repeat(factor.T, cells, axis=0)[_drawn_rows(n, most, _DRAWN, rng_seed)]
     first, second = np.triu_indices(rows.shape[1])
     return np.asarray((rows @ rows.transpose(0, 2, 1))[:, first, second])
@@ -484,16 +343,18 @@ def _drawn_products(cells: tuple[int, ...], rng_seed: int, shape: tuple[int, int
 def _drawn_rows(n: int, size: int, draws: int, rng_seed: int) -> np.ndarray:
     """(draws, size) row indices, drawn without replacement."""
     rng = np.random.default_rng(rng_seed)
-    if size * size > (n if n <= 4 * _FEW_ROWS else 4 * n):
+    if size * size > (n if n <= 4 * FEW_ROWS else 4 * n):
         parts = (rng.random((min(_DRAWN, draws - start), n)) for start in range(0, draws, _DRAWN))
         return np.concatenate([np.argsort(part, axis=1)[:, :size].copy() for part in parts])
-    rows = rng.integers(n, size=(draws, size))
-    while True:
-        ordered = np.sort(rows, axis=1)
-        again = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        if not again.any():
-            return rows
-        rows[again] = rng.integers(n, size=(int(again.sum()), size))
+    return distinct_integers(n, size, draws, rng)
+
+
+def distinct_integers(n: int, size: int, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """(draws, size) integers below n, those of a draw different; `size` is small, so that few draws are repeated."""
+    found = rng.integers(n, size=(draws, size))
+    while (again := (np.diff(np.sort(found, axis=1), axis=1) == 0).any(axis=1)).any():
+        found[again] = rng.integers(n, size=(int(again.sum()), size))
+    return found
 
 
 def log_share(
@@ -550,13 +411,9 @@ def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
     """Log probability that a hypergeometric count deviates from its mean at least as much as `seen`."""
     cells = np.arange(max(0, drawn + marked - n), min(drawn, marked) + 1)
     log_mass = (
-        _log_choose(np.array(marked), cells)
-        + _log_choose(np.array(n - marked), drawn - cells)
-        - _log_choose(np.array(n), np.array(drawn))
+        log_choose(np.array(marked), cells)
+        + log_choose(np.array(n - marked), drawn - cells)
+        - log_choose(np.array(n), np.array(drawn))
     )
     mean = drawn * marked / n
     return float(logsumexp(log_mass[np.abs(cells - mean) >= abs(seen - mean) * (1 - 1e-9)]))
-
-
-def _log_choose(n: np.ndarray, k: np.ndarray) -> np.ndarray:
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

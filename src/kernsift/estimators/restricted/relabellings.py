@@ -17,13 +17,8 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from kernsift.data.rows.exchangeability import Exchangeability
-from kernsift.estimators.null_laws.enumeration import (
-    MOST_PERMUTED,
-    _arrangements,
-    carried_by_few_rows,
-    log_share,
-    reordered_statistics,
-)
+from kernsift.estimators.null_laws.discreteness import FEW_ROWS, MOST_PERMUTED, SPARSE, carried_by_few_rows
+from kernsift.estimators.null_laws.enumeration import arrangements, distinct_integers, log_share, reordered_statistics
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Strata
@@ -31,9 +26,8 @@ from kernsift.estimators.statistics import FittedStatistic
 from kernsift.execution.arrays import asarray_like, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
-# The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn, and the units
-# that may differ from the commonest value in a column whose outcomes are drawn.
-_MOST, _NUMBERS, _DRAWN, _SPARSE, _FEW_ROWS = 2**13, 2**22, 2**13, 15, 40
+# The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn.
+_MOST, _NUMBERS, _DRAWN = 2**13, 2**22, 2**13
 # The most elements of drawn relabellings of all units, and of one part of them.
 _PERMUTED, _AT_ONCE = 2**26, 2**21
 # The most rows for which sums of hypergeometric variables are convolved.
@@ -62,7 +56,7 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     common, largest = to_numpy(xp.argmax(counts, axis=1)), to_numpy(xp.max(counts, axis=1))
     two_valued = to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
     if counted is not None:
-        return FewValues(two_valued, n - largest <= _SPARSE, lambda place: counted.row_codes(place) != common[place])
+        return FewValues(two_valued, n - largest <= SPARSE, lambda place: counted.row_codes(place) != common[place])
     nothing = np.zeros(b, dtype=bool)
     if rows.unit is None and known.codes is not None:
         differs = to_numpy(known.codes)[:, strata.order] != common[:, None]
@@ -73,7 +67,7 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     else:
         return FewValues(nothing, nothing, lambda place: nothing)
     count = differs.sum(axis=1)
-    few = ((count <= _SPARSE) & (2 * count <= n)) | (two_valued & (n <= _FEW_ROWS))
+    few = ((count <= SPARSE) & (2 * count <= n)) | (two_valued & (n <= FEW_ROWS))
     return FewValues(two_valued, few, lambda place: differs[place])
 
 
@@ -134,7 +128,7 @@ class Relabellings:
         for start, size in zip(self._strata.starts, self._strata.sizes, strict=True):
             kinds, own = np.unique(self._kinds[start : start + size], return_inverse=True)
             example = start + np.array([int(np.flatnonzero(own == kind)[0]) for kind in range(len(kinds))])
-            orders = example[_arrangements(tuple(np.bincount(own).tolist()))]
+            orders = example[arrangements(tuple(np.bincount(own).tolist()))]
             if self._two_alike and start == 0:
                 # The other half has the two classes in each other's place.
                 orders = orders[self._kinds[orders[:, 0]] == self._kinds[0]]
@@ -263,11 +257,9 @@ class Relabellings:
         for own in np.unique(stratum):
             here = np.flatnonzero(stratum == own)
             size, start = int(self._strata.sizes[own]), int(self._strata.starts[own])
-            if size <= 4 * _FEW_ROWS:
+            if size <= 4 * FEW_ROWS:
                 found = np.argsort(rng.random((_DRAWN, size)), axis=1)[:, : len(here)]
             else:
-                found = rng.integers(size, size=(_DRAWN, len(here)))
-                while (again := (np.diff(np.sort(found, axis=1), axis=1) == 0).any(axis=1)).any():
-                    found[again] = rng.integers(size, size=(int(again.sum()), len(here)))
+                found = distinct_integers(size, len(here), _DRAWN, rng)
             rows[1:, here] = start + found
         return rows
