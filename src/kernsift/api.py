@@ -21,7 +21,8 @@ from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.conditional.confounders import Confounders, confounders_of
 from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
 from kernsift.estimators.patterns import RowSubset
-from kernsift.estimators.restricted.estimator import aligned, restricted_hsic, restricted_mmd, rows_in_use
+from kernsift.estimators.restricted.estimator import aligned, restricted_hsic, restricted_mmd
+from kernsift.estimators.restricted.row_subsets import rows_in_use
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
 from kernsift.inference import TESTS

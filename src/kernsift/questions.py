@@ -16,7 +16,7 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.scan import trusting_statistics
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft, table_confounders
-from kernsift.estimators.conditional.estimator import measure_conditional
+from kernsift.estimators.conditional.patterns import measure_conditional
 from kernsift.estimators.patterns import bandwidth_of, measure_features
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import HiddenMissingValues, quoted

@@ -7,14 +7,14 @@ response, so that the covariance of two sums has the products of both features' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from kernsift.data.missing import Patterns, note_values
+from kernsift.data.missing import Patterns, RowPattern, note_values
 from kernsift.data.sparse import SparseTable
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
@@ -104,19 +104,27 @@ def measure_features(
     _check(bandwidth, estimator)
     patterns = Patterns(tables)
     patterns.note()
-    state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
-    parts: list[tuple[np.ndarray, Scores]] = []
-    for own in patterns.patterns:
-        rng.bit_generator.state = state
-        part, subset = patterns.tables(own), None
+    constant, parts = np.zeros(pooled.d, dtype=bool), list[tuple[np.ndarray, Scores]]()
+    for own, part, given in pattern_tables(patterns, bandwidth, rng):
+        subset = None
         if parts and own.rows is not None:
             whole = _covariance(parts[0][1])
             subset = RowSubset(own.rows, patterns.rows, whole.rows, response=whole.response)
-        found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), subset)
+        found = measure(part, given, subset)
         if found is not None:
             parts.append((own.features, found))
             constant[own.features] = stack(part).constant if len(own.features) else False
     return FeatureScores(_merged(pooled.names, parts), constant, patterns.n)
+
+
+def pattern_tables(
+    patterns: Patterns, bandwidth: Any, rng: np.random.Generator
+) -> Iterator[tuple[RowPattern, list[Table], str | np.ndarray]]:
+    """Each pattern with its tables and bandwidths; `rng` begins with the same random numbers for each of them."""
+    state = rng.bit_generator.state
+    for own in patterns.patterns:
+        rng.bit_generator.state = state
+        yield own, patterns.tables(own), bandwidth_of(bandwidth, own.features, len(patterns.names))
 
 
 def _check(bandwidth: Any, estimator: str) -> None:

@@ -29,7 +29,6 @@ the influence function, as in `kernsift.estimators.effects.intervals`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, pairwise
@@ -38,11 +37,10 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, spaced_rows, stack
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft
 from kernsift.estimators.conditional.regression import ConfounderRegression, fit_regression
-from kernsift.estimators.conditional.remaining_dependence import Smoothed, note_doubts
+from kernsift.estimators.conditional.remaining_dependence import Smoothed
 from kernsift.estimators.conditional.residual_alignment import (
     DIRECTIONS,
     RESPONSE_DIRECTIONS,
@@ -63,14 +61,12 @@ from kernsift.estimators.conditional.residual_statistics import (
 from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined, penalties
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.permutation_law import union_score
-from kernsift.estimators.patterns import FeatureScores, Measure, RowSubset, bandwidth_of, pattern_effects
+from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.statistics import tail_correlations
 from kernsift.estimators.views import CLASSES, PLAIN, SEVERAL_CLASSES, Pair, fitted_views, for_several_classes
-from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import asarray_like, to_numpy
-from kernsift.execution.notes import add_note
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import landmark_rows
@@ -405,66 +401,3 @@ class _Measuring:
             for one, pair, score, penalty in zip(statistics, pairs, scores, taken, strict=True)
         )
         return np.array([feature]), CombinedEffects(laws)
-
-
-def measure_conditional(
-    tables: Sequence[Table],
-    measure: Measure,
-    bandwidth: Any,
-    missing: str,
-    rng: np.random.Generator,
-    notes: bool = True,
-) -> FeatureScores:
-    """Scores of the features of tables that lie one below the other, each from the rows that have it.
-
-    `notes` says whether notes are added about missing values and about what is left of the confounders.
-    """
-    pooled = stack(tables)
-    subset = every_row(pooled.n, pooled.d)
-    if missing == "value" and notes:
-        note_values(pooled)
-    if missing != "column" or pooled.incomplete is None:
-        scores = measure(tables, bandwidth, subset)
-        if scores is None:
-            raise InputError("X: at least two rows with different responses are needed.")
-        constant, n = pooled.constant, np.full(pooled.d, pooled.n)
-    else:
-        patterns = Patterns(tables)
-        if notes:
-            patterns.note()
-        scores, constant, n = *_by_pattern(patterns, pooled, measure, bandwidth, subset, rng), patterns.n
-    assert isinstance(scores.cov, ResidualAlignment)
-    if notes:
-        note_doubts(pooled.names, scores.cov.of_winners("left", 1.0))
-        if gone := [name for name, flat in zip(pooled.names, scores.cov.varies | constant, strict=True) if not flat]:
-            add_note(f"given= leaves nothing of these features, so without evidence (p = 1): {quoted(gone)}.")
-    return FeatureScores(scores, constant, n)
-
-
-def _by_pattern(
-    patterns: Patterns, pooled: Table, measure: Measure, bandwidth: Any, subset: RowSubset, rng: np.random.Generator
-) -> tuple[Scores, np.ndarray]:
-    """Scores of features that miss different rows, and (d,) which of them are constant."""
-    state, constant = rng.bit_generator.state, np.zeros(pooled.d, dtype=bool)
-    varies, winners = np.zeros(pooled.d, dtype=bool), []
-    parts: list[tuple[np.ndarray, Scores]] = []
-    for own in patterns.patterns:
-        if not len(own.features):
-            continue
-        rng.bit_generator.state = state
-        part, found = patterns.tables(own), None
-        with suppress(NothingLeft):
-            found = measure(part, bandwidth_of(bandwidth, own.features, pooled.d), subset._replace(rows=own.rows))
-        constant[own.features] = stack(part).constant
-        if found is not None:
-            assert isinstance(found.cov, ResidualAlignment)
-            varies[own.features] = found.cov.varies
-            winners += [winner._replace(feature=int(own.features[winner.feature])) for winner in found.cov.winners]
-            parts.append((own.features, found))
-    if not parts:
-        raise InputError("X: no feature has two rows with different responses.")
-    first = parts[0][1].cov
-    assert isinstance(first, ResidualAlignment)
-    cov = replace(first, winners=tuple(winners), varies=varies)
-    views = cov.of_winners("pair", None)
-    return Scores(pooled.names, cov.scores, cov, effects=partial(pattern_effects, parts), views=views), constant

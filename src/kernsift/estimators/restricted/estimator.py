@@ -30,22 +30,17 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
 from kernsift.estimators.block_sizes import parts_of
 from kernsift.estimators.complete import MeasuredFeatures, measured_features, measured_table
-from kernsift.estimators.covariance.selected_factor import (
-    SelectedFactor,
-    response_directions,
-    rows_to_align,
-    view_among,
-)
+from kernsift.estimators.covariance.selected_factor import rows_to_align
 from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
-from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import RestrictedCovariance
 from kernsift.estimators.restricted.relabellings import few_values
+from kernsift.estimators.restricted.row_subsets import Among, factor_among
 from kernsift.estimators.restricted.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Flips, Strata, ThirdMoments, covariance, third_moment
-from kernsift.estimators.restricted.unit_responses import UnitResponse, informative_strata, stratified_invariants
+from kernsift.estimators.restricted.unit_responses import UnitResponse, stratified_invariants
 from kernsift.estimators.restricted.unit_views import (
     ALIGNED,
     by_point,
@@ -65,7 +60,7 @@ from kernsift.estimators.statistics import (
 )
 from kernsift.estimators.views import CLASSES, PLAIN, FittedView, fitted, fitted_views, without_law
 from kernsift.execution import threads
-from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import View, centred, landmark_rows
@@ -73,30 +68,6 @@ from kernsift.kernels.quantisation import Grid, fit_grid
 
 # Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
 _KEPT = 2**25
-
-
-class Among(NamedTuple):
-    """All rows that a table has a subset of."""
-
-    rows: Exchangeability
-    subset: RowSubset
-
-    def places(self, units: np.ndarray) -> tuple[np.ndarray, int]:
-        """Where units of the subset are among all units that can be relabelled, and how many these are."""
-        order = informative_strata(self.rows).order
-        place = np.empty(self.rows.units, dtype=int)
-        place[order] = np.arange(len(order))
-        assert self.subset.rows is not None
-        return place[self.rows.units_of(self.subset.rows)[units]], len(order)
-
-
-def rows_in_use(
-    rows: Exchangeability, subset: RowSubset | None, rng: np.random.Generator
-) -> tuple[Exchangeability, Among | None]:
-    """The rows of a table, a subset of `rows`, less those that would make units of one class less noisy."""
-    if subset is None:
-        return rows.evened(rng), None
-    return subset.select(rows).evened(rng), Among(rows, subset)
 
 
 def restricted_mmd(
@@ -430,39 +401,6 @@ def _restricted(
     scores, laws, factors = measured_table(table.names, blocks, measuring, target.response.ceiling)
     if among is not None:
         places = among.places(target.strata.order)
-        factors = [_among(factor, *places, to_align, among.subset, target.response) for factor in factors]
+        factors = [factor_among(factor, *places, to_align, among.subset, target.response) for factor in factors]
     response = _moved(target.response, factors[0].cross) if factors else target.response
     return scores(cov=RestrictedCovariance(tuple(factors), response, laws, to_align, target.strata))
-
-
-def _among(
-    factor: SelectedFactor,
-    units: np.ndarray,
-    count: int,
-    rows: np.ndarray | None,
-    subset: RowSubset,
-    response: Response,
-) -> SelectedFactor:
-    """A factor of these of `count` units, 0 at the others: known at the units `rows`, and then at `subset.to_align`.
-
-    Its cross-covariances with the `response` of these units become those with the response of all.
-    """
-    to_align, whole = subset.to_align, subset.response
-    assert whole is not None
-    if factor.codes is not None:
-        found = factor.among(units[rows], count)
-        assert found.codes is not None and found.present is not None
-        codes = take(found.codes, np.asarray(to_align), 1)
-        return found._replace(codes=codes, present=found.present[to_align], sizes=None).against(whole, to_align)
-    known, target = to_numpy(factor.factor), view_among(factor.target, whole)
-    values = np.zeros((*known.shape[:2], count), dtype=known.dtype)
-    values[:, :, units] = known
-    # Factors are weighted by stratum and cross-covariances are not, so that these are turned.
-    view, every = response.views[factor.target], whole.views[target]
-    own, others = (to_numpy(one.factor)[: response_directions(one)] for one in (view, every))
-    turn = others[:, units] @ own.T / np.maximum((own * own).sum(axis=1), 1e-300)
-    cross = factor.cross @ asarray_like(turn.T.astype(known.dtype), factor.cross)
-    present = np.isin(np.arange(count), units)
-    if to_align is not None:
-        values, present, factor = values[:, :, to_align], present[to_align], factor._replace(sizes=None)
-    return factor._replace(factor=asarray_like(values, factor.factor), cross=cross, target=target, present=present)
