@@ -506,7 +506,7 @@ def test_a_common_spread_is_not_taken_for_remaining_dependence():
         noise = np.exp(z)[:, None, None] * rng.normal(size=(300, 2, 1))
         r, s = (ResidualView(noise[:, place], np.zeros(1), np.zeros((4, 1))) for place in (0, 1))
         smoothed = Smoothed.of(s, Neighbours.of([z[:, None]], None, rng), 1.0)
-        found.append(smoothed.left(r, pair_statistic(r, s)))
+        found.append(smoothed.remaining(r, pair_statistic(r, s)))
     assert np.mean(np.array(found) <= 0.05) <= 0.05 + 2.33 * np.sqrt(0.05 * 0.95 / 400)
 
 

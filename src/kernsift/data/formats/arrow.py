@@ -144,7 +144,7 @@ class ArrowSource(Source):
             # Most have that of the first: a table of many files is kept and sent with one of them.
             if fragment.schema.equals(fragments[0].schema, check_metadata=True):
                 fragment.schema = fragments[0].schema
-        names, kinds = _agree(fragments, argument)
+        names, kinds = _common_columns(fragments, argument)
         index = sorted(name for name in _index_columns(fragments[0].schema) if not name.startswith("__"))
         self.notes = (f"Index of the stored data frame, so left out: {quoted(index)}.",) if index else ()
         widths = np.array([_TEXT + 16 if kind in TEXTS else 24.0 for kind in kinds])
@@ -234,7 +234,7 @@ def _release() -> None:
 # Columns of many fragments -------------------------------------------------------------------------------------------
 
 
-def _agree(fragments: Sequence[Fragment], argument: str) -> tuple[list[str], list[str]]:
+def _common_columns(fragments: Sequence[Fragment], argument: str) -> tuple[list[str], list[str]]:
     """The columns that all fragments have, in the order of the first, and what kind each is over all fragments."""
     first = fragments[0]
     index = _index_columns(first.schema)
@@ -255,9 +255,9 @@ def _agree(fragments: Sequence[Fragment], argument: str) -> tuple[list[str], lis
                 )
         for i, name in enumerate(names):
             kind = _kind(fragment.schema.field(name).type)
-            merged = _merged(kinds[i], kind)
+            merged = _merged_kind(kinds[i], kind)
             if merged is None:
-                words = [_word(kinds[i]), _word(kind)]
+                words = [_kind_name(kinds[i]), _kind_name(kind)]
                 raise InputError(
                     f"{argument}: column '{name}' holds {words[1]} in {fragment.name} but {words[0]} in {owner[i]}; "
                     "convert one of them."
@@ -297,7 +297,7 @@ def _kind(arrow_type: Any) -> str:
     return "text" if texts else str(arrow_type)
 
 
-def _merged(one: str, other: str) -> str | None:
+def _merged_kind(one: str, other: str) -> str | None:
     """The kind of a column that is of two kinds in two fragments; None where that cannot be."""
     if one == other or other == "empty":
         return one
@@ -309,7 +309,7 @@ def _merged(one: str, other: str) -> str | None:
     return "float64" if plain else None
 
 
-def _word(kind: str) -> str:
+def _kind_name(kind: str) -> str:
     if kind in ("date", "duration"):
         return f"{kind}s"
     return "numbers" if kind in NUMBERS else "text" if kind in TEXTS else kind

@@ -134,9 +134,9 @@ def conditional_mmd(
     `design` are the `strata`, `units` and `model` of `fit_regression`.
     """
     table = stack([X, Y])
-    response = _given(label_response(X.n, Y.n, table.prototype, adaptive))
+    response = _with_pairs_given(label_response(X.n, Y.n, table.prototype, adaptive))
     regression = fit_regression(confounders, _rows_of(response)["plain"], rng, **design)
-    return _conditional(table, _without(response, regression, rng), kernels, subset, rng)
+    return _conditional(table, _residual_response(response, regression, rng), kernels, subset, rng)
 
 
 def conditional_hsic(
@@ -177,10 +177,12 @@ def conditional_hsic(
     if response.pairs == NUMBERS_GIVEN:
         y, _, spent = residual_values(y, np.array([0]), regression)
         response = table_response(y, response_kernels, rng, adaptive, NUMBERS_GIVEN)
-    return _conditional(X, _without(_given(response), regression, rng, spent), kernels, subset, rng)
+    return _conditional(
+        X, _residual_response(_with_pairs_given(response), regression, rng, spent), kernels, subset, rng
+    )
 
 
-def _given(response: Response) -> Response:
+def _with_pairs_given(response: Response) -> Response:
     """The response with the pairs of views that are used for classes given confounders."""
     known = {CLASSES: CLASSES_GIVEN, SEVERAL_CLASSES: for_several_classes(CLASSES_GIVEN)}
     return response._replace(pairs=known.get(response.pairs, response.pairs))
@@ -209,7 +211,7 @@ def _conditional(
     return Scores(table.names, cov.scores, cov, effects=effects, views=cov.of_winners("pair", None))
 
 
-def _without(
+def _residual_response(
     response: Response, regression: ConfounderRegression, rng: np.random.Generator, spent: np.ndarray | float = 0.0
 ) -> ConditionalResponse:
     """The response with the confounders taken out; `spent` are degrees of freedom that its values have lost before."""
@@ -371,8 +373,8 @@ class _Measuring:
         cross = statistics[best].total.reshape(own[pairs[best].feature].values.shape[1], -1)
         gram = values.T @ values
         square = float((gram**2).sum() - np.trace(gram) ** 2 / (len(values) - 1))
-        left = [
-            given.smoothed[pair.response].left(own[pair.feature], one)
+        remaining = [
+            given.smoothed[pair.response].remaining(own[pair.feature], one)
             for one, pair in zip(statistics, pairs, strict=True)
         ]
         return Winner(
@@ -383,7 +385,7 @@ class _Measuring:
             float(np.trace(gram)),
             max(square, 0.0) if statistics[best].sd > 0 else 0.0,
             pairs[best],
-            min(1.0, len(left) * min(left)),
+            min(1.0, len(remaining) * min(remaining)),
             cross[:DIRECTIONS, :RESPONSE_DIRECTIONS],
             statistics[best]._replace(products=_NONE, diagonal=_NONE, gram=_NONE),
             self.targets,

@@ -13,7 +13,7 @@ import numpy as np
 from kernsift.data.missing import Patterns, note_values
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.conditional.confounders import NothingLeft
-from kernsift.estimators.conditional.remaining_dependence import note_doubts
+from kernsift.estimators.conditional.remaining_dependence import note_remaining_dependence
 from kernsift.estimators.conditional.residual_alignment import ResidualAlignment, every_row
 from kernsift.estimators.patterns import FeatureScores, Measure, RowSubset, pattern_effects, pattern_tables
 from kernsift.estimators.scores import Scores
@@ -49,7 +49,7 @@ def measure_conditional(
         scores, constant, n = *_by_pattern(patterns, pooled, measure, bandwidth, subset, rng), patterns.n
     assert isinstance(scores.cov, ResidualAlignment)
     if notes:
-        note_doubts(pooled.names, scores.cov.of_winners("left", 1.0))
+        note_remaining_dependence(pooled.names, scores.cov.of_winners("remaining", 1.0))
         if gone := [name for name, flat in zip(pooled.names, scores.cov.varies | constant, strict=True) if not flat]:
             add_note(f"given= leaves nothing of these features, so without evidence (p = 1): {quoted(gone)}.")
     return FeatureScores(scores, constant, n)

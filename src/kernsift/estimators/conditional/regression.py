@@ -37,10 +37,10 @@ from kernsift.estimators.conditional.regression_terms import (
     SINGLE,
     kernel_features,
     leading_pairs,
+    leaf_indicators,
     precision,
     splines,
     stacked_terms,
-    steps,
     terms_of,
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
@@ -277,7 +277,7 @@ def fit_regression(
             curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
         bent = centred_within(stacked_terms(curves, n), strata)
         noise = float((residuals.values**2).mean())
-        leaves = centred_within(steps(terms.inputs[rows], leading, noise, _rows_in_unit(units), rng), strata)
+        leaves = centred_within(leaf_indicators(terms.inputs[rows], leading, noise, _rows_in_unit(units), rng), strata)
         basis, triangle = _extended(basis, triangle, [bent, leaves])
         smoothers = [
             one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))

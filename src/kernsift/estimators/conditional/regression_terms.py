@@ -52,9 +52,9 @@ _SAME = 1.0 - 1e-9
 # Pairs of confounders: the most that are searched, the neighbours of a row, how many pairs are used, and from which
 # standardised statistic on.
 _MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 3.0
-# Trees of steps: the most leaves, the rows that show them, the least share of these and the fewest units in a leaf, and
-# how many log(n) / n of the noise a split must explain.
-_LEAVES, _STEP_ROWS, _LEAST_LEAF, _FEWEST, _SPLIT = 16, 2**13, 0.02, 5, 4.0
+# Regression trees: the most leaves, the rows they are fitted to, the least share of these and the fewest units in a
+# leaf, and how many log(n) / n of the noise a split must explain.
+_LEAVES, _TREE_ROWS, _LEAST_LEAF, _FEWEST, _SPLIT = 16, 2**13, 0.02, 5, 4.0
 
 
 class _Encoded(NamedTuple):
@@ -360,7 +360,7 @@ def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.
     return [pairs[place] for place in best if found[place] > _CLEAR]
 
 
-def steps(
+def leaf_indicators(
     inputs: np.ndarray, targets: np.ndarray, noise: float, rows_in_unit: float, rng: np.random.Generator
 ) -> np.ndarray:
     """(n, m) indicators of the leaves of a regression tree of `targets` (n, k) on `inputs` (n, q).
@@ -371,7 +371,7 @@ def steps(
     from sklearn.tree import DecisionTreeRegressor
 
     n = len(inputs)
-    rows = rng.choice(n, min(n, _STEP_ROWS), replace=False)
+    rows = rng.choice(n, min(n, _TREE_ROWS), replace=False)
     count = len(rows) / rows_in_unit
     least = max(int(_LEAST_LEAF * len(rows)), int(_FEWEST * rows_in_unit))
     tree = DecisionTreeRegressor(

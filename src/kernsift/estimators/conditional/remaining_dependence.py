@@ -67,7 +67,7 @@ class Smoothed(NamedTuple):
         means = tuple(part - part.mean(axis=0) for part in found)
         return cls(response, neighbours.rows, means, tuple(map(_power_traces, means)), rows_in_unit)
 
-    def left(self, feature: ResidualView, one: PairStatistic) -> float:
+    def remaining(self, feature: ResidualView, one: PairStatistic) -> float:
         """P-value of what is left of the confounders in the residuals of both; the smallest of all means, corrected."""
         own = feature.values[self.rows]
         first, second, third = _power_traces(own)
@@ -88,12 +88,12 @@ class Smoothed(NamedTuple):
         return min(1.0, float(ndtr(-best)) * len(self.means))
 
 
-def note_doubts(names: Sequence[str], left: np.ndarray) -> None:
+def note_remaining_dependence(names: Sequence[str], remaining: np.ndarray) -> None:
     """Note the features whose residuals depend on the confounders, from p-values (d,), if more do than by chance."""
-    doubtful, d = np.flatnonzero(left <= _CHECK_LEVEL).tolist(), len(left)
+    doubtful, d = np.flatnonzero(remaining <= _CHECK_LEVEL).tolist(), len(remaining)
     from scipy.stats import binom  # takes half a second to import
 
-    if left.min(initial=1.0) > _CHECK_LEVEL / d and len(doubtful) <= binom.isf(_CHECK_LEVEL, d, _CHECK_LEVEL):
+    if remaining.min(initial=1.0) > _CHECK_LEVEL / d and len(doubtful) <= binom.isf(_CHECK_LEVEL, d, _CHECK_LEVEL):
         return
     add_note(
         "The regression on given= leaves dependence on the confounders in the response and in "

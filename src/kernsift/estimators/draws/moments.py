@@ -364,7 +364,7 @@ def scores_from_batches(
         return scores_from_draws(names, values, variance_factor=variance_factor, resample=resample), scales
     room = 0 if draws.table.memory is None else draws.table.memory // (2 if worker_threads() else 5)
     kept = not draws.in_memory and 8 * min(count, LEARNING) * d <= room
-    found = list(draws.map(partial(_learn, draws.draws, kept, measure_scales), count))
+    found = list(draws.map(partial(_first_and_all, draws.draws, kept, measure_scales), count))
     first, every = Moments.joined([one.first for one in found]), Moments.joined([one.every for one in found])
     scales = _joined_scales([one.scales for one in found])
     if kept:
@@ -394,7 +394,7 @@ def _all_draws(
     return values, None if measure_scales is None else measure_scales(block, values.mean(axis=0))
 
 
-class _Learnt(NamedTuple):
+class _FirstAndAll(NamedTuple):
     """Moments of the first draws and of all, the first draws themselves where they are kept, and scales."""
 
     first: Moments
@@ -403,10 +403,10 @@ class _Learnt(NamedTuple):
     scales: ScoreScales | None
 
 
-def _learn(draws: Draws, keep: bool, measure_scales: MeasureScales | None, block: FeatureBlock) -> _Learnt:
+def _first_and_all(draws: Draws, keep: bool, measure_scales: MeasureScales | None, block: FeatureBlock) -> _FirstAndAll:
     count = min(draws.count, LEARNING)
     first = every = _block_moments(draws, 0, count, block)
     if draws.count > count:
         every = first.plus(_block_moments(draws, count, draws.count, block))
     scales = None if measure_scales is None else measure_scales(block, every.mean)
-    return _Learnt(first, every, _first_draws(draws, count, block) if keep else None, scales)
+    return _FirstAndAll(first, every, _first_draws(draws, count, block) if keep else None, scales)

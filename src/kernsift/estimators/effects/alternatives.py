@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernsift.estimators.effects.family_laws import FamilyMoments, NullMoments, each, taken
+from kernsift.estimators.effects.family_laws import FamilyMoments, NullMoments, map_arrays, take_features
 from kernsift.estimators.effects.intervals import EffectLaws, Unseen, concatenated
 from kernsift.execution.arrays import slices
 
@@ -78,7 +78,7 @@ def effect_laws(
     step = max(1, _NUMBERS // (joint.shape[1] * max(joint.shape[2], factor.shape[1])))
     parts = []
     for part in slices(0, len(factor), step):
-        alternatives = _Alternatives(factor[part], response_factor, joint[part], taken(null, part), samples)
+        alternatives = _Alternatives(factor[part], response_factor, joint[part], take_features(null, part), samples)
         far = extremes and (extremes[0][part], extremes[1])
         parts.append(alternatives.laws(score[part], penalty[part], far))
     return concatenated(parts)
@@ -147,8 +147,8 @@ class _Alternatives:
         if len(unsure):
             some = self.take(unsure)
             turned = some.direction(base[unsure], -1.0)
-            found = some.family(base[unsure], turned, taken(start, unsure))
-            opposite = each(np.copy, same)
+            found = some.family(base[unsure], turned, take_features(start, unsure))
+            opposite = map_arrays(np.copy, same)
             for into, part in zip(opposite, found, strict=True):
                 into[unsure] = part
         scale = np.where(start.whole > 0, start.whole, 1.0)
@@ -158,7 +158,7 @@ class _Alternatives:
         return EffectLaws(point, statistic, score, penalty, (same, opposite), self.unseen(points, shares, far), whole)
 
     def take(self, features: np.ndarray) -> _Alternatives:
-        factor, joint, null = taken((self.factor, self.joint, self.null), features)
+        factor, joint, null = take_features((self.factor, self.joint, self.null), features)
         return replace(self, factor=factor, joint=joint, null=null)
 
     def direction(self, base: np.ndarray, sign: float) -> np.ndarray:
@@ -186,7 +186,9 @@ class _Alternatives:
             exponents = np.maximum(tilts[:, None, None, None] * direction, _LEAST_EXPONENT)
             weights = (base * np.exp(exponents)).reshape(-1, *base.shape[1:])
             weights *= (_column_sums(base)[features] / _column_sums(weights))[:, None, :]
-            parts.append(np.array(self.take(features).law(weights, taken(start, features))).reshape(5, len(tilts), -1))
+            parts.append(
+                np.array(self.take(features).law(weights, take_features(start, features))).reshape(5, len(tilts), -1)
+            )
         coarse = np.swapaxes(np.concatenate(parts, axis=1), 0, 1)  # (t, 5, b)
         places = np.arange(len(_TILTS), dtype=float)
         fine = np.linspace(0.0, places[-1], (len(_TILTS) - 1) * _BETWEEN + 1)

@@ -78,15 +78,15 @@ def _signed_power(values: np.ndarray, power: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.abs(values) ** power
 
 
-def each(function: Callable[..., np.ndarray], first: Arrays, *others: Arrays) -> Arrays:
+def map_arrays(function: Callable[..., np.ndarray], first: Arrays, *others: Arrays) -> Arrays:
     """A function of the arrays of one or several tuples of the same kind, which may contain tuples."""
     found = [
-        each(function, *parts) if isinstance(parts[0], tuple) else function(*parts)
+        map_arrays(function, *parts) if isinstance(parts[0], tuple) else function(*parts)
         for parts in zip(first, *others, strict=True)
     ]
     return type(first)(*found) if hasattr(first, "_fields") else type(first)(found)
 
 
-def taken(arrays: Arrays, features: np.ndarray | slice) -> Arrays:
+def take_features(arrays: Arrays, features: np.ndarray | slice) -> Arrays:
     """Some of the features, the first axis of all arrays."""
-    return each(lambda part: part[features], arrays)
+    return map_arrays(lambda part: part[features], arrays)

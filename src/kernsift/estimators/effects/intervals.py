@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from kernsift.distributions.truncated_normal import log_mass
-from kernsift.estimators.effects.family_laws import FamilyMoments, each, taken
+from kernsift.estimators.effects.family_laws import FamilyMoments, map_arrays, take_features
 
 # Up to this score the test's correction of a score is constant; and the least slope of corrected scores.
 _NEAR, _LEAST_SLOPE = 2.0, 0.1
@@ -188,22 +188,22 @@ class EffectLaws(NamedTuple):
         upper = end == "upper"
         effect = np.maximum.accumulate(laws.effect, axis=1)
         plain = laws.decreasing_scores(self.statistic)
-        warp = self._warp(self.penalty)
+        to_test = self._test_scores(self.penalty)
         observed = plain
         if end == "lower":
-            observed = warp(plain)
+            observed = to_test(plain)
         elif upper:
-            observed = self._warp(np.zeros_like(self.penalty)).widened(plain)
+            observed = self._test_scores(np.zeros_like(self.penalty)).widened(plain)
         if unions is None:
             return log_ndtr(observed if upper else -observed), effect
         sizes = np.array([len(union) for union in unions])
         owner, starts = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes
-        own, warp = taken(laws, owner), taken(warp, owner)
+        own, to_test = take_features(laws, owner), take_features(to_test, owner)
         ends = []
         for edge in np.concatenate(unions).T:
             finite = np.isfinite(edge)
-            moved = own.decreasing_scores(own.null_statistics(warp.inverse(np.where(finite, edge, 0.0))))
-            ends.append(np.where(finite[:, None], warp(moved) if end == "lower" else moved, edge[:, None]))
+            moved = own.decreasing_scores(own.null_statistics(to_test.inverse(np.where(finite, edge, 0.0))))
+            ends.append(np.where(finite[:, None], to_test(moved) if end == "lower" else moved, edge[:, None]))
         low, high = ends
         cut = observed[owner]
         inside = (low, np.minimum(high, cut)) if upper else (np.maximum(low, cut), high)
@@ -214,21 +214,21 @@ class EffectLaws(NamedTuple):
         tails = np.where(known, part, 0.0) - np.where(known, total, 0.0)
         return np.minimum(tails, 0.0), effect
 
-    def _warp(self, penalty: np.ndarray) -> _Warp:
-        independent = each(lambda part: part[:, :1], self.families[0])
-        return _Warp(independent.scores(self.statistic[:, None])[:, 0], self.score - penalty)
+    def _test_scores(self, penalty: np.ndarray) -> _TestScores:
+        independent = map_arrays(lambda part: part[:, :1], self.families[0])
+        return _TestScores(independent.scores(self.statistic[:, None])[:, 0], self.score - penalty)
 
     def take(self, features: np.ndarray) -> EffectLaws:
         """Some of the features."""
-        return taken(self, features)
+        return take_features(self, features)
 
 
 def concatenated(parts: Sequence[EffectLaws]) -> EffectLaws:
     """The features of several parts, concatenated."""
-    return parts[0] if len(parts) == 1 else each(lambda *arrays: np.concatenate(arrays), *parts)
+    return parts[0] if len(parts) == 1 else map_arrays(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-class _Warp(NamedTuple):
+class _TestScores(NamedTuple):
     """From normal scores under the laws here to those of the test, which agree with it for the observed statistic.
 
     `first` (b,) are the scores of the observed statistics under the law at independence, `score` those of the test. Up
