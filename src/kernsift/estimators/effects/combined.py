@@ -29,8 +29,9 @@ class CombinedEffects:
     The lower end of an interval is the largest of the kernels' lower ends, each from its score after the penalty for
     their number: it leaves out 0 exactly when the combined test rejects. The upper end is the largest of theirs without
     a penalty, because the kernel with the largest effect has its own upper end above it. Where scores selected, they
-    did so by the kernel with the best score, which has the lower end; the medians and the upper ends of the others are
-    conditional on the same selection, with the differences between the scores held fixed.
+    did so by the kernel with the best score; the ends and medians of the others are conditional on the same selection,
+    with the differences between the scores held fixed, so that a selection far below the scores changes nothing. A
+    lower score has a larger selective p-value, so that no lower end leaves out 0 unless that of the best score does.
     """
 
     views: tuple[EffectLaws, ...]
@@ -45,11 +46,8 @@ class CombinedEffects:
         least = np.max([view.least_upper_ends(level) for view in self.views], axis=0)
         if unions is None:
             return np.max([view.intervals(level, None, least) for view in self.views], axis=0)
-        ends = []
-        for view, behind in zip(self.views, self._behind, strict=True):
-            low, high = view.intervals(level, _lower(unions, behind), least).T
-            ends.append(np.column_stack([np.where(behind > 0, 0.0, low), high]))
-        return np.max(ends, axis=0)
+        found = zip(self.views, self._behind, strict=True)
+        return np.max([view.intervals(level, _lower(unions, behind), least) for view, behind in found], axis=0)
 
     def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
         """(b,) the largest of the median-unbiased effects under each kernel, given the selection."""
