@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy import sparse
-from scipy.stats import binom, norm, rankdata
+from scipy.stats import binom, hypergeom, norm, rankdata
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -90,6 +90,30 @@ def test_two_values_within_strata_have_the_exact_p_value() -> None:
     level = np.repeat(np.arange(5), [sum(count) for count in cells])
     found = relate(column(cured), delay, response="category", strata=level, random_state=0)
     assert found.pvalues[0] == pytest.approx(0.0399449035813, rel=1e-9)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 6])
+def test_a_value_of_one_unit_is_no_evidence(rows: int) -> None:
+    """With equal numbers of units in all classes T is the same for every labelling, of a column and of a group."""
+    unit = np.repeat(np.arange(24), rows)
+    table = pd.DataFrame({"a": unit == 5, "b": unit == 5, "c": unit == 5}, dtype=float)
+    for classes in (2, 3, 4):
+        found = relate(table, unit % classes, unit=unit, groups={"two": ["b", "c"]}, response="category")
+        assert found.all_pvalues == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("rows", [2, 6])
+def test_few_units_with_another_value_have_the_exact_p_value(rows: int) -> None:
+    """Of two values a unit has one: the p-value is the hypergeometric tail, but for 8193 drawn labellings."""
+    unit = np.repeat(np.arange(40), rows)
+    for others, label in ((range(5), unit % 2), (range(4), unit < 10), (range(0, 12, 3), unit < 10)):
+        table = column(np.isin(unit, list(others)))
+        seen, units, labelled = (label[::rows] * table[::rows, 0]).sum(), len(others), label[::rows].sum()
+        law = hypergeom(40, units, labelled)
+        counts = np.arange(units + 1)
+        pvalue = law.pmf(counts)[np.abs(counts - law.mean()) >= abs(seen - law.mean()) - 1e-9].sum()
+        found = relate(table, label, unit=unit, bandwidth=1.0, random_state=0).all_pvalues[0]
+        assert found == pytest.approx(pvalue, abs=4 * np.sqrt(0.25 / 8193))
 
 
 UNIT_MEANS = np.array([2.3, 1.1, 3.8, 2.9, 0.7, 3.3, 4.1, 2.6, 5.0, 3.9, 4.4])

@@ -166,10 +166,11 @@ def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
 def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Exact mean, standard deviation and skewness of T over all n! permutations."""
     mean = one.trace * other.trace / (n - 1)
-    terms = (one.second @ moment_matrix(2, n)) * other.second
+    matrix = moment_matrix(2, n)
+    total = ((one.second @ matrix) * other.second).sum(-1)
     # If the terms cancel up to rounding, T is the same for every permutation.
-    total = terms.sum(-1)
-    variance = np.where(total > _ROUNDING * np.abs(terms).sum(-1), total, 0.0)
+    terms = ((np.abs(one.second) @ np.abs(matrix)) * np.abs(other.second)).sum(-1)
+    variance = np.where(total > _ROUNDING * terms, total, 0.0)
     sd = np.sqrt(np.maximum(variance, 0.0))
     third = one.third @ moment_matrix(3, n) @ other.third
     return mean, sd, third / np.where(sd > 0, sd, 1.0) ** 3

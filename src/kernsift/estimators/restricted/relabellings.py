@@ -58,8 +58,12 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     if counted is not None:
         return FewValues(two_valued, n - largest <= SPARSE, lambda place: counted.row_codes(place) != common[place])
     nothing = np.zeros(b, dtype=bool)
-    if rows.unit is None and known.codes is not None:
-        differs = to_numpy(known.codes)[:, strata.order] != common[:, None]
+    if known.codes is not None and known.joint is None:
+        differs = to_numpy(known.codes) != common[:, None]
+        if rows.unit is not None:
+            marked = [np.bincount(rows.unit[own], minlength=rows.units)[: rows.units] for own in differs]
+            differs, two_valued = np.array(marked) > 0, nothing
+        differs = differs[:, strata.order]
     elif known.joint is not None:
         at = xp.broadcast_to(asarray_like(common[:, None, None], counts), (b, 1, known.joint.shape[2]))
         at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
