@@ -106,6 +106,36 @@ def test_everything_is_tested_by_default(kernsift) -> None:
     assert (record["family"], record["confidence_level"], record["correction"]) == ("selected", 0.8, "bky")
 
 
+def test_the_legend_has_what_the_table_has(kernsift, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width, shown in ((50, False), (100, True)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = kernsift("compare", "before.csv", "after.csv", "--seed", "1")[1]
+        table, legend = out.split("* significant;")
+        assert ("what changed" in table, "after.csv v before.csv" in " ".join(legend.split())) == (shown, shown)
+
+
+def test_what_would_be_ignored_is_refused(kernsift) -> None:
+    """The columns that all files have, of one file; the encoding of a file that is not read; JSON in a .csv."""
+    code, _, err = kernsift("relate", "patients.csv", "-t", "class", "--common-columns")
+    assert code == 2 and "No such option" in err
+    code, _, err = kernsift("compare", "before.csv", "after.csv", "--encoding", "befor.csv=latin-1")
+    assert code == 2 and "no file 'befor.csv' is read (did you mean 'before.csv'?)" in err
+    code, _, err = kernsift("screen", "reference.npy", "same.npy", "--encoding", "z.csv=latin-1")
+    assert code == 2 and "no file 'z.csv' is read" in err
+    code, _, err = kernsift("compare", "before.csv", "after.csv", "--json", "-o", "found.csv")
+    assert code == 2 and "must end in .json, got 'found.csv'; rename it, or leave out --json." in err
+
+
+def test_notes_name_files(kernsift, folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("base.csv", "other.csv"):
+        pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"]).mask(lambda table: table > 1.5).to_csv(
+            folder / name, index=False
+        )
+    notes = json.loads(kernsift("screen", "base.csv", "other.csv", "--json")[1])["notes"]
+    assert [note.split(": ")[0] for note in notes] == ["base.csv", "other"]
+
+
 def test_relate(kernsift) -> None:
     for target in ("outcome", "class"):
         left_out = "class" if target == "outcome" else "outcome"
@@ -461,6 +491,12 @@ def test_names_cannot_write_on_the_terminal(kernsift, folder: Path) -> None:
             "q: no option of --estimator block with --test exact.",
         ),
         ("random_state: needs a number.", "--seed: needs a number."),
+        ("paired: two rows; use strata= for groups.", "--paired: two rows; use --strata for groups."),
+        ("group: the column `by` has no value 'b'.", "--group: the column of --by has no value 'b'."),
+        ("X: there is no file z.csv; check the path, or pass data.", "a.csv: there is no file z.csv; check the path."),
+        ("Rows repeat; use unit='patient id'.", "Rows repeat; use --unit 'patient id'."),
+        ("bandwidth: needs estimator='complete' or 'cross'.", "--bandwidth: needs --estimator complete or cross."),
+        ("Censored: pass y=('days', 'dead').", "Censored: use --target days --event dead."),
         ("Y: as in X, but 'X' is missing.", "b.csv: as in X, but 'X' is missing. (X is a.csv)"),
     ],
 )

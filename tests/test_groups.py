@@ -182,6 +182,7 @@ def test_the_shell_gives_the_same_answer(tmp_path: Path, capsys: pytest.CaptureF
     assert said.startswith(f"{wanted['rejected'].sum()} of 15 comparisons of 3 groups are significant (false discovery")
     found = wanted["rejected"][wanted["group"] == "b"].sum()
     assert f"\nb v not b: {found} of 5 significant\n" in said and "- Text, compared for equality" in said
+    assert "BH p: corrected for 15 tests." in " ".join(said.split())
     for suffix in (".txt", ".parquet", ".xlsx"):
         assert main([*call, "--output", str(tmp_path / f"out{suffix}")]) == 0
         assert (tmp_path / f"out{suffix}").stat().st_size

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from kernsift import SelectMMD, compare, relate
@@ -30,6 +31,9 @@ def test_clusters_are_stories():
         next(name for name in result.names if name in members) for members in result.clusters
     ]
     assert "alike" in result.to_text() and "and 2 alike" in result.to_text()
+    long = relate(pd.DataFrame(X, columns=[f"measurement number {i}" for i in range(8)]), y, random_state=0)
+    best = long.clusters[0][0]
+    assert f"like measureme…er {best[-1]}" in long.to_markdown()
     frame = result.to_frame()
     assert frame.groupby("cluster").size().to_dict() == {-1: 2, 0: 3, 1: 3}
     assert pickle.loads(pickle.dumps(result)).clusters == result.clusters

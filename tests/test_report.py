@@ -21,6 +21,7 @@ from kernsift.report.html import line_of_code
 from kernsift.report.pictures import Bars, Boxes, Cloud, Histogram
 from kernsift.report.summaries import MOST_PICTURES
 from kernsift.report.svg import draw_picture
+from kernsift.report.text import cells_of
 
 HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b", "{{ 7 * 7 }}", "two\nlines", "$x$"]
 RNG = np.random.default_rng(5)
@@ -199,6 +200,28 @@ def test_the_page_says_direction_data_and_promise() -> None:
     assert "sorted by evidence, strongest first" in text
     holm = kernsift.compare(X, Y, missing="column", correction="holm", random_state=0).to_html()
     assert "With a probability of at least 95%, no feature called significant is a false finding." in holm
+
+
+def test_small_shares_of_missing_values_are_not_zero() -> None:
+    X, Y = table(300), table(300)
+    X.loc[0, "a & b"] = np.nan
+    result = kernsift.compare(X, Y, random_state=0)
+    page, row = result.to_html(), result.names.index("a & b")
+    assert re.search(r'data-name="a &amp; b"[^>]* data-missing="0.0017"', page)
+    assert "most in a &amp; b (0.2%)" in page
+    assert dict(cells_of(result, np.array([row])))["missing"] == ["0.2%"]
+
+
+def test_shares_of_missing_values_sort_beyond_the_first_rows() -> None:
+    """Rows of the page and those that its script makes have shares in the same unit."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 210)), rng.normal(size=(20, 210))
+    X[:5] = np.nan
+    page = kernsift.compare(X, Y, random_state=0).to_html()
+    first = set(re.findall(r'data-missing="([\d.]+)"', page))
+    others = re.search(r'id="others"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert others is not None
+    assert first == {"0.125"} and {row[7] for row in json.loads(others[1])} == {0.125}
 
 
 def test_a_short_list_says_what_is_outside() -> None:

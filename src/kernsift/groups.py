@@ -193,6 +193,11 @@ class GroupResults:
         return np.concatenate([result.rejected for result in self.results.values()])
 
     @property
+    def tested(self) -> int:
+        """The number of p-values of all groups, which the correction counts."""
+        return sum(len(result.scores) for result in self.results.values())
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know about the data; notes on one group alone begin with its name."""
         every = [result.notes for result in self.results.values()]
@@ -236,7 +241,7 @@ class GroupResults:
             "question": "compare",
             "alpha": self.alpha,
             "correction": self.correction,
-            "tested": sum(len(result.scores) for result in self.results.values()),
+            "tested": self.tested,
             "discoveries": int(self.rejected.sum()),
             "seed": self.seed,
             "notes": list(self.notes),
@@ -245,10 +250,9 @@ class GroupResults:
 
     def summary(self, width: int = 100) -> str:
         """One sentence in plain words."""
-        tested = sum(len(result.scores) for result in self.results.values())
         level = controlled(self.correction, self.alpha, "all of them")
         found = int(self.rejected.sum())
-        said = f"{found:,} of {tested:,} comparisons of {len(self.results)} groups {'is' if found == 1 else 'are'}"
+        said = f"{found:,} of {self.tested:,} comparisons of {len(self.results)} groups {'is' if found == 1 else 'are'}"
         return "\n".join(textwrap.wrap(f"{said} significant ({level}).", width))
 
     def tables(self, width: int = 100, sort: str = "p") -> str:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernsift.cli.interrupts import end_soon_when_interrupted, reported
+from kernsift.cli.messages import options_for_arguments
 from kernsift.cli.options import (
     ESTIMATORS,
     Question,
     choice_option,
     cluster_options,
     common,
+    common_columns_option,
     estimator_option,
     feature_option,
     option_values,
@@ -86,6 +88,7 @@ def app() -> None:
 @click.option("--every-group", is_flag=True, help="Of --by: every group against the others, or against --reference.")
 @row_options
 @feature_option
+@common_columns_option
 @cluster_options
 @estimator_option(ESTIMATORS)
 @common
@@ -153,7 +156,7 @@ def compare(first: str, second: str | None, **given: Any) -> None:
 @row_options
 @feature_option
 @cluster_options
-@estimator_option([name for name in ESTIMATORS if name != "linear"])
+@estimator_option([name for name in ESTIMATORS if name != "linear"], "dependence")
 @common
 def relate(file: str, target: tuple[str, ...], response: str, event: str | None, **given: Any) -> None:
     """Which columns of FILE does the column --target depend on?
@@ -189,6 +192,7 @@ def relate(file: str, target: tuple[str, ...], response: str, event: str | None,
 @app.command(cls=Question, short_help="Which of several data sets deviate from a reference.", epilog=_EXIT_CODES)
 @click.argument("reference", type=click.Path())
 @click.argument("candidates", type=click.Path(), nargs=-1, required=True)
+@common_columns_option
 @estimator_option(ESTIMATORS)
 @common
 def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
@@ -205,8 +209,9 @@ def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:
 
     def ask() -> Result:
         from kernsift import api
-        from kernsift.cli.inputs import choose, kinds, open_candidates, open_files
+        from kernsift.cli.inputs import check_encodings, choose, kinds, open_candidates, open_files
 
+        check_encodings(given["encoding"], (reference, *candidates))
         others = open_candidates(candidates, given)
         first = open_files({"reference": reference}, given)[0]
         found = choose([first, *others.values()], [_shown(reference), *others], given)
@@ -271,8 +276,9 @@ def _tables(
     paths: Mapping[str, str], given: Mapping[str, Any], keep: Mapping[str, str]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The tables, and the groups and kinds of their columns; `keep` has the columns that options name, which stay."""
-    from kernsift.cli.inputs import choose, kinds, match, open_files
+    from kernsift.cli.inputs import check_encodings, choose, kinds, match, open_files
 
+    check_encodings(given["encoding"], paths.values())
     sources = open_files(paths, given)
     files = [_shown(path) for path in paths.values()]
     names = sources[0].names
@@ -322,7 +328,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         end_soon_when_interrupted()
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: click.echo(f"note: {message}", err=True)
+            warnings.showwarning = lambda message, *_: click.echo(
+                f"note: {options_for_arguments(str(message))}", err=True
+            )
             code = app.main(arguments or ["--help"], prog_name="kernsift", standalone_mode=False, obj=arguments)
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:

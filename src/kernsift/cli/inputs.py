@@ -20,7 +20,7 @@ from kernsift.data.formats.archives import archive_kind
 from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.numpy_files import array_columns, npz_arrays
 from kernsift.data.formats.source import NUMBERS
-from kernsift.exceptions import InputError, quoted, suggestion
+from kernsift.exceptions import InputError, nearest, quoted, suggestion
 from kernsift.execution.temporary_files import named_file
 
 # Copies of standard input and pipes, which can be read only once, and what these are called.
@@ -62,6 +62,16 @@ def _candidates(path: str, stem: str, given: Mapping[str, Any]) -> dict[str, Sou
     if len(arrays) == 1:
         arrays = {stem: next(iter(arrays.values()))}
     return {name: MemorySource(array_columns(array, argument, path), argument) for name, array in arrays.items()}
+
+
+def check_encodings(given: Sequence[str], files: Collection[str]) -> None:
+    """Refuse the encoding of a file that is not read."""
+    for value in given:
+        file, equals, _ = value.rpartition("=")
+        if equals and file not in files:
+            raise InputError(
+                f"--encoding: no file {file!r} is read{nearest(file, files)}; write it as it is in the command."
+            )
 
 
 def _encoding(path: str, given: Sequence[str]) -> str | None:

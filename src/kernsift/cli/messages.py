@@ -11,10 +11,13 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
     """A message of the library in the words of the command line: files for X and Y, options for arguments."""
     message = re.sub(r"^candidates\['(.*?)'\]", r"\1", message)
     first, colon, rest = message.partition(": ")
+    if not colon:
+        return options_for_arguments(message)
     named = {"random_state": "--seed", "groups": "--feature", "client": "--cluster", **arguments}
     named["kinds"] = "--number or --category"
     options = {"k", "threshold", "alpha", "correction", "family", "confidence_level", "by", "group", "reference"}
-    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory", "encoding", "layer", "given"}
+    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory", "encoding", "layer"}
+    options |= {"strata", "paired", "unit", "given", "distinct"}
     first = named.get(first, f"--{first.replace('_', '-')}" if first in options else first)
     for sign in (" ", ": "):  # a file that the library names, too
         rest = rest.removeprefix(f"{first}{sign}")
@@ -25,14 +28,34 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
     return first + colon + rest + (f" ({', '.join(meant)})" if meant else "")
 
 
+# Arguments that the command line has as options, and a value in quotes, or one without that is a single word.
+_ARGUMENTS = (
+    "missing|response|estimator|test|kernel|bandwidth|family|correction|k|by|group|reference|layer|encoding|strata|"
+    "paired|unit|given|distinct"
+)
+_VALUE = r"""(?:'[^']*'|"[^"]*"|\w[\w.-]*)"""
+
+
+def _option(found: re.Match[str]) -> str:
+    """An argument and its value, or several that are possible, as an option."""
+    values = [value.strip("'\"") for value in (found[2], *re.findall(rf" or ({_VALUE})", found[3]))]
+    return f"--{found[1]} {' or '.join(map(shlex.quote, values))}"
+
+
+def _target_and_event(found: re.Match[str]) -> str:
+    return f"use --target {shlex.quote(found[1])} --event {shlex.quote(found[2])}"
+
+
 def options_for_arguments(text: str) -> str:
     """Arguments of the library in a sentence as options."""
     text = re.sub(r"\bk=None\b", "--k all", text)
     text = re.sub(r"pass pandas\.read_csv\(path, (encoding='[\w-]+')\)", r"read it with \1", text)
-    names = "missing|response|estimator|test|bandwidth|k|group|reference|encoding"
-    text = re.sub(rf"\b({names})=(['\"]?)([\w.-]+)\2", r"--\1 \3", text)
-    text = re.sub(r"\b(group|reference)=('[^']*')", r"--\1 \2", text)
-    text = re.sub(r"\b(layer|by)=(?=\W|$)", r"--\1", text)
+    text = re.sub(r"pass y=\('([^']*)', '([^']*)'\)", _target_and_event, text)
+    text = re.sub(rf"\b({_ARGUMENTS})=({_VALUE})((?: or {_VALUE})*)", _option, text)
+    text = re.sub(rf"\b({_ARGUMENTS})=(?=\W|$)", r"--\1", text)
+    text = text.replace("the column `by`", "the column of --by")
+    for words in (", or pass data", ", or data"):  # there are only files here
+        text = text.removesuffix(f"{words}.") + "." if text.endswith(f"{words}.") else text
     text = text.replace("relate(table, by)", "`kernsift relate` with that --target")
     text = text.replace("compare_groups(table, by)", "--every-group")
 

@@ -105,6 +105,10 @@ def combine_options(*options: Callable[..., Any]) -> Callable[..., Any]:
     return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
 
 
+common_columns_option = click.option(
+    "--common-columns", is_flag=True, help="Use the columns that all files have, where some have more."
+)
+
 feature_option = click.option(
     "--feature",
     multiple=True,
@@ -163,15 +167,15 @@ def row_columns(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: f"--{option}" for option, own in names.items() for name in own}
 
 
-def estimator_option(names: Sequence[str]) -> Callable[..., Any]:
-    """--estimator, with those that answer the question."""
+def estimator_option(names: Sequence[str], found: str = "difference") -> Callable[..., Any]:
+    """--estimator, with those that answer the question, and what they look for."""
     papers = ", ".join(name for name in names if name not in ("complete", "cross"))
     return choice_option(
         "--estimator",
         names,
         "complete",
         "The score. complete: from all pairs of rows, the strongest. cross: one part of the rows finds the "
-        f"difference, another measures it. {papers}: the paper's, from some of the pairs.",
+        f"{found}, another measures it. {papers}: the paper's, from some of the pairs.",
     )
 
 
@@ -183,7 +187,6 @@ common = combine_options(
         help="Only these columns; * and ? stand for any letters. Numbers named here are not left out as identifiers.",
     ),
     click.option("--exclude", multiple=True, metavar="NAME,...", help="All but these columns."),
-    click.option("--common-columns", is_flag=True, help="Use the columns that all files have, where some have more."),
     click.option(
         "--number",
         multiple=True,

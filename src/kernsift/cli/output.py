@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from kernsift.cli.messages import command_line_message, options_for_arguments
+from kernsift.cli.messages import command_line_message
 from kernsift.exceptions import InputError
 
 
@@ -42,18 +42,20 @@ DISCOVERY = 4
 def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Mapping[str, str]) -> None:
     """Ask the question, then print or write the answer."""
     from kernsift.execution.progress import progress_bar
-    from kernsift.report.export import check_suffix, content_of, write_whole
+    from kernsift.report.export import check_format, check_suffix, content_of, write_whole
 
     if given["as_json"] and given["as_csv"]:
         raise click.UsageError("Choose one of --json and --csv.")
     check_report(given["report"])
     suffix = ".json" if given["as_json"] else ".csv" if given["as_csv"] else ""
-    if given["output"] and not suffix:
+    if given["output"] and suffix:
+        check_format(given["output"], suffix, "--output", f"leave out --{suffix[1:]}")
+    elif given["output"]:
         suffix = check_suffix(given["output"], "--output")
     try:
         with _dask_client(given), progress_bar(sys.stderr.isatty() and not given["quiet"]):
             result = ask()
-            result = _with_options(result)
+            result = _with_options(result, arguments)
             result.order(given["sort"])
             command = _command(result, given["seed"])
             report = result.to_html(command=command, sort=given["sort"]) if given["report"] else ""
@@ -73,11 +75,11 @@ def run_question(ask: Callable[[], Any], given: Mapping[str, Any], arguments: Ma
         raise click.exceptions.Exit(DISCOVERY)
 
 
-def _with_options(result: Any) -> Any:
-    """The result with options in place of arguments in its notes."""
+def _with_options(result: Any, arguments: Mapping[str, str]) -> Any:
+    """The result with files and options in place of arguments in its notes."""
     if hasattr(result, "results"):
-        return replace(result, results={name: _with_options(own) for name, own in result.results.items()})
-    return replace(result, notes=tuple(options_for_arguments(note) for note in result.notes))
+        return replace(result, results={name: _with_options(own, arguments) for name, own in result.results.items()})
+    return replace(result, notes=tuple(command_line_message(note, arguments) for note in result.notes))
 
 
 def check_report(path: str | None) -> None:
@@ -116,8 +118,10 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
 
     width = terminal_width()
     sort = given["sort"]
+    tests: int | None = None
     if hasattr(result, "results"):
         one, first, rows = next(iter(result.results.values())), result.summary(width), result.tables(width, sort)
+        tests = result.tested
     else:
         one, first, rows = result, wrapped_verdict(result, width), table_and_order(result, width, sort)
     if given["quiet"]:
@@ -125,7 +129,7 @@ def _terminal(result: Any, given: Mapping[str, Any]) -> str:
     seed = f"To reproduce: --seed {result.seed}." if given["seed"] is None else ""
     report = f"Report: {given['report']}" if given["report"] else ""
     last = "\n".join(filter(None, [seed, report]))
-    parts = [first, rows, legend(one, width), notes(result, width), last]
+    parts = [first, rows, legend(one, width, tests=tests), notes(result, width), last]
     return "\n\n".join(filter(None, parts))
 
 

@@ -40,16 +40,23 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
     return suffix
 
 
+def check_format(path: str | Path, suffix: str, argument: str, instead: str) -> None:
+    """Refuse the suffix of another format than that of `suffix`, but for CSV in a .txt file."""
+    own = Path(path).suffix.lower()
+    if SUFFIXES.get(own, SUFFIXES[suffix]) is not SUFFIXES[suffix] and (suffix, own) != (".csv", ".txt"):
+        raise InputError(
+            f"{argument}: the name of what is written here must end in {suffix}, got {str(path)!r}; rename it, or "
+            f"{instead}."
+        )
+
+
 def written(result: Result, path: str | Path | None, suffix: str, **options: Any) -> str | None:
     """Write a file in the format of `suffix`, and return None, so that a notebook does not show a whole file.
 
-    Without a path the content is returned. The suffix of another format is refused, but for CSV in a .txt file.
+    Without a path the content is returned.
     """
-    own = "" if path is None else Path(path).suffix.lower()
-    if SUFFIXES.get(own, SUFFIXES[suffix]) is not SUFFIXES[suffix] and (suffix, own) != (".csv", ".txt"):
-        raise InputError(
-            f"path: the name of what is written here must end in {suffix}, got {str(path)!r}; rename it, or use save."
-        )
+    if path is not None:
+        check_format(path, suffix, "path", "use save")
     content = content_of(result, suffix, **options)
     if path is None:
         return str(content)

@@ -135,7 +135,8 @@ def _rows(result: Result) -> list[dict[str, Any]]:
                 "p": _p(result.pvalues[row]),
                 "adjusted": _p(result.adjusted_pvalues[row]),
                 "n": f"{int(result.n[result.selected[row]]):,}",
-                "missing": f"{missing[row]:.0%}",
+                "share": round(float(missing[row]), 4),
+                "missing": wording.share_text(missing[row]),
                 "change": result.describe(row),
                 "picture": "" if picture is None else draw_picture(picture),
                 "caption": "" if picture is None else _caption(picture, name) + _picture_note(result, row),
@@ -191,7 +192,7 @@ def _data(result: Result) -> list[tuple[str, str]]:
     missing = result.missing
     if missing.any():
         worst, some = int(missing.argmax()), wording.count_phrase(result.question, int((missing > 0).sum()))
-        found.append(("Missing", f"{some}, most in {result.names[worst]} ({missing[worst]:.0%})"))
+        found.append(("Missing", f"{some}, most in {result.names[worst]} ({wording.share_text(missing[worst])})"))
     for name in ("strata", "paired", "unit", "given"):
         if result.settings.get(name) is not None:
             found.append((name.capitalize(), _setting_text(result.settings[name])))

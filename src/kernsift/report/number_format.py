@@ -10,7 +10,7 @@ import numpy as np
 
 from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.encoding import date_name
-from kernsift.report.text import abbreviated
+from kernsift.report.text import abbreviated, share_text
 
 _LONGEST_LEVEL = 100
 DIGITS = (3, 4, 5, 6, 8, 12)
@@ -178,9 +178,7 @@ def format_pair(
 
 
 def format_percent(share: float, digits: int = 0) -> str:
-    if 0 < share < 0.005 and digits == 0:
-        return f"{100 * share:.1g}%"
-    return f"{100 * share:.{digits}f}%"
+    return f"{100 * share:.{digits}f}%" if digits else share_text(share)
 
 
 def percent_versus(one: float, two: float) -> str:

@@ -153,6 +153,11 @@ def p_text(value: float) -> str:
     return f"{value:.4f}" if value >= 1e-4 else f"{value:.1e}"
 
 
+def share_text(share: float) -> str:
+    """A share in per cent; a small one that is not zero is not written as 0%."""
+    return f"{100 * share:.1g}%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
 def text(result: Result, width: int = 100, sort: str = "p") -> str:
     """The printed result: the verdict, the table, how many rows it omits, and the notes."""
     parts = [wrapped_verdict(result, width), table_and_order(result, width, sort), notes(result, width)]
@@ -199,10 +204,9 @@ _SORTED_BY = {"p": "evidence, strongest first", "effect": "effect, largest first
 def table(result: Result, width: int = 100, *, sort: str = "p") -> str:
     """The rows to show, strongest evidence first unless `sort` says otherwise, in at most `width` columns."""
     rows = shown_rows(result, sort)
-    columns = cells_of(result, rows)
+    columns = _shown_columns(result, rows, width)
     names = [clean(result.names[row]) for row in rows]
-    longest = max([_cells(name) for name in names] + [7])
-    columns = _fit_columns(columns, width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
+    longest = _longest(names)
     taken = sum(2 + _width_of(column) for column in columns)
     room = int(np.clip(min(longest, width - 2 - taken), _NARROWEST_NAME, _WIDEST_NAME))
     lines = [" ".join([" ", _pad(noun_for(result.question, 1), room)])]
@@ -217,6 +221,16 @@ def table(result: Result, width: int = 100, *, sort: str = "p") -> str:
             padded = [f"{cell:>{wide}}" for cell in [head, *cells]]
         lines = [f"{line}  {cell}" for line, cell in zip(lines, padded, strict=True)]
     return "\n".join(line.rstrip() for line in lines) if columns and columns[-1][0] == _CHANGE else "\n".join(lines)
+
+
+def _shown_columns(result: Result, rows: np.ndarray, width: int) -> list[tuple[str, list[str]]]:
+    """The columns that fit into a table of this width beside the names."""
+    longest = _longest([clean(result.names[row]) for row in rows])
+    return _fit_columns(cells_of(result, rows), width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
+
+
+def _longest(names: Sequence[str]) -> int:
+    return max([_cells(name) for name in names] + [7])
 
 
 def html_table(result: Result) -> str:
@@ -268,7 +282,7 @@ def cells_of(result: Result, rows: np.ndarray) -> list[tuple[str, list[str]]]:
         columns.append((f"{result.correction.upper()} p", adjusted))
     if (missing := result.missing[rows]).any():
         columns.append(("n", [f"{count:,}" for count in result.n[result.selected[rows]]]))
-        columns.append(("missing", [f"{share:.0%}" for share in missing]))
+        columns.append(("missing", [share_text(share) for share in missing]))
     if result.distinct is not None:
         columns.append(("distinct", ["yes" if result.distinct[row] else "no" for row in rows]))
     if any(alike := _alike(result, rows)):
@@ -285,8 +299,8 @@ def _alike(result: Result, rows: np.ndarray) -> list[str]:
     for members in result.clusters:
         if len(members) > 1:
             said[members[0]] = f"and {len(members) - 1} alike"
-            name = clean(members[0])
-            said |= dict.fromkeys(members[1:], f"like {name}" if _cells(name) <= _LONGEST_LIKE else "like above")
+            name = _pad(clean(members[0]), _LONGEST_LIKE).rstrip()
+            said |= dict.fromkeys(members[1:], f"like {name}")
     return [said.get(result.names[row], "") for row in rows]
 
 
@@ -367,18 +381,22 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(filter(None, lines))
 
 
-def legend(result: Result, width: int = 100) -> str:
-    """The meaning of the columns of the table, in a few words."""
+def legend(result: Result, width: int = 100, *, tests: int | None = None) -> str:
+    """The meaning of the columns of the table, in a few words.
+
+    `tests` is the number of p-values that the correction counts where the result is that of one of several groups.
+    """
+    heads = {head for head, _ in _shown_columns(result, shown_rows(result), width)}
     parts = ["* significant"]
-    if result.effects is not None:
+    if "effect" in heads:
         parts.append("effect: 0 none, 1 complete")
     if result.listed and p_name(result) != "p":
         parts.append("selective p: for this feature by itself, given that it was selected")
     elif result.listed:
         parts.append("p: as if nothing had been selected")
-    if result.correction:
-        name, size = result.correction.upper(), family_size(result)
-        parts.append(f"{name} p: corrected for {size:,} {'test' if size == 1 else 'tests'}")
-    if result.question == "compare" and len(result.labels) == 2:
+    if result.correction and (name := f"{result.correction.upper()} p") in heads:
+        size = family_size(result) if tests is None else tests
+        parts.append(f"{name}: corrected for {size:,} {'test' if size == 1 else 'tests'}")
+    if result.question == "compare" and len(result.labels) == 2 and _CHANGE in heads and tests is None:
         parts.append(f"{_CHANGE}: {clean(result.labels[1])} v {clean(result.labels[0])}")
     return "\n".join(textwrap.wrap("; ".join(parts) + ".", width))

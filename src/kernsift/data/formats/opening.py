@@ -125,7 +125,8 @@ def open_table(
             )
         source = MemorySource(read_columns(data, argument), argument)
     if layer is not None and source.annotations is None:
-        raise InputError(f"layer: is for AnnData objects and .h5ad files, got {type(data).__name__}; leave it out.")
+        got = data if isinstance(data, (str, os.PathLike)) else type(data).__name__
+        raise InputError(f"layer: is for AnnData objects and .h5ad files, got {got}; leave it out.")
     return source
 
 

@@ -34,6 +34,7 @@
   }
 
   const pText = (p) => p < 1e-99 ? "<1e-99" : p >= 1e-4 ? p.toFixed(4) : p.toExponential(1).replace(/e-(\d)$/, "e-0$1");
+  const shareText = (share) => `${share > 0 && share < 0.005 ? Number((100 * share).toPrecision(1)) : Math.round(100 * share)}%`;
   const rowOf = (item) => {
     if (item.row) return item.row;
     const row = model.cloneNode(true);
@@ -48,7 +49,7 @@
     put(".p", pText(item.p));
     put(".adjusted", pText(item.adjusted));
     put(".n", item.n.toLocaleString("en"));
-    put(".missing", item.missing === null ? "" : `${Math.round(100 * item.missing)}%`);
+    put(".missing", item.missing === null ? "" : shareText(item.missing));
     put(".score", Number(item.score.toPrecision(4)));
     const badge = row.querySelector(".badge");
     badge.textContent = item.significant ? "★" : "";
