@@ -437,6 +437,24 @@ def test_a_linear_kernel_with_outliers_has_the_pvalues_of_permutations(question)
     assert np.abs(found - permuted_share(x, g, rng)).max() < 0.026
 
 
+def test_levels_and_two_values_against_outliers_have_the_pvalues_of_permutations():
+    # The error that is allowed is derived above. With the equality kernel T is the sum of squares of the sums of the
+    # response over the levels; with two values it is the squared covariance.
+    rng = np.random.default_rng(0)
+    y, levels = rng.standard_normal(60), np.arange(60) % 3
+    y[:3] = [100.0, -90.0, 60.0]
+    x = np.column_stack([rng.permutation(levels) for _ in range(40)])
+    found = relate(x, y, kernel="linear", kinds={"*": "category"}, k=None, random_state=0).all_pvalues
+    drawn = rng.permuted(np.tile(y - y.mean(), (20_000, 1)), axis=1)
+    for own, pvalue in zip(x.T, found, strict=True):
+        within = (own == np.arange(3)[:, None]).astype(float).T
+        statistic = (((y - y.mean()) @ within) ** 2).sum()
+        assert abs((((drawn @ within) ** 2).sum(axis=1) >= statistic * (1 - 1e-9)).mean() - pvalue) < 0.026
+    values = (x == 0).astype(float)
+    found = relate(values, y, kernel="linear", response="numeric", k=None, random_state=0).all_pvalues
+    assert np.abs(found - permuted_share(values, y, rng)).max() < 0.026
+
+
 @pytest.mark.parametrize("kernel", ["linear", "polynomial"])
 def test_outliers_and_an_unbounded_kernel_keep_the_level(kernel):
     # Without permutations 0.64 of the p-values of the linear kernel were at most 0.05. Columns of one call share their

@@ -250,7 +250,7 @@ class _Measuring:
         if self.final is not None:
             return features, view_effects(statistics, scores, smooth, self.final[features], known, response)
         outcomes: Outcomes = known, statistics, response
-        unbounded = kernels.kernel.unbounded and not kernels.categorical[own].any()
+        unbounded = kernels.kernel.unbounded  # categories are bounded, but their response need not be
         if known.joint is None:
             outcomes = at_distinct_rows(*outcomes, grid.points if grid.edges is None else None, unbounded)
         score = enumerated_scores(outcomes, scores, smooth, self.seed, unbounded)

@@ -32,7 +32,7 @@ SMALL_ROWS = 16
 # Permutations are drawn if the squares of a feature's diagonal are at least this share of the square of its sum, which
 # is one over the effective number of its rows; or if this share times that of the response, times the number of rows,
 # is at least the second number. It is nearly the excess kurtosis of a sum of products over permutations.
-_FEW_CARRY, _KURTOSIS = 0.1, 0.5
+_FEW_CARRY, _KURTOSIS, _NORMAL_KURTOSIS = 0.1, 0.5, 3.0
 MOST_PERMUTED = 2**19
 """Permutations of more rows are not drawn: they would be too few."""
 
@@ -153,7 +153,9 @@ def carried_by_few_rows(feature: np.ndarray, response: np.ndarray, n: int) -> np
     The permutation law of T is then nearly that of the places of these rows, and far from its limit. `feature` (b,) and
     `response` are the sums of the squared diagonals over the squared traces, one over the effective number of rows.
     """
-    return np.asarray((feature >= _FEW_CARRY) | (n * feature * response >= _KURTOSIS))
+    # With few rows of the response the excess kurtosis of a bounded feature matters too, which is negative.
+    kurtosis = np.maximum(n * feature, _NORMAL_KURTOSIS) * response
+    return np.asarray((feature >= _FEW_CARRY) | (kurtosis >= _KURTOSIS))
 
 
 def diagonal_share(own: Invariants, n: int) -> np.ndarray:

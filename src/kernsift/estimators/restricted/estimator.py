@@ -179,7 +179,7 @@ class _Measuring:
             levels = bool(block.kernels.categorical[own].any())
             fitted = self._fitted(some, own, block.kernels)
             statistics = [one.of_levels for one in fitted.statistics] if levels else fitted.statistics
-            fitted = fitted._replace(statistics=statistics, unbounded=block.kernels.kernel.unbounded and not levels)
+            fitted = fitted._replace(statistics=statistics, unbounded=block.kernels.kernel.unbounded)
             return self._measured(features, fitted, some[0][1])
 
         by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
