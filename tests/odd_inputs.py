@@ -336,6 +336,27 @@ SHAPES = [
     ),
     Odd("no such response", lambda: relate(XF, "bb"), "^y: X has no column 'bb'.*pass a column name"),
     Odd("response by name of an array", lambda: relate(X, "b"), "^y: 'b' cannot name columns of X.*data frame"),
+    Odd("integer as response", lambda: relate(pd.DataFrame(X).assign(q=X[:, 1]), 1, random_state=0), finds("q")),
+    Odd(
+        "integers in a list as response",
+        lambda: relate(pd.DataFrame(X), [0, 1]),
+        r"^y: one value for each row.*to name columns, pass text, as in \['0', '1'\]",
+    ),
+    Odd(
+        "integer as group column",
+        lambda: compare(pd.DataFrame(np.r_[X, Y]).assign(g=np.repeat([0, 1], ROWS)).set_axis(range(4), axis=1), by=3),
+        finds("1"),
+    ),
+    Odd(
+        "numbers as groups",
+        lambda: compare(XF, by=np.arange(ROWS) / 2),
+        "^by: a column of groups is needed, but .* different values in 30 rows; choose another column, or ask with relate",
+    ),
+    Odd(
+        "complex response",
+        lambda: relate(X, X[:, 0] * 1j),
+        "^y: the response 'y0' holds values of type complex128, which cannot be tested; choose another response",
+    ),
     Odd("response is all of X", lambda: relate(XF[["b"]], "b"), "^X: no column is left beside the response.*pass more"),
     Odd(
         "numeric response that is text", lambda: relate(X, WORDS, response="numeric"), "^y: .*needs numbers.*'category'"
@@ -551,6 +572,15 @@ CELLS = [
         column(pd.to_timedelta(np.arange(ROWS), unit="D")),
         with_z(False),
     ),
+    Odd(
+        "durations as pandas writes them",
+        column(
+            pd.Series(pd.to_timedelta(np.arange(ROWS) % 13 - 1.25, unit="D")).astype(str),
+            pd.to_timedelta(np.arange(ROWS) % 13 + 30.0, unit="D"),
+        ),
+        with_z(True),
+    ),
+    Odd("truth values against text", column([True, False] * 15, WORDS), "convert.*or compare.*kinds={'z': 'category'}"),
     Odd("times of day", column([datetime.time(1)] * ROWS, [datetime.time(2)] * ROWS), with_z(True)),
     Odd("NumPy dates", column(np.array(["2020", "2021"] * 15, "M8[D]")), with_z(False)),
     Odd(
@@ -561,7 +591,11 @@ CELLS = [
     Odd("intervals", column(pd.interval_range(0, 30)), "^X: 1 column.*'z' holds values of type Interval.*'drop'"),
     Odd("complex numbers", column(np.arange(ROWS) * 1j), "^X: 1 column.*'z' holds values of type complex128.*'drop'"),
     Odd("complex numbers, dropped", column(np.arange(ROWS) * 1j, kinds={"z": "drop"}), same),
-    Odd("lists in cells", column([[1, 2]] * ROWS), "^X: 1 column.*'z' holds values of type list.*'drop'"),
+    Odd(
+        "lists in cells",
+        column([[1, 2]] * ROWS),
+        "^X: 1 column.*'z' holds values of type list, which cannot be tested; leave it out, as with.*'drop'",
+    ),
     Odd("dictionaries in cells", column([{"q": 1}] * ROWS), "^X: 1 column.*'z' holds values of type dict.*'drop'"),
     Odd(
         "polars lists",

@@ -288,6 +288,9 @@ def test_data_frames_and_records() -> None:
     assert frame.loc[frame["feature"] == "city", ["median_first"]].isna().all().all()
     assert result.to_frame(sort="name")["feature"].tolist() == sorted(result.names)
     assert result.to_frame(sort="effect")["effect"].is_monotonic_decreasing
+    assert "age" in result and "agee" not in result and 0 not in result
+    with pytest.raises(TypeError, match="not iterable"):
+        list(result)  # type: ignore[arg-type]
     record = result["age"]
     assert record == result.feature("age")
     assert (record.n, record.listed, record.rejected) == (600, True, True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.arguments import CallSettings, Seed, check_selection, check_test_options, generator, selection_rule
+from kernsift.data.columns.named_columns import as_column_name
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
 from kernsift.data.rows.exchangeability import codes_of
@@ -197,6 +198,7 @@ def compare(
     'x3'
     """
     call = CallSettings.from_arguments("compare", MMD, locals())
+    by, strata, paired, unit, given = map(as_column_name, (by, strata, paired, unit, given))
     with call.execution_context(client, X, Y):
         given_rows = call.row_arguments(strata, paired, unit, by=by)
         note_row_labels(X, by=by, strata=strata, unit=unit, given=given, Y=Y if paired is True else None)
@@ -219,7 +221,7 @@ def compare(
         rows = given_rows.rows(label(), keep, samples.rows) if given_rows else None
         if rows is None:
             described = (samples.first.annotations, samples.second.annotations)
-            note_identifiers(pooled, label, described, keep, by)
+            note_identifiers(pooled, label, described, keep, by, "in one sample")
         else:
             call.advise_rows(given_rows, rows, pooled.d, symmetric=True)
 
@@ -388,6 +390,7 @@ def relate(
     ['x2']
     """
     call = CallSettings.from_arguments("relate", HSIC, locals())
+    y, strata, paired, unit, given = map(as_column_name, (y, strata, paired, unit, given))
     with call.execution_context(client, X, y):
         given_rows = call.row_arguments(strata, paired, unit, y=y)
         note_row_labels(X, y=y, strata=strata, paired=paired, unit=unit, given=given)
@@ -404,9 +407,8 @@ def relate(
         check_selection(k, threshold, table.d)
         rows = given_rows.rows(codes_of(target), keep) if given_rows else None
         if rows is None:
-            note_identifiers(
-                table, partial(codes_of, target), (X.annotations,), keep, y if isinstance(y, str) else None
-            )
+            used = y if isinstance(y, str) else None
+            note_identifiers(table, partial(codes_of, target), (X.annotations,), keep, used, "with one response")
         else:
             call.advise_rows(given_rows, rows, table.d, symmetric=bool(target.categorical.all()))
         # A bandwidth given as a number is in units of the features, so the response has its own.

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernsift.api import compare
 from kernsift.arguments import CallSettings, Seed
+from kernsift.data.columns.named_columns import as_column_name
 from kernsift.data.formats import open_table
 from kernsift.data.rows.samples import check_group_sizes, group_rows, named_group
 from kernsift.estimators import MMD
@@ -117,6 +118,7 @@ def group_results(X: Any, by: Any, *, reference: Any = None, intervals: bool = F
     alpha, correction = options["alpha"], options["correction"]
     call = CallSettings.from_arguments("compare", MMD, {**options, "family": "all"})
     source = open_table(X, "X", memory=options["memory"], layer=options.pop("layer"))
+    by = as_column_name(by)
     rows = group_rows(source, by)[1]
     against = None if reference is None else named_group(rows, reference, "reference")
     check_group_sizes(rows)

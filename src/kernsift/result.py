@@ -195,6 +195,12 @@ class Result:
         rows = (np.flatnonzero(labels == label) for label in range(int(labels.max(initial=-1)) + 1))
         return tuple(tuple(self.names[row] for row in own) for own in rows)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a feature of this name was tested."""
+        return name in self.feature_names
+
+    __iter__ = None
+
     @property
     def effects(self) -> np.ndarray | None:
         return self.estimates.effects

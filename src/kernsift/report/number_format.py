@@ -55,6 +55,8 @@ class NumberScale:
     """How the values of a feature are written, and the words for their order."""
 
     higher, lower, above, highest, lowest, unit = "higher", "lower", "above", "highest", "lowest", ""
+    whole = False
+    """Whether values are written in whole units, such as days."""
 
     def write(self, value: float, digits: int = 3) -> str:
         return format_number(value, digits)
@@ -110,6 +112,7 @@ class DateScale(NumberScale):
 
     origin: float
     higher, lower, above, highest, lowest, unit = "later", "earlier", "after", "latest", "earliest", " days"
+    whole = True
 
     def write(self, value: float, digits: int = 3) -> str:
         if math.isinf(value):
@@ -135,6 +138,7 @@ class LongScale(NumberScale):
     """Integers beyond 2^53 less `origin`, which are written in full."""
 
     origin: int
+    whole = True
 
     def write(self, value: float, digits: int = 3) -> str:
         return str(value) if math.isinf(value) else f"{self.origin + math.floor(value):,}"
@@ -163,16 +167,25 @@ def scale_of(origin: float | None, values: np.ndarray | None = None) -> NumberSc
 
 
 def versus(one: float, two: float, scale: NumberScale = NUMBERS) -> str:
-    return " v ".join(format_pair(one, two, scale.write))
+    """Two numbers with digits enough for their difference.
+
+    >>> versus(20_200_420, 20_200_701), versus(5.044, 5.046)
+    ('20,200,400 v 20,200,700', '5.044 v 5.046')
+    """
+    return " v ".join(format_pair(one, two, scale.write, read=None if scale.whole else scale.read))
 
 
 def format_pair(
-    one: float, two: float, write: Callable[[float, int], str] = format_number, tried: Sequence[int] = DIGITS
+    one: float,
+    two: float,
+    write: Callable[[float, int], str] = format_number,
+    tried: Sequence[int] = DIGITS,
+    read: Callable[[str], float] | None = None,
 ) -> tuple[str, str]:
-    """Two numbers with the fewest digits at which they differ."""
+    """Two numbers with the fewest digits at which they differ; with `read`, by at most twice as much as they do."""
     for digits in tried:
         a, b = write(one, digits), write(two, digits)
-        if a != b or one == two:
+        if one == two or (a != b and (read is None or abs(read(a) - read(b)) <= 2 * abs(one - two))):
             break
     return a, b
 

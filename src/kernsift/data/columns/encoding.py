@@ -183,7 +183,8 @@ def _mixed_kinds_error(name: str, scans: Sequence[Scan], i: int, one: Scan) -> I
     first, second = scans[0].source.argument, (one if one is not scans[0] else other).source.argument
     return InputError(
         f"{second}: column '{name}' must be of the same kind as in {first}, but it holds numbers in "
-        f"{one.source.argument} and categories in {other.source.argument}; convert one of them."
+        f"{one.source.argument} and categories in {other.source.argument}; convert one of them, or compare them for "
+        f"equality with kinds={{{name!r}: 'category'}}."
     )
 
 

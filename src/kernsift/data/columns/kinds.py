@@ -151,7 +151,7 @@ def _decide(
     kinds = {scan.kinds[i] for scan in scans} - {"empty", "unknown"}
     unusable = kinds - {*NUMBERS, *TEXTS}
     if unusable:
-        problems.add(f"values of type {min(unusable)}", name, "drop")
+        problems.add_unusable(min(unusable), name)
         return
     texts = sorted(set().union(*(scan.levels.get(i, ()) for scan in scans)))
     if choice == "category":
@@ -234,16 +234,22 @@ class UndecidedColumns(InputError):
     argument : the table.
     reasons : what the columns hold.
     kinds : what each of them may be.
+    unusable : those that can only be left out.
     """
 
     def __init__(self, argument: str) -> None:
         self.argument = argument
         self.reasons: dict[str, list[str]] = {}
         self.kinds: dict[str, str] = {}
+        self.unusable: set[str] = set()
 
     def add(self, reason: str, name: str, kind: str) -> None:
         self.reasons.setdefault(reason, []).append(name)
         self.kinds[name] = kind
+
+    def add_unusable(self, kind: str, name: str) -> None:
+        self.add(f"values of type {kind}, which cannot be tested", name, "drop")
+        self.unusable.add(name)
 
     def __str__(self) -> str:
         held = [
@@ -252,10 +258,14 @@ class UndecidedColumns(InputError):
         ]
         number = len(self.kinds)
         fix = ", ".join([f"{name!r}: {kind!r}" for name, kind in self.kinds.items()][:_MOST_NAMED])
+        ask = f"say {'' if number == 1 else 'for each '}whether it is a 'number', a 'category' or to 'drop', as in "
+        if self.unusable >= self.kinds.keys():
+            ask = f"leave {'it' if number == 1 else 'them'} out, as with "
+        if self.argument == "y" and number == 1 and self.unusable:
+            return f"y: the response {held[0]}; choose another response, or convert it to numbers or categories."
         return (
             f"{self.argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
-            f"{'; '.join(held)}; say for each whether it is a 'number', a 'category' or to 'drop', as in "
-            f"kinds={{{fix}}}."
+            f"{'; '.join(held)}; {ask}kinds={{{fix}}}."
         )
 
     def merged_with(self, check: Callable[[], object]) -> UndecidedColumns:
@@ -266,6 +276,7 @@ class UndecidedColumns(InputError):
             for reason, names in more.reasons.items():
                 for name in names:
                     self.add(reason, name, more.kinds[name])
+            self.unusable |= more.unusable
         except InputError:  # reported when the kinds of these columns are given
             pass
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,11 @@ from kernsift.data.formats.in_memory import MemorySource, loaded
 from kernsift.data.frames import read_columns, side_by_side
 from kernsift.exceptions import InputError, nearest, quoted
 from kernsift.execution.notes import add_note
+
+
+def as_column_name(value: Any) -> Any:
+    """An integer, which names a column where pandas gave the names, as text, like all names; anything else as it is."""
+    return str(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
 
 def take_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, Columns]:
@@ -51,9 +57,12 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
     if not _is_names(wanted, {*own, *aside}, source.n):
         columns = read_columns(wanted, argument, prefix=argument) if not isinstance(wanted, Source) else wanted
         if columns.n != source.n:
+            fix = "check that both come from the same rows"
+            if isinstance(wanted, list) and set(map(str, wanted)) <= {*own, *aside}:
+                fix = f"to name columns, pass text, as in {list(map(str, wanted))}"
             raise InputError(
                 f"{argument}: one value for each row of {table} is needed, but {table} has {source.n} rows and "
-                f"{argument} has {columns.n}; check that both come from the same rows."
+                f"{argument} has {columns.n}; {fix}."
             )
         return source, columns if isinstance(columns, Source) else MemorySource(columns, argument)
     asked = list(dict.fromkeys([wanted] if isinstance(wanted, str) else wanted))
@@ -66,7 +75,8 @@ def split_columns(source: Source, wanted: Any, argument: str) -> tuple[Source, S
     for name in asked:
         if name not in known:
             # Among thousands of genes some have a similar name.
-            hint = nearest(name, aside or known) or (f"; its obs has {quoted(aside)}" if aside else "")
+            has = f"; its obs has {quoted(aside)}" if aside else f"; it has {quoted(own)}"
+            hint = nearest(name, aside or known) or has
             raise InputError(
                 f"{argument}: {table} has no column '{name}'{hint}; pass a column name of {table}, or data."
             )

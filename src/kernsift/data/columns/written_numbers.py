@@ -22,6 +22,8 @@ LOCAL_DATE = re.compile(
 )
 ISO_DATE = re.compile(r"\s*\d{4}-\d\d-\d\d([T ].*)?\s*")
 _TIME = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*")
+# As pandas ("1 days 02:03:04") and Python ("1 day, 2:03:04") write durations; the time of negative ones is added.
+_DURATION = re.compile(r"\s*([+-]?\d+) days?,? \+?(\d{1,2}):(\d\d):(\d\d(?:\.\d+)?)\s*")
 
 
 def is_number(text: str) -> bool:
@@ -88,7 +90,12 @@ def _parsed(texts: Sequence[str], thousands: str, decimal: str) -> np.ndarray:
 
 
 def parse_dates(texts: Sequence[str]) -> np.ndarray:
-    """Days since 1970 of dates as ISO 8601 writes them, or days since midnight of times; NaN for all else."""
+    """Days since 1970 of dates as ISO 8601 writes them, or days of times and durations; NaN for all else.
+
+    >>> from kernsift.data.columns.written_numbers import parse_dates
+    >>> parse_dates(["1970-01-02", "12:00", "1 days 06:00:00", "-1 day, 18:00:00"]).tolist()
+    [1.0, 0.5, 1.25, -0.25]
+    """
     out = np.full(len(texts), np.nan)
     for i, text in enumerate(texts):
         try:
@@ -96,6 +103,9 @@ def parse_dates(texts: Sequence[str]) -> np.ndarray:
                 out[i] = days_since_1970(datetime.fromisoformat(text.strip()))
             elif _TIME.fullmatch(text):
                 out[i] = days_since_midnight(time.fromisoformat(text.strip().zfill(5)))
+            elif match := _DURATION.fullmatch(text):
+                days, hours, minutes, seconds = map(float, match.groups())
+                out[i] = days + hours / 24 + minutes / 1440 + seconds / 86400
         except ValueError:
             continue
     return out

@@ -31,6 +31,7 @@ def note_identifiers(
     described: Sequence[Annotations | None],
     keep: np.ndarray | None,
     used: Any,
+    belongs: str,
 ) -> None:
     """Note columns that look like identifiers of subjects: values repeat, each with one response.
 
@@ -40,6 +41,7 @@ def note_identifiers(
     described : columns that describe the rows of each table, such as `obs` of AnnData objects.
     keep : which of their rows are in the table.
     used : the name of one of these that the response comes from.
+    belongs : what the note says of the rows with a value, such as "in one sample".
     """
     if table.n < 2 * _FEWEST_SUBJECTS:
         return
@@ -54,8 +56,8 @@ def note_identifiers(
     for name, count in found.items():
         if count:
             add_note(
-                f"'{name}' looks like an identifier: its {count:,} values repeat, each with one response. Rows may not "
-                f"be independent, which makes p-values too small; use unit='{name}'."
+                f"'{name}' looks like an identifier: its {count:,} values repeat, each {belongs}. If rows with the "
+                f"same value are not independent, p-values are too small; use unit='{name}'."
             )
 
 

@@ -97,6 +97,12 @@ def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
         called = f"'{by}'" if isinstance(by, str) else "the column"
         only = f"only the value {quoted(found)}" if found else "no value"
         raise InputError(f"by: two groups are needed, but {called} has {only}; choose another column.")
+    if not names and len(found) > max(2, 0.5 * len(values)):
+        called = f"'{by}'" if isinstance(by, str) else "the column"
+        raise InputError(
+            f"by: a column of groups is needed, but {called} has {len(found):,} different values in {len(values):,} "
+            "rows; choose another column, or ask with relate(table, by) which features depend on it."
+        )
     return rest, found
 
 
