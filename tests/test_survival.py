@@ -215,3 +215,26 @@ def test_structured_arrays_with_an_entry_time_are_refused(trial):
     y = np.array([(event, 0.0, time) for event, time in zip(trial.event, trial.time, strict=True)], dtype=fields)
     with pytest.raises(InputError, match="left truncation"):
         relate(trial[["risk"]], y)
+
+
+def test_rows_of_a_unit_count_as_one():
+    """Columns are constant within units, so that p-values do not depend on how many rows a unit has."""
+    rng = np.random.default_rng(20)
+    X, time, event = rng.normal(size=(30, 4)), rng.exponential(size=30), rng.random(30) < 0.7
+    for stratum in (np.zeros(30), np.arange(30) // 10):
+        pvalues = []
+        for sizes in (np.full(30, 2), rng.integers(1, 30, size=30)):
+            unit = np.repeat(np.arange(30), sizes)
+            design = {"unit": unit, "strata": stratum[unit]}
+            found = relate(X[unit], (time[unit], event[unit]), bandwidth=1.0, random_state=0, **design)
+            pvalues.append(found.all_pvalues)
+        assert np.allclose(*pvalues)
+
+
+def test_a_stratum_without_events_is_used_for_nothing():
+    """Its scores are all 0; those of the other have 4! orders."""
+    rng = np.random.default_rng(21)
+    event, stratum = np.repeat([0, 1], [8, 4]), np.repeat(["a", "b"], [8, 4])
+    result = relate(rng.normal(size=(12, 1)), (rng.permutation(12) + 1.0, event), strata=stratum, random_state=0)
+    assert "The response is constant in 1 of 2 strata ('a'); their 8 rows are used for nothing." in result.notes
+    assert "4 rows in 1 stratum; the smallest possible p-value is 0.042." in result.notes

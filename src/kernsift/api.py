@@ -405,6 +405,8 @@ def relate(
         if given_rows.reads_whole_columns:
             table = held_in_memory(table, str(given_rows))
         check_selection(k, threshold, table.d)
+        if survival is not None and given_rows:
+            target = survival.table(*given_rows.codes(keep))
         rows = given_rows.rows(codes_of(target), keep) if given_rows else None
         if rows is None:
             used = y if isinstance(y, str) else None
@@ -415,8 +417,6 @@ def relate(
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
         # Log-rank scores are linear by construction: the log hazard grows in proportion to them.
         named = "linear" if survival is not None else kernel if isinstance(kernel, str) else "gaussian"
-        if survival is not None and rows is not None and rows.stratum is not None:
-            target = survival.table(rows.stratum)
 
         def measure(
             samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None, confounders: Confounders | None = None

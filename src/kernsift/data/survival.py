@@ -22,12 +22,15 @@ _TRUE = ("true", "yes", "1", "1.0", "event", "dead", "died", "deceased")
 _FALSE = ("false", "no", "0", "0.0", "censored", "alive", "living")
 
 
-def logrank_scores(time: np.ndarray, event: np.ndarray, strata: np.ndarray | None = None) -> np.ndarray:
+def logrank_scores(
+    time: np.ndarray, event: np.ndarray, strata: np.ndarray | None = None, weights: np.ndarray | None = None
+) -> np.ndarray:
     """(n,) log-rank scores: 1 for an event, 0 for a censored time, less the cumulative hazard until then.
 
     The sum of the scores of a group is its number of events less the number that would be expected if its hazard were
     that of all rows (Peto and Peto 1972). Tied times share the rows at risk; a row that is censored when others have
-    their event was at risk. `strata` (n,) are codes of strata, each with a hazard of its own.
+    their event was at risk. `strata` (n,) are codes of strata, each with a hazard of its own. The hazard is that of
+    rows which count as often as their `weights` (n,) say.
 
     Examples
     --------
@@ -36,16 +39,17 @@ def logrank_scores(time: np.ndarray, event: np.ndarray, strata: np.ndarray | Non
     array([ 0.667, -0.333, -0.333])
     """
     time, event = np.asarray(time, float), np.asarray(event, bool)
+    weights = np.ones(len(time)) if weights is None else weights
     if strata is not None:
         scores = np.empty(len(time))
         for stratum in np.unique(strata):
             own = strata == stratum
-            scores[own] = logrank_scores(time[own], event[own])
+            scores[own] = logrank_scores(time[own], event[own], None, weights[own])
         return scores
     times, place = np.unique(time, return_inverse=True)
-    leaving = np.bincount(place, minlength=len(times))
+    leaving = np.bincount(place, weights, len(times))
     at_risk = leaving[::-1].cumsum()[::-1]
-    hazard = np.cumsum(np.bincount(place, event, len(times)) / at_risk)
+    hazard = np.cumsum(np.bincount(place, event * weights, len(times)) / at_risk)
     return np.asarray(event - hazard[place])
 
 
@@ -56,9 +60,9 @@ class Survival(NamedTuple):
     time: np.ndarray
     event: np.ndarray
 
-    def table(self, strata: np.ndarray | None = None) -> Table:
-        """The log-rank scores as a response of one column."""
-        scores = logrank_scores(self.time, self.event, strata)
+    def table(self, strata: np.ndarray | None = None, unit: np.ndarray | None = None) -> Table:
+        """The log-rank scores as a response of one column; the rows of a `unit` have one time and count as one."""
+        scores = logrank_scores(self.time, self.event, strata, None if unit is None else 1.0 / np.bincount(unit)[unit])
         if np.ptp(scores) == 0:
             raise InputError(
                 "y: the log-rank scores must vary, but all rows have the same time and event; choose another response."

@@ -143,6 +143,11 @@ class RowArguments:
             raise InputError(f"{self}: no row is left that has a value; pass other columns.")
         return found
 
+    def codes(self, keep: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Codes of the strata, or pairs, and of the units of the rows of one table that are kept."""
+        found = {argument: labels.take(keep).used()[1] for argument, labels in self._stacked(None).items()}
+        return found.get("strata", found.get("paired")), found.get("unit")
+
     def rows(
         self, response: np.ndarray, keep: np.ndarray, samples: Sequence[np.ndarray] | None = None
     ) -> Exchangeability:
