@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kernsift.estimators.null_laws.permutation_law import Invariants, invariants, moments
+from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_law import (
     Flips,
     ResponseMoments,
-    Strata,
     ThirdMoments,
     covariance,
     third_moment,

@@ -9,7 +9,7 @@ import numpy as np
 from kernsift.data.table_parts import run_of
 from kernsift.estimators.covariance.alignment import AlignmentCovariance
 from kernsift.estimators.covariance.selected_factor import FactorRows
-from kernsift.estimators.restricted.stratified_law import Strata
+from kernsift.estimators.restricted.strata import Strata
 from kernsift.execution.arrays import asarray_like, namespace, take, to_numpy
 
 

@@ -38,8 +38,9 @@ from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import RestrictedCovariance
 from kernsift.estimators.restricted.relabellings import few_values
 from kernsift.estimators.restricted.row_subsets import Among, factor_among
+from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
-from kernsift.estimators.restricted.stratified_law import Flips, Strata, ThirdMoments, covariance, third_moment
+from kernsift.estimators.restricted.stratified_law import Flips, ThirdMoments, covariance, third_moment
 from kernsift.estimators.restricted.unit_responses import UnitResponse, stratified_invariants
 from kernsift.estimators.restricted.unit_views import (
     ALIGNED,

@@ -20,8 +20,8 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.null_laws.discreteness import FEW_ROWS, MOST_PERMUTED, SPARSE, carried_by_few_rows
 from kernsift.estimators.null_laws.enumeration import arrangements, distinct_integers, log_share, reordered_statistics
 from kernsift.estimators.null_laws.permutation_law import score_of
+from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
-from kernsift.estimators.restricted.stratified_law import Strata
 from kernsift.estimators.statistics import FittedStatistic
 from kernsift.execution.arrays import asarray_like, namespace, to_numpy
 from kernsift.kernels.contingency import Tabulation

@@ -13,7 +13,7 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.covariance.selected_factor import SelectedFactor, response_directions, view_among
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.responses import Response
-from kernsift.estimators.restricted.unit_responses import informative_strata
+from kernsift.estimators.restricted.strata import informative_strata
 from kernsift.execution.arrays import asarray_like, take, to_numpy
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.responses import summed_rows
-from kernsift.estimators.restricted.stratified_law import Strata
+from kernsift.estimators.restricted.strata import Strata
 from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
 from kernsift.execution.codes import bincount_rows
 from kernsift.kernels.contingency import Tabulation

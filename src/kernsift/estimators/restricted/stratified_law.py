@@ -23,18 +23,14 @@ For a response with many directions the third moment leaves out what the first f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import helmert
 
-from kernsift.estimators.null_laws.permutation_law import moment_matrix
-from kernsift.execution.arrays import Array, asarray_like, namespace, slices
-from kernsift.execution.codes import code_dtype
+from kernsift.estimators.restricted.strata import NUMBERS, Strata
+from kernsift.execution.arrays import slices
 
-# Numbers of one array with a matrix for each feature and stratum.
-_NUMBERS = 2**20
 # Products of the response's scatter matrices below this share of the largest do not count.
 _NEGLIGIBLE = 1e-7
 # A variance below this share of its terms is rounding error: T is the same for every permutation.
@@ -45,85 +41,6 @@ _CUBES, _FEW_ROWS, _FEWER_CUBES = 12, 256, 5
 _FAINT, _TERMS = 1e-14, 48
 # The largest V, or matrix with its eigenvalues, whose third power is computed as it is.
 _LARGEST = 128
-
-
-class Strata(NamedTuple):
-    """Exchangeable rows, sorted by stratum, and the strata by size.
-
-    Attributes
-    ----------
-    order : (N,) the rows, stratum after stratum.
-    sizes : (S,) rows of the strata, increasing.
-    """
-
-    order: np.ndarray
-    sizes: np.ndarray
-
-    @classmethod
-    def of(cls, codes: np.ndarray) -> Strata:
-        """From the stratum (N,) of each row.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> strata = Strata.of(np.array([7, 3, 7, 3, 7]))
-        >>> strata.order.tolist(), strata.sizes.tolist()
-        ([1, 3, 0, 2, 4], [2, 3])
-        """
-        counts = np.bincount(codes)
-        ranks = np.argsort(counts, kind="stable")
-        place = np.argsort(ranks).astype(code_dtype(np, len(counts)))  # fewer bits are sorted faster
-        return cls(np.argsort(place[codes], kind="stable"), counts[ranks[counts[ranks] > 0]])
-
-    @property
-    def starts(self) -> np.ndarray:
-        return np.cumsum(self.sizes) - self.sizes
-
-    @property
-    def of_row(self) -> np.ndarray:
-        """(N,) the stratum of each sorted row."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
-
-    def runs(self, numbers: int) -> Iterator[tuple[int, int]]:
-        """Strata of one size that follow each other, as many at a time as arrays with `numbers` each allow."""
-        step = max(1, _NUMBERS // max(numbers, 1))
-        edges = np.flatnonzero(np.diff(self.sizes)) + 1
-        for run in np.split(np.arange(len(self.sizes)), edges):
-            for part in slices(int(run[0]), int(run[-1]) + 1, step):
-                yield part.start, part.stop
-
-    @property
-    def are_pairs(self) -> bool:
-        return bool(self.sizes[-1] == 2)
-
-    def sums(self, values: Array) -> Array:
-        """(..., S) sums of values (..., N) over the rows of each stratum."""
-        if not isinstance(values, np.ndarray):
-            indicator = asarray_like(np.eye(len(self.sizes))[self.of_row], values)
-            return values @ namespace(values).astype(indicator, values.dtype)
-        if self.are_pairs:
-            return np.asarray(values[..., ::2] + values[..., 1::2])
-        return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
-
-    def centred(self, factor: np.ndarray) -> np.ndarray:
-        """A factor (..., N) of sorted rows less its mean in each stratum."""
-        if self.are_pairs:
-            out = np.empty_like(factor)
-            out[..., ::2] = (factor[..., ::2] - factor[..., 1::2]) / 2.0
-            out[..., 1::2] = -out[..., ::2]
-            return out
-        return np.asarray(factor - np.repeat(self.sums(factor) / self.sizes, self.sizes, axis=-1))
-
-    def split(self, values: np.ndarray, start: int, stop: int) -> np.ndarray:
-        """(..., s, n) values (..., N) of strata of one size."""
-        n, first = int(self.sizes[start]), int(self.starts[start])
-        part = values[..., first : first + n * (stop - start)]
-        return part.reshape(*values.shape[:-1], stop - start, n)
-
-    def moment_matrices(self, order: int) -> np.ndarray:
-        """(S, q, q) what `permutation_law.moment_matrix` is for each stratum."""
-        sizes, inverse = np.unique(self.sizes, return_inverse=True)
-        return np.stack([moment_matrix(order, int(n)) for n in sizes])[inverse]
 
 
 class ResponseMoments(NamedTuple):
@@ -219,7 +136,7 @@ def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: Res
     flips = [Flips.of(part, strata, response) for part in (one, other)]
     if flips[0] is not None and flips[1] is not None:
         return flips[0].covariance(flips[1])
-    step = max(1, _NUMBERS // (len(response.coefficients) * one.shape[1] * other.shape[1]))
+    step = max(1, NUMBERS // (len(response.coefficients) * one.shape[1] * other.shape[1]))
     parts = slices(0, len(one), step)
     found = [_between_and_squares(one[part], other[part], strata, response.coefficients) for part in parts]
     between, squares = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])

@@ -11,7 +11,8 @@ from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.null_laws.permutation_law import Invariants
 from kernsift.estimators.responses import Response, ResponseView
 from kernsift.estimators.restricted.relabellings import Relabellings
-from kernsift.estimators.restricted.stratified_law import ResponseMoments, Strata, ThirdMoments
+from kernsift.estimators.restricted.strata import Strata, informative_strata
+from kernsift.estimators.restricted.stratified_law import ResponseMoments, ThirdMoments
 from kernsift.estimators.restricted.unit_views import SMALL_STRATA, UNITS
 from kernsift.estimators.views import CLASSES, SEVERAL_CLASSES, Pair, fitted, for_several_classes
 from kernsift.kernels.low_rank import View
@@ -21,13 +22,6 @@ def smallest_pvalue(rows: Exchangeability, symmetric: bool) -> float:
     """One over the number of different relabellings."""
     strata = informative_strata(rows)
     return float(np.exp(-Relabellings(rows.responses[strata.order], strata, symmetric).log_count))
-
-
-def informative_strata(rows: Exchangeability) -> Strata:
-    """The strata in which the response varies; their order has the units."""
-    used = rows.informative
-    strata = Strata.of(rows.strata_of_units[used])
-    return strata._replace(order=used[strata.order])
 
 
 @dataclass(frozen=True)
