@@ -213,6 +213,13 @@ def test_a_file_gives_the_same_answer_in_the_shell(
         assert all(option in said.err for option in ("--number", *re.findall(r"'(\w+)':", fixes)))
 
 
+def test_the_home_folder_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    np.save(tmp_path / "x.npy", np.arange(6.0))
+    assert open_table("~/x.npy", "X").n == 6
+
+
 def test_numpy_files(tmp_path: Path) -> None:
     array = np.arange(6.0).reshape(3, 2)
     np.save(tmp_path / "t.npy", array)

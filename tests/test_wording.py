@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 import unicodedata
 from typing import Any
 
@@ -124,6 +125,18 @@ def test_the_table_keeps_its_columns_and_its_width(width: int) -> None:
     assert ("interval" in lines[0]) == (width >= 100)
     assert ("what changed" in lines[0]) == (width >= 80)
     assert max(map(len, legend(found, width).splitlines())) <= width
+
+
+def test_print_keeps_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 5)), rng.normal(1.0, 1.0, size=(40, 5))
+    found = kernsift.compare(X, Y, random_state=0)
+    assert str(found) == found.to_text()  # captured output is no terminal
+    for columns, width in ((200, 100), (80, 80), (10, 50)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with monkeypatch.context() as terminal:
+            terminal.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+            assert str(found) == found.to_text(width)
 
 
 def test_p_values_that_condition_on_nothing_are_not_called_selective() -> None:

@@ -382,7 +382,7 @@ class Result:
         return text.text(self, width, sort)
 
     def __str__(self) -> str:
-        return self.to_text()
+        return self.to_text(text.printed_width())
 
     def __repr__(self) -> str:
         return f"<Result of {self.question}: {text.short(self)}>"

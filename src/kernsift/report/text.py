@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -24,6 +26,7 @@ _CONDITIONS = {
     "polyhedral": "conditional on the whole set of selected {noun}s",
 }
 _NARROWEST_NAME, _WIDEST_NAME = 12, 40
+_NARROWEST_TERMINAL = 50
 MOST_ROWS = 20
 """Rows of a printed table."""
 _BEST = 5
@@ -162,6 +165,13 @@ def text(result: Result, width: int = 100, sort: str = "p") -> str:
     """The printed result: the verdict, the table, how many rows it omits, and the notes."""
     parts = [wrapped_verdict(result, width), table_and_order(result, width, sort), notes(result, width)]
     return "\n\n".join(filter(None, parts))
+
+
+def printed_width() -> int:
+    """100 columns; those of the terminal that standard output is, where they are fewer."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return 100
+    return max(_NARROWEST_TERMINAL, min(shutil.get_terminal_size((100, 24)).columns, 100))
 
 
 def table_and_order(result: Result, width: int = 100, sort: str = "p") -> str:

@@ -80,7 +80,7 @@ def open_source(
     if isinstance(data, Source):
         return data
     if isinstance(data, (str, os.PathLike)):
-        path = os.fspath(data)
+        path = os.path.expanduser(os.fspath(data))  # as pandas does
         with guarded(argument, str(path), "a table"):
             return _open_path(path, argument, encoding, layer, whole, memory)
     opener = _opener_of(data)
