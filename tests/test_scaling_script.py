@@ -138,8 +138,6 @@ def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch:
     from kernsift.estimators.draws.moments import FeatureDraws
     from kernsift.execution.threads import thread_limit
 
-    for module in ("block_sizes", "draws.moments"):
-        monkeypatch.setattr(f"kernsift.estimators.{module}.is_readable", lambda table: True)
     monkeypatch.setattr(block_sizes, "worker_threads", lambda: workers)
     model = script.scaling_model
     for size in script.scaling.settings():
@@ -148,7 +146,8 @@ def test_blocks_are_those_of_the_package(script: Any, workers: int, monkeypatch:
         n, d = size["n"], size["d"]
         memory = model.MEMORY // max(1, workers) - (model._PROCESS if workers else 0)
         same: Any = {"d": d, "memory": memory, "prototype": np.empty((0, d)), "offsets": np.arange(d + 1)}
-        sample = SimpleNamespace(n=n // 2, by_column=True, **same)
+        same |= {"by_column": True, "readable": True}
+        sample = SimpleNamespace(n=n // 2, **same)
         table: Any = SimpleNamespace(n=n, tables=(sample, sample), **same)
         rows = tuple(np.broadcast_to(np.int32(0), n // 2) for _ in range(4))
         draws = FeatureDraws(table, None, MMDDraws(rows))  # type: ignore[arg-type]

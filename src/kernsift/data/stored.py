@@ -155,6 +155,10 @@ class StoredTable(Table):
         return self.source.by_column
 
     @property
+    def readable(self) -> bool:
+        return not self.source.in_memory
+
+    @property
     def span(self) -> tuple[np.ndarray, np.ndarray]:
         # An indicator varies where its column does: every level occurs somewhere.
         return self.low[self.layout.columns], self.high[self.layout.columns]

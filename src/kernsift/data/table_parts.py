@@ -15,18 +15,10 @@ from kernsift.execution.arrays import Array
 from kernsift.execution.parallel import parallel_map, worker_threads
 
 
-def tables_of(table: Table) -> tuple[Table, ...]:
-    """The tables that are stacked, from top to bottom."""
-    return getattr(table, "tables", (table,))
-
-
-def is_readable(table: Table) -> bool:
-    """Whether a worker can read the table itself, as it can if the values are not in the memory of this process."""
-    return all(isinstance(one, StoredTable) and not one.source.in_memory for one in tables_of(table))
-
-
 def to_send(table: Table, features: np.ndarray) -> Table:
-    """These features of a table in memory, and nothing else."""
+    """These features of a table and nothing else: with their values, unless a worker can read these."""
+    if table.readable:
+        return table.select(features)
     if not isinstance(table.prototype, np.ndarray):
         raise InputError(
             "client: NumPy arrays, data frames and files can be sent to workers, got an array of "
@@ -37,7 +29,7 @@ def to_send(table: Table, features: np.ndarray) -> Table:
 
 def with_sources(table: Table, other: Table) -> Table:
     """The table with the files of another table of the same rows, whose footers may have been read already."""
-    pairs = zip(tables_of(table), tables_of(other), strict=True)
+    pairs = zip(table.tables, other.tables, strict=True)
     return stack(
         [
             one.changed(source=its.source) if isinstance(one, StoredTable) and isinstance(its, StoredTable) else one
@@ -48,12 +40,12 @@ def with_sources(table: Table, other: Table) -> Table:
 
 def shown_rows(table: Table) -> list[dict[int, np.ndarray]]:
     """The rows for pictures that were kept of each of the stacked tables when they were read."""
-    return [one.shown.kept if isinstance(one, StoredTable) else {} for one in tables_of(table)]
+    return [one.shown.kept if isinstance(one, StoredTable) else {} for one in table.tables]
 
 
 def keep_shown(table: Table, kept: Sequence[Mapping[int, np.ndarray]]) -> None:
     """Keep the rows for pictures that a worker read."""
-    for one, rows in zip(tables_of(table), kept, strict=True):
+    for one, rows in zip(table.tables, kept, strict=True):
         if isinstance(one, StoredTable):
             one.shown.put(rows)
 
@@ -76,7 +68,7 @@ class RowChunk(NamedTuple):
 def row_chunks(table: Table, columns: np.ndarray, count: int) -> Iterator[RowChunk]:
     """About `count` chunks of rows; they end where the chunks of the files do, so that none of these is read twice."""
     start = 0
-    for place, one in enumerate(tables_of(table)):
+    for place, one in enumerate(table.tables):
         for first, last in one.row_chunks(columns, -(-table.n * len(columns) // count)):
             yield RowChunk(place, slice(first, last), start + first)
         start += one.n
@@ -85,13 +77,13 @@ def row_chunks(table: Table, columns: np.ndarray, count: int) -> Iterator[RowChu
 def read_part(table: Table, columns: np.ndarray, rows: np.ndarray | None) -> Array:
     """`table.part(columns, rows)` for sorted rows, which the workers in use read where they can."""
     threads = worker_threads()
-    if not threads or not is_readable(table):
+    if not threads or not table.readable:
         return table.part(columns if table.memory is not None else run_of(columns), rows)
     asked = np.arange(table.n) if rows is None else rows
     chunks = list(row_chunks(table, columns, 2 * threads))
     parts = np.split(asked, np.searchsorted(asked, [chunk.start for chunk in chunks[1:]]))
     items = [(chunk.place, part - chunk.start + chunk.rows.start) for chunk, part in zip(chunks, parts, strict=True)]
-    read = partial(_read, tables_of(table), columns)
+    read = partial(_read, table.tables, columns)
     return np.concatenate(list(parallel_map(read, [item for item in items if len(item[1])])))
 
 

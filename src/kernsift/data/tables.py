@@ -80,9 +80,19 @@ class Table:
         return len(self.names)
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that are stacked, from top to bottom; the table itself where it is one."""
+        return (self,)
+
+    @property
     def memory(self) -> int | None:
         """Bytes that may be held at a time; None for a table that is in memory anyway."""
         return None
+
+    @property
+    def readable(self) -> bool:
+        """Whether a worker can read the values itself, because they are not in the memory of this process."""
+        return False
 
     def row_chunks(self, columns: np.ndarray, numbers: int) -> list[tuple[int, int]]:
         """Runs of rows, each of at most `numbers` values of these value columns."""
@@ -202,10 +212,14 @@ class _Stacked(Table):
     def __init__(self, tables: Sequence[Table]) -> None:
         found = [table.incomplete for table in tables if table.incomplete is not None]
         incomplete, ends = np.any(found, axis=0) if found else None, np.cumsum([table.n for table in tables])
-        self._set(tables[0], incomplete=incomplete, tables=tuple(tables), _ends=ends)
+        self._set(tables[0], incomplete=incomplete, _tables=tuple(tables), _ends=ends)
 
-    tables: tuple[Table, ...]
+    _tables: tuple[Table, ...]
     _ends: np.ndarray
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return self._tables
 
     @property
     def n(self) -> int:
@@ -218,6 +232,14 @@ class _Stacked(Table):
     @property
     def memory(self) -> int | None:
         return min((table.memory for table in self.tables if table.memory is not None), default=None)
+
+    @property
+    def readable(self) -> bool:
+        return all(table.readable for table in self.tables)
+
+    @property
+    def by_column(self) -> bool:
+        return all(table.by_column for table in self.tables)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -11,7 +11,6 @@ from numbers import Integral
 
 import numpy as np
 
-from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.block_sizes import columns_that_fit
 from kernsift.estimators.draws.batches import Draws
@@ -147,7 +146,7 @@ class _MMDBlocks(Draws):
         return int(max(n * m, n * n // 2, m * m // 2))
 
     def of(self, block: FeatureBlock, draws: slice) -> Array:
-        (X, Y), columns, kernels = tables_of(block.table), block.columns, block.own_kernels
+        (X, Y), columns, kernels = block.table.tables, block.columns, block.own_kernels
         rows, others = self.rows[draws], self.others[draws]
         n, m = rows.shape[1], others.shape[1]
         if self.kernel_values * block.width > _SMALL * chunk_of(block.table.prototype):

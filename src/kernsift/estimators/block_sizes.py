@@ -9,7 +9,6 @@ import numpy as np
 
 from kernsift.data.sparse import SparseTable
 from kernsift.data.stored import StoredTable
-from kernsift.data.table_parts import is_readable, tables_of
 from kernsift.data.tables import Table
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import Array, device_room, dtype_of, most_at_once, on_host, slices
@@ -110,8 +109,8 @@ def sent_columns(table: Table, columns: int) -> int:
     """Columns of a block for a worker: every worker gets some, and blocks that are sent pass the scheduler."""
     threads = worker_threads()
     # Where every block needs a pass over the whole file, two blocks per thread would take twice as long.
-    fair = -(-columns // (2 * threads if all(one.by_column for one in tables_of(table)) else threads))
-    if is_readable(table):
+    fair = -(-columns // (2 * threads if table.by_column else threads))
+    if table.readable:
         return max(1, fair)
     row = table.n * dtype_of(table.prototype).itemsize
     return max(1, min(fair, min(_MESSAGE_BYTES, _SENT_BYTES // (2 * threads)) // row))
@@ -128,7 +127,7 @@ def runs_of(offsets: np.ndarray, most: int) -> list[np.ndarray]:
 
 def columns_to_load(table: Table) -> int:
     """Value columns of a table on disk that are read at a time; 0 where rows are read in pieces instead, and twice."""
-    tables = [one for one in tables_of(table) if isinstance(one, StoredTable)]
+    tables = [one for one in table.tables if isinstance(one, StoredTable)]
     if table.memory is None or not tables:
         return 0
     each, columns = sum(one.n * one.dtype.itemsize for one in tables), int(table.offsets[-1])

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kernsift.data.table_parts import is_readable, keep_shown, run_of, shown_rows, tables_of, to_send, with_sources
+from kernsift.data.table_parts import keep_shown, run_of, shown_rows, to_send, with_sources
 from kernsift.data.tables import Table, stack
 from kernsift.estimators.block_sizes import (
     LINE,
@@ -95,13 +95,13 @@ class FeatureBlock:
         """Whether workers count chunks of rows instead of blocks of features: each then reads a part of the files."""
         single = (np.diff(self.table.offsets)[self.own] == 1).all()
         sampled = self.cells is not None and self.to_sort is not None and self.kernels.rounds
-        return bool(sampled and single and not self.load and is_readable(self.table))
+        return bool(sampled and single and not self.load and self.table.readable)
 
     def loaded(self, pool: BufferPool | None = None) -> FeatureBlock:
         """The same features with a table in memory."""
         if self.table.memory is None:
             return self
-        tables = tables_of(self.table)
+        tables = self.table.tables
         sizes = [((table.n, self.width), dtype_of(table.prototype)) for table in tables]
         spaces = [None] * len(tables) if pool is None else pool.spaces(sizes)
         found = stack([table.loaded(self.own, space) for table, space in zip(tables, spaces, strict=True)])
@@ -119,11 +119,7 @@ class FeatureBlock:
         return replace(self, table=table, kernels=kernels, own=np.arange(len(self.own)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        tables = [
-            table.select(self.own) if is_readable(table) else to_send(table, self.own)
-            for table in tables_of(self.table)
-        ]
-        table, cells = stack(tables), self.cells
+        table, cells = stack([to_send(table, self.own) for table in self.table.tables]), self.cells
         if cells is not None:
             cells = cells.astype(np.min_scalar_type(int(cells.max(initial=0))))
         sent = replace(self._with(table, self.kernels.within(self.own, table)), cells=cells)
@@ -214,7 +210,7 @@ def blocks_of(
     its rows, and from `parts` of a block that does not fit into memory.
     """
     threads, fit = worker_threads(), columns_to_load(table)
-    by_column = threads > 0 and is_readable(table) and all(one.by_column for one in tables_of(table))
+    by_column = threads > 0 and table.readable and table.by_column
     in_parts, by_rows = by_rows, by_rows and not threads and cells is not None and long_and_narrow(table, fit > 0)
 
     def blocks() -> Iterator[FeatureBlock]:
@@ -259,9 +255,9 @@ def blocks_of(
 # Blocks of a table on disk that are in memory as a whole ------------------------------------------------------------
 
 
-def held(table: Table) -> Table:
+def loaded_if_it_fits(table: Table) -> Table:
     """The table in memory, where it fits."""
-    if table.memory is None or columns_that_fit(tables_of(table), 0) < int(table.offsets[-1]):
+    if table.memory is None or columns_that_fit(table.tables, 0) < int(table.offsets[-1]):
         return table
     return table.loaded(slice(0, table.d))
 
@@ -271,7 +267,7 @@ def read_together(blocks: Sequence[FeatureBlock]) -> list[FeatureBlock]:
 
     Kernels are fitted when the columns are sorted.
     """
-    tables, features = tables_of(blocks[0].table), np.concatenate([block.own for block in blocks])
+    tables, features = blocks[0].table.tables, np.concatenate([block.own for block in blocks])
     width = sum(block.width for block in blocks)
     spaces = [np.empty((width, one.n), dtype_of(one.prototype)).T if one.on_disk else None for one in tables]
     table = stack([one.loaded(features, space) for one, space in zip(tables, spaces, strict=True)])

@@ -36,7 +36,7 @@ from kernsift.estimators.effects.kernel_correlations import (
     scores_with_effects,
     with_effects,
 )
-from kernsift.estimators.feature_blocks import held
+from kernsift.estimators.feature_blocks import loaded_if_it_fits
 from kernsift.estimators.null_laws.student import with_student_tails
 from kernsift.estimators.scores import DiagonalCovariance, Scores, supported_variances
 from kernsift.estimators.ustatistic import hsic_null_ratio, mmd_null_ratio, require_rows, resampling
@@ -192,7 +192,7 @@ def _scores(
     def moments(x: Table, y: Table, rng: np.random.Generator) -> Moments:
         found, count = [], _count(r, x, y)
         for features in (np.arange(x.d)[some] for some in slices(0, x.d, _FEATURES)):
-            own = partial(FeatureDraws, held(table(x, y, features)), kernels.select(features))
+            own = partial(FeatureDraws, loaded_if_it_fits(table(x, y, features)), kernels.select(features))
             sizes = [(min(_DRAWS, count - done), len(features)) for done in range(0, count, _DRAWS)]
             parts = [moments_of(own(draw(x, y, size, rng))) for size in sizes]
             found.append(reduce(Moments.plus, parts))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.sparse import SparseTable
-from kernsift.data.table_parts import is_readable, row_chunks, run_of, tables_of
+from kernsift.data.table_parts import row_chunks, run_of
 from kernsift.data.tables import Piece, Table
 from kernsift.execution import threads
 from kernsift.execution.arrays import Array, accumulator_dtype, device_room, namespace, on_host, take
@@ -162,7 +162,7 @@ def _in_pieces(counting: _Counting, table: Table, columns: np.ndarray, kept: int
     done, total = 0, table.n * len(columns)
     if table.memory is None:
         counted = threads.parallel_map(counting, _pieces(table, columns, _COLUMNS if counting.large else _FEWER))
-    elif worker_threads() and is_readable(table):
+    elif worker_threads() and table.readable:
         counted = _on_workers(counting, table, columns)
     else:
         # This thread reads the pieces one after the other while others count those that were read.
@@ -196,7 +196,7 @@ def _on_workers(counting: _Counting, table: Table, columns: np.ndarray) -> Itera
         if cells is not None:
             cells = cells.astype(np.min_scalar_type(counting.count))
         items.append(_Chunk(chunk.place, chunk.rows, int(first), cells, rows))
-    tables: Sequence[Any] = tables_of(table)
+    tables: Sequence[Any] = table.tables
     counts = partial(_count_chunk, tables, columns, replace(counting, cells=None, rows=None))
     for item, (found, shown) in zip(items, parallel_map(counts, items), strict=True):
         tables[item.place].shown.put(shown, item.rows.start)

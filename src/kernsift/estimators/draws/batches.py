@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.table_parts import tables_of
 from kernsift.data.tables import Table
 from kernsift.estimators.feature_blocks import FeatureBlock
 from kernsift.estimators.ustatistic import mmd_kernel
@@ -76,7 +75,7 @@ class MMDDraws(Draws):
         return sum(rows.nbytes for rows in self.rows)
 
     def of(self, block: FeatureBlock, draws: slice) -> Array:
-        (X, Y), columns, kernels = tables_of(block.table), block.columns, block.own_kernels
+        (X, Y), columns, kernels = block.table.tables, block.columns, block.own_kernels
         some = tuple(rows[draws] for rows in self.rows)
         if isinstance(columns, slice) and kernels.exponents is not None:
             total = self.count * block.all_columns
@@ -87,7 +86,7 @@ class MMDDraws(Draws):
         return mmd_kernel(kernels, *points)
 
     def sums(self, block: FeatureBlock, draws: slice, pilot: Array) -> tuple[Array, Array] | None:
-        (X, Y), columns, exponents = tables_of(block.table), block.columns, block.own_kernels.exponents
+        (X, Y), columns, exponents = block.table.tables, block.columns, block.own_kernels.exponents
         if exponents is None or not self.shared:
             return None
         rows, numbers = tuple(own[draws] for own in self.rows), self.count * block.all_columns
@@ -107,7 +106,7 @@ class OwnMMDDraws(MMDDraws):
         return False
 
     def of(self, block: FeatureBlock, draws: slice) -> Array:
-        X, Y = tables_of(block.table)
+        X, Y = block.table.tables
         kernels = block.own_kernels
         points = [
             own_rows(table.part(block.columns), rows[draws, block.features], np.diff(kernels.offsets))

@@ -13,7 +13,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from kernsift.data.table_parts import is_readable, tables_of
 from kernsift.data.tables import Table
 from kernsift.estimators.block_sizes import columns_that_fit, runs_of, sent_columns, whole_lines
 from kernsift.estimators.draws.batches import LEARNING, Draws, KnownDraws
@@ -80,14 +79,14 @@ class FeatureDraws(Generic[Kind]):
 
     def features_at_once(self, workers: int = 0, among: np.ndarray | None = None) -> list[np.ndarray]:
         """Features that are processed together, here or on this many threads of workers; `among` is increasing."""
-        tables, prototype = tables_of(self.table), self.table.prototype
+        tables, prototype = self.table.tables, self.table.prototype
         # A device has room for all of them, unless there are very many.
         most = _COLUMNS if on_host(prototype) else 16 * _COLUMNS
         if not self.in_memory:
             most = min(most, columns_that_fit(tables, self.draws.nbytes, 1 if workers else None))
         if workers:
             most = min(most, sent_columns(self.table, int(self.table.offsets[-1])))
-            most = whole_lines(most, dtype_of(prototype).itemsize) if is_readable(self.table) else most
+            most = whole_lines(most, dtype_of(prototype).itemsize) if self.table.readable else most
         if among is None:
             return runs_of(self.table.offsets, most)
         offsets = np.concatenate([[0], np.cumsum(np.diff(self.table.offsets)[among])])
@@ -96,7 +95,7 @@ class FeatureDraws(Generic[Kind]):
     def worth_sending(self, count: int) -> bool:
         """Whether `count` draws are worth sending the values to workers."""
         return self.draws.shared and (
-            not self.in_memory or count * self.draws.kernel_values >= _WORTH * tables_of(self.table)[0].n
+            not self.in_memory or count * self.draws.kernel_values >= _WORTH * self.table.tables[0].n
         )
 
     def blocks(self, among: np.ndarray | None = None) -> Iterator[FeatureBlock]:
