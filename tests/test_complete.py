@@ -21,7 +21,7 @@ from kernsift.estimators import (
     cross_mmd,
     cross_screen,
 )
-from kernsift.estimators.cross import side_by_side
+from kernsift.estimators.cross import joint_factor
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.responses import label_response, table_response
 from kernsift.estimators.scores import ScoreScales
@@ -473,11 +473,11 @@ def test_two_looks_weigh_the_same_whatever_their_sizes(size):
         )
         for scale in (1.0, size)
     ]
-    both = side_by_side(views)
+    both = joint_factor(views)
     assert both.shape == (2, 6, 5) and (both[1] == 0).all()
     for part in (both[0, :3], both[0, 3:]):
         assert np.linalg.norm(part.T @ part) == pytest.approx(1.0)
-    assert side_by_side(views[:1]) is views[0].factor
+    assert joint_factor(views[:1]) is views[0].factor
 
 
 def test_parts_of_long_columns_keep_the_variance_of_all_rows():

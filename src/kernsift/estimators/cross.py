@@ -331,7 +331,7 @@ class BlockScoring(Generic[Output]):
         for part in parts_of(block.features, whole.points, block.table.n, block.memory):
             grid, known = whole.part(part), counted.part(part)
             views = [each.view(grid, known.counts, places[part], self.landmarks) for each in kinds]
-            factor = side_by_side(views)
+            factor = joint_factor(views)
             if self.rows is not None and self.rows.unit is not None:
                 means = unit_means(factor, known, self.rows, np.arange(units))
                 factor = means - namespace(means).mean(means, axis=2, keepdims=True)
@@ -357,7 +357,7 @@ def over_blocks(
         yield from outputs
 
 
-def side_by_side(views: Sequence[View | GroupView]) -> Array:
+def joint_factor(views: Sequence[View | GroupView]) -> Array:
     """One factor (b, m, G) for each feature; two views are concatenated with equal weight."""
     if len(views) == 1:
         return views[0].factor

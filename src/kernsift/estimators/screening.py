@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.data.tables import Table, stack
-from kernsift.estimators.cross import mmd_scales, side_by_side
+from kernsift.estimators.cross import joint_factor, mmd_scales
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined
 from kernsift.estimators.effects.views import point_effects, view_effects
@@ -171,7 +171,7 @@ def cross_screen(
     for name, table in [("reference", reference), *candidates.items()]:
         require_rows(table, 4, name, " for the cross estimator")
     whole = _views(stack([reference, *candidates.values()]), kernels, adaptive, rng)
-    factor = to_numpy(side_by_side(whole))[0]
+    factor = to_numpy(joint_factor(whole))[0]
     base_test, base_fit = halves(reference.n, rng)
     first, seconds, scales = [], [], []
     start = reference.n
@@ -203,13 +203,13 @@ def screened_by(mmd: Callable[..., Scores]) -> Callable[..., Scores]:
 
     @wraps(mmd)
     def screen(reference: Table, candidates: Candidates, kernels: FeatureKernels, **options: Any) -> Scores:
-        one, two = _side_by_side(reference, candidates, options["rng"])
+        one, two = _candidates_as_columns(reference, candidates, options["rng"])
         return mmd(one, two, kernels.select(np.zeros(len(candidates), dtype=int)), **options)
 
     return screen
 
 
-def _side_by_side(base: Table, others: Candidates, rng: np.random.Generator) -> tuple[Table, Table]:
+def _candidates_as_columns(base: Table, others: Candidates, rng: np.random.Generator) -> tuple[Table, Table]:
     """The reference repeated for each candidate, and the candidates as columns, truncated to the same length."""
     rows = min(table.n for table in others.values())
     parts = [table.part(slice(None), rng.permutation(table.n)[:rows]) for table in others.values()]
