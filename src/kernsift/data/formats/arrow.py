@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernsift.data.columns.cells import MICROSECONDS
 from kernsift.data.columns.columns import Columns
+from kernsift.data.formats.arrow_cells import arrow_columns, arrow_kind
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source, count_of, joined_integers
+from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source, joined_integers
 from kernsift.exceptions import InputError, quoted
 
 # Small groups of rows and small files are read together up to this many bytes, to limit the number of pieces.
@@ -241,7 +241,7 @@ def _common_columns(fragments: Sequence[Fragment], argument: str) -> tuple[list[
     names = [name for name in first.schema.names if name not in index]
     if not names:
         raise InputError(f"{argument}: at least one column is needed, but {first.name} has none; write it again.")
-    kinds = [_kind(first.schema.field(name).type) for name in names]
+    kinds = [arrow_kind(first.schema.field(name).type) for name in names]
     owner = [first.name] * len(names)
     known = set(names)
     for fragment in fragments[1:]:
@@ -254,7 +254,7 @@ def _common_columns(fragments: Sequence[Fragment], argument: str) -> tuple[list[
                     "parts with the same columns."
                 )
         for i, name in enumerate(names):
-            kind = _kind(fragment.schema.field(name).type)
+            kind = arrow_kind(fragment.schema.field(name).type)
             merged = _merged_kind(kinds[i], kind)
             if merged is None:
                 words = [_kind_name(kinds[i]), _kind_name(kind)]
@@ -274,29 +274,6 @@ def _index_columns(schema: Any) -> set[str]:
     return {name for name in metadata.get("index_columns", []) if isinstance(name, str)}
 
 
-def _kind(arrow_type: Any) -> str:
-    from pyarrow import types
-
-    if types.is_floating(arrow_type):
-        return "float32" if types.is_float32(arrow_type) else "float64"
-    if types.is_decimal(arrow_type):
-        return "float64"
-    if types.is_integer(arrow_type):
-        return "integer"
-    if types.is_boolean(arrow_type):
-        return "truth"
-    if types.is_null(arrow_type):
-        return "empty"
-    if types.is_timestamp(arrow_type) or types.is_date(arrow_type):
-        return "date"
-    if types.is_duration(arrow_type) or types.is_time(arrow_type):
-        return "duration"
-    if types.is_dictionary(arrow_type):
-        return "category"
-    texts = types.is_string(arrow_type) or types.is_large_string(arrow_type) or str(arrow_type) == "string_view"
-    return "text" if texts else str(arrow_type)
-
-
 def _merged_kind(one: str, other: str) -> str | None:
     """The kind of a column that is of two kinds in two fragments; None where that cannot be."""
     if one == other or other == "empty":
@@ -313,88 +290,3 @@ def _kind_name(kind: str) -> str:
     if kind in ("date", "duration"):
         return f"{kind}s"
     return "numbers" if kind in NUMBERS else "text" if kind in TEXTS else kind
-
-
-# Cells ---------------------------------------------------------------------------------------------------------------
-
-
-def arrow_columns(table: Any, names: Sequence[str], kinds: Sequence[str], rows: Rows) -> Columns:
-    """Rows of an Arrow table as they would be read by `read_columns`, with texts made codes inside Arrow."""
-    single = all(kind == "float32" for kind in kinds)
-    if isinstance(rows, slice):
-        table = table.slice(rows.start, count_of(rows))
-    # Scattered rows are taken in NumPy: Arrow's own way loads pandas.
-    scattered = None if isinstance(rows, slice) else rows
-    # In Fortran order: columns are read, and mostly processed, one by one.
-    values = np.empty((count_of(rows), len(names)), dtype=np.float32 if single else np.float64, order="F")
-    levels: dict[int, tuple[str, ...]] = {}
-    for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        column = table.column(name)
-        if kind in TEXTS and column.null_count < len(column):
-            values[:, i], levels[i] = _codes(column, scattered)
-        elif kind not in NUMBERS:
-            values[:, i] = np.nan
-        else:
-            _numbers(column, values[:, i], scattered)
-    return Columns(tuple(names), values, levels, tuple(kinds), True, False)
-
-
-def _numbers(column: Any, out: np.ndarray, rows: np.ndarray | None) -> None:
-    """Copy a column of numbers, or some rows of it; not by Arrow's own way to NumPy, which loads pandas."""
-    import pyarrow as pa
-
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(column.type) or pa.types.is_float16(column.type):
-        column = column.cast(pa.float64())
-    temporal = _kind(column.type) in ("date", "duration")
-    if temporal:
-        column = _microseconds(column)
-    if column.null_count:
-        whole = not pa.types.is_floating(column.type)
-        column = (column.cast(pa.float64(), safe=False) if whole else column).fill_null(np.nan)
-    start = first = 0
-    for chunk in column.chunks:
-        stop = start + len(chunk)
-        last = stop if rows is None else int(np.searchsorted(rows, stop))
-        if last > first:
-            found = np.from_dlpack(chunk)
-            out[first:last] = found if rows is None else found[rows[first:last] - start]
-        start, first = stop, last
-    if temporal:
-        out /= MICROSECONDS
-
-
-def _microseconds(column: Any) -> Any:
-    """Dates, times and durations as whole numbers."""
-    import pyarrow as pa
-
-    if pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp("us"))
-    elif pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-    elif pa.types.is_duration(column.type):
-        column = column.cast(pa.duration("us"), safe=False)
-    else:
-        column = column.cast(pa.time64("us"), safe=False)
-    return column.cast(pa.int64())
-
-
-def _codes(column: Any, rows: np.ndarray | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes in the order of the sorted texts that occur, and those texts."""
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    array = column.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # what combine_chunks returns differs between versions
-        array = array.chunk(0)
-    texts = [None if text is None or text != text else str(text) for text in array.dictionary.to_pylist()]
-    found = np.from_dlpack(array.indices.cast(pa.int64()).fill_null(-1))
-    found = found if rows is None else found[rows]
-    used = np.zeros(len(texts) + 1, dtype=bool)
-    used[found] = True  # -1, missing, marks the place behind the last
-    levels = tuple(sorted({text for text, there in zip(texts, used, strict=False) if there and text is not None}))
-    code = {level: float(i) for i, level in enumerate(levels)}
-    numbers = [np.nan if text is None else code.get(text, np.nan) for text in texts]
-    return np.array([*numbers, np.nan])[found], levels
