@@ -224,7 +224,7 @@ def test_effects_of_nothing_are_named():
     above = []
     for _ in range(12):
         laws = laws_of(rng.normal(size=(20, 30)), label_factor(10, 10), np.repeat([0, 1], 10), rng, samples=True)
-        tested = laws._warp(laws.penalty).inverse(np.full(30, norm.isf(0.05)))
+        tested = laws._test_scores(laws.penalty).inverse(np.full(30, norm.isf(0.05)))
         excess = laws.families[0].null_statistics(tested) - laws.families[0].mean[:, 0]
         above += [*(laws.point > np.sqrt(np.clip(laws.whole * excess, 0.0, 1.0)))]
     # 360 features: four standard errors are 0.046.
@@ -387,6 +387,29 @@ def test_selection_far_below_leaves_estimates_as_they_are():
     assert listed.selected.tolist() == [0]
     assert listed.effects[0] == pytest.approx(plain.effects[0], abs=0.02)
     assert listed.intervals[0] == pytest.approx(plain.intervals[0], abs=0.02)
+
+
+@pytest.mark.parametrize("classes", [None, 5])
+def test_a_function_of_the_response_with_two_values_has_an_upper_end(classes):
+    """Its effect is below 1, and its estimates over samples stay within the upper ends, which shrink with n."""
+    rng = np.random.default_rng(13)
+
+    def ask(n):
+        y = rng.normal(size=n) if classes is None else rng.integers(classes, size=n)
+        X = (y > (0.3 if classes is None else 1))[:, None].astype(float)
+        response = "numeric" if classes is None else "category"
+        return relate(X, y, response=response, correction=None, random_state=0)
+
+    true = ask(20_000).effects[0]
+    assert true < 0.9
+    margins = []
+    for n in (100, 400, 1600):
+        ends = np.array([ask(n).intervals[0] for _ in range(8)])
+        # 24 intervals of level 0.95: more than five misses have a probability of 0.001.
+        margins.append((ends[:, 1].mean() - true, np.count_nonzero((ends[:, 0] > true) | (ends[:, 1] < true))))
+    (first, *_), *_, (last, _) = margins
+    assert 0 < last < 0.6 * first < 0.1
+    assert sum(misses for _, misses in margins) <= 5
 
 
 @pytest.mark.parametrize("k", [1, 2])

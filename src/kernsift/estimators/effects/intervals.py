@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from kernsift.distributions.truncated_normal import log_mass
 from kernsift.estimators.effects.family_laws import FamilyMoments, map_arrays, take_features
@@ -175,8 +175,19 @@ class EffectLaws(NamedTuple):
             below = np.where(effect <= least[:, None], 0.0, below)
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = tails - np.log(below) if upper else np.log(miss - below) - tails
+        return _first_crossing(effect, excess, beyond=self._beyond(laws, miss[:, 0]) if upper else effect[:, -1])
+
+    def _beyond(self, laws: FamilyMoments, miss: np.ndarray) -> np.ndarray:
+        """(b,) upper ends where no member of the family is excluded.
+
+        A feature with two values that is a function of the response has an effect below 1, which depends on the law of
+        the response. Beyond the last member R has its spread around a larger mean.
+        """
+        effect, gain = laws.effect.max(axis=1), laws.mean[:, -1] - laws.mean[:, 0]
+        further = self.statistic + ndtri(1.0 - 0.5 * miss) * laws.sd[:, -1] - laws.mean[:, -1]
+        slope = np.divide(effect**2, gain, out=np.ones_like(gain), where=gain > 0)
         # A constant feature has no family.
-        return _first_crossing(effect, excess, beyond=np.where(effect[:, -1] > 0, 1.0, 0.0) if upper else effect[:, -1])
+        return np.where(effect > 0, np.sqrt(np.clip(effect**2 + slope * np.maximum(further, 0.0), 0.0, 1.0)), 0.0)
 
     def _log_tails(
         self, laws: FamilyMoments, unions: Sequence[np.ndarray] | None, end: Literal["lower", "middle", "upper"]
