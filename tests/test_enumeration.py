@@ -15,9 +15,9 @@ from kernsift.estimators.null_laws.enumeration import (
     ViewedFeature,
     _drawn_rows,
     _labelled,
-    enumerated_log_pvalues,
+    enumerated_laws,
     log_share,
-    permuted_log_pvalues,
+    permuted_laws,
 )
 
 
@@ -70,7 +70,7 @@ def test_enumerated_pvalues_are_those_of_all_permutations(values, cells):
     for _ in range(3):
         feature = problem(rng, values, cells)
         expected = exact_pvalue(feature, values, cells, np.array(orders))
-        assert math.exp(enumerated_log_pvalues([feature], 0)[0]) == pytest.approx(expected, abs=1e-9)
+        assert math.exp(enumerated_laws([feature], 0).log_pvalues[0]) == pytest.approx(expected, abs=1e-9)
         cells = rng.permutation(cells)
 
 
@@ -89,7 +89,7 @@ def test_drawn_pvalues_are_near_those_of_all_permutations(values, cells, monkeyp
         feature = problem(rng, values, cells)
         expected = exact_pvalue(feature, values, cells, orders)
         error = 4 * math.sqrt(0.25 / 8192) + 2 / outcomes
-        assert math.exp(enumerated_log_pvalues([feature], seed)[0]) == pytest.approx(expected, abs=error)
+        assert math.exp(enumerated_laws([feature], seed).log_pvalues[0]) == pytest.approx(expected, abs=error)
         cells = rng.permutation(cells)
 
 
@@ -201,7 +201,7 @@ def test_a_column_with_the_largest_number_of_tables_that_are_enumerated():
     orders[0] = np.arange(40)
     expected = exact_pvalue(feature, values, label, orders)
     error = 4.0 * np.sqrt(expected * (1.0 - expected) / len(orders))
-    assert math.exp(enumerated_log_pvalues([feature], 0)[0]) == pytest.approx(expected, abs=error)
+    assert math.exp(enumerated_laws([feature], 0).log_pvalues[0]) == pytest.approx(expected, abs=error)
 
 
 def test_few_outcomes_are_small_samples_and_sparse_columns():
@@ -357,7 +357,7 @@ def test_drawn_labellings_are_near_all_permutations(cells, monkeypatch):
         # One order of each labelling; the first order keeps the observed one.
         own = orders[np.sort(np.unique(cells[orders], axis=0, return_index=True)[1])]
         expected = exact_pvalue(feature, values, cells, own)
-        found = math.exp(enumerated_log_pvalues([feature], seed, rare=True)[0])
+        found = math.exp(enumerated_laws([feature], seed, rare=True).log_pvalues[0])
         assert found == pytest.approx(expected, abs=4 * math.sqrt(0.25 / 8192) + 2 / len(own))
 
 
@@ -412,7 +412,7 @@ def test_permutations_are_near_all_permutations():
         values = np.array([0, 1, 2, 3, 4, 4])
         feature = problem(rng, values, cells)
         orders = np.array(list(permutations(range(6))))
-        found = math.exp(permuted_log_pvalues([feature, feature], 0)[1])
+        found = math.exp(permuted_laws([feature, feature], 0).log_pvalues[1])
         assert abs(found - exact_pvalue(feature, values, cells, orders)) < 0.022
 
 
@@ -467,3 +467,22 @@ def test_outliers_and_an_unbounded_kernel_keep_the_level(kernel):
     shares = np.mean(rejected, axis=1)
     error = max(np.sqrt(0.05 * 0.95 / 500), shares.std(ddof=1) / np.sqrt(10))
     assert shares.mean() < 0.05 + 3.5 * error
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0], [1.0, 3.0]])
+def test_the_only_outcome_of_a_column_that_is_selected_is_no_evidence(values):
+    # 5 against 400 rows, few of which are not 0. If none of them is among the five the column has p = 1 and is not
+    # selected, so that one there is what the selection tells already: the true p-value is the probability of as extreme
+    # an outcome given that one. The normal column beside it makes the cut; with its mass the p-value was 0.01 / 0.5.
+    rejected, intervals = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        x = np.column_stack([np.zeros(405), rng.normal(size=405)])
+        x[[0, *range(5, 4 + len(values))], 0] = values
+        result = compare(x[:5], x[5:], k=1, random_state=seed)
+        if result.selected[0] == 0:
+            rejected.append(result.pvalues[0] <= 0.05)
+            intervals.append(result.intervals[0, 0] > 0)
+    assert len(rejected) > 20 and rejected == intervals
+    # Three and a half standard errors of a binomial share.
+    assert np.mean(rejected) < 0.05 + 3.5 * np.sqrt(0.05 * 0.95 / len(rejected))

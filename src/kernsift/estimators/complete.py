@@ -112,7 +112,10 @@ Counted = tuple[np.ndarray, Grid, Tabulation]
 
 
 class MeasuredFeatures(NamedTuple):
-    """The results of a block of features; `counted` by a worker, for the cache of the caller."""
+    """The results of a block of features.
+
+    `counted` by a worker, for the cache of the caller; `attainable` as in `Scores`.
+    """
 
     features: np.ndarray
     score: np.ndarray
@@ -121,6 +124,7 @@ class MeasuredFeatures(NamedTuple):
     factors: list[SelectedFactor]
     views: np.ndarray
     counted: Sequence[Counted] = ()
+    attainable: np.ndarray | None = None
 
 
 def measured_features(
@@ -253,8 +257,9 @@ class _Measuring:
         unbounded = kernels.kernel.unbounded  # categories are bounded, but their response need not be
         if known.joint is None:
             outcomes = at_distinct_rows(*outcomes, grid.points if grid.edges is None else None, unbounded)
-        score = enumerated_scores(outcomes, scores, smooth, self.seed, unbounded)
-        return measured_features(features, statistics, score, winner, known, response, self.to_align, self.dtype)
+        score, attainable = enumerated_scores(outcomes, scores, smooth, self.seed, unbounded)
+        found = measured_features(features, statistics, score, winner, known, response, self.to_align, self.dtype)
+        return found._replace(attainable=attainable)
 
 
 def _complete(
@@ -291,11 +296,12 @@ def measured_table(
     d = len(names)
     score, effect, laws = np.zeros(d), np.zeros(d), np.zeros((len(StatisticLaws._fields), d))
     factors: list[SelectedFactor] = []
-    views = np.empty(d, dtype=object)
+    views, attainable = np.empty(d, dtype=object), np.empty(d, dtype=object)
     for measured in map_blocks(measuring, blocks(), d):
         for part in measured:
             score[part.features], laws[:, part.features] = part.score, part.laws
             effect[part.features], views[part.features] = part.effect, part.views
+            attainable[part.features] = part.attainable
             factors += part.factors
             for counted in part.counted:
                 if cache is not None and not cache.has(counted[0]):  # a task may be repeated
@@ -307,7 +313,8 @@ def measured_table(
             found = list(map_blocks(replace(measuring, final=score), blocks(among=features), len(features)))
         return combined(chain.from_iterable(found), features)
 
-    scores = partial(Scores, names, score, effects=MeasuredEffects.of(effect, effect_laws), views=views)
+    effects = MeasuredEffects.of(effect, effect_laws)
+    scores = partial(Scores, names, score, effects=effects, views=views, attainable=attainable)
     return scores, ScoreLaws(score, *laws[:4]), factors
 
 

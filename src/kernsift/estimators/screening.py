@@ -108,7 +108,7 @@ class _Measured(NamedTuple):
         statistics, scores, smooth, winner, label, known = self._statistics(place)
         rows = np.append(np.arange(self.ends[0]), np.arange(self.ends[place], self.ends[place + 1]))
         outcomes = at_distinct_rows(known, statistics, label, take(self.values, rows, 0), self.unbounded)
-        score = enumerated_scores(outcomes, scores, smooth, self.seed, self.unbounded)
+        score, _ = enumerated_scores(outcomes, scores, smooth, self.seed, self.unbounded)
         sd = float(statistics[winner].laws.sd[0])
         return min(score[0], label.ceiling) if sd > 0 else 0.0, winner, sd, float(point_effects(statistics)[0])
 

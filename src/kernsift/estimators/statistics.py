@@ -29,10 +29,11 @@ from kernsift.estimators.null_laws.discreteness import (
     two_valued,
 )
 from kernsift.estimators.null_laws.enumeration import (
+    DiscreteLaws,
     ViewedFeature,
-    enumerated_log_pvalues,
-    fisher_scores,
-    permuted_log_pvalues,
+    enumerated_laws,
+    fisher_laws,
+    permuted_laws,
 )
 from kernsift.estimators.null_laws.permutation_law import (
     limit_weights,
@@ -282,21 +283,35 @@ def at_distinct_rows(
     return Tabulation(counts[None, :].astype(float), None, codes[None, :]), merged, response
 
 
+class DiscreteScores(NamedTuple):
+    """Scores of b features, and (b,) as objects the log p-values that each may have; None where these are many."""
+
+    score: np.ndarray
+    attainable: np.ndarray
+
+    def put(self, features: np.ndarray, laws: DiscreteLaws) -> None:
+        """Replace the scores of some features."""
+        self.score[features] = score_of(np.minimum(laws.log_pvalues, -1e-15))
+        for feature, log_pvalues in zip(features, laws.attainable, strict=True):
+            self.attainable[feature] = log_pvalues
+
+
 def enumerated_scores(
     outcomes: Outcomes, scores: np.ndarray, score: np.ndarray, seed: int, unbounded: bool = False
-) -> np.ndarray:
+) -> DiscreteScores:
     """Scores, replaced for features whose permutation law has few outcomes (see `enumeration`).
 
     `unbounded`: whether the kernel is, so that few rows may dominate a feature.
     """
     known, statistics, response = outcomes
     if known.joint is None and (known.codes is None or response.cells is None):
-        return score
+        return DiscreteScores(score, np.full(len(score), None))
     used = to_numpy(response.counts) > 0
-    cells, out = to_numpy(response.counts)[used].astype(int), score.copy()
+    cells, out = to_numpy(response.counts)[used].astype(int), DiscreteScores(score.copy(), np.full(len(score), None))
     fisher = two_valued(known.counts) if len(cells) == 2 else np.zeros(len(score), dtype=bool)
     if fisher.any():
-        out[fisher] = fisher_scores(_joint(known, np.flatnonzero(fisher), response)[:, :, used])
+        chosen = np.flatnonzero(fisher)
+        out.put(chosen, fisher_laws(_joint(known, chosen, response)[:, :, used]))
     by_view = {id(one.target): to_numpy(one.target.factor)[:, used] for one in statistics}
     targets = [by_view[id(one.target)] for one in statistics]
     few = few_outcomes(known.counts, cells)
@@ -313,14 +328,14 @@ def enumerated_scores(
             heavy |= carried_by_few_rows(own, other, response.n) & ~few & ~fisher
     shares = np.array([pair.weight for pair in response.pairs])
     at_once = max(1, _NUMBERS // (known.counts.shape[1] * len(used)))
-    for some, law in ((few, partial(enumerated_log_pvalues, rare=rare)), (heavy, permuted_log_pvalues)):
+    for some, law in ((few, partial(enumerated_laws, rare=rare)), (heavy, permuted_laws)):
         every = np.flatnonzero(some)
         for start in range(0, len(every), at_once):
             chosen = every[start : start + at_once]
             joint = _joint(known, chosen, response)
             tails = log_ndtr(-scores[:, chosen])
             features = _viewed_features(chosen, known, joint, statistics, tails, used, targets, shares)
-            out[chosen] = score_of(np.minimum(law(features, seed), -1e-15))
+            out.put(chosen, law(features, seed))
     return out
 
 

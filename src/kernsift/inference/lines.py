@@ -10,12 +10,15 @@ It is evaluated only between knots of which one keeps the feature and the other 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, joined, log_survivals
+from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.scores import CurvedCovariance, Path, Scores
 from kernsift.execution.arrays import slices
 from kernsift.execution.threads import parallel_map
@@ -27,6 +30,8 @@ _BATCH, _NUMBERS = 64, 2**24
 _LONG = 5000
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
 _ROOM = 1e-9
+# Log of the share of the normal mass of an interval that the values of a discrete score may lack.
+_WIDE = math.log(10.0)
 
 
 class Event(NamedTuple):
@@ -54,7 +59,7 @@ def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcom
     for part in slices(0, len(selected), step):
         variances[part], some = _unions(scores, selected[part], event)
         unions += some
-    return _tail(scores.estimate[selected], variances, unions)
+    return _tail(scores, selected, variances, unions)
 
 
 def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -93,14 +98,46 @@ def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndar
     unions = [
         union if union is EVERYWHERE or union[0, 0] <= value else _containing(union, value) for union, value in pairs
     ]
-    return _tail(values, scores.cov.diagonal()[selected], unions)
+    return _tail(scores, selected, scores.cov.diagonal()[selected], unions)
 
 
-def _tail(values: np.ndarray, variances: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
+def _tail(scores: Scores, selected: np.ndarray, variances: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
     """The tail beyond each value over the mass of its union; a score with variance 0 has p = 1."""
-    varies = variances > 0
+    values, varies = scores.estimate[selected], variances > 0
+    if scores.attainable is not None:
+        pairs = zip(unions, scores.attainable[selected], values, strict=True)
+        unions = [
+            union if some is None or union is EVERYWHERE else attained(union, some, value)
+            for union, some, value in pairs
+        ]
     log_pvalues = log_survivals(values, unions, np.sqrt(np.where(varies, variances, 1.0)))
     return Outcome(np.where(varies, log_pvalues, 0.0), tuple(unions))
+
+
+def attained(pieces: np.ndarray, log_pvalues: np.ndarray, value: float) -> np.ndarray:
+    """Intervals that contain the `value` of a score with few values, from its lowest value in them on.
+
+    The value of a score above the cut can be the only one that is above it: it is then no evidence beyond the
+    selection. `log_pvalues` (increasing) are those that the score can have; the normal mass from a score on is the
+    p-value, the probability of all scores from there on. An interval with no more than ten times that mass is kept:
+    over cuts between two neighbouring scores it is right on average.
+
+    Examples
+    --------
+    A rare value that occurs with probability 0.01, and selection from the median on:
+
+    >>> import numpy as np
+    >>> from scipy.stats import norm
+    >>> value = norm.isf(0.01)
+    >>> bool(np.allclose(attained(np.array([[0.0, np.inf]]), np.log([0.01, 1.0]), value), [[value, np.inf]]))
+    True
+    """
+    scores = score_of(np.minimum(log_pvalues[::-1], -1e-15))
+    places = np.searchsorted(scores, pieces[:, 0] - _ROOM)
+    # By rounding a value may be below its score.
+    lowest = np.minimum(np.minimum(scores[np.minimum(places, len(scores) - 1)], value), pieces[:, 1])
+    wide = log_ndtr(-pieces[:, 0]) > log_ndtr(-lowest) + _WIDE
+    return np.column_stack([np.where(wide & (lowest > pieces[:, 0]), lowest, pieces[:, 0]), pieces[:, 1]])
 
 
 def _with_room(pieces: np.ndarray, value: float, sd: float) -> np.ndarray:

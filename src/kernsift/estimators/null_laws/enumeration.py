@@ -33,7 +33,6 @@ from kernsift.estimators.null_laws.discreteness import (
     log_choose,
     log_multisets,
 )
-from kernsift.estimators.null_laws.permutation_law import score_of
 
 # The number of sampled outcomes.
 _DRAWN = 2**13
@@ -49,6 +48,8 @@ _AT_ONCE, _NUMBERS, _MANY_POINTS = 64, 2**21, 2**10
 _BEYOND = 20
 # Statistics that differ by less than this share of the largest are equal.
 _EQUAL = 1e-9
+# A feature with more different p-values is taken for continuous where selection truncates its score.
+_FEW_PVALUES = 64
 
 
 class ViewedFeature(NamedTuple):
@@ -78,28 +79,36 @@ class ViewedFeature(NamedTuple):
     log_tails: np.ndarray
 
 
-def enumerated_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int, rare: bool = False) -> np.ndarray:
-    """Log p-values of features with few outcomes and one response, from all outcomes or from a random sample.
+class DiscreteLaws(NamedTuple):
+    """Log p-values (b,) of features, and those that each may have, increasing; None where these are many."""
+
+    log_pvalues: np.ndarray
+    attainable: Sequence[np.ndarray | None]
+
+
+def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool = False) -> DiscreteLaws:
+    """P-values of features with few outcomes and one response, from all outcomes or from a random sample.
 
     `rare`: whether few rows are outside the response's commonest cell.
     """
     out, labelled, drawn = np.zeros(len(features)), list[int](), list[int]()
+    attainable: list[np.ndarray | None] = [None] * len(features)
     for place, feature in enumerate(features):
         counts, cells = feature.counts[None, :], feature.joint.sum(axis=0).astype(int)
         labellings, most = log_arrangements(cells), math.log(MOST_ENUMERATED)
         tables = min(log_assignments(counts)[0], log_multisets(counts, cells)[0])
         if len(cells) == 2 and tables <= min(labellings, most):
-            out[place] = _over_tables(feature)
+            out[place], attainable[place] = _over_tables(feature)
         else:
             (labelled if labellings <= most or (rare and not is_sparse(counts)[0]) else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
             out[some] = law([features[place] for place in some], rng_seed)
-    return out
+    return DiscreteLaws(out, attainable)
 
 
-def _over_tables(feature: ViewedFeature) -> float:
+def _over_tables(feature: ViewedFeature) -> tuple[float, np.ndarray | None]:
     """All tables of the values by two cells with the observed margins."""
     counts = feature.counts
     first, weight = _tables(tuple(counts.tolist()), int(feature.joint[:, 0].sum()))
@@ -154,12 +163,12 @@ def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: in
     return out
 
 
-def permuted_log_pvalues(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
-    """Log p-values of features with one response from drawn permutations of all rows, which all features share."""
+def permuted_laws(features: Sequence[ViewedFeature], rng_seed: int) -> DiscreteLaws:
+    """P-values of features with one response from drawn permutations of all rows, which all features share."""
     directions = max(len(factor) for feature in features for factor in feature.factors)
     step = max(1, _TOGETHER // (directions * int(features[0].counts.sum())))
     parts = (features[start : start + step] for start in range(0, len(features), step))
-    return np.concatenate([_over_permutations(part, rng_seed) for part in parts])
+    return DiscreteLaws(np.concatenate([_over_permutations(part, rng_seed) for part in parts]), [None] * len(features))
 
 
 def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> np.ndarray:
@@ -284,12 +293,17 @@ def arrangements(cells: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-def _log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int) -> float:
-    """Log probability of outcomes whose smallest weighted p-value is at most the observed one's."""
+def _log_tail(
+    statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int
+) -> tuple[float, np.ndarray | None]:
+    """Log probability of outcomes whose smallest weighted p-value is at most the observed one's; and of all of them."""
     smallest = np.full(len(weight), np.inf)
     for statistic, share in zip(statistics, shares, strict=True):
         smallest = np.minimum(smallest, _tails(statistic, weight) / share)
-    return float(np.log(min(weight[smallest <= smallest[observed] * (1.0 + _EQUAL)].sum(), 1.0)))
+    order = np.argsort(smallest)
+    ends = np.append(smallest[order[1:]] > smallest[order[:-1]] * (1.0 + _EQUAL), True)
+    attainable = np.log(np.minimum(np.cumsum(weight[order])[ends], 1.0)) if ends.sum() <= _FEW_PVALUES else None
+    return float(np.log(min(weight[smallest <= smallest[observed] * (1.0 + _EQUAL)].sum(), 1.0))), attainable
 
 
 def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -392,8 +406,8 @@ def log_share(
     return float(beyond + (math.log(tail / count) - beyond) * (tail - 1) / (_BEYOND - 1))
 
 
-def fisher_scores(joint: np.ndarray) -> np.ndarray:
-    """(b,) scores of features with two values against a response with two, from Fisher's exact tail.
+def fisher_laws(joint: np.ndarray) -> DiscreteLaws:
+    """P-values of b features with two values against a response with two: Fisher's exact tail.
 
     There T is the squared deviation of one cell of a 2 x 2 table from its mean. All tables that deviate at least as
     much count, as in any permutation test. `joint` (b, G, 2) counts the rows of each value and cell.
@@ -404,7 +418,17 @@ def fisher_scores(joint: np.ndarray) -> np.ndarray:
     tables, which = np.unique(np.column_stack([cells.sum(axis=1), cells[:, 0]]), axis=0, return_inverse=True)
     n, drawn = int(own[0].sum()), int(own[0, :, 0].sum())
     tails = np.array([_hypergeometric_tail(n, drawn, *pair) for pair in tables.tolist()])
-    return score_of(np.minimum(tails, -1e-15))[which.ravel()]
+    attainable = [_hypergeometric_tails(n, drawn, marked) for marked in tables[:, 0].tolist()]
+    return DiscreteLaws(tails[which.ravel()], [attainable[table] for table in which.ravel()])
+
+
+@lru_cache(maxsize=1024)
+def _hypergeometric_tails(n: int, drawn: int, marked: int) -> np.ndarray | None:
+    """The different values of `_hypergeometric_tail`, increasing; None where they are many."""
+    cells = range(max(0, drawn + marked - n), min(drawn, marked) + 1)
+    if len(cells) > _FEW_PVALUES:
+        return None
+    return np.unique([_hypergeometric_tail(n, drawn, marked, seen) for seen in cells])
 
 
 def _hypergeometric_tail(n: int, drawn: int, marked: int, seen: int) -> float:
