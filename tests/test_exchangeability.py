@@ -683,6 +683,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("estimator: strata= needs estimator='complete'.*got 'linear'", {"strata": "a", "estimator": "linear"}),
     ("strata: 'site' cannot name columns of X", {"strata": "site"}),
     ("estimator: unit= needs estimator='complete' or 'cross'.*got 'block'", {"unit": "a", "estimator": "block"}),
+    ("estimator: strata= and unit= need .* leave out estimator=", {"unit": "a", "strata": "b", "estimator": "cross"}),
     ("estimator: paired= needs estimator='complete'.*got 'cross'", {"paired": True, "estimator": "cross"}),
     (
         "unit: at least 10 units are needed in each sample for the cross estimator, got 4; use estimator='complete'",
@@ -726,6 +727,11 @@ def test_a_column_has_one_purpose() -> None:
         compare(frame(), by="treated", strata="treated")
     with pytest.raises(InputError, match="unit: 'donor' is named by strata= as well; name it once"):
         relate(frame(), "treated", unit="donor", strata="donor")
+    with pytest.raises(InputError, match="unit: 'donor' is named by strata= as well; name it once"):
+        relate(frame(), "treated", unit=["donor"], strata=["batch", "donor"])
+    # Labels of rows are no names.
+    label = ["yes", "no"] * 30
+    assert len(relate(frame()[["a", "b"]], label, strata=label[:30] + label[:30][::-1], random_state=0).pvalues) == 2
 
 
 def test_screen_takes_no_design() -> None:

@@ -114,14 +114,17 @@ class CallSettings:
     def row_arguments(self, strata: Any, paired: Any, unit: Any, **label: Any) -> RowArguments:
         """Which rows belong together; `label` is an argument that may name a column as well."""
         given, purpose = RowArguments(self.question, strata, paired, unit), dict[str, str]()
-        for argument, name in {**label, "strata": strata, "paired": paired, "unit": unit}.items():
-            if isinstance(name, str) and purpose.setdefault(name, argument) != argument:
-                raise InputError(f"{argument}: '{name}' is named by {purpose[name]}= as well; name it once.")
+        for argument, columns in {**label, "strata": strata, "paired": paired, "unit": unit}.items():
+            names = _column_names(columns)
+            # Text that repeats is one label for each row.
+            for name in names if len(names) == len(set(names)) else ():
+                if purpose.setdefault(name, argument) != argument:
+                    raise InputError(f"{argument}: '{name}' is named by {purpose[name]}= as well; name it once.")
         if given and self.estimator != "complete" and not (self.estimator == "cross" and given.only_units):
             able = "'complete' or 'cross'" if given.only_units else "'complete'"
             raise InputError(
-                f"estimator: {given} needs estimator={able}, whose null law knows which rows may be exchanged, got "
-                f"{self.estimator!r}; leave it out."
+                f"estimator: {given} need{'' if ' and ' in str(given) else 's'} estimator={able}, whose null law knows "
+                f"which rows may be exchanged, got {self.estimator!r}; leave out estimator=."
             )
         return given
 
@@ -139,7 +142,7 @@ class CallSettings:
         if self.estimator != "complete":
             raise InputError(
                 f"{argument}: needs estimator='complete', whose factors can be regressed on other columns, got "
-                f"{self.estimator!r}; leave it out."
+                f"{self.estimator!r}; leave out estimator=."
             )
         if client is not None:
             raise InputError(f"client: {argument}= is computed on this machine; leave out client.")
