@@ -600,6 +600,26 @@ def test_a_design_that_cannot_reject_is_warned_about() -> None:
     assert not result.rejected.any()
 
 
+def test_a_short_list_that_cannot_reject_is_warned_about() -> None:
+    """12 units have 462 labellings. Of a list of one among 40 features BH asks for 0.05 / 40."""
+    X = np.random.default_rng(3).normal(size=(24, 40))
+    unit = np.arange(24) // 2
+    for options in ({"k": 2}, {"k": 1, "family": "selected"}, {"k": 1, "correction": None}):
+        compare(X, by=unit % 2, unit=unit, random_state=0, **options)
+    for options in ({"k": 1}, {"k": 0.02}, {"k": 2, "correction": "by"}):
+        with pytest.warns(CalibrationWarning, match="is 0.0022: with 40 features .* more units or a larger k"):
+            compare(X, by=unit % 2, unit=unit, random_state=0, **options)
+
+
+def test_given_confounders_no_smallest_p_value_is_noted() -> None:
+    """P-values given confounders are not those of relabellings: these are smaller than 0.1, that of 3 units each."""
+    rng = np.random.default_rng(0)
+    unit = np.repeat(np.arange(6), 20)
+    X, z = rng.normal(size=(6, 1))[unit] + 30.0 * (unit % 2)[:, None], rng.normal(size=120)
+    result = compare(X, by=unit % 2, unit=unit, given=z, random_state=0)
+    assert result.pvalues[0] < 0.1 and "6 units." in result.notes
+
+
 def test_settings_tell_the_design() -> None:
     data = frame()
     named = compare(data, by="treated", unit="donor", strata="batch", random_state=0).settings

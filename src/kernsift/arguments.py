@@ -183,7 +183,8 @@ class CallSettings:
     def advise_rows(self, given: RowArguments, rows: Exchangeability, d: int, symmetric: bool) -> None:
         """Record which rows belong together; warn where no p-value can be small enough for a discovery."""
         self.options = {**self.options, **given.settings(rows)}
-        if self.estimator == "cross":
+        if self.estimator == "cross" or "given" in self.options:
+            # Their p-values are not those of relabellings.
             add_note(f"{rows.described}.")
             return
         smallest = smallest_pvalue(rows, symmetric)
@@ -191,10 +192,13 @@ class CallSettings:
         if smallest > _NEGLIGIBLE:
             said += f"; the smallest possible p-value is {smallest:.2g}"
         add_note(f"{said}.")
-        if adjust(np.full(d, smallest), self.correction).min() > self.alpha:
+        listed = np.arange(_listed(self.k, d))
+        family = np.full(d if self.family == "all" else len(listed), smallest)
+        if adjust(family, self.correction, listed).min() > self.alpha:
             warnings.warn(
                 f"{said}: with {d} feature{'' if d == 1 else 's'} no p-value can be significant at "
-                f"alpha={self.alpha:g}; more {'rows' if rows.unit is None else 'units'} are needed.",
+                f"alpha={self.alpha:g}; more {'rows' if rows.unit is None else 'units'}"
+                f"{'' if self.k is None else ' or a larger k'} are needed.",
                 CalibrationWarning,
                 stacklevel=3,
             )
@@ -307,5 +311,10 @@ def selection_rule(k: int | float | None, threshold: float | None, scores: Score
     sd = np.sqrt(scores.cov.diagonal())
     if threshold is not None:
         return Threshold(float(threshold), sd)
-    count = d if k is None else max(1, round(float(k) * d)) if _is_share(k) else int(k)
+    count = _listed(k, d)
     return Everything(sd) if count == d else TopK(count, sd > 0)
+
+
+def _listed(k: int | float | None, d: int) -> int:
+    """How many of d features are listed."""
+    return d if k is None else max(1, round(float(k) * d)) if _is_share(k) else int(k)
