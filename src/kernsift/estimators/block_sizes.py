@@ -41,7 +41,7 @@ LINE = 64
 """Bytes of a cache line. Rows that are aligned with cache lines do not load others."""
 
 
-def long_and_narrow(table: Table, loaded: bool = False) -> bool:
+def long_and_narrow(table: Table, loaded: bool) -> bool:
     """Whether a table in memory has so few columns that blocks of them would read the same cache lines again."""
     columns = int(table.offsets[-1])
     dense = not isinstance(table, SparseTable) and isinstance(table.prototype, np.ndarray)

@@ -64,7 +64,7 @@ def pooled_samples(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, n
 
 
 def location_and_spread(
-    first: np.ndarray, second: np.ndarray, label: np.ndarray, view: str = "", scale: NumberScale = NUMBERS
+    first: np.ndarray, second: np.ndarray, label: np.ndarray, view: str, scale: NumberScale
 ) -> Contrast:
     """The shift or the change of spread, or both where both are large."""
     shift, spread = (

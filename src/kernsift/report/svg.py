@@ -173,7 +173,7 @@ def _trimmed(values: Sequence[float]) -> tuple[float, float]:
 # The whole result ----------------------------------------------------------------------------------------------------
 
 
-def draw_scores(result: Result, *, narrow: bool = False) -> str:
+def draw_scores(result: Result, *, narrow: bool) -> str:
     """All scores best first, a line for each, the cut behind the last one of a short list."""
     chosen, found = set(result.selected.tolist()), set(result.selected[result.rejected].tolist())
     order = _drawn(result)
@@ -211,7 +211,7 @@ def _drawn(result: Result) -> np.ndarray:
     return np.concatenate([result.selected, rest]).astype(int)
 
 
-def draw_pvalues(result: Result, *, narrow: bool = False) -> str:
+def draw_pvalues(result: Result, *, narrow: bool) -> str:
     """The p-values of each feature on a logarithmic scale: unconditional, selective in a short list, and corrected."""
     rows = min(len(result.names), _MOST_ROWS)
     width, left = (360, 112) if narrow else (900, 210)
@@ -284,7 +284,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _x_axis(frame: Frame, words: Callable[[float], str], origin: float | None = None) -> str:
+def _x_axis(frame: Frame, words: Callable[[float], str], origin: float | None) -> str:
     parts = [f'<path class="axis" d="M{_n(frame.left)} {_n(frame.bottom)}H{_n(frame.right)}"/>']
     named = _named_ticks(*frame.x_range, words, origin, 5)
     # Names that would touch each other are left out.
@@ -330,7 +330,7 @@ def _named_ticks(
     return list(zip(days.tolist(), names, strict=True))
 
 
-def _ticks(low: float, high: float, most: int = 5) -> list[float]:
+def _ticks(low: float, high: float, most: int) -> list[float]:
     """Round numbers between the two."""
     if not high > low:
         return [low]

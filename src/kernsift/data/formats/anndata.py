@@ -39,7 +39,7 @@ def is_anndata(data: Any) -> bool:
     return type(data).__module__.partition(".")[0] == "anndata" and hasattr(data, "var_names")
 
 
-def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool = True) -> Source:
+def anndata_source(data: Any, argument: str, layer: str | None, *, whole: bool) -> Source:
     """The matrix `X` of an AnnData object, one of its layers, or `layer="raw"` for that of `raw`."""
     if getattr(data, "isbacked", False) and not getattr(data, "is_view", False):
         return h5ad_source(str(data.filename), argument, layer, whole)

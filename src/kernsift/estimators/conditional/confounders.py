@@ -61,7 +61,7 @@ class Confounders:
         return self.shared["within"]
 
 
-def confounders_of(columns: Columns, keep: np.ndarray, missing: str = "column") -> Confounders:
+def confounders_of(columns: Columns, keep: np.ndarray, missing: str) -> Confounders:
     """Confounders from the columns of all rows and which of these (n,) are kept; dates and truth values are numbers.
 
     Missing values are refused where `missing` is "error".
@@ -95,7 +95,7 @@ def confounders_of(columns: Columns, keep: np.ndarray, missing: str = "column") 
     return Confounders(columns.names, values, categorical)
 
 
-def table_confounders(table: Table, features: np.ndarray, more: Confounders | None = None) -> Confounders:
+def table_confounders(table: Table, features: np.ndarray, more: Confounders | None) -> Confounders:
     """Features of a table as confounders, added to `more`."""
     part = table.loaded(features)
     values = to_numpy(part.values).astype(float)

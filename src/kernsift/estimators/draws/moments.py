@@ -344,10 +344,10 @@ MeasureScales = Callable[[FeatureBlock, np.ndarray], ScoreScales]
 
 def scores_from_batches(
     draws: FeatureDraws[Any],
-    measure_scales: MeasureScales | None = None,
+    measure_scales: MeasureScales | None,
     *,
-    variance_factor: float | None = None,
-    resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
+    variance_factor: float | None,
+    resample: Callable[[float, np.random.Generator], np.ndarray] | None,
 ) -> tuple[Scores, ScoreScales | None]:
     """`scores_from_draws` of draws that are computed in batches, on their device, and never all in memory.
 

@@ -56,7 +56,7 @@ def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
     return (few | is_sparse(counts)) & ~((used == 2) & (len(cells) == 2))
 
 
-def lattice_step(counts: Array, cells: np.ndarray, weighted: bool = False) -> np.ndarray:
+def lattice_step(counts: Array, cells: np.ndarray, weighted: bool) -> np.ndarray:
     """(b,) distance between neighbouring values of T over its mean, for levels with these counts (b, G) in two cells.
 
     With the kernel of equality T is in proportion to sum (n a - n_1 c)^2, for a rows of the first n_1 in a level of c
