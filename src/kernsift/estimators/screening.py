@@ -82,18 +82,12 @@ class _Measured(NamedTuple):
 
     Attributes
     ----------
-    views : list of View or GroupView
-        Views of the rows of the reference and of all candidates.
-    reference : list of array of shape (1, m, n)
-        The factors of the reference's rows.
-    ends : ndarray of shape (candidates + 1,)
-        The first row of each candidate.
-    values : array of shape (rows, columns)
-        The rows of the reference and of all candidates.
-    seed : int
-        For sampled outcomes.
-    unbounded : bool
-        Whether the kernel is.
+    views : views of the rows of the reference and of all candidates.
+    reference : the factors (1, m, n) of the reference's rows.
+    ends : (candidates + 1,) the first row of each candidate.
+    values : (rows, columns) the rows of the reference and of all candidates.
+    seed : for sampled outcomes.
+    unbounded : whether the kernel is unbounded.
     """
 
     views: Sequence[View | GroupView]

@@ -37,13 +37,10 @@ class Tabulation(NamedTuple):
 
     Attributes
     ----------
-    counts : array of shape (b, G)
-        Number of rows at each point.
-    joint : array of shape (b, G, cells) or None
-        Number of rows at each point and cell; None without cells, or with one point per row.
-    codes : array of shape (b, rows) or None
-        The points of the requested rows, in the smallest type that holds them; `SparseCodes` for sparse columns; None
-        for a group.
+    counts : (b, G) number of rows at each point.
+    joint : (b, G, cells) number of rows at each point and cell; None without cells, or with one point per row.
+    codes : (b, rows) the points of the requested rows, in the smallest type that holds them; `SparseCodes` for
+        sparse columns; None for a group.
     """
 
     counts: Array

@@ -344,12 +344,10 @@ class LateKernels(FeatureKernels):
 
     Attributes
     ----------
-    pooled : Table
-        The table.
-    found : ndarray of bool of shape (d,)
-        The features whose kernels are fitted.
-    whole : tuple of LateKernels and ndarray, optional
-        The kernels of more features, which learn what these do, and the places of these features there.
+    pooled : the table.
+    found : (d,) bool: the features whose kernels are fitted.
+    whole : the kernels of more features, which learn what these do, and the places of these features there; else
+        None.
     """
 
     pooled: Table

@@ -43,10 +43,8 @@ class Landmarks:
 
     Attributes
     ----------
-    kernels : FeatureKernels
-        The kernel of the group, the only feature.
-    points : ndarray of shape (m, w)
-        The landmarks.
+    kernels : the kernel of the group, the only feature.
+    points : (m, w) the landmarks.
     """
 
     def __init__(self, kernels: FeatureKernels, points: np.ndarray) -> None:
@@ -92,20 +90,14 @@ class GroupView:
 
     Attributes
     ----------
-    values : ndarray of shape (n, w)
-        The rows.
-    landmarks : Landmarks
-        The points at which the kernel is evaluated.
-    weights : ndarray of shape (q, m)
-        The directions, in terms of the kernel values.
-    mean : ndarray of shape (m,)
-        Mean kernel values over all rows, which are subtracted to centre them.
-    sizes : ndarray of shape (1, q)
-        As in `View`.
-    second : ndarray of shape (M, M)
-        Sums over all rows of products of the centred kernel values at the M landmarks of all views of the group.
-    place : slice
-        The landmarks of this view among those of all views.
+    values : (n, w) the rows.
+    landmarks : the points at which the kernel is evaluated.
+    weights : (q, m) the directions, in terms of the kernel values.
+    mean : (m,) mean kernel values over all rows, which are subtracted to centre them.
+    sizes : (1, q) as in `View`.
+    second : (M, M) sums over all rows of products of the centred kernel values at the M landmarks of all views of
+        the group.
+    place : the landmarks of this view among those of all views.
     """
 
     values: np.ndarray

@@ -61,11 +61,9 @@ class View(NamedTuple):
 
     Attributes
     ----------
-    factor : array of shape (b, m, G)
-        Centred over the rows and with orthogonal directions, leading first: `F.T @ F` is the centred Gram matrix on the
-        points.
-    sizes : array of shape (b, m)
-        Squared norms of the directions over all rows: the eigenvalues of the Gram matrix of the rows.
+    factor : (b, m, G) centred over the rows and with orthogonal directions, leading first: `F.T @ F` is the centred
+        Gram matrix on the points.
+    sizes : (b, m) squared norms of the directions over all rows: the eigenvalues of the Gram matrix of the rows.
     """
 
     factor: Array
@@ -206,10 +204,8 @@ class Levels(NamedTuple):
 
     Attributes
     ----------
-    counts : array of shape (b, g)
-        Rows of each level, the pooled one last.
-    places : array of int of shape (b, G)
-        The level of each point.
+    counts : (b, g) rows of each level, the pooled one last.
+    places : (b, G) the level of each point.
     """
 
     counts: Array

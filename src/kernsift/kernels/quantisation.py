@@ -45,14 +45,10 @@ class Grid(NamedTuple):
 
     Attributes
     ----------
-    points : array of shape (G, columns of the features)
-        Values; those of a single column are increasing, padded with the last one.
-    edges : array of shape (b, G - 1) or None
-        Boundaries between the points; None for a group, each of whose rows is a point.
-    missing : bool
-        Whether the last point is NaN, the value of missing cells.
-    known : ndarray of shape (b, rows) or None
-        The point of each row, where all rows were sorted.
+    points : (G, columns of the features) values; those of a single column are increasing, padded with the last one.
+    edges : (b, G - 1) boundaries between the points; None for a group, each of whose rows is a point.
+    missing : whether the last point is NaN, the value of missing cells.
+    known : (b, rows) the point of each row, where all rows were sorted; else None.
     """
 
     points: Array

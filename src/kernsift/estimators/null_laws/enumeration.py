@@ -57,18 +57,12 @@ class ViewedFeature(NamedTuple):
 
     Attributes
     ----------
-    counts : ndarray of shape (V,)
-        Rows of each of its values.
-    joint : ndarray of shape (V, J)
-        Rows of each value in each cell of the response.
-    factors : sequence of ndarray of shape (m, V)
-        For each pair, the feature's factor.
-    targets : sequence of ndarray of shape (p, J)
-        For each pair, the response's factor.
-    weights : ndarray of shape (pairs,)
-        Shares of the level.
-    log_tails : ndarray of shape (pairs,)
-        Log p-values of the observed statistics under the continuous law.
+    counts : (V,) rows of each of its values.
+    joint : (V, J) rows of each value in each cell of the response.
+    factors : the feature's factor (m, V) for each pair.
+    targets : the response's factor (p, J) for each pair.
+    weights : (pairs,) shares of the level.
+    log_tails : (pairs,) log p-values of the observed statistics under the continuous law.
     """
 
     counts: np.ndarray
