@@ -34,12 +34,9 @@ class Path(NamedTuple):
 
     Attributes
     ----------
-    knots : ndarray of shape (g,)
-        Increasing values of the feature's own score.
-    followers : ndarray of shape (m,)
-        The features whose scores follow a curve; all others follow the line of the null covariance.
-    values : ndarray of shape (m, g)
-        Scores of the followers at the knots; linear in between, constant beyond the ends.
+    knots : (g,) increasing values of the feature's own score.
+    followers : (m,) the features whose scores follow a curve; all others follow the line of the null covariance.
+    values : (m, g) scores of the followers at the knots; linear in between, constant beyond the ends.
     """
 
     knots: np.ndarray
@@ -229,10 +226,9 @@ class ScoreScales(NamedTuple):
 
     Attributes
     ----------
-    scale : ndarray of shape (b,)
-        The means at an effect of 1.
-    spread : ndarray of shape (b,) or None
-        Standard deviations of the means, including the noise of the scale; None where there are no intervals.
+    scale : (b,) the means at an effect of 1.
+    spread : (b,) standard deviations of the means, including the noise of the scale; None where there are no
+        intervals.
     """
 
     scale: np.ndarray

@@ -93,10 +93,8 @@ class MeasuredEffects:
 
     Attributes
     ----------
-    point : ndarray of shape (b,)
-        Effects, corrected for chance.
-    measure : callable
-        Computes the laws.
+    point : (b,) effects, corrected for chance.
+    measure : computes the laws.
     """
 
     point: np.ndarray

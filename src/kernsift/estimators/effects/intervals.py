@@ -42,16 +42,11 @@ class Unseen(NamedTuple):
 
     Attributes
     ----------
-    rows : ndarray of shape (b, s)
-        Rows of each sample, or all rows.
-    share : ndarray of shape (b, s)
-        Their share of all rows.
-    extreme : ndarray of shape (b,)
-        Largest squared distance of an observed value from the mean; an unseen value may be as far.
-    size : ndarray of shape (b,)
-        sqrt(D_x) of the observed values.
-    target, target_size : ndarray of shape (b,)
-        The same for a response with a random margin; 0 for samples.
+    rows : (b, s) rows of each sample, or all rows.
+    share : (b, s) their share of all rows.
+    extreme : (b,) largest squared distance of an observed value from the mean; an unseen value may be as far.
+    size : (b,) sqrt(D_x) of the observed values.
+    target, target_size : (b,) the same for a response with a random margin; 0 for samples.
     """
 
     rows: np.ndarray
@@ -98,20 +93,14 @@ class EffectLaws(NamedTuple):
 
     Attributes
     ----------
-    point : ndarray of shape (b,)
-        Effects, corrected for chance.
-    statistic : ndarray of shape (b,)
-        R, the effect squared before that correction.
-    score : ndarray of shape (b,)
-        Normal scores of the tests with this kernel.
-    penalty : ndarray of shape (b,)
-        The correction of the score for testing several kernels.
-    families : tuple of FamilyMoments
-        The laws for the sign of the observed cross-covariance, and for the opposite one.
-    unseen : Unseen
-        What the effect of an unseen value depends on.
-    whole : ndarray of shape (b,)
-        The factor from R, less its mean under independence, to the effect squared; it makes that of y with itself 1.
+    point : (b,) effects, corrected for chance.
+    statistic : (b,) R, the effect squared before that correction.
+    score : (b,) normal scores of the tests with this kernel.
+    penalty : (b,) the correction of the score for testing several kernels.
+    families : the laws for the sign of the observed cross-covariance, and for the opposite one.
+    unseen : what the effect of an unseen value depends on.
+    whole : (b,) the factor from R, less its mean under independence, to the effect squared; it makes that of y with
+        itself 1.
     """
 
     point: np.ndarray

@@ -48,12 +48,9 @@ class SelfDependence(NamedTuple):
 
     Attributes
     ----------
-    size : ndarray of shape (b,)
-        Its root mean square, sqrt(HSIC(x, x)).
-    trace : ndarray of shape (b,)
-        Its mean on the diagonal.
-    influence : ndarray of shape (b, G)
-        Influence of a row at each point on log(size).
+    size : (b,) its root mean square, sqrt(HSIC(x, x)).
+    trace : (b,) its mean on the diagonal.
+    influence : (b, G) influence of a row at each point on log(size).
     """
 
     size: np.ndarray
