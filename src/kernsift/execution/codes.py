@@ -141,12 +141,8 @@ def lookup(table: Array, codes: Array) -> Array:
     xp = namespace(table)
     if isinstance(table, np.ndarray):
         out = np.empty((codes.shape[0], table.shape[1], codes.shape[1]), dtype=table.dtype)
-        if len(table) == 1:
-            codes = codes.astype(np.intp, copy=False)
-            for direction, own in enumerate(table[0]):
-                out[:, direction] = own.take(codes, mode=INDEX_MODE)
-            return out
-        for own, code, found in zip(table, codes, out, strict=True):
+        tables = table if len(table) > 1 else [table[0]] * len(codes)
+        for own, code, found in zip(tables, codes, out, strict=True):
             own.take(code, axis=1, out=found, mode=INDEX_MODE)
         return out
     b, q, _ = table.shape
