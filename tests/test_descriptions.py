@@ -697,6 +697,37 @@ def test_dates_of_other_countries_are_described_as_dates() -> None:
     assert result.notes == ("Text, read as dates: 'when' (such as '01.01.2024').",)
 
 
+def test_durations_have_a_unit(tmp_path: Path) -> None:
+    """The unit that most values reach, of durations, of times of day and of text, in memory and from files."""
+    hours = np.arange(1, 41) / 8
+
+    def table(factor: float) -> pd.DataFrame:
+        took = pd.to_timedelta(factor * hours, unit="h")
+        clock = [str(one)[-8:] for one in took]
+        return pd.DataFrame({"took": took, "text": took.astype(str), "clock": clock, "days": 48 * took})
+
+    X, Y = table(1), table(3)
+    for name, part in (("X", X), ("Y", Y)):
+        part.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = tmp_path / "X.csv", tmp_path / "Y.csv"
+    for result in (
+        compare(X, Y, random_state=0),
+        compare(*files, random_state=0),
+        compare(*files, memory="1GB", random_state=0),
+    ):
+        assert {result[name].description for name in ("took", "text", "clock")} == {
+            "higher in Y: median 7.69 h v 2.56 h"
+        }
+        assert result["days"].description == "higher in Y: median 15.4 days v 5.12 days"
+    assert result.pictures[result.names.index("took")].label == "took (h)"
+    wide = X.assign(took=X["took"].mean() + 3 * (X["took"] - X["took"].mean()))
+    assert compare(X[["took"]], wide[["took"]], random_state=0).describe(0) == "wider in Y: IQR 7.31 v 2.44 h"
+    x = pd.DataFrame({"x": np.arange(40.0)})
+    result = relate(x, X["took"], random_state=0)
+    assert result.describe(0) == "rises: median of took 0.562 h to 4.56 h"
+    assert result.pictures[0].against == "took (h)"
+
+
 def test_a_response_of_few_dates_has_classes_named_by_dates() -> None:
     visit = pd.Series(np.repeat(pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-01"]), 30), name="visit")
     result = relate(pd.DataFrame({"x": np.repeat([0.0, 5, 1], 30) + np.arange(90) / 90}), visit, random_state=0)

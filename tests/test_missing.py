@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 
@@ -373,3 +374,40 @@ def test_level_with_uneven_gaps(question: str) -> None:
         for level in (0.05, 0.2, 0.5):
             low, high = binom.ppf([5e-5, 1 - 5e-5], trials, level)
             assert low <= np.count_nonzero(np.array(pvalues) <= level) <= high, (level, question)
+
+
+@pytest.mark.parametrize("others", [{}, {"strata": np.arange(60) % 2}, {"given": np.arange(60.0) % 7}])
+@pytest.mark.parametrize("response", ["two classes", "three classes", "numbers", "several columns", "censored"])
+def test_a_feature_that_no_row_has_together_with_the_response(response: str, others: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    absent = np.arange(60) >= 40
+    numbers = np.where(absent, np.nan, rng.normal(size=60))
+    classes = rng.choice(["u", "v", "w"], 60)
+    y: Any = {
+        "two classes": pd.Series(np.where(classes == "w", "u", classes)).mask(absent),
+        "three classes": pd.Series(classes).mask(absent),
+        "numbers": numbers,
+        "several columns": pd.DataFrame({"p": numbers, "q": rng.normal(size=60)}),
+        "censored": (np.abs(numbers), rng.random(60) < 0.6),
+    }[response]
+    X = pd.DataFrame({"number": rng.normal(size=60), "level": rng.choice(list("abc"), 60), "own": rng.normal(size=60)})
+    X.loc[~absent, ["number", "level"]] = np.nan
+    result = relate(X, y, random_state=0, **others)
+    for name in ("number", "level"):
+        record = result[name]
+        assert (record.pvalue, record.n, record.description) == (1.0, 0, "")
+    assert any("Not testable" in note and "'number', 'level'" in note for note in result.notes)
+    assert "no values" in result.to_html()
+    assert "number" in result.to_text() and len(result.to_frame()) == 3
+
+
+@pytest.mark.parametrize("classes", [40, 400])
+def test_classes_that_do_not_repeat_where_a_feature_has_values(classes: int) -> None:
+    """Every relabelling of rows that all have classes of their own is the same table."""
+    rng = np.random.default_rng(0)
+    y = pd.Series([f"class {i % classes}" for i in range(2 * classes)])
+    X = pd.DataFrame(rng.normal(size=(2 * classes, 2)), columns=["all", "half"])
+    X.loc[: classes - 1, "half"] = np.nan
+    result = relate(X, y, random_state=0)
+    assert result["half"].pvalue == 1 and 0 < result["all"].pvalue < 1
+    assert any("Not testable" in note and "'half'" in note for note in result.notes)

@@ -11,6 +11,7 @@ import numpy as np
 from kernsift.arguments import CallSettings, Seed, check_selection, check_test_options, generator, selection_rule
 from kernsift.data.columns.named_columns import as_column_name
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
+from kernsift.data.responses import classes_repeat
 from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
 from kernsift.data.rows.exchangeability import codes_of
 from kernsift.data.rows.identifiers import note_identifiers
@@ -422,7 +423,7 @@ def relate(
             samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None, confounders: Confounders | None = None
         ) -> Scores | None:
             [some], responses = samples, target if subset is None else subset.select(target)
-            if some.n < 2 or responses.constant[0]:
+            if some.n < 2 or responses.constant[0] or not classes_repeat(responses):
                 return None
             used, late = None, None if confounders is not None else call.late_kernels
             if confounders is None and rows is not None and call.estimator == "complete":

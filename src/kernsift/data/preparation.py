@@ -53,7 +53,8 @@ class Prepared:
         """The tables, with the same codes and the same float type; outside of memory where one of them is."""
         if all(isinstance(scan.source, MemorySource) for scan in self.scans):
             columns = self.columns()
-            layout = layout_of(columns[0], columns[0].levels, self.groups, columns[0].origin)
+            durations = self.decisions.durations
+            layout = layout_of(columns[0], columns[0].levels, self.groups, columns[0].origin, durations)
             return [make_table(part, layout) for part in columns]
         sparse = all(isinstance(scan.source, SparseSource) for scan in self.scans) and not self.decisions.categories
         return self._sparse() if sparse else self._stored()
@@ -78,7 +79,8 @@ class Prepared:
             _check_stored(one, self.arguments[place])
             scans.append(one if keep.all() else scan(self._kept(place), self.memory, trust=False))
         encoding, spans = make_encoding(scans, self.decisions, self.arguments, self.missing)
-        layout = layout_of(scans[0].source, encoding.levels, self.groups, encoding.origin)
+        durations = self.decisions.durations
+        layout = layout_of(scans[0].source, encoding.levels, self.groups, encoding.origin, durations)
         memory = task_memory(self.memory)
         return [
             StoredTable(one.source, layout, encoding, low, high, memory, encoding.incomplete(one))
@@ -175,11 +177,13 @@ def _without(
         else one.pick(rest)
         for one in scans
     ]
-    dates, categories = (
-        {new for new, old in enumerate(rest) if old in some} for some in (decisions.dates, decisions.categories)
+    dates, durations, categories = (
+        {new for new, old in enumerate(rest) if old in some}
+        for some in (decisions.dates, decisions.durations, decisions.categories)
     )
     parsed = pick_entries(decisions.parsed, rest)
-    return again, replace(decisions, left_out=set(), parsed=parsed, dates=dates, categories=categories)
+    kept = replace(decisions, left_out=set(), parsed=parsed, dates=dates, durations=durations, categories=categories)
+    return again, kept
 
 
 def _rows_to_keep(one: Scan, decisions: ColumnDecisions, missing: str) -> np.ndarray:

@@ -29,12 +29,17 @@ def response_table(target: Columns, response: str) -> Table:
         answer = make_table(target, grouped_layout(target, target.levels, {name: range(len(target.names))}))
     if answer.constant[0]:
         raise InputError(f"y: the response must vary, but all {answer.n} rows are equal; choose another response.")
-    if answer.categorical[0] and len(np.unique(to_numpy(answer.values))) == answer.n:
+    if not classes_repeat(answer):
         raise InputError(
             f"y: a response of classes must have classes that repeat, but each of the {answer.n} rows has its own; "
             "pass numbers, or choose another response."
         )
     return answer
+
+
+def classes_repeat(response: Table) -> bool:
+    """Whether a response says anything about which rows are alike: numbers, or a class with more than one row."""
+    return not response.categorical[0] or len(np.unique(to_numpy(response.values))) < response.n
 
 
 def _encode_response(columns: Columns, response: str) -> Columns:

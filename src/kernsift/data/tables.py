@@ -46,7 +46,7 @@ class Table:
     levels : the level names of each categorical feature, in the order of its codes.
     incomplete : (p,) bool: the value columns with missing values, which are NaN; None where no value is missing.
     origin : what was subtracted from features of dates and of integers beyond 2^53, as in `Columns`, which descriptions
-        and pictures add again; False for truth values.
+        and pictures add again; False for truth values, a `numpy.timedelta64` for times and durations.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Table:
     categorical: np.ndarray
     levels: Mapping[str, tuple[str, ...]]
     incomplete: np.ndarray | None = None
-    origin: Mapping[str, float] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     def _set(self, features: Any, **own: Any) -> None:
         """Set the attributes of a subclass, which has the features of a table or a layout; tables are frozen."""

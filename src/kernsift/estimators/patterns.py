@@ -150,6 +150,14 @@ def _covariance(scores: Scores) -> AlignmentCovariance:
     return scores.cov
 
 
+def note_untested(names: Sequence[str], untested: np.ndarray) -> None:
+    """Note the features (d,) that cannot be tested on the rows that have them."""
+    add_note(
+        "Not testable on the rows that have a value, so without evidence (p = 1): "
+        f"{quoted([names[j] for j in np.flatnonzero(untested).tolist()])}."
+    )
+
+
 def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) -> Scores:
     """Scores of all features, from those of patterns, the first of which has all rows, and which features these are."""
     d, whole = len(names), _covariance(parts[0][1])
@@ -167,10 +175,7 @@ def _merged(names: tuple[str, ...], parts: Sequence[tuple[np.ndarray, Scores]]) 
                 for every in (laws.statistic, laws.mean, laws.sd):
                     every[factors[-1].features] *= scale
     if untested.any():
-        add_note(
-            "Not testable on the rows that have a value, so without evidence (p = 1): "
-            f"{quoted([names[j] for j in np.flatnonzero(untested)])}."
-        )
+        note_untested(names, untested)
         factors.append(_no_factor(np.flatnonzero(untested), whole, factors))
     cov = AlignmentCovariance(tuple(factors), whole.response, laws, whole.rows)
     effects = partial(pattern_effects, parts)

@@ -76,7 +76,7 @@ def location_and_spread(
         words.append(scale.higher if shift > 0 else scale.lower)
         details.append(_shift_phrase(first, second, shift > 0, scale))
     if spread**2 >= size / 3:
-        measured = _spread(first, second, spread > 0, scale.unit)
+        measured = _spread(first, second, spread > 0, scale)
         if measured:
             words.append("wider" if spread > 0 else "narrower")
             details.append(measured)
@@ -130,14 +130,15 @@ def _shift_phrase(first: np.ndarray, second: np.ndarray, up: bool, scale: Number
     return f"{shares} {scale.above} {scale.exact(grid[at])}"
 
 
-def _spread(first: np.ndarray, second: np.ndarray, wider: bool, unit: str) -> str:
+def _spread(first: np.ndarray, second: np.ndarray, wider: bool, scale: NumberScale) -> str:
     """The interquartile range, or the range of the middle 90% where that changes in the right direction, or more."""
     found, most = "", 1.0
     for low, high, name in ((25, 75, "IQR"), (5, 95, "5-95% range")):
-        a, b = (float(np.subtract(*np.percentile(sample, [high, low]))) for sample in (second, first))
+        ranges = (np.subtract(*np.percentile(sample, [high, low])) for sample in (second, first))
+        a, b = (float(one) * scale.factor for one in ranges)
         large, small = (a, b) if wider else (b, a)
         if large > most * small:
-            found, most = f"{name} {versus(a, b)}{unit}", _CLEARLY * large / small if small > 0 else math.inf
+            found, most = f"{name} {versus(a, b)}{scale.unit}", _CLEARLY * large / small if small > 0 else math.inf
     return found
 
 

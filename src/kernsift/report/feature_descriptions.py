@@ -110,6 +110,8 @@ def describe_against(
     views: np.ndarray | None,
 ) -> Description:
     own, columns, target = table.levels.get(table.names[j]), feature_columns(table, j), response.values
+    if not (present_rows(columns) & ~np.isnan(target)).any():
+        return Description()
     scale, response_scale = scale_of(table.origin.get(table.names[j]), columns), scale_of(response.origin, target)
     view = _view_of(views, j)
     if response.levels is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,8 @@ class NumberScale:
     """How the values of a feature are written, and the words for their order."""
 
     higher, lower, above, highest, lowest, unit = "higher", "lower", "above", "highest", "lowest", ""
+    factor = 1.0
+    """By which differences of values are multiplied where they are written."""
     whole = False
     """Whether values are written in whole units, such as days."""
 
@@ -134,6 +137,36 @@ class DateScale(NumberScale):
 
 
 @dataclass(frozen=True)
+class DurationScale(NumberScale):
+    """Times and durations, which are numbers of days, in a unit of which a day has `factor`.
+
+    Examples
+    --------
+    >>> DurationScale(24.0, " h").write(0.0625), DurationScale(24.0, " h").exact(0.25)
+    ('1.5 h', '6 h')
+    """
+
+    factor: float
+    unit: str
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> DurationScale:
+        """The largest unit that most of the values reach."""
+        size = np.abs(values[np.isfinite(values) & (values != 0)])
+        typical = float(np.median(size)) if len(size) else 1.0
+        return next((scale for scale in _DURATIONS if typical * scale.factor >= 0.9995), _DURATIONS[-1])
+
+    def write(self, value: float, digits: int = 3) -> str:
+        return f"{format_number(value * self.factor, digits)}{self.unit}"
+
+    def read(self, text: str) -> float:
+        return super().read(text.removesuffix(self.unit)) / self.factor
+
+    def cut(self, value: float, digits: int) -> float:
+        return super().cut(value * self.factor, digits) / self.factor
+
+
+@dataclass(frozen=True)
 class LongScale(NumberScale):
     """Integers beyond 2^53 less `origin`, which are written in full."""
 
@@ -152,15 +185,18 @@ class LongScale(NumberScale):
 
 # The unit that numbers of digits stand for, and its microseconds.
 _UNITS = {3: ("D", MICROSECONDS), 4: ("m", 60e6), 5: ("s", 1e6), 6: ("ms", 1e3), 8: ("us", 1.0), 12: ("us", 1.0)}
+_DURATIONS = [DurationScale(*unit) for unit in ((1.0, " days"), (24.0, " h"), (1440.0, " min"), (86400.0, " s"))]
 NUMBERS = NumberScale()
 
 
-def scale_of(origin: float | None, values: np.ndarray | None = None) -> NumberScale:
-    """The scale of values by their origin, as in `Table`: an integer, a date in floating point, or False."""
+def scale_of(origin: Any, values: np.ndarray | None = None) -> NumberScale:
+    """The scale of values by their origin, as in `Table`: an integer, a date in floating point, False or a duration."""
     if origin is None:
         known = np.empty(0) if values is None else values[~np.isnan(values)]
         years = len(known) > 0 and known.min() >= 1500 and known.max() <= 2200 and (known == np.floor(known)).all()
         return YearScale() if years else NUMBERS
+    if isinstance(origin, np.timedelta64):
+        return DurationScale.of(np.empty(0) if values is None else values)
     if isinstance(origin, bool):
         return TruthScale()
     return LongScale(origin) if isinstance(origin, int) else DateScale(origin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,24 +98,34 @@ def _numbers(values: Sequence[np.ndarray], label: str, series: tuple[str, ...], 
     """Numbers as bars where few are different, as a histogram elsewhere."""
     distinct = np.unique(np.concatenate(values))
     if not len(distinct):
-        return Bars(label, series, ("no values",), tuple((0.0,) for _ in series))
+        return _no_values(label, series)
     if len(distinct) <= _FEW_VALUES:
         codes = [np.searchsorted(distinct, value) for value in values]
         return _bars(codes, label, series, tuple(value_name(value, origin) for value in distinct.tolist()))
-    label, day = _axis(label, origin)
-    return replace(_histogram(values, label, series), origin=day)
+    factor, label, day = _axis(np.concatenate(values), label, origin)
+    return replace(_histogram([one * factor for one in values], label, series), origin=day)
 
 
-def _axis(label: str, origin: float | None) -> tuple[str, float | None]:
-    """The label of an axis, which names an integer that was subtracted, and the first day of an axis of dates."""
+def _no_values(label: str, series: tuple[str, ...]) -> Bars:
+    return Bars(label, series, ("no values",), tuple((0.0,) for _ in series))
+
+
+def _axis(values: np.ndarray, label: str, origin: Any) -> tuple[float, str, float | None]:
+    """What the values on an axis are multiplied by, its label, and the first day of an axis of dates.
+
+    The label names an integer that was subtracted, or the unit of durations.
+    """
+    if isinstance(origin, np.timedelta64):
+        scale = scale_of(origin, values)
+        return scale.factor, f"{label} ({scale.unit.strip()})", None
     if isinstance(origin, int):
-        return (f"{label} less {origin:,}" if origin else label), None
-    return label, origin
+        return 1.0, (f"{label} less {origin:,}" if origin else label), None
+    return 1.0, label, origin
 
 
-def value_name(value: float, origin: float | None) -> str:
-    """A number, a date or a truth value as a label."""
-    return f"{value:.6g}" if origin is None else scale_of(origin).exact(value)
+def value_name(value: float, origin: Any) -> str:
+    """A number, a date, a duration or a truth value as a label."""
+    return f"{value:.6g}" if origin is None else scale_of(origin, np.array([value])).exact(value)
 
 
 def _one_number(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
@@ -200,6 +210,8 @@ def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:
     origin = table.origin.get(name)
     own, levels = table.levels.get(name), response.levels
     values, target, label = _rows_of(table, response.values, j)
+    if not len(values):
+        return _no_values(label, (response.label,))
     named = [f"{abbreviated(response.label, LONGEST_RESPONSE)} = {level}" for level in levels or ()]
     if own is not None and levels is not None:
         return _shares_by_level(values.astype(np.intp), target.astype(np.intp), name, own, named)
@@ -215,8 +227,10 @@ def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:
     if len(distinct) <= _FEW_VALUES:
         named = [value_name(value, origin) for value in distinct.tolist()]
         return _boxes(target, np.searchsorted(distinct, values), response.label, label, named, response.origin)
-    (label, day), (against, other_day) = _axis(label, origin), _axis(response.label, response.origin)
-    return replace(_cloud(values, target, label, against), origin=day, against_origin=other_day)
+    factor, label, day = _axis(values, label, origin)
+    other_factor, against, other_day = _axis(target, response.label, response.origin)
+    picture = _cloud(values * factor, target * other_factor, label, against)
+    return replace(picture, origin=day, against_origin=other_day)
 
 
 def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.ndarray, str]:
@@ -260,9 +274,9 @@ def _boxes(
     counts = np.bincount(codes, minlength=len(levels))
     shown = np.sort(np.argsort(-counts, kind="stable")[:_MOST_LEVELS])
     shown = shown[counts[shown] > 0]
-    quantiles = [_plain(np.quantile(values[codes == level], _SPREAD)) for level in shown]
+    factor, label, origin = _axis(values, label, origin)
+    quantiles = [_plain(np.quantile(values[codes == level] * factor, _SPREAD)) for level in shown]
     names, sizes = tuple(levels[level] for level in shown), tuple(int(counts[level]) for level in shown)
-    label, origin = _axis(label, origin)
     return Boxes(label, by, names, tuple(quantiles), sizes, origin)
 
 

@@ -98,6 +98,7 @@ def describe_by_level(
         measures = LOCATIONS[1:]
     elif sizes[0] < sizes[1]:
         measures, (most, least), write, unit = SPREADS, ("widest", "narrowest"), NUMBERS.write, scale.unit
+        groups = [group * scale.factor for group in groups]
     measured = {name: np.array([float(measure(group)) for group in groups]) for name, measure in measures}
     # The first measure that is not the same in all classes.
     name = next((name for name, found in measured.items() if found.max() > found.min()), measures[-1][0])
@@ -177,6 +178,7 @@ def describe_curve(
         found = _describe_shape(values, target, slices, shape, f"of {response}", measures, scale, response_scale)
         return replace(found, size=location)
     size, unit = n * max(spreads[0] ** 2, spreads[1] ** 2), response_scale.unit
+    target = target * response_scale.factor
     if abs(spreads[0]) >= abs(spreads[1]):
         fifths = _slices(values, 5)
         word, sign = ("rises", 1) if spreads[0] > 0 else ("falls", -1)

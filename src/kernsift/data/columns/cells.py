@@ -20,6 +20,10 @@ MICROSECONDS = 86400e6
 """Microseconds of a day: dates and durations are numbers of days."""
 
 
+DURATION = np.timedelta64(0, "D")
+"""The origin of times and durations, which descriptions and pictures show in a suitable unit."""
+
+
 def narwhals_kind(kind: Any) -> str:
     return "float32" if isinstance(kind, nw.Float32) else "integer" if kind.is_integer() else "float64"
 

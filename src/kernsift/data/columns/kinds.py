@@ -53,6 +53,7 @@ class ColumnDecisions:
     left_out : positions of the columns that are left out.
     parsed : for the position of each text column that is read as numbers the number of each of its texts.
     dates : positions of columns of dates, which are counted from the first.
+    durations : positions of columns of text that is read as times or durations.
     categories : positions of columns of numbers that are to be categories.
     guesses : the columns of each guess, see `_NOTES`.
     """
@@ -60,6 +61,7 @@ class ColumnDecisions:
     left_out: set[int] = field(default_factory=set)
     parsed: dict[int, dict[str, float]] = field(default_factory=dict)
     dates: set[int] = field(default_factory=set)
+    durations: set[int] = field(default_factory=set)
     categories: set[int] = field(default_factory=set)
     guesses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -166,8 +168,8 @@ def _decide(
             decisions.guesses["date" if "date" in kinds else "duration"].append(f"'{name}'")
             decisions.dates |= {i} if "date" in kinds else set()
     elif choice == "number":
-        readings = (parse(texts) for parse in (parse_numbers, parse_dates, parse_local_dates))
-        numbers = next((found for found in readings if _share(found) > 0.5), None)
+        readings = ((parse, parse(texts)) for parse in (parse_numbers, parse_dates, parse_local_dates))
+        parse, numbers = next((found for found in readings if _share(found[1]) > 0.5), (None, None))
         if numbers is None and _mostly_local(texts):
             raise InputError(
                 f"kinds: day and month of the dates in column '{name}', such as {texts[0]!r}, cannot be told apart; "
@@ -184,6 +186,7 @@ def _decide(
         example = next(text for text, number in decisions.parsed[i].items() if not np.isnan(number))
         day = ISO_DATE.fullmatch(example) or LOCAL_DATE.fullmatch(example)
         decisions.dates |= {i} if day else set()
+        decisions.durations |= {i} if parse is parse_dates and not day else set()
         decisions.guesses["written date" if day else "number"].append(f"'{name}' (such as {example!r:.40}{lost})")
     elif "category" not in kinds:
         _guess(i, name, texts, few, "mixed" in kinds, decisions, problems)
@@ -204,7 +207,7 @@ def _guess(
     elif texts and _share(dates) == 1:
         decisions.parsed[i] = dict(zip(texts, dates.tolist(), strict=True))
         day = ISO_DATE.fullmatch(texts[0]) is not None
-        decisions.dates |= {i} if day else set()
+        (decisions.dates if day else decisions.durations).add(i)
         decisions.guesses["date" if day else "duration"].append(f"'{name}'")
     elif _share(dates) > 0.5:
         lost = texts[int(np.flatnonzero(np.isnan(dates))[0])]

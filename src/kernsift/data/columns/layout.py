@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kernsift.data.columns.cells import DURATION
 from kernsift.data.columns.columns import Columns
 from kernsift.data.tables import Table, ranges, some_of
 from kernsift.exceptions import InputError, nearest, quoted
@@ -51,12 +52,18 @@ def layout_of(
     columns: Columns | Source,
     levels: Levels,
     groups: Mapping[str, Any] | None = None,
-    origin: Mapping[int, float] | None = None,
+    origin: Mapping[int, Any] | None = None,
+    durations: Collection[int] = (),
 ) -> Layout:
-    """The features of a table, from the names, the levels and the origins of its columns."""
-    starts: dict[str, float] = {columns.names[i]: start for i, start in (origin or {}).items()}
-    if "truth" in columns.kinds:
-        starts |= {name: False for name, kind in zip(columns.names, columns.kinds, strict=True) if kind == "truth"}
+    """The features of a table, from the names, the levels and the origins of its columns.
+
+    `durations` are the positions of columns of text that is read as durations.
+    """
+    starts: dict[str, Any] = {columns.names[i]: start for i, start in (origin or {}).items()}
+    for kind, start in (("truth", False), ("duration", DURATION)):
+        if kind in columns.kinds:
+            starts |= {name: start for name, own in zip(columns.names, columns.kinds, strict=True) if own == kind}
+    starts |= {columns.names[i]: DURATION for i in durations}
     if groups:
         return grouped_layout(columns, levels, _members(columns, groups))._replace(origin=starts)
     d = len(columns.names)

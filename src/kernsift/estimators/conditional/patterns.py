@@ -15,7 +15,14 @@ from kernsift.data.tables import Table, stack
 from kernsift.estimators.conditional.confounders import NothingLeft
 from kernsift.estimators.conditional.remaining_dependence import note_remaining_dependence
 from kernsift.estimators.conditional.residual_alignment import ResidualAlignment, every_row
-from kernsift.estimators.patterns import FeatureScores, Measure, RowSubset, pattern_effects, pattern_tables
+from kernsift.estimators.patterns import (
+    FeatureScores,
+    Measure,
+    RowSubset,
+    note_untested,
+    pattern_effects,
+    pattern_tables,
+)
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.notes import add_note
@@ -34,7 +41,7 @@ def measure_conditional(
     `notes` says whether notes are added about missing values and about what is left of the confounders.
     """
     pooled = stack(tables)
-    subset = every_row(pooled.n, pooled.d)
+    subset, untested = every_row(pooled.n, pooled.d), np.zeros(pooled.d, dtype=bool)
     if missing == "value" and notes:
         note_values(pooled)
     if missing != "column" or pooled.incomplete is None:
@@ -46,20 +53,24 @@ def measure_conditional(
         patterns = Patterns(tables)
         if notes:
             patterns.note()
-        scores, constant, n = *_by_pattern(patterns, pooled, measure, bandwidth, subset, rng), patterns.n
+        scores, constant, untested = _by_pattern(patterns, pooled, measure, bandwidth, subset, rng)
+        n = patterns.n
+        if untested.any() and notes:
+            note_untested(pooled.names, untested)
     assert isinstance(scores.cov, ResidualAlignment)
     if notes:
         note_remaining_dependence(pooled.names, scores.cov.of_winners("remaining", 1.0))
-        if gone := [name for name, flat in zip(pooled.names, scores.cov.varies | constant, strict=True) if not flat]:
+        known = scores.cov.varies | constant | untested
+        if gone := [name for name, flat in zip(pooled.names, known, strict=True) if not flat]:
             add_note(f"given= leaves nothing of these features, so without evidence (p = 1): {quoted(gone)}.")
     return FeatureScores(scores, constant, n)
 
 
 def _by_pattern(
     patterns: Patterns, pooled: Table, measure: Measure, bandwidth: Any, subset: RowSubset, rng: np.random.Generator
-) -> tuple[Scores, np.ndarray]:
-    """Scores of features that miss different rows, and (d,) which of them are constant."""
-    constant, varies, winners = np.zeros(pooled.d, dtype=bool), np.zeros(pooled.d, dtype=bool), []
+) -> tuple[Scores, np.ndarray, np.ndarray]:
+    """Scores of features that miss different rows, and (d,) which are constant, and which cannot be tested."""
+    (constant, varies, untested), winners = np.zeros((3, pooled.d), dtype=bool), []
     parts: list[tuple[np.ndarray, Scores]] = []
     for own, part, given in pattern_tables(patterns, bandwidth, rng):
         if not len(own.features):
@@ -67,7 +78,9 @@ def _by_pattern(
         found = None
         with suppress(NothingLeft):
             found = measure(part, given, subset._replace(rows=own.rows))
-        constant[own.features] = stack(part).constant
+            untested[own.features] = found is None
+        if (rows := stack(part)).n:
+            constant[own.features] = rows.constant
         if found is not None:
             assert isinstance(found.cov, ResidualAlignment)
             varies[own.features] = found.cov.varies
@@ -79,4 +92,8 @@ def _by_pattern(
     assert isinstance(first, ResidualAlignment)
     cov = replace(first, winners=tuple(winners), varies=varies)
     views = cov.of_winners("pair", None)
-    return Scores(pooled.names, cov.scores, cov, effects=partial(pattern_effects, parts), views=views), constant
+    return (
+        Scores(pooled.names, cov.scores, cov, effects=partial(pattern_effects, parts), views=views),
+        constant,
+        untested,
+    )
