@@ -536,6 +536,19 @@ def test_cross_hsic_is_a_t_statistic_of_products():
     assert scores.cov.columns(np.array([0]))[1, 0] == pytest.approx(expected, abs=0.02)
 
 
+def test_cross_keeps_the_level_where_rare_values_do_not_meet():
+    # 20 of 1000 rows of a feature and 50 of the response are not 0: in most halves none of them are the same rows, and
+    # the products of the others hardly vary. Without their variance under independence 0.4 of p-values were at most
+    # 0.05. Columns of a call share their halves, so that calls are clusters.
+    shares = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = np.where(rng.random((1000, 60)) < 0.02, rng.lognormal(size=(1000, 60)), 0.0)
+        y = np.where(rng.random((1000, 1)) < 0.05, rng.lognormal(size=(1000, 1)), 0.0)
+        shares.append(np.mean(relate(x, y[:, 0], estimator="cross", k=None, random_state=seed).all_pvalues <= 0.05))
+    assert np.mean(shares) < 0.05 + 3.5 * max(np.sqrt(0.05 * 0.95 / 480), np.std(shares, ddof=1) / np.sqrt(8))
+
+
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_candidate_that_cannot_vary_scores_zero(adaptive):
     rng = np.random.default_rng(18)

@@ -55,6 +55,8 @@ from kernsift.kernels.quantisation import fit_grid
 # The most witness values that are kept to estimate correlations from; beyond, they are computed again when needed.
 # On a device, which holds 8 bytes of each, they stay there.
 _KEPT, _DEVICE_KEPT = 2**24, 2**29
+# The variance of products is that under independence where it is this many times as large as the mean of their squares.
+_MISSED = 3.0
 
 
 def cross_mmd(
@@ -239,12 +241,20 @@ def cross_hsic(
     cells = np.arange(y.n) if response.cells is None else to_numpy(response.cells)
     influence = target.influence[0, cells]
     draws, scales = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), np.empty((2, X.d))
+    independent = np.empty(X.d)
     predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence))
-    for features, (products, own) in over_blocks(X, kernels, adaptive, predictions, landmark_rows(X.n, rng), rows):
+    for features, (products, null, own) in over_blocks(
+        X, kernels, adaptive, predictions, landmark_rows(X.n, rng), rows
+    ):
         draws.put(features, products)
+        independent[features] = null
         scales[:, features] = own
-    variance, freedom = draws.variance / draws.size, np.full(X.d, draws.size - 1.0)
-    parts = in_blocks(draws.part(np.arange(X.d), 1.0 / draws.size))
+    # If rare values of both variables did not occur together, the products tell too small a variance. Squares that are
+    # not small compared with the variance under independence are those of a strong effect.
+    missed = independent > _MISSED * (draws.variance + draws.mean**2)
+    share = np.divide(independent, draws.variance, out=np.ones(X.d), where=missed & (draws.variance > 0)) / draws.size
+    variance, freedom = draws.variance * share, np.full(X.d, draws.size - 1.0)
+    parts = in_blocks(draws.part(np.arange(X.d), share))
     return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ScoreScales(*scales))
 
 
@@ -262,15 +272,16 @@ class Predictions:
     at_fit: Array
     target: SelfDependence
 
-    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, ScoreScales]:
-        found = _products(known, factor, (self.fit, self.at_fit), (self.test, self.at_test))
-        return Drawn.of(found, LEARNING), self._scales(known, factor, found)
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, np.ndarray, ScoreScales]:
+        """The products, their variance if feature and response are independent, and the scales."""
+        found, null = _products(known, factor, (self.fit, self.at_fit), (self.test, self.at_test))
+        return Drawn.of(found, LEARNING), null, self._scales(known, factor, found)
 
     def _scales(self, known: Tabulation, factor: Array, found: np.ndarray) -> ScoreScales:
         own = SelfDependence.of_factor(factor, known.counts)
         first, second, total = len(self.test), len(self.fit), len(self.test) + len(self.fit)
         mean, variance = found.mean(axis=0), np.zeros(found.shape[1])
-        others = _products(known, factor, (self.test, self.at_test), (self.fit, self.at_fit))
+        others, _ = _products(known, factor, (self.test, self.at_test), (self.fit, self.at_fit))
         for rows, products in ((self.test, found), (self.fit, others)):
             influence = to_numpy(_at_rows(known, asarray_like(own.influence, factor), rows))
             relative = influence + self.target.influence[rows, None]
@@ -283,8 +294,11 @@ class Predictions:
 
 def _products(
     known: Tabulation, factor: Array, fit: tuple[np.ndarray, Array], test: tuple[np.ndarray, Array]
-) -> np.ndarray:
-    """(rows, b) products of the response at the test rows and its prediction from the fit rows."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, b) products of the response at the test rows and its prediction from the fit rows.
+
+    Also returns their variances (b,) over all pairs of a prediction and a response.
+    """
     xp, (b, points) = namespace(factor), known.counts.shape
     index = [asarray_like(rows, factor) for rows, _ in (fit, test)]
     if known.codes is None:
@@ -307,7 +321,10 @@ def _products(
     found = to_numpy(xp.stack(products, axis=1))
     # Where prediction and response are orthogonal, their product is rounding error too.
     most = np.sqrt(to_numpy(squares) * float(xp.sum(xp.mean(test[1] ** 2, axis=1))))
-    return np.where(np.abs(found).max(axis=0) > 1e-10 * most, found, 0.0)
+    second = xp.matrix_transpose(predicted * shares[:, :, None]) @ predicted
+    null = to_numpy(xp.sum(second * (test[1] @ own), axis=(1, 2))) / (len(found) - 1)
+    some = np.abs(found).max(axis=0) > 1e-10 * most
+    return np.where(some, found, 0.0), np.where(some, null, 0.0)
 
 
 Output = TypeVar("Output")
