@@ -143,7 +143,7 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path, capsys: pytest.Cap
     options = ["--test", "multiscale", "--k", "1", "--option", "replicates=50"]
     assert command_line(["compare", *files, *options]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "multiscale" in line]
-    assert len(said) == 1 and said[0].startswith("note: ") and "test='exact'" in said[0]
+    assert len(said) == 1 and said[0].startswith("note: ") and "--test exact" in said[0]
 
 
 # --- samples of unequal size ------------------------------------------------------------------------------------------
