@@ -97,9 +97,12 @@ def parts_of(
 ) -> list[slice]:
     """The parts of a block that are processed together.
 
-    `rows` is the number of rows with a lookup for every feature; `several` cuts a small block as well.
+    `rows` is the number of rows with a lookup for every feature; `several` cuts a small block as well, down to
+    `_BLOCK` features where their counts are all that is processed: fewer cost a thread as much as these.
     """
-    step = -(-len(features) // 4) if several else _LARGEST_BLOCK if on_host(prototype) else len(features)
+    step = _LARGEST_BLOCK if on_host(prototype) else len(features)
+    if several:
+        step = max(-(-len(features) // 4), 1 if rows else _BLOCK)
     if memory is not None and rows:
         step = int(np.clip(memory // (4 * _LOOKED_UP * rows), 1, step))
     return list(slices(0, len(features), step))
