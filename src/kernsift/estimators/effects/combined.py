@@ -44,10 +44,9 @@ class CombinedEffects:
     def intervals(self, level: float | np.ndarray = 0.95, unions: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """(b, 2) confidence intervals; see `EffectLaws.intervals`."""
         least = np.max([view.least_upper_ends(level) for view in self.views], axis=0)
-        if unions is None:
-            return np.max([view.intervals(level, None, least) for view in self.views], axis=0)
-        found = zip(self.views, self._behind, strict=True)
-        return np.max([view.intervals(level, _lower(unions, behind), least) for view, behind in found], axis=0)
+        selected = [None if unions is None else _lower(unions, behind) for behind in self._behind]
+        found = zip(self.views, selected, strict=True)
+        return np.max([view.intervals(level, own, least) for view, own in found], axis=0)
 
     def medians(self, unions: Sequence[np.ndarray]) -> np.ndarray:
         """(b,) the largest of the median-unbiased effects under each kernel, given the selection."""
