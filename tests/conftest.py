@@ -1,4 +1,4 @@
-"""Skips of required packages count as failures, and invalid indices raise errors."""
+"""Skips of required packages fail, invalid indices raise errors, tests draw the same numbers in any order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -36,6 +36,24 @@ def without_required_skip(report: Report, required: list[str] = REQUIRED) -> Rep
             report.outcome = "failed"
             report.longrepr = f"{path}:{line}: {reason} (KERNSIFT_REQUIRE names {', '.join(missing)})"
     return report
+
+
+# Generators of test modules, with their states when the modules were imported.
+_generators: dict[int, tuple[np.random.Generator, Any]] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for module in {item.getparent(pytest.Module) for item in items} - {None}:
+        for value in vars(module.obj).values():
+            if isinstance(value, np.random.Generator):
+                _generators[id(value)] = value, value.bit_generator.state
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Start each test with the same numbers: which tests ran before depends on the number of workers."""
+    for generator, state in _generators.values():
+        generator.bit_generator.state = state
 
 
 @pytest.hookimpl(wrapper=True)
