@@ -480,6 +480,17 @@ def test_a_regressor_may_be_given(frame):
     assert "LinearRegression" in result.settings["given_model"]
 
 
+@pytest.mark.parametrize(("n", "noted"), [(200, True), (400, False)])
+def test_categories_with_few_rows_per_combination_are_noted(n, noted):
+    """Ten and six levels have 60 combinations, all of which are there: 3.3 or 6.7 rows each."""
+    rng = np.random.default_rng(32)
+    place = rng.permutation(np.arange(n) % 60)
+    codes = [place // 6, place % 6, rng.integers(2, size=n)]
+    given = pd.DataFrame({name: np.array(list("abcdefghij"))[own] for name, own in zip("ghi", codes, strict=True)})
+    notes = relate(rng.normal(size=(n, 2)), rng.normal(size=n), given=given, random_state=0).notes
+    assert any(f"'g' and 'h' have 60 combinations in {n} rows" in note for note in notes) == noted
+
+
 def _warned(result):
     return any("given_model" in note for note in result.notes)
 
@@ -661,6 +672,20 @@ def test_noise_with_unequal_spread_is_not_fitted():
         fitted = fit_regression(_numbers(z), noise[:, :1], rng)
         spent = fitted.residuals((0.3 + z**2)[:, None] * noise).spent
     assert spent.mean() < 20
+
+
+def test_a_slope_beyond_a_threshold_is_taken_out():
+    """One confounder has a slope only where another is above 0; without such terms 0.62 of 240 p-values are below 0.05.
+
+    The shares of data sets have a standard deviation of 0.08: the limit is 0.05 and more than three standard errors.
+    """
+    below = []
+    for seed in range(4):
+        rng = np.random.default_rng([31, seed])
+        z, noise = rng.normal(size=(400, 2)), 0.5 * rng.normal(size=(400, 11))
+        both = noise + (2.0 * (z[:, 0] > 0) * z[:, 1])[:, None]
+        below.append((relate(both[:, 1:], both[:, 0], given=z, random_state=0).all_pvalues <= 0.05).mean())
+    assert np.mean(below) < 0.2
 
 
 def test_functions_of_a_sum_of_curves_are_found():

@@ -37,11 +37,11 @@ from kernsift.estimators.conditional.regression_terms import (
     SINGLE,
     kernel_features,
     leading_pairs,
-    leaf_indicators,
     precision,
     splines,
     stacked_terms,
     terms_of,
+    tree_terms,
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
 
@@ -277,20 +277,22 @@ def fit_regression(
             curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
         bent = centred_within(stacked_terms(curves, n), strata)
         noise = float((residuals.values**2).mean())
-        leaves = centred_within(leaf_indicators(terms.inputs[rows], leading, noise, _rows_in_unit(units), rng), strata)
-        basis, triangle = _extended(basis, triangle, [bent, leaves])
+        smooth = np.hstack([terms.named[name][rows] for name in ("linear", "splines")], dtype=basis.dtype)
+        found = tree_terms(terms.inputs[rows], leading, smooth, noise, _rows_in_unit(units), rng)
+        leaves, beyond = (centred_within(part, strata) for part in found)
+        basis, triangle = _extended(basis, triangle, [bent, leaves, beyond])
         smoothers = [
             one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
             for one in smoothers
         ]
         of_linear, of_most = weights[0], weights[-1]
-        chosen = [(of_linear, 1.0, 0.0), (of_most, 1.0, 0.0)]
+        chosen = [(of_linear, 1.0, 0.0, 0.0), (of_most, 1.0, 0.0, 0.0)]
         if leaves.shape[1]:
-            chosen += [(of_linear, 0.0, LINEAR), (weights[1], 0.0, LINEAR)]
-        every = [
-            np.append(own, np.repeat([curve, step], [bent.shape[1], leaves.shape[1]])) for own, curve, step in chosen
+            chosen += [(of_linear, 0.0, LINEAR, 0.0), (weights[1], 0.0, LINEAR, 0.0), (weights[1], 0.0, LINEAR, 1.0)]
+        counts = [part.shape[1] for part in (bent, leaves, beyond)]
+        smoothers += [
+            _smoother(basis, triangle, np.append(own, np.repeat(added, counts)), units) for own, *added in chosen
         ]
-        smoothers += [_smoother(basis, triangle, own, units) for own in every]
     between = _between(basis, neighbours)
     models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)
     return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)

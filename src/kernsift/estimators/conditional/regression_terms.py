@@ -10,7 +10,8 @@ columns of z are terms as well: f((w + e)'z) = f(w'z) + f'(u) e'z + ..., so that
 direction leaves. Narrow kernels of the pairs of columns that explain most of what a sum of curves leaves: a wave along
 two of ten confounders is in none of the other terms. Finally, splines of predictions of the leading directions of the
 response: where z changes where y is and not its shape, all g(y) have means that are functions of these predictions. And
-the leaves of a small regression tree of these directions, for thresholds, at which all curves are inexact.
+the leaves of a small regression tree of these directions, for thresholds, at which all curves are inexact, and curves
+that differ beyond the leading thresholds.
 
 **Gaps.** A missing category is a category; a missing number is the mean, with an indicator of its own. Features that
 miss different rows have terms in common, which are computed once.
@@ -53,8 +54,8 @@ _SAME = 1.0 - 1e-9
 # standardised statistic on.
 _MOST_PAIRS, _NEAR, _PAIRS_USED, _CLEAR = 300, 8, 2, 3.0
 # Regression trees: the most leaves, the rows they are fitted to, the least share of these and the fewest units in a
-# leaf, and how many log(n) / n of the noise a split must explain.
-_LEAVES, _TREE_ROWS, _LEAST_LEAF, _FEWEST, _SPLIT = 16, 2**13, 0.02, 5, 4.0
+# leaf, how many log(n) / n of the noise a split must explain, and thresholds beyond which curves are others.
+_LEAVES, _TREE_ROWS, _LEAST_LEAF, _FEWEST, _SPLIT, _THRESHOLDS = 16, 2**13, 0.02, 5, 4.0, 4
 
 
 class _Encoded(NamedTuple):
@@ -360,10 +361,16 @@ def leading_pairs(parts: Sequence[np.ndarray], left: np.ndarray, rng: np.random.
     return [pairs[place] for place in best if found[place] > _CLEAR]
 
 
-def leaf_indicators(
-    inputs: np.ndarray, targets: np.ndarray, noise: float, rows_in_unit: float, rng: np.random.Generator
-) -> np.ndarray:
-    """(n, m) indicators of the leaves of a regression tree of `targets` (n, k) on `inputs` (n, q).
+def tree_terms(
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    curves: np.ndarray,
+    noise: float,
+    rows_in_unit: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indicators (n, m) of the leaves of a regression tree of `targets` (n, k) on `inputs` (n, q), and curves beyond
+    its leading thresholds: their indicators times the leading terms of `curves` (n, p).
 
     A split must explain more of the targets than the best of n splits does by chance, where `noise` is their mean
     square beyond what is known of them.
@@ -379,9 +386,17 @@ def leaf_indicators(
         min_samples_leaf=max(least, 1),
         min_impurity_decrease=_SPLIT * np.log(count) / count * noise,
         random_state=int(rng.integers(2**31)),
-    )
-    leaves = tree.fit(inputs[rows], targets[rows]).apply(inputs)
-    return np.equal.outer(leaves, np.unique(leaves)[1:]).astype(precision(n))
+    ).fit(inputs[rows], targets[rows])
+    leaves = tree.apply(inputs)
+    found, splits = tree.tree_, np.flatnonzero(tree.tree_.children_left >= 0)
+    impurity = found.weighted_n_node_samples * found.impurity
+    gain = impurity[splits] - impurity[found.children_left[splits]] - impurity[found.children_right[splits]]
+    best = splits[np.argsort(-gain, kind="stable")[:_THRESHOLDS]]
+    beyond = (inputs[:, found.feature[best]] > found.threshold[best]).astype(precision(n))
+    most = min(_PRODUCTS, NUMBERS // n // 4) // max(len(best), 1)
+    leading = curves[:, np.argsort(-curves[rows].var(axis=0), kind="stable")[:most]]
+    bent = (beyond[:, :, None] * leading[:, None, :]).reshape(n, -1)
+    return np.equal.outer(leaves, np.unique(leaves)[1:]).astype(precision(n)), bent
 
 
 def stacked_terms(parts: list[np.ndarray], n: int) -> np.ndarray:
