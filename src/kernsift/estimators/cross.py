@@ -3,7 +3,7 @@
 The second half gives each feature a witness (for MMD the difference of mean embeddings, for HSIC the cross-covariance);
 the first half evaluates it. Given the second half the draws are independent, and their mean estimates MMD^2 or HSIC
 without bias. Scores are Student statistics converted into normal scores, which accounts for small halves. Two samples
-have one variance under the null, which is pooled: few rows alone would not tell it.
+have one law under the null: their variance and skewness are pooled, because few rows alone would not tell them.
 
 Effect sizes are those of `kernsift.estimators.effects.kernel_correlations`. MMD^2 = |D|^2 is estimated by <D + e1, D +
 e2> with the errors of the two halves, so that its variance is that of <D, e1> + <D, e2> + <e1, e2>. The variance of the
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -55,8 +55,8 @@ from kernsift.kernels.quantisation import fit_grid
 # The most witness values that are kept to estimate correlations from; beyond, they are computed again when needed.
 # On a device, which holds 8 bytes of each, they stay there.
 _KEPT, _DEVICE_KEPT = 2**24, 2**29
-# The variance of products is that under independence where it is this many times as large as the mean of their squares.
-_MISSED = 3.0
+# Test rows whose values of several response columns give the skewness.
+_LISTED = 256
 
 
 def cross_mmd(
@@ -149,12 +149,14 @@ class WitnessValues:
         return one, two, mmd_scales(factor, known.counts, halves, sizes) if self.scales else None
 
 
-def _moments(values: Array, shares: Array, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(b,) means and variances of values (b, G) over `size` rows with these shares (b, G) of the points."""
+def _moments(values: Array, shares: Array, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(b,) means, variances and third central moments of values (b, G) over `size` rows with shares (b, G)."""
     xp = namespace(values)
     mean = xp.sum(shares * values, axis=1)
-    variance = xp.sum(shares * (values - mean[:, None]) ** 2, axis=1) * (size / (size - 1))
-    return to_numpy(mean), to_numpy(variance)
+    away = values - mean[:, None]
+    squares = shares * away**2
+    variance = xp.sum(squares, axis=1) * (size / (size - 1))
+    return to_numpy(mean), to_numpy(variance), to_numpy(xp.sum(squares * away, axis=1))
 
 
 def _witness(factor: Array, one: Array, two: Array) -> Array:
@@ -240,22 +242,34 @@ def cross_hsic(
     target = SelfDependence.of_factor(response.first.factor[None, ...], response.counts[None, :])
     cells = np.arange(y.n) if response.cells is None else to_numpy(response.cells)
     influence = target.influence[0, cells]
+    # The distinct values of the response at the test rows; of several columns, those at the first of these rows.
+    listed = test if response.cells is not None else test[:_LISTED]
+    _, first, copies = np.unique(cells[listed], return_index=True, return_counts=True)
+    values = ResponseValues(asarray_like(first, at_test), asarray_like(copies / len(listed), at_test))
     draws, scales = Drawn.empty(len(test), X.d, min(len(test), LEARNING)), np.empty((2, X.d))
-    independent = np.empty(X.d)
-    predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence))
-    for features, (products, null, own) in over_blocks(
+    null = np.empty((2, X.d))
+    predictions = Predictions(test, fit, at_test, at_fit, target._replace(influence=influence), values)
+    for features, (products, own_null, own) in over_blocks(
         X, kernels, adaptive, predictions, landmark_rows(X.n, rng), rows
     ):
         draws.put(features, products)
-        independent[features] = null
+        null[:, features] = own_null
         scales[:, features] = own
-    # If rare values of both variables did not occur together, the products tell too small a variance. Squares that are
-    # not small compared with the variance under independence are those of a strong effect.
-    missed = independent > _MISSED * (draws.variance + draws.mean**2)
-    share = np.divide(independent, draws.variance, out=np.ones(X.d), where=missed & (draws.variance > 0)) / draws.size
+    # The products tell too small a variance if rare values of both variables did not occur together. With the variance
+    # under independence, less the square of the mean, the statistic is that of a correlation.
+    independent, skewness = null
+    total = np.maximum(independent - draws.mean**2, np.minimum(independent, draws.variance))
+    share = np.divide(total, draws.variance, out=np.ones(X.d), where=draws.variance > 0) / draws.size
     variance, freedom = draws.variance * share, np.full(X.d, draws.size - 1.0)
     parts = in_blocks(draws.part(np.arange(X.d), share))
-    return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ScoreScales(*scales))
+    return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ScoreScales(*scales), skewness)
+
+
+class ResponseValues(NamedTuple):
+    """Test rows with different values of the response, and the share of the test rows with each of these values."""
+
+    rows: Array
+    shares: Array
 
 
 @dataclass(frozen=True)
@@ -263,7 +277,7 @@ class Predictions:
     """Products of the prediction and the response at the test rows, and the scales of effects.
 
     `at_test` and `at_fit` (p, rows) are the response's centred factor at the test rows and at the fit rows, `target`
-    its self-dependence, with the influence of each row (n,).
+    its self-dependence, with the influence of each row (n,), `values` its values at the test rows.
     """
 
     test: np.ndarray
@@ -271,17 +285,34 @@ class Predictions:
     at_test: Array
     at_fit: Array
     target: SelfDependence
+    values: ResponseValues
 
-    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, np.ndarray, ScoreScales]:
-        """The products, their variance if feature and response are independent, and the scales."""
-        found, null = _products(known, factor, (self.fit, self.at_fit), (self.test, self.at_test))
+    def __call__(self, known: Tabulation, factor: Array) -> tuple[Drawn, tuple[np.ndarray, np.ndarray], ScoreScales]:
+        """The products; their variance, and the skewness of their mean, over all matchings of rows; and the scales."""
+        found, variance, predicted = _products(known, factor, (self.fit, self.at_fit), (self.test, self.at_test))
+        null = variance, self._skewness(predicted, _share(known, self.test), variance)
         return Drawn.of(found, LEARNING), null, self._scales(known, factor, found)
+
+    def _skewness(self, predicted: Array, shares: Array, variance: np.ndarray) -> np.ndarray:
+        """(b,) from the predictions (b, G, p) at the points, which have these shares (b, G) of the test rows.
+
+        The sum of m[i, pi(i)] over the n rows i, for a random permutation pi and a doubly centred matrix m, has the
+        third moment n / (n - 1) / (n - 2) times the sum of all m[i, j]^3.
+        """
+        xp, n = namespace(predicted), len(self.test)
+        response = xp.take(self.at_test, self.values.rows, axis=1)
+        cubes = []
+        for i in range(len(variance)):
+            products = predicted[i, ...] @ response
+            cubes.append(shares[i, :] @ (products * products * products) @ self.values.shares)
+        third = to_numpy(xp.stack(cubes)) * n**3 / (n - 1) / (n - 2)
+        return np.divide(third, (n * variance) ** 1.5, out=np.zeros(len(third)), where=variance > 0)
 
     def _scales(self, known: Tabulation, factor: Array, found: np.ndarray) -> ScoreScales:
         own = SelfDependence.of_factor(factor, known.counts)
         first, second, total = len(self.test), len(self.fit), len(self.test) + len(self.fit)
         mean, variance = found.mean(axis=0), np.zeros(found.shape[1])
-        others, _ = _products(known, factor, (self.test, self.at_test), (self.fit, self.at_fit))
+        others, *_ = _products(known, factor, (self.test, self.at_test), (self.fit, self.at_fit))
         for rows, products in ((self.test, found), (self.fit, others)):
             influence = to_numpy(_at_rows(known, asarray_like(own.influence, factor), rows))
             relative = influence + self.target.influence[rows, None]
@@ -294,10 +325,10 @@ class Predictions:
 
 def _products(
     known: Tabulation, factor: Array, fit: tuple[np.ndarray, Array], test: tuple[np.ndarray, Array]
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, Array]:
     """(rows, b) products of the response at the test rows and its prediction from the fit rows.
 
-    Also returns their variances (b,) over all pairs of a prediction and a response.
+    Also returns their variances (b,) over all pairs of a prediction and a response, and the predictions (b, G, p).
     """
     xp, (b, points) = namespace(factor), known.counts.shape
     index = [asarray_like(rows, factor) for rows, _ in (fit, test)]
@@ -324,7 +355,7 @@ def _products(
     second = xp.matrix_transpose(predicted * shares[:, :, None]) @ predicted
     null = to_numpy(xp.sum(second * (test[1] @ own), axis=(1, 2))) / (len(found) - 1)
     some = np.abs(found).max(axis=0) > 1e-10 * most
-    return np.where(some, found, 0.0), np.where(some, null, 0.0)
+    return np.where(some, found, 0.0), np.where(some, null, 0.0), predicted
 
 
 Output = TypeVar("Output")

@@ -1,7 +1,8 @@
 """Scores from values along witness functions: Student statistics as normal scores, with effects.
 
-The values at the test rows are independent given the witness. Correlations are estimated from the values at the first
-of these rows, which are kept or computed again.
+The values at the test rows are independent given the witness. Student's law is corrected for the skewness that means
+of few rows, or of rare values, have under the null. Correlations are estimated from the values at the first of these
+rows, which are kept or computed again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernsift.estimators.effects.kernel_correlations import effect_of
-from kernsift.estimators.null_laws.student import normal_scores, student_statistics
+from kernsift.estimators.null_laws.student import (
+    corrected_for_skewness,
+    normal_scores,
+    student_statistics,
+    without_skewness,
+)
 from kernsift.estimators.scores import BlockCovariance, EffectSizes, Scores, ScoreScales, supported_variances
 from kernsift.execution.arrays import Array, asarray_like, namespace, slices, take, to_numpy
 
@@ -29,37 +35,41 @@ def witness_scales(scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, nu
 
 
 class Drawn(NamedTuple):
-    """Values of features at the test rows: their number, means and variances, and the values at the first rows.
+    """Values of features at the test rows: their number, their moments, and the values at the first rows.
 
-    The rows are in random order, so that correlations can be estimated from the first ones.
+    The rows are in random order, so that correlations can be estimated from the first ones. `third` are third central
+    moments.
     """
 
     size: Any
     mean: np.ndarray
     variance: np.ndarray
+    third: np.ndarray
     kept: Array
 
     @classmethod
     def empty(cls, count: int, d: int, kept: int = 0) -> Drawn:
-        return cls(count, np.empty(d), np.empty(d), np.empty((kept, d)))
+        return cls(count, np.empty(d), np.empty(d), np.empty(d), np.empty((kept, d)))
 
     @classmethod
     def of(cls, values: np.ndarray, most: int | None = None) -> Drawn:
         """From values (rows, features), of which at most `most` rows are kept."""
         # A copy, because a view would keep all of them.
         kept = values if most is None or most >= len(values) else values[:most].copy()
-        return cls(len(values), values.mean(axis=0), values.var(axis=0, ddof=1), kept)
+        away = values - values.mean(axis=0)
+        third = np.einsum("ij,ij,ij->j", away, away, away) / len(values)
+        return cls(len(values), values.mean(axis=0), values.var(axis=0, ddof=1), third, kept)
 
     def put(self, features: np.ndarray, part: Drawn) -> None:
         """Store the values of some of the features."""
-        self.mean[features], self.variance[features] = part.mean, part.variance
+        self.mean[features], self.variance[features], self.third[features] = part.mean, part.variance, part.third
         if len(self.kept):
             self.kept[:, features] = to_numpy(part.kept)
 
     def take(self, features: np.ndarray) -> Drawn:
         """The values of the features at these places."""
         kept = self.kept if len(features) == len(self.mean) else take(self.kept, features, 1)
-        return Drawn(self.size, self.mean[features], self.variance[features], kept)
+        return Drawn(self.size, self.mean[features], self.variance[features], self.third[features], kept)
 
     def part(self, features: np.ndarray, share: Any) -> Array:
         """Rows whose squares add up to `share` times the variance, of features with these numbers.
@@ -90,15 +100,18 @@ def witness_scores(
     `first` (rows, d) are that sample's values for every feature, `seconds` the others' values feature by feature.
     """
     one, counts = Drawn.of(first), np.array([len(column) for column in seconds])
-    mean, variance = (np.array([f(column) for column in seconds]) for f in (np.mean, lambda c: np.var(c, ddof=1)))
-    total = _pooled_variance(one, Drawn(counts, mean, variance, first[:0]))
+    others = [Drawn.of(column[:, None]) for column in seconds]
+    mean, variance, third = (np.concatenate(part) for part in zip(*(each[1:4] for each in others), strict=True))
+    two = Drawn(counts, mean, variance, third, first[:0])
+    total = _pooled_variance(one, two)
     # The first sample, whose rows the features share, has m / (n + m) of the variance of a difference of means.
     shared = total * counts / (one.size + counts)
     share = np.divide(shared, one.variance, out=np.zeros(len(names)), where=one.variance > 0)
     above = one.part(np.arange(len(names)), share)
     own = np.diag(np.sqrt(np.maximum(total - (above**2).sum(axis=0), 0.0)))
     parts, rows = in_blocks(np.vstack([above, own])), one.size + counts
-    return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, scales)
+    skewness = _pooled_skewness(one, two)
+    return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, scales, skewness)
 
 
 def difference_parts(
@@ -131,6 +144,14 @@ def _pooled_variance(one: Drawn, two: Drawn) -> np.ndarray:
     return np.asarray(shares[0] * one.variance + shares[1] * two.variance)
 
 
+def _pooled_skewness(one: Drawn, two: Drawn) -> np.ndarray:
+    """(d,) the skewness of the differences of means of two samples that have one law."""
+    third = (one.size * one.third + two.size * two.third) / (one.size + two.size)
+    variance = _pooled_variance(one, two)
+    cumulant = third * (1.0 / one.size**2 - 1.0 / two.size**2)
+    return np.divide(cumulant, variance**1.5, out=np.zeros(len(cumulant)), where=variance > 0)
+
+
 def in_blocks(rows: np.ndarray) -> Parts:
     def parts(among: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
         for own in (among[some] for some in slices(0, len(among), _TOGETHER)):
@@ -143,7 +164,8 @@ def difference_scores(names: tuple[str, ...], one: Drawn, two: Drawn, parts: Par
     """Student statistics of the values in two samples."""
     count = one.size + two.size
     freedom = np.full(len(names), count - 2.0)
-    return student_scores(names, one.mean - two.mean, _pooled_variance(one, two), parts, count, freedom, scales)
+    variance, skewness = _pooled_variance(one, two), _pooled_skewness(one, two)
+    return student_scores(names, one.mean - two.mean, variance, parts, count, freedom, scales, skewness)
 
 
 def student_scores(
@@ -154,17 +176,19 @@ def student_scores(
     count: int,
     freedom: np.ndarray,
     scales: ScoreScales,
+    skewness: np.ndarray | None = None,
 ) -> Scores:
     """Normal scores of estimates with centred, scaled draws `parts`, whose squares add up to the variances.
 
-    `count` is the number of draws.
+    `count` is the number of draws, `skewness` that of the estimates, by default 0.
     """
+    skewness = np.zeros(len(names)) if skewness is None else skewness
     least = supported_variances(variance, estimate, count)
     # Features whose draws do not vary are uncorrelated with the others: each has a row of its own.
     alone, error = np.flatnonzero(least != variance), np.sqrt(least)
     varies = error > 0
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
-    score = normal_scores(statistic, freedom)
+    score = corrected_for_skewness(normal_scores(statistic, freedom), skewness)
 
     def blocks(some: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
         for features, rows in parts(some):
@@ -176,13 +200,17 @@ def student_scores(
 
     def sizes(features: np.ndarray) -> EffectSizes:
         assert scales.spread is not None
-        own, unit, scale = freedom[features], np.where(varies, error, 1.0)[features], scales.scale[features]
+        own, skew, scale = freedom[features], skewness[features], scales.scale[features]
+        unit = np.where(varies, error, 1.0)[features]
 
         def at(means: np.ndarray) -> np.ndarray:
-            return effect_of(student_statistics(means, own) * unit, np.where(varies[features], scale, 0.0))
+            statistics = student_statistics(without_skewness(means, skew), own)
+            return effect_of(statistics * unit, np.where(varies[features], scale, 0.0))
 
         step = 1e-3 * (1.0 + np.abs(statistic[features]))
-        ends = [normal_scores(statistic[features] + sign * step, own) for sign in (1.0, -1.0)]
+        ends = [
+            corrected_for_skewness(normal_scores(statistic[features] + sign * step, own), skew) for sign in (1.0, -1.0)
+        ]
         spread = (ends[0] - ends[1]) / (2 * step) * scales.spread[features] / unit
         return EffectSizes(effect_of(estimate[features], scale), spread, at)
 
