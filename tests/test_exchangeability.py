@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import warnings
+from functools import partial
 from itertools import combinations, permutations, product
 from math import factorial, prod
 from pathlib import Path
@@ -388,9 +389,27 @@ def test_few_relabellings_have_the_p_value_of_all_permutations(numeric: bool) ->
 def test_without_strata_the_law_is_that_of_all_rows() -> None:
     rng = np.random.default_rng(2)
     X, Y = rng.normal(size=(40, 5)), rng.normal(size=(30, 5)) * 1.4
-    plain = compare(X, Y, random_state=0).all_pvalues
-    each = compare(X, Y, unit=(np.arange(40), 40 + np.arange(30)), random_state=0).all_pvalues
-    np.testing.assert_allclose(each, plain, rtol=1e-6)
+    table, rows = as_table(np.concatenate([X, Y])), Exchangeability(np.repeat([0, 1], [40, 30]), None, None)
+    found = restricted.restricted_mmd(table, fit_kernels(table, rng=rng), rows, adaptive=True, rng=rng)
+    assert found is not None
+    np.testing.assert_allclose(norm.sf(found.estimate), compare(X, Y, random_state=0).all_pvalues, rtol=1e-6)
+
+
+@pytest.mark.parametrize("question", [compare, relate])
+def test_strata_and_units_that_restrict_nothing_change_nothing(question: Any) -> None:
+    """Columns with few values have discrete laws, which the smooth one of strata does not equal."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"few": rng.integers(0, 3, 24), "cat": rng.choice(list("abcd"), 24)})
+    table["gap"] = rng.normal(size=24)
+    table.loc[::5, "gap"] = np.nan
+    label = np.repeat(["u", "v"], [16, 8])
+    ask = partial(question, table, **{"by" if question is compare else "y": label}, random_state=0)
+    plain = ask()
+    for design in ({"strata": np.zeros(24)}, {"unit": np.arange(24)}, {"strata": np.zeros(24), "unit": np.arange(24)}):
+        found = ask(**design)
+        assert found.log_pvalues.tolist() == plain.log_pvalues.tolist()
+        np.testing.assert_array_equal(found.intervals, plain.intervals)
+        assert any("one" in note and "row" in note for note in found.notes)
 
 
 def test_counts_by_stratum_give_the_law_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,17 +418,57 @@ def test_counts_by_stratum_give_the_law_of_the_rows(monkeypatch: pytest.MonkeyPa
     X = rng.normal(size=(1500, 3)) + strata[:, None]
     y = X[:, 0] ** 2 * 0.1 + rng.normal(size=1500)
     label = rng.random(1500) < 0.3 + 0.1 * strata
-    rows = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
-    monkeypatch.setattr(stratified_counts, "FEWEST", 100)
     counted = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
+    monkeypatch.setattr(stratified_counts, "FEWEST", 2000)
+    rows = [relate(X, answer, strata=strata, random_state=0).all_pvalues for answer in (y, label)]
     # What is left out is of the order 1 / n, in units of the score; p-values near 1 need no accuracy.
     scores = [np.maximum(norm.isf(found), -2.0) for found in (counted, rows)]
     np.testing.assert_allclose(*scores, rtol=0.01, atol=0.03)
 
 
+@pytest.mark.parametrize("numeric", [False, True])
+def test_rare_values_and_a_rare_label_have_the_exact_moments_of_rows(
+    numeric: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows carry these columns or the response, so that the moments of the limit law are far off."""
+    rng = np.random.default_rng(6)
+    strata = np.append(rng.integers(0, 4, size=1498), [4, 4])
+    X = np.where(rng.random((1500, 12)) < 0.02, 1.0 + rng.poisson(2.0, size=(1500, 12)), 0.0)
+    X[:, 9:] = rng.normal(size=(1500, 3))
+    label: Any = np.append(rng.random(1498) < 0.02, [False, True])
+    if numeric:
+        label = np.where(label, rng.normal(size=1500), 0.0)
+    given: dict[str, Any] = {"strata": strata, "random_state": 0, "response": "numeric" if numeric else "auto"}
+    counted = relate(X, label, **given).all_pvalues
+    monkeypatch.setattr(stratified_counts, "FEWEST", 2000)
+    scores = [np.maximum(norm.isf(found), -2.0) for found in (counted, relate(X, label, **given).all_pvalues)]
+    # Correlations of kernels are those of the limit law, and what is left out of moments is at most 0.02 of them.
+    np.testing.assert_allclose(*scores, rtol=0.02, atol=0.03)
+
+
+@pytest.mark.parametrize(("labelled", "values", "level"), [(100, 20, 0.001), (6, 100, 0.05)])
+def test_many_rows_of_rare_values_and_a_rare_label_keep_the_level(labelled: int, values: int, level: float) -> None:
+    rng = np.random.default_rng(7)
+    strata, label = np.arange(5000) % 4, rng.permutation(5000) < labelled
+    X = np.zeros((5000, 500))
+    for own in X.T:
+        own[rng.choice(5000, values, replace=False)] = 1.0 + rng.poisson(2.0, size=values)
+    found = relate(X, label, strata=strata, random_state=0).all_pvalues
+    assert (found <= level).sum() <= binom.isf(1e-4, 500, level)
+
+
+def test_strata_of_one_row_next_to_large_ones() -> None:
+    """Those of one row are used for nothing, and do not make the others small."""
+    rng = np.random.default_rng(8)
+    X, label = rng.normal(size=(5700, 3)), rng.integers(0, 2, size=5700)
+    strata = np.append(np.arange(4200) % 10, 10 + np.arange(1500))
+    X[:, 1] += 0.3 * label
+    assert relate(X, label, strata=strata, random_state=0).all_pvalues.argmin() == 1
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 def test_many_rows_in_strata_have_clusters_and_short_lists(gaps: bool) -> None:
-    """Rows are counted by stratum from 4,096 on, and correlations come from every third row of these."""
+    """Rows are counted by stratum from 1,024 on, and correlations come from every third row of these."""
     rng = np.random.default_rng(4)
     strata = rng.integers(0, 6, size=4600)
     label = rng.random(4600) < np.linspace(0.2, 0.8, 6)[strata]
@@ -502,6 +561,17 @@ def test_pairs_see_a_shift_behind_the_pair_effect_and_a_change_of_spread() -> No
     assert shifted.rejected.sum() >= 18
     wider = compare(rng.normal(size=(60, 20)), 2.0 * rng.normal(size=(60, 20)), paired=True)
     assert wider.rejected.sum() >= 15
+
+
+def test_a_change_of_spread_in_pairs_has_a_fifth_of_the_level() -> None:
+    """As much power as the flips of sums times differences, which a change of spread correlates, at level 0.01."""
+    rng = np.random.default_rng(11)
+    level, first, second = rng.normal(size=(3, 25, 1500))
+    X, Y = level + first, level + 2.0 * second
+    products = (X + Y - (X + Y).mean(axis=0)) * (X - Y)
+    flipped = np.abs(rng.choice([-1.0, 1.0], size=(2000, 25)) @ products) >= np.abs(products.sum(axis=0))
+    found = compare(X, Y, paired=True, correction=None, random_state=0).all_pvalues <= 0.05
+    assert found.sum() >= (flipped.mean(axis=0) <= 0.01).sum()
 
 
 def test_pairs_see_a_change_of_shape_behind_the_pair_effect() -> None:
@@ -936,9 +1006,9 @@ def test_workers_get_the_same_design() -> None:
 
 
 def test_the_command_line_takes_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    frame().to_csv(tmp_path / "cells.csv", index=False)
+    frame().assign(lab="l").to_csv(tmp_path / "cells.csv", index=False)
     file = str(tmp_path / "cells.csv")
-    columns = ["--by", "treated", "--unit", "donor", "--strata", "batch"]
+    columns = ["--by", "treated", "--unit", "donor", "--strata", "batch,lab"]
     assert main(["compare", file, *columns, "--json", "--seed", "0"]) == 0
     found = json.loads(capsys.readouterr().out)
     expected = compare(frame(), by="treated", unit="donor", strata="batch", random_state=0)

@@ -53,6 +53,30 @@ def test_moments_are_those_of_all_permutations(sizes: list[int], p: int) -> None
     np.testing.assert_allclose(third, expected, rtol=1e-8, atol=1e-9 * every.std() ** 3)
 
 
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("sizes", [[3, 4, 3, 2], [2, 2, 2, 5], [6]])
+def test_points_with_weights_have_the_moments_of_their_rows(sizes: list[int], p: int) -> None:
+    """Rows at three points, of which a stratum may lack some; more directions than third moments are summed over."""
+    rng = np.random.default_rng([sum(sizes), p, 1])
+    strata, _, response = problem(sizes, 1, p, rng)
+    points, codes = rng.exponential(size=(2, 14, 3)), rng.integers(0, 3, size=len(strata.order))
+    every = enumerated(strata, strata.centred(points[:, :, codes]), response)
+    own = ResponseMoments.of(response, response, strata)
+    counts = np.zeros((len(strata.sizes), 3))
+    np.add.at(counts, (strata.of_row, codes), 1.0)
+    values = points[:, :, None, :] - (points @ counts.T / strata.sizes)[..., None]
+    factor, weights = values.reshape(2, 14, -1), np.tile(counts.ravel(), (2, 1))
+    layout = strata._replace(points=3)
+    # The leading directions come first.
+    factor = np.flip(np.linalg.eigh((factor * weights[:, None]) @ factor.transpose(0, 2, 1))[1], 2).mT @ factor
+    third = third_moment(
+        ThirdMoments.of_features(factor, layout, own, weights), ThirdMoments.of_response(response, strata, own), strata
+    )
+    np.testing.assert_allclose(covariance(factor, factor, layout, own, weights), every.var(axis=0), rtol=1e-9)
+    expected = ((every - every.mean(axis=0)) ** 3).mean(axis=0)
+    np.testing.assert_allclose(third, expected, rtol=1e-8, atol=1e-9 * every.std() ** 3)
+
+
 @pytest.mark.parametrize("sizes", SIZES)
 def test_covariances_of_two_views_are_those_of_all_permutations(sizes: list[int]) -> None:
     rng = np.random.default_rng([sum(sizes), 9])

@@ -184,7 +184,7 @@ class _Measuring:
             return self._measured(features, fitted, some[0][1])
 
         by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
-        rows, memory = (len(self.target.strata.order), 2**28) if by_row else (0, None)
+        rows, memory = (len(self.target.strata.order), 2**26) if by_row else (0, None)
         return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, memory)))
 
     @property
@@ -240,6 +240,15 @@ class _Measuring:
             _counted_statistic(counted, ready[pair.feature], views[pair.response], sums[pair.response], spread)
             for pair in pairs
         ]
+        few = [counted.carried_by_few_rows(ready[pair.feature], views[pair.response].factor) for pair in pairs]
+        exact = counted.parts_of(np.flatnonzero(np.any(few, axis=0)), max(one.shape[1] for one in factors.values()))
+        for place, (one, pair) in enumerate(zip(statistics, pairs, strict=True)):
+            sd, skewness = one.laws.sd.copy(), one.laws.skewness.copy()
+            for some in exact:
+                known = counted.centred(factors[pair.feature], some)
+                _, _, sd[some], third = self._moments(known.factor, pair.response, known.strata, known.weights)
+                skewness[some] = _skewness(third, sd[some])
+            statistics[place] = one._replace(laws=one.laws._replace(sd=sd, skewness=skewness))
 
         def correlation(i: int, j: int) -> np.ndarray:
             one, other = statistics[i], statistics[j]
@@ -248,7 +257,13 @@ class _Measuring:
             found = (inner * inner).sum() * to_numpy(namespace(scatter).sum(scatter * scatter, axis=(1, 2)))
             sizes = [(part.target.sizes, to_numpy(part.view.sizes)) for part in (one, other)]
             own = [(target**2).sum() * (feature**2).sum(axis=1) for target, feature in sizes]
-            return correlation_of(found, np.sqrt(own[0] * own[1]))
+            limit = correlation_of(found, np.sqrt(own[0] * own[1]))
+            for some in exact:
+                first, second = (counted.centred(factors[pairs[place].feature], some) for place in (i, j))
+                moments = self.target.moments[pairs[i].response, pairs[j].response]
+                between = covariance(first.factor, second.factor, first.strata, moments, first.weights)
+                limit[some] = correlation_of(between, one.laws.sd[some] * other.laws.sd[some])
+            return limit
 
         return _Fitted(statistics, correlation, counted.points(self._rows_to_align), self.target.response, counted)
 
@@ -284,23 +299,31 @@ class _Measuring:
     def _statistic(self, factor: np.ndarray, name: str) -> FittedStatistic:
         """T of features under one pair of views, and its law."""
         strata, target = self.target.strata, self.target.response.views[name]
-        response = self.target.moments[name, name]
-        # Rotated so that the directions are those of the limit law.
-        values, vectors = np.linalg.eigh((factor * self.target.scale) @ factor.transpose(0, 2, 1))
-        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
-        sizes = np.maximum(np.flip(values, axis=1), 0.0)
+        factor, sizes, sd, third = self._moments(factor, name, strata)
         cross = factor @ target.factor.T
         traces = strata.sums((factor * factor).sum(axis=1))
         shares = strata.sums((target.factor**2).sum(axis=0)) / (strata.sizes - 1)
-        sd = np.sqrt(covariance(factor, factor, strata, response))
-        flips = Flips.of(factor, strata, response)
-        if flips is not None:
-            third = flips.third_moment()
-        else:
-            third = third_moment(ThirdMoments.of_features(factor, strata, response), self.target.thirds[name], strata)
         size = ((factor @ factor.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
         statistic = (cross**2).sum(axis=(1, 2))
         return _with_law(factor, sizes, cross, target, size, traces, strata, (statistic, traces @ shares, sd, third))
+
+    def _moments(
+        self, factor: np.ndarray, name: str, strata: Strata, weights: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Factors in the directions of the limit law and their sizes; the standard deviation and third moment of T."""
+        response, scale = self.target.moments[name, name], self.target.scale
+        if weights is not None:
+            scale = weights[:, None] * scale[self.target.strata.starts][strata.of_row]
+        values, vectors = np.linalg.eigh((factor * scale) @ factor.transpose(0, 2, 1))
+        factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
+        flips = Flips.of(factor, strata, response)
+        if flips is not None:
+            variance, third = flips.covariance(flips), flips.third_moment()
+        else:
+            variance = covariance(factor, factor, strata, response, weights)
+            own = ThirdMoments.of_features(factor, strata, response, weights)
+            third = third_moment(own, self.target.thirds[name], self.target.strata)
+        return factor, np.maximum(np.flip(values, axis=1), 0.0), np.sqrt(variance), third
 
     def _best(self, fitted: _Fitted, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One score from the scores (pairs, b) of each feature, and the pair of views that it comes from."""
@@ -366,9 +389,12 @@ def _with_law(
 ) -> FittedStatistic:
     """A statistic from tr K^2, the traces by stratum, and T with its mean, standard deviation and third moment."""
     own, (statistic, mean, sd, third) = stratified_invariants(traces, size, strata), moments
-    skewness = third / np.where(sd > 0, sd, 1.0) ** 3
-    laws = StatisticLaws(statistic, mean, sd, skewness, size, np.full(len(sd), (target.sizes**2).sum()))
+    laws = StatisticLaws(statistic, mean, sd, _skewness(third, sd), size, np.full(len(sd), (target.sizes**2).sum()))
     return FittedStatistic(FittedView(View(factor, sizes), own, np.zeros((len(sd), 0))), target, laws, cross)
+
+
+def _skewness(third: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    return third / np.where(sd > 0, sd, 1.0) ** 3
 
 
 def _moved(response: Response, prototype: Array, view: Callable[[FittedView], ResponseView] | None = None) -> Response:

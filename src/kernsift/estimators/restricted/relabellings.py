@@ -3,7 +3,8 @@
 As in `kernsift.estimators.null_laws.enumeration`: a smooth law does not fit a statistic that takes few values. Where
 all relabellings of the units are few, they are enumerated. Two values against two labels have a law in closed form, the
 sum of hypergeometric variables of the strata, which for pairs is McNemar's exact test. Columns in which few units
-differ from the commonest value get outcomes drawn at random, and with an unbounded kernel columns with outliers.
+differ from the commonest value get outcomes drawn at random, and with an unbounded kernel columns with outliers. So do
+columns with a small p-value where few units of a rare response are expected to meet a rare value.
 """
 
 from __future__ import annotations
@@ -17,19 +18,28 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from kernsift.data.rows.exchangeability import Exchangeability
-from kernsift.estimators.null_laws.discreteness import FEW_ROWS, MOST_PERMUTED, SPARSE, carried_by_few_rows
+from kernsift.estimators.null_laws.discreteness import (
+    FEW_ROWS,
+    MOST_PERMUTED,
+    NULL_TAIL,
+    SPARSE,
+    carried_by_few_rows,
+    few_products,
+)
 from kernsift.estimators.null_laws.enumeration import arrangements, distinct_integers, log_share, reordered_statistics
 from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.statistics import FittedStatistic
-from kernsift.execution.arrays import asarray_like, namespace, to_numpy
+from kernsift.execution.arrays import asarray_like, namespace, slices, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
 # The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn.
 _MOST, _NUMBERS, _DRAWN = 2**13, 2**22, 2**13
 # The most elements of drawn relabellings of all units, and of one part of them.
 _PERMUTED, _AT_ONCE = 2**26, 2**21
+# The most units that differ from the commonest value or response and are drawn.
+_RARE = 2**8
 # The most rows for which sums of hypergeometric variables are convolved.
 _CONVOLVED = 2**13
 
@@ -40,11 +50,13 @@ class FewValues(NamedTuple):
     Attributes
     ----------
     two_valued : (b,) which columns have two values.
-    few : (b,) in which of them few units differ from the commonest value.
+    others : (b,) numbers of units that differ from the commonest value.
+    few : (b,) in which columns these are few.
     differing : gives the units (N,) of a feature that differ from the commonest value, or have the second of two.
     """
 
     two_valued: np.ndarray
+    others: np.ndarray
     few: np.ndarray
     differing: Callable[[int], np.ndarray]
 
@@ -56,7 +68,8 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     common, largest = to_numpy(xp.argmax(counts, axis=1)), to_numpy(xp.max(counts, axis=1))
     two_valued = to_numpy(xp.sum(xp.astype(counts > 0, xp.int64), axis=1)) == 2
     if counted is not None:
-        return FewValues(two_valued, n - largest <= SPARSE, lambda place: counted.row_codes(place) != common[place])
+        others = n - largest
+        return FewValues(two_valued, others, others <= SPARSE, lambda place: counted.row_codes(place) != common[place])
     nothing = np.zeros(b, dtype=bool)
     if known.codes is not None and known.joint is None:
         differs = to_numpy(known.codes) != common[:, None]
@@ -69,13 +82,17 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
         at_common = to_numpy(xp.take_along_axis(known.joint, at, axis=1)[:, 0, :])
         differs, two_valued = (at_common[:, : rows.units] < rows.unit_sizes)[:, strata.order], nothing
     else:
-        return FewValues(nothing, nothing, lambda place: nothing)
+        return FewValues(nothing, np.full(b, n), nothing, lambda place: nothing)
     count = differs.sum(axis=1)
     few = ((count <= SPARSE) & (2 * count <= n)) | (two_valued & (n <= FEW_ROWS))
-    return FewValues(two_valued, few, lambda place: differs[place])
+    return FewValues(two_valued, count, few, lambda place: differs[place])
 
 
-def _heavy(factors: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> bool:
+def _heavy(
+    factors: Sequence[np.ndarray],
+    targets: Sequence[np.ndarray],
+    carried: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+) -> bool:
     """Whether few units carry the statistic of a feature with these factors (m, N) and responses (p, N)."""
 
     def share(factor: np.ndarray) -> np.ndarray:
@@ -83,7 +100,7 @@ def _heavy(factors: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> bool
         return np.asarray((diagonal**2).sum() / max(diagonal.sum() ** 2, 1e-300))
 
     pairs = zip(factors, targets, strict=True)
-    return any(carried_by_few_rows(share(one), share(other), one.shape[1]) for one, other in pairs)
+    return any(carried(share(one), share(other), one.shape[1]) for one, other in pairs)
 
 
 class Relabellings:
@@ -175,24 +192,33 @@ class Relabellings:
 
         known = values.few | two_classes | (every is not None)
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
-            heavy = [place for place in np.flatnonzero(varies & ~known).tolist() if _heavy(factors_of(place), targets)]
+            open_laws = np.flatnonzero(varies & ~known).tolist()
+            heavy = [place for place in open_laws if _heavy(factors_of(place), targets, carried_by_few_rows)]
             features = list(map(factors_of, heavy))
             permuted = reordered_statistics(features, targets, self._orders(seed)) if heavy else ()
             for place, drawn in zip(heavy, permuted, strict=True):
                 # As in `enumeration`, the continuous law extends the tail if the draws are not fewer than the units.
                 tails = log_ndtr(-scores[:, place]) if len(self._kinds) < drawn.shape[1] else None
                 out[place] = score_of(np.array([min(log_share(drawn, weights, tails), -1e-15)]))[0]
-        for place in np.flatnonzero(varies & known).tolist():
+        rare = np.flatnonzero(self._kinds != np.bincount(self._kinds).argmax())
+        small = np.minimum(values.others, len(rare)) <= _RARE
+        tried = small & (log_ndtr(-score) <= math.log(NULL_TAIL)) & ~known & (not unbounded)
+        for place in np.flatnonzero(varies & (known | tried)).tolist():
             factors = factors_of(place)
+            log_tails = log_ndtr(-scores[:, place])
             if every is not None:
                 crossed = [target @ factor.T for factor, target in zip(factors, relabelled, strict=True)]
                 found = np.array([np.einsum("pam,pam->a", cross, cross) for cross in crossed])
                 log_pvalue = log_share(found, weights)
             elif two_classes[place]:
                 log_pvalue = self._hypergeometric(values.differing(place))
+            elif tried[place] and not _heavy(factors, targets, few_products):
+                continue
+            elif tried[place] and len(rare) < values.others[place]:
+                log_pvalue = self._drawn(rare, targets, factors, weights, log_tails, seed)
             else:
                 others = np.flatnonzero(values.differing(place))
-                log_pvalue = self._drawn(others, factors, targets, weights, log_ndtr(-scores[:, place]), seed)
+                log_pvalue = self._drawn(others, factors, targets, weights, log_tails, seed)
             if np.isfinite(log_pvalue):
                 out[place] = score_of(np.array([min(log_pvalue, -1e-15)]))[0]
         return out
@@ -225,15 +251,19 @@ class Relabellings:
         log_tails: np.ndarray,
         seed: int,
     ) -> float:
-        """The units that differ from the commonest value get responses of units drawn from their strata."""
+        """Units that differ from the commonest value get responses of units drawn from their strata.
+
+        Or the other way round: units with a rare response get values, with `factors` and `targets` exchanged.
+        """
         rows = self._draws(others, np.random.default_rng(seed))
-        found = []
-        for factor, target in zip(factors, targets, strict=True):
-            # The response is centred within strata, so that the stratum's common value may be taken off.
+        found = np.empty((len(factors), len(rows)))
+        for out, factor, target in zip(found, factors, targets, strict=True):
+            # Both are centred within strata, so that the stratum's common value may be taken off.
             own = factor[:, others] - self._common(factor, others)
-            cross = np.einsum("mk,pak->amp", own, target[:, rows], optimize=True)
-            found.append((cross * cross).sum(axis=(1, 2)))
-        return log_share(np.array(found), weights, log_tails)
+            for part in slices(0, len(rows), max(1, _AT_ONCE // (len(target) * len(others)))):
+                cross = np.einsum("mk,pak->amp", own, target[:, rows[part]], optimize=True)
+                out[part] = (cross * cross).sum(axis=(1, 2))
+        return log_share(found, weights, log_tails)
 
     def _orders(self, seed: int) -> Iterator[np.ndarray]:
         """Parts (draws, N) of units permuted within strata, the observed order first."""

@@ -23,10 +23,12 @@ class Strata(NamedTuple):
     ----------
     order : (N,) the rows, stratum after stratum.
     sizes : (S,) rows of the strata, increasing.
+    points : where values are those of weighted points and not of rows, how many there are in each stratum; else 0.
     """
 
     order: np.ndarray
     sizes: np.ndarray
+    points: int = 0
 
     @classmethod
     def of(cls, codes: np.ndarray) -> Strata:
@@ -45,25 +47,30 @@ class Strata(NamedTuple):
         return cls(np.argsort(place[codes], kind="stable"), counts[ranks[counts[ranks] > 0]])
 
     @property
+    def lengths(self) -> np.ndarray:
+        """(S,) values of each stratum in an array of all values."""
+        return np.full(len(self.sizes), self.points) if self.points else self.sizes
+
+    @property
     def starts(self) -> np.ndarray:
-        return np.cumsum(self.sizes) - self.sizes
+        return np.cumsum(self.lengths) - self.lengths
 
     @property
     def of_row(self) -> np.ndarray:
         """(N,) the stratum of each sorted row."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return np.repeat(np.arange(len(self.sizes)), self.lengths)
 
     def runs(self, numbers: int) -> Iterator[tuple[int, int]]:
         """Strata of one size that follow each other, as many at a time as arrays with `numbers` each allow."""
         step = max(1, NUMBERS // max(numbers, 1))
-        edges = np.flatnonzero(np.diff(self.sizes)) + 1
+        edges = np.flatnonzero(np.diff(self.lengths)) + 1
         for run in np.split(np.arange(len(self.sizes)), edges):
             for part in slices(int(run[0]), int(run[-1]) + 1, step):
                 yield part.start, part.stop
 
     @property
     def are_pairs(self) -> bool:
-        return bool(self.sizes[-1] == 2)
+        return bool(self.sizes[-1] == 2) and not self.points
 
     def sums(self, values: Array) -> Array:
         """(..., S) sums of values (..., N) over the rows of each stratum."""
@@ -85,7 +92,7 @@ class Strata(NamedTuple):
 
     def split(self, values: np.ndarray, start: int, stop: int) -> np.ndarray:
         """(..., s, n) values (..., N) of strata of one size."""
-        n, first = int(self.sizes[start]), int(self.starts[start])
+        n, first = int(self.lengths[start]), int(self.starts[start])
         part = values[..., first : first + n * (stop - start)]
         return part.reshape(*values.shape[:-1], stop - start, n)
 

@@ -1,9 +1,13 @@
 """The law within strata from counts of points by stratum, for many rows in few strata.
 
 Where rows are many, the moments of each stratum by itself add nothing to those of V (see
-`kernsift.estimators.restricted.stratified_law`): mean, variance and third moment are tr V, 2 tr V^2 and 8 tr V^3 up to
-a share of 1 / n, and V depends only on the number of rows of each stratum at each point of the feature. The response
-is taken to vary alike in all strata up to a factor r_b: V = (sum_b r_b S_b) (x) R.
+`kernsift.estimators.restricted.stratified_law`): mean, variance and third moment are tr V, 2 tr V^2 and 8 tr V^3, and V
+depends only on the number of rows of each stratum at each point of the feature. The response is taken to vary alike in
+all strata up to a factor r_b: V = (sum_b r_b S_b) (x) R.
+
+What this leaves out is a share of about n k l, with the sums of squared diagonals of both Gram matrices over their
+squared traces, k and l. These are one over the effective numbers of rows. Features that few rows carry, or many if few
+rows carry the response, get exact moments.
 """
 
 from __future__ import annotations
@@ -15,15 +19,20 @@ import numpy as np
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.estimators.responses import summed_rows
 from kernsift.estimators.restricted.strata import Strata
-from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, slices, take, to_numpy
 from kernsift.execution.codes import bincount_rows
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.sparse_columns import SparseCodes
 
-FEWEST = 2**12
+FEWEST = 2**10
 """The fewest rows that are counted by point and stratum."""
-# The most strata, and cells of strata and responses together: a table has as many columns for every point.
-_MOST_STRATA, _MOST_CELLS = 2**8, 2**9
+# Moments are exact where those of V leave out more than this share.
+_LEFT_OUT = 0.02
+# The most numbers of factors with exact moments.
+_NUMBERS = 2**22
+# The most strata, the fewest rows of these on average, and the most cells of strata and responses together: a table has
+# as many columns for every point.
+_MOST_STRATA, _ROWS_PER_STRATUM, _MOST_CELLS = 2**8, 2**4, 2**9
 
 
 class CountedCells(NamedTuple):
@@ -52,7 +61,8 @@ class CountedCells(NamedTuple):
 
         None where rows are taken one by one: few of them, small strata, or units.
         """
-        if rows.unit is not None or len(strata.order) < FEWEST or len(strata.sizes) > _MOST_STRATA:
+        most = min(_MOST_STRATA, len(strata.order) // _ROWS_PER_STRATUM)
+        if rows.unit is not None or len(strata.order) < FEWEST or len(strata.sizes) > most:
             return None
         stratum, count = strata.of_row, int(response.max()) + 1
         known, inverse = np.unique(stratum * count + response, return_inverse=True)
@@ -85,6 +95,14 @@ class CountedFactor(NamedTuple):
     factor: Array
     weighted: Array
     sums: Array
+
+
+class CentredValues(NamedTuple):
+    """Factors (b, m, values) of features less the means of strata, and weights (b, values) of points in strata."""
+
+    factor: np.ndarray
+    weights: np.ndarray | None
+    strata: Strata
 
 
 class StratifiedCounts(NamedTuple):
@@ -173,6 +191,41 @@ class StratifiedCounts(NamedTuple):
         xp = namespace(one.sums)
         squares = (xp.sum(one.factor * one.factor, axis=1)[:, None, :] @ self.counts)[:, 0, :]
         return to_numpy(squares) - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.cells.strata.sizes
+
+    def carried_by_few_rows(self, one: CountedFactor, target: np.ndarray) -> np.ndarray:
+        """(b,) whether the moments of V are not those of features with this factor and a response with one of (p, N).
+
+        Diagonals are those before strata are centred, so that none is missed that varies mostly between strata.
+        """
+        xp = namespace(one.factor)
+        diagonal, response = xp.sum(one.factor * one.factor, axis=1), (target * target).sum(axis=0)
+        squares = to_numpy(xp.sum(diagonal * diagonal * xp.sum(self.counts, axis=2), axis=1))
+        share = squares / np.maximum(self.traces(one).sum(axis=1) ** 2, 1e-300)
+        return np.asarray(len(response) * share * (response**2).sum() > _LEFT_OUT * response.sum() ** 2)
+
+    def parts_of(self, features: np.ndarray, directions: int) -> list[np.ndarray]:
+        """Some features in parts, whose `centred` values in so many directions are not too many."""
+        strata = self.cells.strata
+        values = min(self.counts.shape[1] * len(strata.sizes), len(strata.order))
+        step = max(1, _NUMBERS // (directions * values))
+        return [features[part] for part in slices(0, len(features), step)]
+
+    def centred(self, factor: Array, features: np.ndarray) -> CentredValues:
+        """Factors (b, m, G) of some of the features less the means of strata.
+
+        Values are those of all points in each stratum, or those of the rows if these are fewer.
+        """
+        strata, own = self.cells.strata, to_numpy(take(factor, features, 0)).astype(float)
+        counts = to_numpy(take(self.counts, features, 0)).astype(float)
+        used = counts.any(axis=(0, 2))
+        points = int(used.sum())
+        if points * len(strata.sizes) < len(strata.order):
+            own, counts = own[:, :, used], counts[:, used]
+            values = own[:, :, None, :] - (own @ counts / strata.sizes)[..., None]
+            weights = counts.transpose(0, 2, 1).reshape(len(counts), -1)
+            return CentredValues(values.reshape(*own.shape[:2], -1), weights, strata._replace(points=points))
+        rows = [one[:, self.row_codes(place)] for one, place in zip(own, features.tolist(), strict=True)]
+        return CentredValues(strata.centred(np.stack(rows)), None, strata)
 
     def row_codes(self, feature: int) -> np.ndarray:
         """(N,) the points of the sorted rows of one feature, up to exchanges of rows of a cell with one response."""

@@ -19,6 +19,8 @@ third moments of the feature's factor, h_b and N_b those of the response's.
 The sums over strata in V are folded into few matrices: the R_b / (n_b - 1) are combinations of matrices
 B_k, a single one where the response has one direction, so that V = sum_k A_k (x) B_k with weighted sums A_k of the S_b.
 For a response with many directions the third moment leaves out what the first few B_k do not explain.
+
+Rows with equal factors count as one point with a weight.
 """
 
 from __future__ import annotations
@@ -81,14 +83,21 @@ class ResponseMoments(NamedTuple):
         basis = right[:kept].reshape(kept, len(one), len(other))
         behind = np.cumsum(values[::-1] ** 2)[::-1]
         terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), _TERMS, kept)
-        second = _second(squares, first, last, strata)
+        second = _second(squares, first, last, strata, None)
         return cls((left[:, :kept] * values[:kept]).T, basis, terms, second, squares / (sizes - 1) ** 2)
 
 
-def _second(squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Strata) -> np.ndarray:
+def _second(
+    squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Strata, weights: np.ndarray | None
+) -> np.ndarray:
     """(..., S, 2) invariants of second order, from sums of K_ij L_ij (..., S) and diagonals (..., N)."""
-    traces = strata.sums(one) * strata.sums(other)
-    return np.stack([squares - traces / (strata.sizes - 1), strata.sums(one * other) - traces / strata.sizes], axis=-1)
+    counted = _times(one, weights)
+    traces, products = strata.sums(counted) * strata.sums(_times(other, weights)), strata.sums(counted * other)
+    return np.stack([squares - traces / (strata.sizes - 1), products - traces / strata.sizes], axis=-1)
+
+
+def _times(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    return values if weights is None else values * weights
 
 
 class Flips(NamedTuple):
@@ -128,20 +137,27 @@ class Flips(NamedTuple):
         return np.asarray(8.0 * (((inner @ inner) * inner).sum(axis=(1, 2)) + own))
 
 
-def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: ResponseMoments) -> np.ndarray:
+def covariance(
+    one: np.ndarray,
+    other: np.ndarray,
+    strata: Strata,
+    response: ResponseMoments,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
     """(b,) covariances of T under two views of b features, with factors (b, m, N) and (b, q, N) centred within strata.
 
-    `response` are the moments of the two views of the response in these statistics.
+    `response` are the moments of the two views of the response in these statistics, `weights` (b, N) those of points.
     """
     flips = [Flips.of(part, strata, response) for part in (one, other)]
     if flips[0] is not None and flips[1] is not None:
         return flips[0].covariance(flips[1])
     step = max(1, NUMBERS // (len(response.coefficients) * one.shape[1] * other.shape[1]))
     parts = slices(0, len(one), step)
-    found = [_between_and_squares(one[part], other[part], strata, response.coefficients) for part in parts]
+    counted = one if weights is None else one * weights[:, None]
+    found = [_between_and_squares(counted[part], other[part], strata, response.coefficients) for part in parts]
     between, squares = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
     diagonal, other_diagonal = ((part * part).sum(axis=1) for part in (one, other))
-    second = _second(squares, diagonal, other_diagonal, strata)
+    second = _second(squares, diagonal, other_diagonal, strata, weights)
     within = np.einsum("bsi,sij,sj->b", second, strata.moment_matrices(2), response.second, optimize=True)
     total = 2.0 * (between - squares @ response.squares) + within
     scale = 2.0 * (between + squares @ response.squares) + np.abs(within)
@@ -167,7 +183,8 @@ class ThirdMoments(NamedTuple):
     Attributes
     ----------
     folded : (k, b, m, m) the matrices A_k, or B_k of a response.
-    factor : (b, m, N) the factors.
+    factor, counted : (b, m, N) the factors, and these times the weights of points.
+    strata : of the factors.
     cubes : (b, S) tr S_b^3.
     third : (b, S, 5) invariants of third order of each stratum.
     own, other : (b, S, 2) and (k, b, S, 2) mixed invariants of second order of S_b with itself and with A_k.
@@ -177,6 +194,8 @@ class ThirdMoments(NamedTuple):
 
     folded: np.ndarray
     factor: np.ndarray
+    counted: np.ndarray
+    strata: Strata
     cubes: np.ndarray
     third: np.ndarray
     own: np.ndarray
@@ -186,23 +205,33 @@ class ThirdMoments(NamedTuple):
     tensors: np.ndarray
 
     @classmethod
-    def of_features(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
-        """From factors (b, m, N) centred within strata, the leading directions first."""
+    def of_features(
+        cls, factor: np.ndarray, strata: Strata, response: ResponseMoments, weights: np.ndarray | None = None
+    ) -> ThirdMoments:
+        """From factors (b, m, N) centred within strata, the leading directions first, and weights (b, N) of points."""
         b, m, _ = factor.shape
         folded = np.zeros((b, response.terms, m * m))
+        counted = factor if weights is None else factor * weights[:, None]
         for run in strata.runs(b * m * m):
-            part = strata.split(factor, *run).transpose(0, 2, 1, 3)
-            scatter = (part @ part.transpose(0, 1, 3, 2)).reshape(b, -1, m * m)
+            part, other = (strata.split(values, *run).transpose(0, 2, 1, 3) for values in (factor, counted))
+            scatter = (part @ other.transpose(0, 1, 3, 2)).reshape(b, -1, m * m)
             folded += response.coefficients[: response.terms, slice(*run)] @ scatter
-        return cls.of(factor, folded.reshape(b, -1, m, m).transpose(1, 0, 2, 3), strata)
+        return cls.of(factor, folded.reshape(b, -1, m, m).transpose(1, 0, 2, 3), strata, counted, weights)
 
     @classmethod
     def of_response(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
         """From a factor (p, N) centred within strata."""
-        return cls.of(factor[None], response.basis[: response.terms, None], strata)
+        return cls.of(factor[None], response.basis[: response.terms, None], strata, factor[None], None)
 
     @classmethod
-    def of(cls, factor: np.ndarray, folded: np.ndarray, strata: Strata) -> ThirdMoments:
+    def of(
+        cls,
+        factor: np.ndarray,
+        folded: np.ndarray,
+        strata: Strata,
+        counted: np.ndarray,
+        weights: np.ndarray | None,
+    ) -> ThirdMoments:
         b, m, rows = factor.shape
         count, sizes = len(strata.sizes), strata.sizes
         leading = min(m, _CUBES if rows <= _FEW_ROWS else _FEWER_CUBES)
@@ -213,31 +242,34 @@ class ThirdMoments(NamedTuple):
         twice = np.empty_like(diagonal)  # diagonal of K^2
         flat = folded.reshape(len(folded), b, -1).transpose(1, 2, 0)
         for run in strata.runs(b * m * m):
-            part = strata.split(factor, *run).transpose(0, 2, 1, 3)
+            part, other = (strata.split(values, *run).transpose(0, 2, 1, 3) for values in (factor, counted))
             own = strata.split(diagonal, *run)
             place, first = slice(*run), int(strata.starts[run[0]])
-            scatter = part @ part.transpose(0, 1, 3, 2)
+            scatter = part @ other.transpose(0, 1, 3, 2)
             turned = scatter @ part
-            second = turned @ part.transpose(0, 1, 3, 2)
+            second = turned @ other.transpose(0, 1, 3, 2)
             twice[:, first : first + own[0].size] = np.einsum("bsmn,bsmn->bsn", part, turned).reshape(b, -1)
             squares[:, place] = np.einsum("bsij,bsij->bs", scatter, scatter)
             cubes[:, place] = np.einsum("bsij,bsij->bs", second, scatter)
-            weighted = (part * own[:, :, None]) @ part.transpose(0, 1, 3, 2)
+            weighted = (part * own[:, :, None]) @ other.transpose(0, 1, 3, 2)
             for found, matrices in ((crossed, second), (inner, scatter), (outer, weighted)):
                 found[:, :, place] = (matrices.reshape(b, -1, m * m) @ flat).transpose(2, 0, 1)
-            vectors[:, :, place] = (part @ own[..., None])[..., 0].transpose(0, 2, 1)
-            if sizes[run[0]] > 2:
+            vectors[:, :, place] = (other @ own[..., None])[..., 0].transpose(0, 2, 1)
+            if sizes[run[1] - 1] > 2:
                 lead = part[:, :, :leading]
-                found = np.einsum("bsin,bsjn,bskn->bijks", lead, lead, lead, optimize=True)
+                found = np.einsum("bsin,bsjn,bskn->bijks", lead, lead, other[:, :, :leading], optimize=True)
                 tensors[..., place] = found
                 lost = own**3 - (lead * lead).sum(axis=2) ** 3  # the diagonal is known in full
-                cubed[:, place] = (found * found).sum(axis=(1, 2, 3)) + lost.sum(axis=2)
-        trace = strata.sums(diagonal)
-        third = _third(strata, trace, squares, cubes, cubed, diagonal, twice, vectors)
-        twice = strata.sums(diagonal * twice)
+                lost = _times(lost, None if weights is None else strata.split(weights, *run))
+                # Entries of a pair cancel.
+                found = (found * found).sum(axis=(1, 2, 3)) + lost.sum(axis=2)
+                cubed[:, place] = np.where(sizes[place] > 2, found, 0.0)
+        trace = strata.sums(_times(diagonal, weights))
+        third = _third(strata, trace, squares, cubes, cubed, diagonal, twice, vectors, weights)
+        twice = strata.sums(_times(diagonal, weights) * twice)
         own = np.stack([cubes - trace * squares / (sizes - 1), twice - trace * squares / sizes], axis=-1)
         other = np.stack([crossed - trace * inner / (sizes - 1), outer - trace * inner / sizes], axis=-1)
-        return cls(folded, factor, cubes, third, own, other, crossed, vectors, tensors)
+        return cls(folded, factor, counted, strata, cubes, third, own, other, crossed, vectors, tensors)
 
 
 def _third(
@@ -249,6 +281,7 @@ def _third(
     diagonal: np.ndarray,
     twice: np.ndarray,
     vectors: np.ndarray,
+    weights: np.ndarray | None,
 ) -> np.ndarray:
     """(b, S, 5) invariants of third order with the trace taken out, as in `permutation_law.invariants`."""
     n = strata.sizes
@@ -256,9 +289,11 @@ def _third(
     off = shift / n
     rows = strata.of_row
     rest = diagonal - (shift * (1 - 1 / n))[:, rows]
-    rest2, rest3 = strata.sums(rest**2), strata.sums(rest**3)
-    mixed = rest * (twice - 2 * shift[:, rows] * diagonal + (shift**2 * (1 - 1 / n))[:, rows])
-    entries = cubed + 3 * off * squares + n * n * off**3 - strata.sums((diagonal + off[:, rows]) ** 3) + rest3
+    counted = _times(rest, weights)
+    rest2, rest3 = strata.sums(counted * rest), strata.sums(counted * rest**2)
+    mixed = counted * (twice - 2 * shift[:, rows] * diagonal + (shift**2 * (1 - 1 / n))[:, rows])
+    cubes_of_rows = strata.sums(_times((diagonal + off[:, rows]) ** 3, weights))
+    entries = cubed + 3 * off * squares + n * n * off**3 - cubes_of_rows + rest3
     between = (vectors * vectors).sum(axis=1) - shift * rest2
     power = cubes - 3 * shift * squares + 3 * shift**2 * trace - shift**3 * (n - 1)
     return np.stack([power, rest3, entries, strata.sums(mixed), between], axis=-1)
@@ -301,7 +336,7 @@ def _cube(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
     if len(one.folded) == 1:
         parts = (one.folded[0], other.folded[0])
         return np.asarray(np.prod(np.broadcast_arrays(*(((a @ a) * a).sum(axis=(1, 2)) for a in parts)), axis=0))
-    if (free**2).sum() < min(m * p, 2 * _LARGEST):
+    if (free**2).sum() < min(m * p, 2 * _LARGEST) and not one.strata.points:
         return _contrast_cube(one.factor, other.factor[0], strata)
     q = p if m * p <= _LARGEST else min(p, 8)
     lead = min(m, max(1, _LARGEST // q))
@@ -312,7 +347,7 @@ def _cube(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
         return np.asarray(found)
     target = other.factor[0]
     shares = strata.sums((target * target).sum(axis=0)) / free
-    pooled = (one.factor * shares[strata.of_row]) @ one.factor.transpose(0, 2, 1)
+    pooled = (one.factor * shares[one.strata.of_row]) @ one.counted.transpose(0, 2, 1)
     response = target @ target.T / (target * target).sum()
     totals = [np.trace(part @ part @ part, axis1=-2, axis2=-1) for part in (pooled, response)]
     pooled, response = pooled[..., :lead, :lead], response[:q, :q]

@@ -89,7 +89,9 @@ class UnitResponse:
         """(N,) how much a unit counts in the covariance of the cross-covariances, on average 1."""
         free, first = self.strata.sizes - 1, self.response.first.factor
         share = self.strata.sums((first * first).sum(axis=0)) / free
-        return np.asarray((share / ((share * free).sum() / free.sum()))[self.strata.of_row])
+        mean = (share * free).sum() / free.sum()
+        # A kernel of equality takes no two rows of a response without ties for alike, and its factor is 0.
+        return np.asarray((share / mean if mean > 0 else np.ones_like(share))[self.strata.of_row])
 
 
 def _rotation(scatter: np.ndarray) -> np.ndarray:

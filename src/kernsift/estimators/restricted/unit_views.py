@@ -20,14 +20,16 @@ from kernsift.kernels.contingency import Tabulation
 ALIGNED = "aligned "
 """Views of values less the locations of their strata have this prefix."""
 SMALL_STRATA = (
-    Pair("aligned location", "plain", 0.62),
-    Pair("shape", "plain", 0.23),
-    Pair("scale", "plain", 0.15),
+    Pair("aligned location", "plain", 0.64),
+    Pair("scale", "plain", 0.23),
+    Pair("shape", "plain", 0.13),
 )
 """Pairs of views for pairs and other small strata.
 
-Differences within pairs show a change of location. A change of spread shows in the values as they are, unless pairs
-vary much: it goes with the sum of a pair (Pitman 1939). A change of shape shows in both (see `_shape`).
+Differences d within pairs show a change of location. A change of spread shows in the correlation of d with the sum s of
+a pair (Pitman 1939, Morgan 1939), which is the scale view less the means of pairs: x^2 - y^2 = s d. A change of shape
+shows in both (see `_shape`). The shares have the smallest largest regret against the best single view, over changes of
+location, spread, shape and tails with 25 to 100 pairs, of those within 0.08 of the paired t-test for a shift.
 """
 UNITS = (
     Pair("smooth", "plain", 0.5),
