@@ -486,3 +486,56 @@ def test_the_only_outcome_of_a_column_that_is_selected_is_no_evidence(values):
     assert len(rejected) > 20 and rejected == intervals
     # Three and a half standard errors of a binomial share.
     assert np.mean(rejected) < 0.05 + 3.5 * np.sqrt(0.05 * 0.95 / len(rejected))
+
+
+@pytest.mark.parametrize("labelled", [12, 20])
+def test_rare_values_and_a_rare_label_keep_the_level(labelled):
+    """Few labelled rows are expected to have one of the rare values, so that T is a sum of few terms."""
+    rng = np.random.default_rng(8)
+    X, label = np.zeros((5000, 500)), rng.permutation(5000) < labelled
+    for own in X.T:
+        own[rng.choice(5000, 100, replace=False)] = 1.0 + rng.poisson(2.0, size=100)
+    pvalues = relate(X, label, random_state=0).all_pvalues
+    assert (pvalues <= 0.05).sum() <= stats.binom.isf(1e-4, 500, 0.05)
+
+
+def test_outcomes_of_a_column_that_are_drawn_count_where_it_is_selected():
+    # Two rows of 200 have the column's rare value, and four have a response other than 0. If none of the two is among
+    # the four the column has p = 1 and is not selected. Given that one is, which has probability 0.04, the p-value is
+    # at most 0.1 in at most that share. With the normal mass above the cut it was at most 0.1 wherever the normal
+    # column beside it had p > 0.4.
+    rejected, rng = [], np.random.default_rng(0)
+    y = np.zeros(200)
+    y[:4] = [5.0, 6.0, 7.0, 8.0]
+    for seed in range(30):
+        while (rows := rng.choice(200, 2, replace=False)).min() >= 4:
+            pass
+        x = np.column_stack([np.isin(np.arange(200), rows), rng.normal(size=200)])
+        result = relate(x, y, k=1, response="numeric", alpha=0.1, confidence_level=0.9, random_state=seed)
+        if result.selected[0] == 0:
+            rejected.append(result.pvalues[0] <= 0.1)
+            assert (result.intervals[0, 0] > 0) == rejected[-1]
+    # Three and a half standard errors of a binomial share.
+    assert len(rejected) > 20 and np.mean(rejected) < 0.1 + 3.5 * np.sqrt(0.1 * 0.9 / len(rejected))
+
+
+@pytest.mark.parametrize("kind", ["numeric", "category"])
+def test_rare_values_against_a_response_with_few_values_are_exact(kind):
+    """Over all pairs of rows that may have the rare value, a share p of the p-values is at most p."""
+    response = np.repeat([0.0, 1.0, 5.0, 6.0], [30, 26, 2, 2])
+    pairs = np.array(list(combinations(range(60), 2)))
+    X = np.zeros((60, len(pairs)))
+    X[pairs.T, np.arange(len(pairs))] = 1.0
+    pvalues = relate(X, response, response=kind, correction=None, random_state=0).pvalues
+    attained = np.unique(pvalues.round(12))
+    assert 2 < len(attained) <= 10
+    assert [np.mean(pvalues <= p + 1e-9) for p in attained] == pytest.approx(attained, abs=1e-9)
+
+
+def test_no_pvalue_is_below_the_probability_of_the_table():
+    """Two ones of 200 rows fall on the first two in one of 19,900 cases."""
+    response = np.random.default_rng(2).normal(size=200)
+    response[:4] += 8.0
+    X = np.zeros((200, 1))
+    X[:2] = 1.0
+    assert relate(X, response, correction=None, random_state=0).pvalues[0] >= 1 / 19_900 - 1e-12

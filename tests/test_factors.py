@@ -116,6 +116,32 @@ def test_points_of_a_long_table_come_from_some_of_its_rows_and_every_row_finds_o
     assert rows_to_sort(1000) is None
 
 
+HEAPED = {
+    "integers": lambda rng, n: rng.integers(0, 150, n),
+    "waiting times": lambda rng, n: rng.geometric(0.01, n),
+    "rounded": lambda rng, n: np.round(rng.standard_cauchy(n), 1),
+    "many zeros": lambda rng, n: np.where(rng.random(n) < 0.6, 0, rng.integers(1, 500, n)),
+}
+
+
+@pytest.mark.parametrize("law", HEAPED)
+@pytest.mark.parametrize("n", [305, 306, 1000, 1001, 20_000])
+def test_points_of_columns_with_ties_keep_their_rows_with_another_sign_or_unit(n, law):
+    """Values in the middle of two points went to the lower one, by their rounding errors: p-values moved by a third."""
+    for seed in range(3):
+        values = HEAPED[law](np.random.default_rng([n, seed]), n).astype(float)
+
+        def rows_together(scale, shift=0.0, values=values):
+            table = as_table((values * scale + shift)[:, None])
+            codes = fit_grid(table, np.array([0]), rows_to_sort(n)).codes(table.values)[0]
+            # The first row of each point, for every row: which rows have the same point.
+            return np.unique(codes, return_index=True)[1][np.unique(codes, return_inverse=True)[1]]
+
+        expected = rows_together(1.0)
+        for scale, shift in ((-1.0, 0.0), (3.7, 11.3), (-0.1, 256.0)):
+            np.testing.assert_array_equal(rows_together(scale, shift), expected)
+
+
 @pytest.mark.parametrize("kind", ["normal", "lognormal", "cauchy", "zeros"])
 def test_seeds_do_not_move_scores_of_long_tables_and_crossing_16384_rows_hardly_does(kind):
     rng = np.random.default_rng(7)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -328,3 +329,23 @@ def test_scores_match_brute_force_permutation(share, kind):
                 # One direction with few large values is bounded, so that its far tail is shorter than claimed.
                 safe = 2.5 if name == "location-scale" else factor_of
                 assert true / factor_of - noise < claimed < true * safe + noise
+
+
+def test_sums_of_cubes_are_added_in_pieces_of_points(monkeypatch):
+    """The sum over all pairs written out, with counts; and less memory than a copy of the factor, which may be long."""
+    rng = np.random.default_rng(0)
+    factor, counts = rng.normal(size=(2, 3, 50)), rng.integers(1, 4, size=(2, 50)).astype(float)
+    gram = factor.transpose(0, 2, 1) @ factor
+    expected = np.einsum("bi,bij,bj->b", counts, gram**3, counts)
+    for points in (7, 50):
+        monkeypatch.setattr(permutation, "_POINTS", points)
+        found = permutation._sum_of_cubes(factor, counts, (factor**2).sum(axis=1))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    monkeypatch.undo()
+    long = np.ones((1, 5, 2**19))
+    counts, diagonal = np.ones((1, 2**19)), (long**2).sum(axis=1)
+    tracemalloc.start()
+    permutation._sum_of_cubes(long, counts, diagonal)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < long.nbytes / 2

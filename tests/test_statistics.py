@@ -1017,17 +1017,23 @@ def test_what_cannot_be_done_is_said(call: Callable[..., Any], message: str, rng
 
 
 TOO_SHORT = {
-    (incomplete_mmd, 2): "at least 2 rows are needed, got 1.",
-    (linear_mmd, 4): "at least 4 rows are needed for the linear-time estimator, got 3.",
-    (block_mmd, 4): "at least 4 rows are needed for two blocks, got 3.",
-    (cross_mmd, 4): "at least 4 rows are needed for the cross estimator, got 3.",
-    (lambda X, Y, kernels, rng: mmd_ustat(X, Y, kernels), 2): "at least 2 rows are needed, got 1.",
+    (incomplete_mmd, 2): "at least 2 rows are needed, got 1; estimator='complete' needs 2.",
+    (linear_mmd, 4): "at least 4 rows are needed for the linear-time estimator, got 3; estimator='complete' needs 2.",
+    (block_mmd, 4): "at least 4 rows are needed for two blocks, got 3; estimator='complete' needs 2.",
+    (cross_mmd, 4): "at least 4 rows are needed for the cross estimator, got 3; estimator='complete' needs 2.",
+    (
+        lambda X, Y, kernels, rng: mmd_ustat(X, Y, kernels),
+        2,
+    ): "at least 2 rows are needed, got 1; estimator='complete' needs 2.",
 }
 RELATED_TOO_SHORT = {
-    (incomplete_hsic, 4): "X: at least 4 rows are needed, got 3.",
-    (block_hsic, 8): "X: at least 8 rows are needed for two blocks, got 7.",
-    (cross_hsic, 8): "X: at least 8 rows are needed for the cross estimator, got 7.",
-    (lambda X, y, kernels, own, rng: hsic_ustat(X, y, kernels, own), 4): "X: at least 4 rows are needed, got 3.",
+    (incomplete_hsic, 4): "X: at least 4 rows are needed, got 3; estimator='complete' needs 2.",
+    (block_hsic, 8): "X: at least 8 rows are needed for two blocks, got 7; estimator='complete' needs 2.",
+    (cross_hsic, 8): "X: at least 8 rows are needed for the cross estimator, got 7; estimator='complete' needs 2.",
+    (
+        lambda X, y, kernels, own, rng: hsic_ustat(X, y, kernels, own),
+        4,
+    ): "X: at least 4 rows are needed, got 3; estimator='complete' needs 2.",
 }
 
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import eval_legendre
 
 from kernsift import compare, relate
 from kernsift.data.inputs import as_table
-from kernsift.estimators.views import CLASSES, NUMBERS, fitted_views
+from kernsift.estimators.views import _RANK_VIEWS, CLASSES, NUMBERS, fitted_views
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.quantisation import fit_grid
@@ -50,19 +51,55 @@ def midranks(column):
 
 
 def test_scale_is_a_bounded_square_without_its_regression_on_the_distance():
-    """And "location-scale" has the distance as well, with half of the weight."""
+    """And "location-scale" has a smaller power, and the distance as well, with 0.6 of the weight."""
     X = columns(np.random.default_rng(1), 61)
     known, kernels, found = views_of(X, ["scale", "location-scale"])
     for feature, column in enumerate(X.T):
         distance = np.clip((column - np.median(column)) / (4.0 * kernels.bandwidth[feature]), -1.0, 1.0)
-        distance -= distance.mean()
-        basis = np.column_stack([np.ones(len(column)), distance])
-        square = distance**2
-        rest = square - basis @ np.linalg.lstsq(basis, square, rcond=None)[0]
-        expected = np.outer(rest, rest) / (rest @ rest) if rest @ rest > 1e-9 else np.zeros((len(rest), len(rest)))
-        assert row_gram(known, found["scale"].view, feature) == pytest.approx(expected, abs=1e-9)
-        expected = expected + 0.5 * np.outer(distance, distance) / (distance @ distance)
-        assert row_gram(known, found["location-scale"].view, feature) == pytest.approx(expected, abs=1e-9)
+        centred = distance - distance.mean()
+        basis = np.column_stack([np.ones(len(column)), centred])
+        location = np.outer(centred, centred) / (centred @ centred)
+        for name, power, weight in (("scale", 2.0, 0.0), ("location-scale", 1.6, 0.6)):
+            away = np.abs(distance) ** power
+            rest = away - basis @ np.linalg.lstsq(basis, away, rcond=None)[0]
+            expected = weight * location
+            if rest @ rest > 1e-9:
+                expected = expected + np.outer(rest, rest) / (rest @ rest)
+            assert row_gram(known, found[name].view, feature) == pytest.approx(expected, abs=1e-9)
+
+
+def score_functions(column, name):
+    """Functions of the midranks of a column, and their weights."""
+    u = midranks(column)
+    z = stats.norm.ppf(u)
+    square = (z**2 - 1) / np.sqrt(2)
+    if name == "normal-scores":
+        return [z, square], [1.0, 0.1]
+    others = np.sqrt(2) * np.sin(2 * np.pi * u), square, np.sqrt(7) * eval_legendre(3, 2 * u - 1)
+    return [z, *others], [1.0, 0.3, 0.25, 0.25]
+
+
+@pytest.mark.parametrize("name", ["normal-scores", "rank-scores"])
+def test_scores_are_functions_of_midranks(name):
+    X = columns(np.random.default_rng(8), 60)
+    known, _, found = views_of(X, [name])
+    for feature, column in enumerate(X.T):
+        expected = sum(weight * np.outer(one, one) for one, weight in zip(*score_functions(column, name), strict=True))
+        assert row_gram(known, found[name].view, feature) == pytest.approx(centred_gram(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["normal-scores", "rank-scores"])
+def test_scores_have_a_direction_for_missing_values(name):
+    """Of variance 1; a missing value has the mean of the other scores."""
+    rows, gaps = 45, 15
+    counts = np.append(np.ones(rows), gaps)[None, :]
+    view = _RANK_VIEWS[name](counts, True, False)
+    indicator = np.append(np.full(rows, -gaps), rows) / np.sqrt(rows * gaps)
+    expected = np.outer(indicator, indicator)
+    for function, weight in zip(*score_functions(np.arange(rows), name), strict=True):
+        centred = np.append(function - function.mean(), 0.0)
+        expected += weight * np.outer(centred, centred)
+    assert view.factor[0].T @ view.factor[0] == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +143,23 @@ def test_ranks_make_pvalues_of_a_response_free_of_monotone_changes():
     """Views of ranks do not change under an increasing function of the column, the others do."""
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 3))
-    for name in ("smooth", "narrow", "local"):
+    for name in ("normal-scores", "rank-scores", "smooth", "narrow", "local"):
         known, _, one = views_of(X, [name])
         again, _, two = views_of(np.exp(2 * X), [name])
         for feature in range(3):
             expected = row_gram(known, one[name].view, feature)
             assert row_gram(again, two[name].view, feature) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_line_between_logarithms_is_found_without_taking_them():
+    """0.82 of such tables are found, 98 of 120 with a standard deviation of 4; by values alone 72 with one of 5."""
+    rng = np.random.default_rng(7)
+    found = 0
+    for _ in range(120):
+        x, noise = rng.normal(size=(2, 200))
+        y = np.exp(1.5 * (0.22 * x + noise))
+        found += relate(np.exp(1.5 * x)[:, None], y, k=None, random_state=0).pvalues[0] <= 0.05
+    assert found >= 86
 
 
 def test_a_checkerboard_is_found():

@@ -98,7 +98,7 @@ class _Unions:
         masses = log_mass(
             np.concatenate([lower, np.maximum(lower, cut)]), np.concatenate([upper, np.maximum(upper, cut)])
         )
-        total, beyond = (np.logaddexp.reduceat(part, self.starts) for part in np.split(masses, 2))
+        total, beyond = (np.logaddexp.reduceat(part, self.starts) for part in masses.reshape(2, -1))
         return np.minimum(beyond - total, 0.0)
 
 

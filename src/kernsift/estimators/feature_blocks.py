@@ -219,8 +219,8 @@ def blocks_of(
             if len(chosen):
                 block = FeatureBlock(chosen, table, kernels, chosen, cells, by_rows=by_rows)
                 # Of few columns workers read parts of the rows.
-                load = by_column and block.width <= fit * len(chosen)
-                block = replace(block, load=load and (table.d >= 2 * threads or not block.counted_by_rows))
+                if by_column and block.width <= fit * len(chosen):
+                    block = replace(block, load=table.d >= 2 * threads or not block.counted_by_rows)
                 most = sent_columns(table, table.d) if threads and not block.counted_by_rows else len(chosen)
                 yield from block.split(min(most, fit) if block.load else most)
 

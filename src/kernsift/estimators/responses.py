@@ -153,18 +153,17 @@ def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Res
 
 def _two_classes(n: int, cells: Array, counts: Array, adaptive: bool) -> Response:
     """A response with two values, for which all kernels are equal up to a factor."""
-    view = _view_of_two(n, float(to_numpy(counts)[0])).moved_to(counts)
-    return _response(
-        n, cells, counts, {"plain": view}, CLASSES if adaptive else PLAIN, _log_matchings(to_numpy(counts))
-    )
+    view, log_matchings = _two_values(n, float(to_numpy(counts)[0]))
+    pairs = CLASSES if adaptive else PLAIN
+    return _response(n, cells, counts, {"plain": view.moved_to(counts)}, pairs, log_matchings)
 
 
 @lru_cache(maxsize=256)
-def _view_of_two(n: int, first: float) -> FittedView:
-    """The view of n rows, `first` of which have the first of two values."""
-    share = first / n
+def _two_values(n: int, first: float) -> tuple[FittedView, float]:
+    """The view of n rows, `first` of which have the first of two values, and the log number of their matchings."""
+    share, counts = first / n, np.array([first, n - first])
     view = View(np.array([[[1.0 - share, -share]]]), np.array([[first * (1.0 - share)]]))
-    return fitted(view, np.array([[first, n - first]]), n)
+    return fitted(view, counts[None, :], n), _log_matchings(counts)
 
 
 def table_response(
@@ -195,7 +194,7 @@ def table_response(
     names = dict.fromkeys(pair.response for pair in pairs)
     alike, rows = None, to_numpy(counts)
     if cells is None:
-        _, alike, rows = np.unique(to_numpy(y.values), axis=0, return_inverse=True, return_counts=True)
+        alike, rows = np.unique(to_numpy(y.values), axis=0, return_inverse=True, return_counts=True)[1:]
     symmetric = bool(kernels.categorical[0])
     if symmetric and cells is not None and used.sum() > CATEGORIES:
         # A table of counts of every feature by every category would be large.

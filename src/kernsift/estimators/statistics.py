@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 
 from kernsift.data.tables import spaced_rows
 from kernsift.estimators.null_laws.discreteness import (
+    FEW_LABELLED,
     MOST_PERMUTED,
     NULL_TAIL,
     OUTLIER_ROWS,
@@ -23,6 +24,7 @@ from kernsift.estimators.null_laws.discreteness import (
     carried_by_few_rows,
     diagonal_share,
     few_outcomes,
+    few_products,
     few_tables,
     has_rare_rows,
     outliers_match,
@@ -57,9 +59,10 @@ _SEEN_ROWS, _MOST_DISTINCT = 2**8, 2**13
 # Elements of one array of joint counts.
 _NUMBERS = 2**23
 # Powers of correlations between T under two pairs of views, see `tail_correlations`: in general, with one of some views
-# in one of the pairs, and with views of categories of which one weighs the rare and the other the common levels.
+# in one of the pairs (of two of them the larger), and with views of categories of which one weighs the rare and the
+# other the common levels.
 _TAIL_POWER = 1.25
-_TAIL_POWERS = {"location-scale": 2.0, "moments": 1.5, "unit moments": 1.5}
+_TAIL_POWERS = {"location-scale": 1.5, "moments": 1.5, "unit moments": 1.5, "wide": 1.0, "normal-scores": 1.0}
 _LEVELS_TAIL_POWER = 2.0
 
 
@@ -320,15 +323,19 @@ def enumerated_scores(
         few |= outliers_match([to_numpy(one.view.factor) for one in statistics], targets, to_numpy(known.counts), large)
     rare = has_rare_rows(cells, statistics[0].fitted.levels)
     drawn = rare or (len(cells) > 2 and response.n <= SMALL_ROWS)
-    few |= (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher & (drawn | few_tables(known.counts, cells))
-    heavy = np.zeros_like(few)
-    if unbounded and response.n <= MOST_PERMUTED:
-        for one in statistics:
-            own, other = (diagonal_share(part, response.n) for part in (one.fitted.own, one.target.own))
+    small = (log_ndtr(-score) <= np.log(NULL_TAIL)) & ~fisher
+    few |= small & (drawn | few_tables(known.counts, cells))
+    heavy, meet = np.zeros_like(few), np.zeros_like(few)
+    for one in statistics:
+        own, other = (diagonal_share(part, response.n) for part in (one.fitted.own, one.target.own))
+        if unbounded and response.n <= MOST_PERMUTED:
             heavy |= carried_by_few_rows(own, other, response.n) & ~few & ~fisher
+        elif cells.sum() - cells.max() <= FEW_LABELLED:
+            meet |= few_products(own, other, response.n) & ~few & small
     shares = np.array([pair.weight for pair in response.pairs])
     at_once = max(1, _NUMBERS // (known.counts.shape[1] * len(used)))
-    for some, law in ((few, partial(enumerated_laws, rare=rare)), (heavy, permuted_laws)):
+    few_laws, rare_laws = (partial(enumerated_laws, rare=one) for one in (rare, True))
+    for some, law in ((few, few_laws), (heavy, permuted_laws), (meet, rare_laws)):
         every = np.flatnonzero(some)
         for start in range(0, len(every), at_once):
             chosen = every[start : start + at_once]

@@ -228,7 +228,9 @@ def complete_hsic_values(x: Array, y: Array, kernels: FeatureKernels, response_k
 def require_rows(table: Table, needed: int, argument: str, reason: str = "") -> None:
     """Raise an error if a table has too few rows for an estimator."""
     if table.n < needed:
-        raise InputError(f"{argument}: at least {needed} rows are needed{reason}, got {table.n}.")
+        raise InputError(
+            f"{argument}: at least {needed} rows are needed{reason}, got {table.n}; estimator='complete' needs 2."
+        )
 
 
 def bootstrap_rows(n: int, fraction: float, least: int, rng: np.random.Generator) -> np.ndarray:

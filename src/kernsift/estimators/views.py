@@ -12,7 +12,14 @@ scale
     The square of the distance from the median, in bandwidths of the wide view and at most 1, less its regression on the
     signed distance.
 location-scale
-    The scale view, and the signed distance with half of its weight.
+    The same with the distance to the power 1.6, between the distance, which is best for heavy tails, and its square,
+    which sees few outlying values; and the signed distance with 0.6 of its weight.
+normal-scores
+    Normal scores of the ranks, and their squares with a tenth of their weight: monotone relations, whatever the scale.
+rank-scores
+    Score functions of rank tests: normal scores z, best for a shift of normal values, and with 0.3, 0.25 and 0.25 of
+    their weight sin(2 pi u) of the ranks u in (0, 1), best for a shift of Cauchy values, the square of z, for a change
+    of spread, and the Legendre polynomial of degree 3 in u, for skewness.
 smooth
     The first five directions of the Gaussian kernel on normal scores of the ranks, equally wide, with eigenvalues
     raised to the power 0.35: nearly polynomials of increasing degree, with decreasing weights.
@@ -39,6 +46,7 @@ flattened eigenvalues. The choice is based on the study in docs/power.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -47,7 +55,16 @@ import numpy as np
 from scipy.special import ndtri
 
 from kernsift.estimators.null_laws.permutation_law import Invariants, invariants
-from kernsift.execution.arrays import Array, asarray_like, namespace, normal_quantiles, take, to_numpy, transposed
+from kernsift.execution.arrays import (
+    Array,
+    asarray_like,
+    at_least,
+    namespace,
+    normal_quantiles,
+    take,
+    to_numpy,
+    transposed,
+)
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.functions import Gaussian
 from kernsift.kernels.group_views import GroupView
@@ -73,12 +90,13 @@ _UNIFORM_MEDIAN = 1.0 - float(np.sqrt(0.5))
 _NARROW, _NARROW_POWER = 0.7, 0.5
 _LOCAL, _LOCAL_POWER = 0.65, 0.5
 _SMOOTH_POWER, _SMOOTH_DIRECTIONS = 0.35, 5
-_LOCATION_WEIGHT = 0.5
+_SCALE_POWER, _LOCATION_WEIGHT = 1.6, 0.6
+_SQUARE_WEIGHT, _SCORE_WEIGHTS = 0.1, (0.3, 0.25, 0.25)
 # The wide kernel is nearly a polynomial of low degree.
 _WIDE_RANK, _NARROW_RANK = 40, 32
 # Its tolerance is so small that its leading directions do not depend on the points.
 _WIDE_TOLERANCE = 1e-6
-RARE_LEVELS = ("wide", "smooth", "location", "local", "balanced")
+RARE_LEVELS = ("wide", "normal-scores", "rank-scores", "smooth", "location", "local", "balanced")
 """Views whose counterpart for categories is that of rare levels; the others have that of common levels."""
 # The share of the level of the first pair for classes that goes to the balanced view, where there are more than two.
 _BALANCED_SHARE = 0.7
@@ -94,9 +112,9 @@ class Pair(NamedTuple):
 
 PLAIN = (Pair("plain", "plain", 1.0),)
 CLASSES = (
-    Pair("smooth", "plain", 0.57),
-    Pair("location-scale", "plain", 0.25),
-    Pair("narrow", "plain", 0.18),
+    Pair("rank-scores", "plain", 0.58),
+    Pair("location-scale", "plain", 0.3),
+    Pair("narrow", "plain", 0.12),
 )
 """Pairs for two samples, and responses with two values."""
 
@@ -111,10 +129,11 @@ def for_several_classes(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
 SEVERAL_CLASSES = for_several_classes(CLASSES)
 """Pairs for a response of several classes."""
 NUMBERS = (
-    Pair("wide", "wide", 0.69),
-    Pair("narrow", "wide", 0.09),
+    Pair("wide", "wide", 0.3),
+    Pair("normal-scores", "normal-scores", 0.43),
+    Pair("narrow", "wide", 0.08),
     Pair("wide", "location-scale", 0.05),
-    Pair("local", "local", 0.17),
+    Pair("local", "local", 0.14),
 )
 """Pairs for a response of numbers."""
 SCORES = (
@@ -240,7 +259,7 @@ def fitted_views(
         return views_of_levels(names, levels, lambda view: fit(view, levels.counts, n).at_points(levels), added_rows)
     if grid.edges is None:
         wide, narrow = kernel_views(kernels, adaptive=True)
-        kinds = {"plain": KernelView(kernels)} | dict.fromkeys(("wide", "moments", "smooth", "location"), wide)
+        kinds = dict.fromkeys(names, wide) | {"plain": KernelView(kernels)}
         kinds |= dict.fromkeys(("scale", "location-scale", "narrow", "local"), narrow)
         different = {id(kinds[name]): kinds[name] for name in names}
         views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
@@ -329,7 +348,7 @@ def _moments(points: Array, kernels: FeatureKernels, counts: Array) -> View:
     return _wide(points, kernels, counts, 2).leading(2)
 
 
-def _location_scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
+def _location_scale(points: Array, kernels: FeatureKernels, counts: Array, power: float = _SCALE_POWER) -> View:
     # The second direction of the wide view, nearly the same for normal values, can change places with the first one for
     # values with heavy tails.
     xp, n = namespace(counts), _row_sums(counts)
@@ -339,23 +358,22 @@ def _location_scale(points: Array, kernels: FeatureKernels, counts: Array) -> Vi
     median = sum(_row_sums(xp.where(place, values, 0.0)) for place in middle) / 2
     away = (values - median) * xp.astype(kernels.inverse, counts.dtype)[:, None]
     signed = xp.where(counts > 0, xp.clip(away, -1.0, 1.0), 0.0)
-    signed = signed - _row_sums(counts * signed) / n
-    square = signed * signed
-    weighted = counts * square
-    spread, fourth = _row_sums(weighted), _row_sums(weighted * square)
-    square = square - spread / n
-    square = square - signed * (_row_sums(counts * signed * square) / xp.where(spread > 0, spread, 1.0))
-    size = _row_sums(counts * square * square)
+    scale = xp.abs(signed) ** power
+    whole = _row_sums(counts * scale * scale)
+    signed, scale = (part - _row_sums(counts * part) / n for part in (signed, scale))
+    spread = _row_sums(counts * signed * signed)
+    scale = scale - signed * (_row_sums(counts * signed * scale) / xp.where(spread > 0, spread, 1.0))
+    size = _row_sums(counts * scale * scale)
     # Values of two kinds have a location alone.
-    lengths = xp.concat([xp.where(size > 1e-10 * fourth, size, 0.0), spread], axis=1)
+    lengths = xp.concat([xp.where(size > 1e-10 * whole, size, 0.0), spread], axis=1)
     weights = asarray_like(np.array([[1.0, _LOCATION_WEIGHT]]), counts)
     sizes = xp.where(lengths > 0, weights, 0.0)
-    factor = xp.sqrt(sizes / xp.where(lengths > 0, lengths, 1.0))[:, :, None] * xp.stack([square, signed], axis=1)
+    factor = xp.sqrt(sizes / xp.where(lengths > 0, lengths, 1.0))[:, :, None] * xp.stack([scale, signed], axis=1)
     return View(factor, sizes)
 
 
 def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
-    both = _location_scale(points, kernels, counts)
+    both = _location_scale(points, kernels, counts, 2.0)
     return View(both.factor[:, :1, :], both.sizes[:, :1])
 
 
@@ -408,6 +426,46 @@ def _gaussian(
     return centred(factor, counts)
 
 
+def _of_ranks(
+    counts: Array, missing: bool, others: Callable[[Array, Array], Sequence[Array]], weights: Sequence[float]
+) -> View:
+    """Normal scores z of the ranks u, and with smaller weights other functions of u and z of mean 0 and variance 1."""
+    xp, there = namespace(counts), counts[:, :-1] if missing else counts
+    n = at_least(_row_sums(there), 1.0)
+    # Points without rows have ranks of 0 or 1.
+    ranks = xp.minimum(xp.maximum(_midranks(there), 0.5 / n), 1.0 - 0.5 / n)
+    normal = normal_quantiles(ranks)
+    parts = [math.sqrt(weight) * part for weight, part in zip(weights, others(ranks, normal), strict=True)]
+    factor = xp.stack([normal, *parts], axis=1)
+    if missing:
+        # Missing values have the mean score, and one more direction for their share.
+        factor = factor - factor @ there[:, :, None] / n[:, :, None]
+        share = counts[:, -1:] / _row_sums(counts)
+        variance = share * (1.0 - share)
+        apart = xp.where(variance > 0, 1.0 / xp.sqrt(at_least(variance, 1e-30)), 0.0)[:, :, None]
+        zeros = xp.zeros_like(factor[:, :1, :])
+        factor = xp.concat(
+            [xp.concat([factor, zeros], axis=1), xp.concat([xp.zeros_like(factor[:, :, :1]), apart], axis=1)], axis=2
+        )
+    return centred(factor, counts)
+
+
+def _normal_scores(counts: Array, missing: bool, large: bool) -> View:
+    return _of_ranks(counts, missing, lambda _, normal: [_square(normal)], [_SQUARE_WEIGHT])
+
+
+def _rank_scores(counts: Array, missing: bool, large: bool) -> View:
+    def others(ranks: Array, normal: Array) -> list[Array]:
+        sine, middle = namespace(ranks).sin(2.0 * math.pi * ranks), 2.0 * ranks - 1.0
+        return [math.sqrt(2.0) * sine, _square(normal), math.sqrt(1.75) * (5.0 * middle * middle - 3.0) * middle]
+
+    return _of_ranks(counts, missing, others, _SCORE_WEIGHTS)
+
+
+def _square(normal: Array) -> Array:
+    return math.sqrt(0.5) * (normal * normal - 1.0)
+
+
 def _smooth(counts: Array, missing: bool, large: bool) -> View:
     view = _on_normal_scores(counts, missing, large, WIDE, _WIDE_RANK, _WIDE_TOLERANCE)
     some = to_numpy(counts[:, -1]) > 0 if missing else np.zeros(counts.shape[0], dtype=bool)
@@ -438,6 +496,8 @@ _VALUE_VIEWS: dict[str, Callable[[Array, FeatureKernels, Array], View]] = {
     "location-scale": _location_scale,
 }
 _RANK_VIEWS: dict[str, Callable[[Array, bool, bool], View]] = {
+    "normal-scores": _normal_scores,
+    "rank-scores": _rank_scores,
     "smooth": _smooth,
     "narrow": _narrow,
     "local": _local,

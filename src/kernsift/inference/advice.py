@@ -19,17 +19,15 @@ from kernsift.estimators.null_laws.discreteness import MOST_PERMUTED
 from kernsift.estimators.scores import Scores
 from kernsift.exceptions import CalibrationWarning
 from kernsift.execution.arrays import to_numpy
-from kernsift.inference.selection_rules import Everything, SelectionRule, TopK
+from kernsift.inference.selection_rules import SelectionRule, TopK
 
 # Draws per row, as a share of the rows, beyond which an incomplete statistic is distributed like the complete one.
 _DRAWS_PER_ROW = 0.1
 # Fewer blocks have a sample variance that is too imprecise to studentise with; fewer than the second number in the far
 # tail. Beyond so many times as many rows the values of blocks of columns with rare values are skewed.
 _FEW_BLOCKS, _TAIL_BLOCKS, _UNEVEN_BLOCKS = 5, 8, 3
-# Rows of the smaller sample, half of which have a skewed mean, where the other sample has more than twice as many.
-_FEW_ROWS = 20
-# The same for the far tail without a selection, and how many times as many rows the other sample has.
-_UNEVEN_ROWS, _UNEVEN = 100, 3
+# Rows of the smaller sample, half of which do not tell its law, where the other sample has so many times as many.
+_FEW_ROWS, _UNEVEN = 12, 5
 # Fewer blocks of an HSIC leave their mean skewed, where smaller blocks would have given more of them.
 _MANY_BLOCKS = 100
 _SMALL_BLOCK = 5
@@ -122,26 +120,9 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
         "one; estimator='complete' knows that law, or take r up to {call.most_draws_per_row:g}.",
     ),
     (
-        # At level 0.05 without a selection, and with samples of equal size, such differences are near enough to normal.
-        lambda call: (
-            call.estimator == "cross"
-            and not isinstance(call.rule, Everything)
-            and call.rows < _FEW_ROWS
-            and call.longest > 2 * call.rows
-        ),
-        "estimator='cross' with {call.rows} {call.unit}s against {call.longest} rejects too often in a short list "
-        "(0.07 to 0.14 at level 0.05), because means of half of so few {call.unit}s are skewed; use "
-        "estimator='complete'.",
-    ),
-    (
-        lambda call: (
-            call.estimator == "cross"
-            and isinstance(call.rule, Everything)
-            and call.rows < _UNEVEN_ROWS
-            and call.longest > _UNEVEN * call.rows
-        ),
+        lambda call: call.estimator == "cross" and call.rows < _FEW_ROWS and call.longest > _UNEVEN * call.rows,
         "estimator='cross' with {call.rows} {call.unit}s against {call.longest} gives too many very small p-values "
-        "(0.002 to 0.008 at level 0.001), because means of half of so few {call.unit}s are skewed; use "
+        "(0.002 to 0.01 at level 0.001), because the means of half of so few {call.unit}s are far from normal; use "
         "estimator='complete'.",
     ),
     (

@@ -24,7 +24,7 @@ def checked_bandwidth(bandwidth: Any, d: int) -> str | np.ndarray:
         given = np.empty(0) if isinstance(bandwidth, str | bool) else np.asarray(bandwidth, dtype=float)
     except (TypeError, ValueError):
         given = np.empty(0)
-    if given.size == 0 or (given.ndim == 0 and not isinstance(bandwidth, Real | np.ndarray)):
+    if (given.size == 0 and d > 0) or (given.ndim == 0 and not isinstance(bandwidth, Real | np.ndarray)):
         raise InputError(
             f"bandwidth: 'median', 'joint', a positive number or {d} of them were needed, got {bandwidth!r}."
         )

@@ -28,6 +28,8 @@ from kernsift.kernels.functions import Gaussian
 # Rows whose kernel values are computed at a time: few enough to stay in the cache; and those that one thread works on,
 # over which sums are added in their order, whatever the threads.
 _ROWS, _STRIP = 512, 4096
+# Rows whose kernel values are kept while they are added to the sums of each feature.
+_SUMMED = 2048
 # Squared norms, in bandwidths, up to which distances may be computed from inner products without loss.
 _FAR = 1e4
 # The share of its norms below which a squared distance is computed from differences.
@@ -153,8 +155,8 @@ class GroupView:
     def summed(self, codes: np.ndarray, points: int) -> np.ndarray:
         """(b, points, q) sums of the factor over the rows of each point, for b features with `codes` (b, n)."""
         found = np.zeros((len(codes), points, len(self.landmarks.points)))
-        kernel = np.empty((min(_STRIP, len(self.values)), found.shape[2]))
-        for strip in slices(0, len(self.values), _STRIP):
+        kernel = np.empty((min(_SUMMED, len(self.values)), found.shape[2]))
+        for strip in slices(0, len(self.values), _SUMMED):
             self._add_sums(found, codes, strip, kernel[: strip.stop - strip.start])
         directions = found[:, :, : len(self.weights)]
         for feature in range(len(codes)):

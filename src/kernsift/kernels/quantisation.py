@@ -31,13 +31,15 @@ from kernsift.execution.arrays import (
     to_numpy,
     transposed,
 )
-from kernsift.execution.codes import codes_in_order, search, sorted_with_order
+from kernsift.execution.codes import code_dtype, codes_in_order, search, sorted_with_order
 from kernsift.kernels.fitted import FeatureKernels, columns_of
 from kernsift.kernels.sparse_columns import SortedSparse
 
 POINTS = 96
 """Points of a column with up to 2^13 rows; a longer one has four times as many."""
 _LONG = 2**13
+# Distance from an edge, in distances between points, up to which a value is in the middle of two points.
+_ON_EDGE = 1e-6
 
 
 class Grid(NamedTuple):
@@ -106,9 +108,12 @@ def fit_grid(
     if isinstance(table, SparseTable):
         return _sparse_grid(table, columns, rows, points, rounded)
     levels = len(table.levels.get(table.names[features[0]], ())) if len(features) == 1 else 0
+    known = None
     if levels and (rows is None or levels > min(points, POINTS)):
         # Codes of categories are not ordered: rounding would merge levels.
         chosen = asarray_like(np.arange(levels, dtype=float)[None, :], table.prototype)
+        if rows is None and table.memory is None and isinstance(chosen, np.ndarray):
+            known = transposed(table.part(run_of(columns))).astype(code_dtype(np, levels))
     elif rows is None or not rounded:
         values = table.part(columns if table.memory is not None else run_of(columns))
         in_memory = isinstance(values, np.ndarray) and table.memory is None
@@ -117,10 +122,9 @@ def fit_grid(
             kernels.learn(features, ordered)
         chosen = _representatives(ordered, points if rounded else table.n)
         chosen, edges = _at_fixed_ranks(chosen, SortedColumns(ordered), points)
-        known = None
         if order is not None:
             regular = table.n > points == chosen.shape[1]
-            ends = _ends(table.n, points) if regular else np.arange(1, edges.shape[1] + 1)
+            ends = _rank_ranges(table.n, points)[0] if regular else np.arange(1, edges.shape[1] + 1)
             known = codes_in_order(edges, ordered, order, ends)
         return Grid(namespace(chosen).matrix_transpose(chosen), edges, known=known)
     else:
@@ -129,7 +133,7 @@ def fit_grid(
             kernels.learn(features, ordered)
         chosen, edges = _from_sample(_representatives(ordered, points), SortedColumns(ordered), points)
         return Grid(transposed(chosen), edges)
-    return Grid(namespace(chosen).matrix_transpose(chosen), (chosen[:, 1:] + chosen[:, :-1]) / 2)
+    return Grid(namespace(chosen).matrix_transpose(chosen), (chosen[:, 1:] + chosen[:, :-1]) / 2, known=known)
 
 
 def _with_missing_point(
@@ -225,19 +229,30 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     ranks. Elsewhere a row belongs to the nearest point.
     """
     xp, n = namespace(chosen), ordered.n
-    edges = chosen[:, 1:] / 2 + chosen[:, :-1] / 2
+    edges = _between(chosen, ordered)
     if n <= most or chosen.shape[1] != most:
         return chosen, edges
-    places, ends = _places(n, most), _ends(n, most)
-    starts, stops = np.concatenate([[0], ends]), np.concatenate([ends, [n]])
-    quarter = (stops - starts - 1) // 4
+    ends, lower, upper = _rank_ranges(n, most)
 
     def at(ranks: np.ndarray) -> Array:
         return xp.astype(ordered.at(ranks), edges.dtype)
 
-    regular = xp.all(chosen == at(places), axis=1)[:, None]
-    middle = at(starts + quarter) / 2 + at(stops - 1 - quarter) / 2
+    regular = xp.all(chosen == at(_places(n, most)), axis=1)[:, None]
+    middle = at(lower) / 2 + at(upper) / 2
     return xp.where(regular, middle, chosen), xp.where(regular, at(ends - 1) / 2 + at(ends) / 2, edges)
+
+
+def _between(chosen: Array, ordered: SortedColumns | SortedSparse) -> Array:
+    """(b, G - 1) edges between points (b, G) of sorted columns.
+
+    A value in the middle of two points belongs to the one farther from the median: -x has the same points as x, and so
+    has a x + b in spite of rounding errors.
+    """
+    xp, n = namespace(chosen), ordered.n
+    medians = xp.astype(ordered.at(np.array([(n - 1) // 2, n // 2])), chosen.dtype) / 2
+    middle = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
+    margin = _ON_EDGE * (chosen[:, 1:] - chosen[:, :-1])
+    return xp.where(middle < xp.sum(medians, axis=1, keepdims=True), middle + margin, middle - margin)
 
 
 def _from_sample(chosen: Array, ordered: SortedColumns, most: int) -> tuple[Array, Array]:
@@ -247,12 +262,12 @@ def _from_sample(chosen: Array, ordered: SortedColumns, most: int) -> tuple[Arra
     tied = ~to_numpy(xp.all(chosen[:, 1:] > chosen[:, :-1], axis=1))
     some = np.flatnonzero(few | tied | ordered.repeated(-(-ordered.n // (2 * most))))
     if not len(some):
-        return _with_outer_points(chosen)
+        return _with_outer_points(chosen, ordered)
     found = _with_gaps(to_numpy(take(chosen, some, 0)), ordered.take(some), most)
     own, upper = (asarray_like(part, chosen) for part in found)
     if len(some) == len(few):
         return own, upper
-    points, edges = _with_outer_points(chosen)
+    points, edges = _with_outer_points(chosen, ordered)
     size = max(points.shape[1], own.shape[1])
     order = np.arange(len(few))
     order[some] = len(few) + np.arange(len(some))
@@ -268,12 +283,12 @@ def _widened(array: Array, size: int, column: Array) -> Array:
     return array if not more else namespace(array).concat([array, *[column] * more], axis=1)
 
 
-def _with_outer_points(chosen: Array) -> tuple[Array, Array]:
+def _with_outer_points(chosen: Array, ordered: SortedColumns) -> tuple[Array, Array]:
     """`_with_gaps` of columns without common values: a point is added below the first point and one above the last."""
     xp = namespace(chosen)
     low, high = chosen[:, :1], chosen[:, -1:]
     away = (high - low) / 4
-    middle = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
+    middle = _between(chosen, ordered)
     points = xp.concat([low - 2 * away, chosen, high + 2 * away], axis=1)
     return points, xp.concat([low - away, middle, high + away], axis=1)
 
@@ -309,7 +324,7 @@ def _with_gaps(chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: 
     upper = np.empty((b, 2 * size + 1))  # the largest value that a point represents
     below = np.nextafter(chosen, -np.inf)
     upper[:, 0] = below[:, 0]
-    middle = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
+    middle = _between(chosen, ordered)
     ends = np.where(common[:, :-1], chosen[:, :-1], np.where(common[:, 1:], below[:, 1:], middle))
     upper[:, 1:-2:2], upper[:, 2:-1:2] = ends, below[:, 1:]
     upper[:, -2], upper[:, -1] = chosen[:, -1], np.inf
@@ -355,10 +370,16 @@ def _representatives(ordered: Array, most: int) -> Array:
 
 
 def _spread_values(values: np.ndarray, copies: np.ndarray, n: int, most: int) -> np.ndarray:
-    """(most,) distinct values of one column of n rows, in which the counts of very frequent values are capped."""
+    """(most,) distinct values of one column of n rows, in which the counts of very frequent values are capped.
+
+    They are the same for -x. The medians are among them, see `_between`; the largest is repeated at the end.
+    """
+    medians = np.searchsorted(np.cumsum(copies), [(n - 1) // 2, n // 2], "right")
     reach = np.cumsum(np.minimum(copies, max(n // most, 1)))
-    places = np.searchsorted(reach, _places(int(reach[-1]), most), "right")
-    return np.asarray(values[np.minimum(places, len(values) - 1)])
+    total = int(reach[-1])
+    places = np.searchsorted(reach, _places(total, most - 2 - (most - total) % 2), "right")
+    found = values[np.unique(np.concatenate([places, medians]))]
+    return np.concatenate([found, np.repeat(found[-1:], most - len(found))])
 
 
 def _sparse_representatives(ordered: SortedSparse, most: int) -> np.ndarray:
@@ -386,12 +407,19 @@ def _sparse_representatives(ordered: SortedSparse, most: int) -> np.ndarray:
     return points
 
 
-def _ends(n: int, most: int) -> np.ndarray:
-    """Ranks between the order statistics of `_places`, the same counted from below and from above."""
+@lru_cache(maxsize=4096)
+def _rank_ranges(n: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ranks between the order statistics of `_places`, the same counted from below and from above.
+
+    Also returns the ranks of the quartiles of the rows between these.
+    """
     places = _places(n, most)
     ends = (places[1:] + places[:-1] + 1) // 2
     half = len(ends) // 2
-    return np.concatenate([ends[: len(ends) - half], n - ends[:half][::-1]])
+    ends = np.concatenate([ends[: len(ends) - half], n - ends[:half][::-1]])
+    starts, stops = np.concatenate([[0], ends]), np.concatenate([ends, [n]])
+    quarter = (stops - starts - 1) // 4
+    return ends, starts + quarter, stops - 1 - quarter
 
 
 @lru_cache(maxsize=4096)

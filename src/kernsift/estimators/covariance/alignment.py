@@ -156,8 +156,7 @@ class AlignmentCovariance(ScorePaths):
         xp = namespace(one.directions)
         products = _squared_products(one, other)
         # Features of one block share a view of the response.
-        weights = [self._weights[str(one.targets[0]), name] for name in other.targets.tolist()]
-        main, share = (asarray_like(part, one.directions) for part in np.array(weights).T)
+        main, share = self._weights_of(other, str(one.targets[0]))
         # Of two features that miss different rows the trace is taken out of the rows that have both.
         own_rows = one.counts if isinstance(one.counts, int) else one.counts[:, None]
         shared = (one.shared_rows(other) - 1.0) / ((own_rows - 1.0) * (other.counts - 1.0))
@@ -172,13 +171,22 @@ class AlignmentCovariance(ScorePaths):
 
     def _variances(self, part: FactorRows) -> Array:
         """(b,) variances of T, on the scale of the covariances."""
-        weights = [self._weights[name, name] for name in part.targets.tolist()]
-        main, share = (asarray_like(weight, part.directions) for weight in np.array(weights).T)
+        main, share = self._weights_of(part)
         variances = (part.square - part.trace**2 / (part.counts - 1)) * main
         if part.n <= _FEW_ROWS:
             rest = part.rest()
             variances = variances + share * namespace(rest).sum(rest * rest, axis=1)
         return variances
+
+    def _weights_of(self, part: FactorRows, target: str | None = None) -> tuple[Array, Array]:
+        """The two `_weights` of features with one whose view of the response is `target`, or with themselves.
+
+        Arrays with an entry for each feature, or with one where all of them have the same view.
+        """
+        names = part.targets.tolist()
+        names = names if len(set(names)) > 1 else names[:1]
+        main, share = np.array([self._weights[name if target is None else target, name] for name in names]).T
+        return asarray_like(main, part.directions), asarray_like(share, part.directions)
 
     @cached_property
     def _weights(self) -> dict[tuple[str, str], list[float]]:

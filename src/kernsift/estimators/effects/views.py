@@ -11,7 +11,7 @@ from kernsift.estimators.effects.alternatives import effect_laws
 from kernsift.estimators.effects.combined import CombinedEffects, penalties
 from kernsift.estimators.effects.family_laws import NullMoments
 from kernsift.estimators.responses import Response
-from kernsift.estimators.statistics import FittedStatistic
+from kernsift.estimators.statistics import FittedStatistic, StatisticLaws
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
@@ -27,15 +27,15 @@ def point_effects(statistics: Sequence[FittedStatistic]) -> np.ndarray:
 
     A = tr K^2 - (tr K)^2 / (n - 1) is what T - E T would be if the response were the feature: that has effect 1.
     """
-    effects = []
-    for one in statistics:
-        own, target = one.fitted.own.second[:, 0], one.target.own.second[0]
-        size = np.maximum(one.laws.size, 1e-300) * np.maximum(one.laws.target, 1e-300)
-        whole = np.sqrt(np.maximum(own * target, 0.01 * size))
-        varies = one.laws.sd > 0
-        share = np.where(varies, one.laws.statistic - one.laws.mean, 0.0) / np.where(varies, whole, 1.0)
-        effects.append(np.sqrt(np.clip(share, 0.0, 1.0)))
-    return np.asarray(np.max(effects, axis=0))
+    laws = StatisticLaws(*np.array([one.laws for one in statistics]).swapaxes(0, 1))
+    products = np.empty_like(laws.size)
+    for place, one in enumerate(statistics):
+        products[place] = one.fitted.own.second[:, 0] * one.target.own.second[0]
+    size = np.maximum(laws.size, 1e-300) * np.maximum(laws.target, 1e-300)
+    whole = np.sqrt(np.maximum(products, 0.01 * size))
+    varies = laws.sd > 0
+    share = np.where(varies, laws.statistic - laws.mean, 0.0) / np.where(varies, whole, 1.0)
+    return np.sqrt(np.minimum(np.maximum(share.max(axis=0), 0.0), 1.0))
 
 
 def view_effects(

@@ -23,6 +23,8 @@ column with two values that has no more rows than the second bound."""
 # number of rows a cell; for levels of categories also up to this number and this share of all rows.
 _RARE_ROWS, _RARE_CELL = 15, 5
 _RARE_LEVELS, _RARE_SHARE = 64, 0.2
+FEW_LABELLED = 64
+"""Labellings of so few rows outside the commonest cell are drawn where few of them are expected to have rare values."""
 NULL_TAIL = 0.15
 """Features with a larger p-value under the continuous law keep it where labellings are drawn."""
 OUTLIER_ROWS = 32
@@ -153,14 +155,19 @@ def carried_by_few_rows(feature: np.ndarray, response: np.ndarray, n: int) -> np
     The permutation law of T is then nearly that of the places of these rows, and far from its limit. `feature` (b,) and
     `response` are the sums of the squared diagonals over the squared traces, one over the effective number of rows.
     """
+    return np.asarray((feature >= _FEW_CARRY) | few_products(feature, response, n))
+
+
+def few_products(feature: np.ndarray, response: np.ndarray, n: int) -> np.ndarray:
+    """(b,) whether few rows have most of the products of both diagonals; arguments as for `carried_by_few_rows`."""
     # With few rows of the response the excess kurtosis of a bounded feature matters too, which is negative.
-    kurtosis = np.maximum(n * feature, _NORMAL_KURTOSIS) * response
-    return np.asarray((feature >= _FEW_CARRY) | (kurtosis >= _KURTOSIS))
+    return np.asarray(np.maximum(n * feature, _NORMAL_KURTOSIS) * response >= _KURTOSIS)
 
 
 def diagonal_share(own: Invariants, n: int) -> np.ndarray:
     """The sum of the squared diagonal of a Gram matrix over its squared trace."""
-    return np.asarray(own.second[..., 1] / np.maximum(own.trace**2, 1e-300) + 1.0 / n)
+    squared = np.maximum(own.trace.astype(float) ** 2, 1e-300)
+    return np.asarray(own.second[..., 1] / squared + 1.0 / n)
 
 
 def has_rare_rows(cells: np.ndarray, levels: bool) -> bool:

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from kernsift.estimators.null_laws.discreteness import (
     FEW_ROWS,
@@ -50,6 +50,8 @@ _BEYOND = 20
 _EQUAL = 1e-9
 # A feature with more different p-values is taken for continuous where selection truncates its score.
 _FEW_PVALUES = 64
+# Outcomes that are counted first: a feature with more different ones among them is taken for continuous as well.
+_CHECKED = 2**9
 
 
 class ViewedFeature(NamedTuple):
@@ -72,6 +74,18 @@ class ViewedFeature(NamedTuple):
     weights: np.ndarray
     log_tails: np.ndarray
 
+    @property
+    def transposed(self) -> ViewedFeature:
+        """The response in place of the feature, and the feature in place of the response."""
+        cells = self.joint.sum(axis=0).astype(int)
+        return ViewedFeature(cells, self.joint.T, self.targets, self.factors, self.weights, self.log_tails)
+
+    @property
+    def log_probability(self) -> float:
+        """Log probability of the observed table over all matchings of rows: no p-value is smaller."""
+        margins = gammaln(self.counts + 1).sum() + gammaln(self.joint.sum(axis=0) + 1).sum()
+        return float(margins - gammaln(self.counts.sum() + 1) - gammaln(self.joint + 1).sum())
+
 
 class DiscreteLaws(NamedTuple):
     """Log p-values (b,) of features, and those that each may have, increasing; None where these are many."""
@@ -93,16 +107,23 @@ def enumerated_laws(features: Sequence[ViewedFeature], rng_seed: int, rare: bool
         tables = min(log_assignments(counts)[0], log_multisets(counts, cells)[0])
         if len(cells) == 2 and tables <= min(labellings, most):
             out[place], attainable[place] = _over_tables(feature)
+        elif len(feature.counts) == 2 and log_multisets(cells[None, :], feature.counts)[0] <= most:
+            out[place], attainable[place] = _over_tables(feature.transposed)
         else:
             (labelled if labellings <= most or (rare and not is_sparse(counts)[0]) else drawn).append(place)
     for places, law in ((labelled, _over_labellings), (drawn, _over_draws)):
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
-            out[some] = law([features[place] for place in some], rng_seed)
+            for place, found in zip(some, law([features[place] for place in some], rng_seed), strict=True):
+                out[place], attainable[place] = found
     return DiscreteLaws(out, attainable)
 
 
-def _over_tables(feature: ViewedFeature) -> tuple[float, np.ndarray | None]:
+_Law = tuple[float, np.ndarray | None]
+"""The log p-value of a feature, and those that it may have, increasing; None where these are many."""
+
+
+def _over_tables(feature: ViewedFeature) -> _Law:
     """All tables of the values by two cells with the observed margins."""
     counts = feature.counts
     first, weight = _tables(tuple(counts.tolist()), int(feature.joint[:, 0].sum()))
@@ -127,14 +148,14 @@ def _tables(counts: tuple[int, ...], drawn: int) -> tuple[np.ndarray, np.ndarray
     return first.astype(float), np.exp(log_weight - log_choose(np.array(sum(counts)), np.array(drawn)))
 
 
-def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[float]:
+def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: int = _DRAWN) -> list[_Law]:
     """All choices of the rows outside the commonest cell of the response, or drawn ones that all features share."""
     cells = features[0].joint.sum(axis=0).astype(int)
     rows, places, drawn = _labellings(tuple(cells.tolist()), draws, rng_seed)
     differences = [target[:, places] - target[:, [cells.argmax()]] for target in features[0].targets]
     statistics = np.empty((len(differences), len(rows) + drawn))
     shared: dict[tuple[int, int], np.ndarray] = {}  # statistics of views that several features or pairs have
-    out = []
+    out: list[_Law] = []
     for feature in features:
         codes = np.repeat(np.arange(len(feature.counts)), feature.counts)[rows]
         observed = np.empty(len(differences))
@@ -146,14 +167,16 @@ def _over_labellings(features: Sequence[ViewedFeature], rng_seed: int, draws: in
             statistics[pair, drawn:] = shared[key]
         if drawn:
             statistics[:, 0] = observed
-        out.append(log_share(statistics, feature.weights, feature.log_tails if drawn else None, observed))
+        log_pvalue = log_share(statistics, feature.weights, feature.log_tails if drawn else None, observed)
+        log_pvalue = max(log_pvalue, feature.log_probability)
+        out.append((log_pvalue, _attainable(statistics, feature.weights, log_pvalue if drawn else None)))
     if drawn and draws < _DEEP:
         least = [np.min(feature.log_tails - np.log(feature.weights)) for feature in features]
-        small = (np.array(out) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST))
+        small = (np.array([p for p, _ in out]) < math.log(_ENOUGH / draws)) & (np.array(least) > math.log(_DEEPEST))
         deep = np.flatnonzero(small).tolist()
         found = _over_labellings([features[place] for place in deep], rng_seed, _DEEP) if len(deep) else []
-        for place, log_pvalue in zip(deep, found, strict=True):
-            out[place] = log_pvalue
+        for place, law in zip(deep, found, strict=True):
+            out[place] = law
     return out
 
 
@@ -182,7 +205,7 @@ def _over_permutations(features: Sequence[ViewedFeature], rng_seed: int) -> np.n
     # than the rows. Otherwise T may be beyond all draws and below its mean, where that law is far from the truth.
     tails = [one.log_tails if n <= draws else None for one in features]
     found = zip(features, tails, statistics, strict=True)
-    return np.array([log_share(drawn, one.weights, tail) for one, tail, drawn in found])
+    return np.array([max(log_share(drawn, one.weights, tail), one.log_probability) for one, tail, drawn in found])
 
 
 def reordered_statistics(
@@ -287,9 +310,27 @@ def arrangements(cells: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-def _log_tail(
-    statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int
-) -> tuple[float, np.ndarray | None]:
+def _attainable(statistics: np.ndarray, shares: np.ndarray, log_pvalue: float | None) -> np.ndarray | None:
+    """Log p-values of equally probable outcomes (pairs, N), increasing; None where these are many.
+
+    Where outcomes are drawn, the first is the observed one and has this p-value, which few draws do not give.
+    """
+    # One number for each outcome, by which equal ones are found.
+    scales = np.maximum(statistics.max(axis=1), 1e-300) / np.sqrt(np.arange(2.0, len(statistics) + 2.0))
+    number = (1.0 / scales) @ statistics
+    if (np.diff(np.sort(number[:_CHECKED])) > _EQUAL).sum() >= _FEW_PVALUES:
+        return None
+    order = np.argsort(number)
+    last = np.flatnonzero(np.append(np.diff(number[order]) > _EQUAL, True))
+    weight = np.diff(last, prepend=-1) / len(number)
+    observed = int(np.searchsorted(number[order[last]], number[0] - _EQUAL))
+    own, found = _log_tail(statistics[:, order[last]], weight, shares, observed)
+    if found is None or log_pvalue is None:
+        return found
+    return np.sort(np.where(np.abs(found - own) < _EQUAL, log_pvalue, found))
+
+
+def _log_tail(statistics: np.ndarray, weight: np.ndarray, shares: np.ndarray, observed: int) -> _Law:
     """Log probability of outcomes whose smallest weighted p-value is at most the observed one's; and of all of them."""
     smallest = np.full(len(weight), np.inf)
     for statistic, share in zip(statistics, shares, strict=True):
@@ -311,7 +352,7 @@ def _tails(statistic: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return out
 
 
-def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]:
+def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[_Law]:
     """Sampled rows of the response for the rows of columns that differ from their commonest value."""
     cells = features[0].joint.sum(axis=0).astype(int)
     statistics = np.empty((len(features[0].targets), len(features), _DRAWN + 1))
@@ -331,9 +372,12 @@ def _over_draws(features: Sequence[ViewedFeature], rng_seed: int) -> list[float]
         upper = np.triu_indices(size)
         twice = np.where(upper[0] == upper[1], 1.0, 2.0)
         statistics[pair, :, 1:] = (weights[:, upper[0], upper[1]] * twice) @ products.T
-    return [
-        log_share(statistics[:, place], feature.weights, feature.log_tails) for place, feature in enumerate(features)
-    ]
+    out: list[_Law] = []
+    for place, feature in enumerate(features):
+        found = statistics[:, place]
+        log_pvalue = max(log_share(found, feature.weights, feature.log_tails), feature.log_probability)
+        out.append((log_pvalue, _attainable(found, feature.weights, log_pvalue)))
+    return out
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from kernsift.execution.arrays import Array, asarray_like, at_least, bounded, computed_at, in_place, namespace, to_numpy
+from kernsift.execution.arrays import (
+    Array,
+    asarray_like,
+    at_least,
+    bounded,
+    computed_at,
+    in_place,
+    namespace,
+    on_host,
+    slices,
+    to_numpy,
+)
 from kernsift.kernels.group_views import GroupView
 from kernsift.kernels.low_rank import View
 
@@ -60,6 +71,8 @@ _SECOND = (
 _WEIGHTS_KEPT = 16
 # Skewness below this is replaced by it: the shape of a gamma variable is finite, and the upper tail conservative.
 _LEAST_SKEWNESS = 0.05
+# Points whose products are in memory at a time: a group of columns has one for each row.
+_POINTS = 2**15
 # Differences of the eigenvalues below these shares of their squares are rounding error, in double and single precision.
 _ROUNDING, _ROUNDING32 = 1e-10, 1e-4
 
@@ -150,17 +163,23 @@ def _sum_of_cubes(leading: Array, counts: Array, diagonal: Array) -> Array:
     """
     xp, (_, directions, points) = namespace(leading), leading.shape
     turned = xp.matrix_transpose(leading)
+    pieces = list(slices(0, points, _POINTS if on_host(leading) else points))
     if points <= 2 * directions:
         gram = turned @ leading
         cubes = xp.sum(counts * ((gram * gram * gram) @ counts[:, :, None])[:, :, 0], axis=1)
     else:
-        cubes, weighted = 0.0, leading * counts[:, None, :]
-        for i in range(directions):
-            third = (weighted[:, i : i + 1, :] * leading[:, i:, :]) @ turned
+        cubes, thirds = 0.0, list[Array]([0.0] * directions)
+        for some in pieces:
+            own, weighted = leading[:, :, some], leading[:, :, some] * counts[:, None, some]
+            for i in range(directions):
+                thirds[i] = thirds[i] + (weighted[:, i : i + 1, :] * own[:, i:, :]) @ turned[:, some, :]
+        for third in thirds:
             cubes = cubes + 2.0 * xp.sum(third * third, axis=(1, 2)) - xp.sum(third[:, 0, :] ** 2, axis=1)
     # The diagonal includes all directions.
-    partial = xp.sum(leading * leading, axis=1)
-    return cubes + xp.sum(counts * (diagonal * diagonal * diagonal - partial * partial * partial), axis=1)
+    for some in pieces:
+        partial, whole = xp.sum(leading[:, :, some] * leading[:, :, some], axis=1), diagonal[:, some]
+        cubes = cubes + xp.sum(counts[:, some] * (whole * whole * whole - partial * partial * partial), axis=1)
+    return cubes
 
 
 def moments(n: int, one: Invariants, other: Invariants) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -217,17 +236,21 @@ def spectral_score(standardised: Array, skewness: Array, weights: Array, counts:
     relative = weights / largest[..., None]
     mean = xp.sum(counts * weights, axis=-1)
     value = xp.maximum(mean + standardised, 1e-9 * mean)
-    v = _saddlepoint(value, mean, weights, counts, relative, largest)
-    spread = v[..., None] * relative + (1.0 - relative)
-    tilt = (1.0 - v) / (2.0 * largest)
-    exponent = tilt * value + 0.5 * xp.sum(counts * xp.log(spread), axis=-1)
+    # Near the mean v is near 1, and the terms of the exponent nearly cancel: both are computed from v - 1.
+    away = xp.expm1(_log_saddlepoint(value, mean, weights, counts, relative, largest))
+    excess = away[..., None] * relative
+    spread = 1.0 + excess
+    tilt = -away / (2.0 * largest)
+    exponent = tilt * value + 0.5 * xp.sum(counts * xp.log1p(excess), axis=-1)
     r = xp.sign(tilt) * xp.sqrt(at_least(2.0 * exponent, 0.0))
     u = tilt * xp.sqrt(2.0 * xp.sum(counts * (weights / spread) ** 2, axis=-1))
     return _r_star(r, u, standardised, skewness)
 
 
-def _saddlepoint(value: Array, mean: Array, weights: Array, counts: Array, relative: Array, largest: Array) -> Array:
-    """v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by Newton's method in log v."""
+def _log_saddlepoint(
+    value: Array, mean: Array, weights: Array, counts: Array, relative: Array, largest: Array
+) -> Array:
+    """Log of v = 1 - 2 s max(w) at the root s of K'(s) = sum nu w / (1 - 2 s w) = value, by Newton's method."""
     xp = namespace(weights)
     right = value > mean
     leading = xp.sum(xp.where(relative > 1.0 - 1e-12, counts, 0.0), axis=-1)
@@ -250,7 +273,7 @@ def _saddlepoint(value: Array, mean: Array, weights: Array, counts: Array, relat
         # The error of a small step is its square.
         if bool(xp.all(xp.abs(step) <= 1e-8)):
             break
-    return xp.exp(log_v)
+    return log_v
 
 
 def _r_star(r: Array, u: Array, standardised: Array, skewness: Array) -> Array:
