@@ -135,6 +135,25 @@ def is_(expected: Any) -> Check:
     return check
 
 
+def _no_evidence(note: str) -> Check:
+    """Every p-value is 1, and a note tells why."""
+
+    def check(result: Result) -> None:
+        assert result.all_pvalues.tolist() == [1.0] * len(result.all_pvalues)
+        assert any(note in said for said in result.notes)
+
+    return check
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> Any:
+    return (a * b).sum(axis=-1)
+
+
+def _with_gaps(values: np.ndarray) -> np.ndarray:
+    """The values, of which the first rows of each column are missing, one more in each."""
+    return np.where(np.arange(len(values))[:, None] <= np.arange(values.shape[1]), np.nan, values)
+
+
 # Containers -----------------------------------------------------------------------------------------------------------
 
 
@@ -692,6 +711,12 @@ ARGUMENTS = [
     Odd("bandwidth is infinite", given(bandwidth=np.inf), "^bandwidth: .*positive"),
     Odd("unknown bandwidth", given(bandwidth="wide"), "^bandwidth: .*'median'"),
     Odd("bandwidths for other features", given(bandwidth=[1.0, 2.0]), "^bandwidth: .*3"),
+    Odd("a bandwidth where every feature has missing values", pair(_with_gaps(X), _with_gaps(Y), bandwidth=3.0), finds("x1")),
+    Odd("a response without values", lambda: relate(X, np.full(ROWS, np.nan)), "^y: at least 2 rows need a response, but 0 of 30 have one; choose another response"),
+    Odd("equality of a response without ties", lambda: relate(X, np.arange(ROWS), kernel="delta"), _no_evidence("'delta' compares responses")),
+    Odd("equality of a response without ties in strata", lambda: relate(X, np.arange(ROWS), kernel="delta", strata=WORDS), _no_evidence("'delta' compares responses")),
+    Odd("a bandwidth of a kernel without one", given(kernel="linear", bandwidth=2.0), "^bandwidth: kernel='linear' has none, got 2.0; leave it out"),
+    Odd("a bandwidth of a function", given(kernel=_product, bandwidth=2.0), "^bandwidth: kernel=.*_product.* has none, got 2.0; leave it out"),
     Odd("a tiny bandwidth", given(bandwidth=1e-300), sound),
     Odd("a huge bandwidth", given(bandwidth=1e300), sound),
     Odd("adaptive where it is not", given(bandwidth="adaptive", estimator="linear"), "^bandwidth: 'adaptive' needs.*'median'"),

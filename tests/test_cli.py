@@ -67,7 +67,7 @@ def kernsift(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 def stars(text: str) -> list[str]:
     rows = [line for line in text.splitlines() if line.startswith("* ") and not line.startswith("* significant;")]
-    return [line[2:].split("  ")[0].strip() for line in rows if "0." in line]
+    return [line[2:].split("  ")[0].strip() for line in rows if re.search(r"\d\.\d", line)]
 
 
 # Questions -----------------------------------------------------------------------------------------------------------
@@ -419,6 +419,10 @@ WRONG = {
     "target is no column": (["relate", "before.csv", "--target", "ctiy"], "--target: before.csv has no column 'ctiy'"),
     "no such group": (["compare", "before.csv", "--by", "city", "--group", "Roma"], "(did you mean 'Rome'?)"),
     "one group": (["compare", "before.csv", "--by", "unit"], "--by: two groups are needed"),
+    "number and category": (
+        ["compare", "before.csv", "after.csv", "--number", "weight", "--category", "city,weight"],
+        "--category: 'weight' is named by --number as well; name it once",
+    ),
     "option": (["compare", "before.csv", "after.csv", "--option", "r"], "needs NAME=VALUE"),
     "unknown option": (["compare", "before.csv", "after.csv", "--option", "r=2"], "r: is no option of"),
     "estimator": (["relate", "patients.csv", "-t", "outcome", "--estimator", "linear"], "'linear' is not one of"),
@@ -498,6 +502,12 @@ def test_names_cannot_write_on_the_terminal(kernsift, folder: Path) -> None:
         ("bandwidth: needs estimator='complete' or 'cross'.", "--bandwidth: needs --estimator complete or cross."),
         ("Censored: pass y=('days', 'dead').", "Censored: use --target days --event dead."),
         ("Y: as in X, but 'X' is missing.", "b.csv: as in X, but 'X' is missing. (X is a.csv)"),
+        (
+            "strata=: takes 9 MB; allow more with memory=, or pass fewer.",
+            "--strata: takes 9 MB; allow more with --memory, or pass fewer.",
+        ),
+        ("no p-value can be significant at alpha=0.05", "no p-value can be significant at --alpha 0.05"),
+        ("response: needs 'auto' or 'numeric'", "--response: needs 'auto' or 'numeric'"),
     ],
 )
 def test_messages_speak_of_files_and_options(message: str, shown: str) -> None:

@@ -240,6 +240,9 @@ def test_a_linear_kernel_sees_means() -> None:
     X, Y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2)) + 1
     result = kernsift.compare(X, Y, kernel="linear", random_state=0)
     assert result["x0"].description == f"higher in Y: mean {Y[:, 0].mean():.3g} v {X[:, 0].mean():.3g}"
+    same = kernsift.compare(X[::2], X[1::2], kernel="linear", random_state=0)["x1"]
+    assert not same.rejected
+    assert same.description == f"mean {X[1::2, 1].mean():.3g} v {X[::2, 1].mean():.3g}"
     found = kernsift.relate(X, X[:, 0] - 5 * X[:, 1], kernel="linear", random_state=0)
     assert found["x1"].description.startswith("falls: correlation -0.9")
 
@@ -516,7 +519,7 @@ def test_results_carry_the_views_to_their_descriptions(monkeypatch: pytest.Monke
     rng = np.random.default_rng(0)
     shifted = rng.normal(size=(300, 1)), rng.normal(0.5, 1, size=(300, 1))
     modes = rng.normal(size=(300, 1)), rng.choice([-0.97, 0.97], (300, 1)) + rng.normal(0, 0.2, (300, 1))
-    for samples, expected in ((shifted, {"moments", "smooth", "fine"}), (modes, {"narrow"})):
+    for samples, expected in ((shifted, {"rank-scores", "location-scale"}), (modes, {"narrow"})):
         assert said(kernsift.compare(*samples, random_state=0), "x0")
         assert seen["Y"] in expected
         gaps = [np.append(sample, np.nan)[:, None] for sample in samples]
@@ -580,7 +583,7 @@ COLUMNS: dict[str, Callable[[Rng, int], np.ndarray]] = {
 }
 
 
-@pytest.mark.parametrize("view", ["", "moments", "smooth", "fine", "narrow"])
+@pytest.mark.parametrize("view", ["", "moments", "rank-scores", "smooth", "narrow"])
 def test_numbers_show_what_the_words_say_of_two_samples(view: str) -> None:
     for seed, (one, two) in enumerate(product(COLUMNS, COLUMNS)):
         rng = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from kernsift import Multiscale, compare, relate, screen
-from kernsift.execution.atomic_files import atomic_path
+from kernsift.execution.files import atomic_path
 from kernsift.execution.threads import thread_limit
 from kernsift.experiments.trials import FILE, TrialStore
 

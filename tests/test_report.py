@@ -433,3 +433,13 @@ def test_numbers_that_are_large_beside_their_spread_are_drawn() -> None:
         assert names
         assert len(set(names)) == len(names)
         assert all(float(name.replace(",", "")) == pytest.approx(1.7e9, abs=30.0) for _, name in names)
+
+
+def test_names_of_ticks_lie_inside_the_picture() -> None:
+    """The first tick of numbers that begin at 1,000,000,000 is at the left end of the axis."""
+    values = 1e9 + np.linspace(0.0, 600.0, 400)[:, None]
+    drawn = draw_picture(kernsift.compare(values[:200], values[200:], random_state=0).pictures[0])
+    names = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle">([\d,]+)</text>', drawn)
+    assert any(name == "1,000,000,000" for _, name in names)
+    # Digits and commas are at most 6.5 units wide, and coordinates are rounded to 0.1.
+    assert all(float(x) >= 3.25 * len(name) - 0.05 for x, name in names)

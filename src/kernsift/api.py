@@ -27,6 +27,7 @@ from kernsift.estimators.restricted.estimator import aligned, restricted_hsic, r
 from kernsift.estimators.restricted.row_subsets import rows_in_use
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
+from kernsift.execution.notes import add_note
 from kernsift.inference import TESTS
 from kernsift.inference.advice import advise
 from kernsift.kernels.fitted import fit_kernels
@@ -163,7 +164,7 @@ def compare(
         built-in one where its error is smaller.
     distinct : bool, default False
         Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
-        marked before them.
+        marked before them. Of features that measure one cause, each with its own noise, several are.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -225,6 +226,7 @@ def compare(
             note_identifiers(pooled, label, described, keep, by, "in one sample")
         else:
             call.advise_rows(given_rows, rows, pooled.d, symmetric=True)
+            rows = None if rows.all_exchangeable else rows
 
         def measure(
             samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None, confounders: Confounders | None = None
@@ -360,7 +362,7 @@ def relate(
         built-in one where its error is smaller.
     distinct : bool, default False
         Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
-        marked before them.
+        marked before them. Of features that measure one cause, each with its own noise, several are.
     random_state : int or Generator, optional
         Seed or generator; the result keeps the seed.
     n_jobs : int, optional
@@ -414,16 +416,19 @@ def relate(
             note_identifiers(table, partial(codes_of, target), (X.annotations,), keep, used, "with one response")
         else:
             call.advise_rows(given_rows, rows, table.d, symmetric=bool(target.categorical.all()))
+            rows = None if rows.all_exchangeable else rows
         # A bandwidth given as a number is in units of the features, so the response has its own.
         own = call.bandwidth if isinstance(call.bandwidth, str) else "median"
         # Log-rank scores are linear by construction: the log hazard grows in proportion to them.
         named = "linear" if survival is not None else kernel if isinstance(kernel, str) else "gaussian"
+        if named == "delta" and len(np.unique(codes_of(target))) == target.n:
+            add_note("kernel: 'delta' compares responses for equality, and all are different: no evidence (p = 1).")
 
         def measure(
             samples: Sequence[Table], bandwidth: Any, subset: RowSubset | None, confounders: Confounders | None = None
         ) -> Scores | None:
             [some], responses = samples, target if subset is None else subset.select(target)
-            if some.n < 2 or responses.constant[0] or not classes_repeat(responses):
+            if subset is not None and (some.n < 2 or responses.constant[0] or not classes_repeat(responses)):
                 return None
             used, late = None, None if confounders is not None else call.late_kernels
             if confounders is None and rows is not None and call.estimator == "complete":

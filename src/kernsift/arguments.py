@@ -26,7 +26,7 @@ from kernsift.inference import TESTS
 from kernsift.inference.multiple_testing import CORRECTIONS, adjust
 from kernsift.inference.scaling_law import MODELS
 from kernsift.inference.selection_rules import Everything, SelectionRule, Threshold, TopK
-from kernsift.kernels.functions import Gaussian
+from kernsift.kernels.functions import Gaussian, as_kernel
 from kernsift.options import ESTIMATOR_OPTIONS, TEST_OPTIONS, resolve
 
 Seed = int | np.random.Generator | None
@@ -63,8 +63,7 @@ class CallSettings:
         cls, question: str, statistics: Mapping[str, Callable[..., Scores]], arguments: Mapping[str, Any]
     ) -> CallSettings:
         """The settings among the arguments of a public function, which may have others."""
-        names = [setting.name for setting in fields(cls) if setting.kw_only and setting.init]
-        return cls(question, statistics, **{name: arguments[name] for name in names})
+        return cls(question, statistics, **{name: arguments[name] for name in _SETTINGS})
 
     def __post_init__(self) -> None:
         self.estimator, self.estimator_options = resolve(
@@ -80,7 +79,7 @@ class CallSettings:
         check_choice("family", self.family, ("all", "selected"))
         self.bandwidth, adaptive = self._bandwidth(self.bandwidth)
         if adaptive:
-            self.estimator_options = {**self.estimator_options, "adaptive": True}
+            self.estimator_options = self.estimator_options | {"adaptive": True}
         self.seed, self.rng = generator(self.random_state)
         jobs = self.n_jobs
         if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, Integral) or jobs == 0):
@@ -155,12 +154,12 @@ class CallSettings:
         for other, value in others.items():
             if twice := [name for name in _column_names(value) if name in names]:
                 raise InputError(f"given: '{twice[0]}' is named by {other}= as well; name it once.")
-        if given is not None:
-            self.options = {**self.options, "given": names or "data"}
-        if model is not None:
-            self.options = {**self.options, "given_model": repr(model)}
-        if distinct:
-            self.options = {**self.options, "distinct": True}
+        recorded = {
+            "given": None if given is None else names or "data",
+            "given_model": None if model is None else repr(model),
+            "distinct": distinct or None,
+        }
+        self.options = self.options | {name: value for name, value in recorded.items() if value is not None}
 
     def conditional_options(
         self, confounders: Confounders, model: Any, rows: Exchangeability | None, subset: RowSubset | None
@@ -182,7 +181,7 @@ class CallSettings:
 
     def advise_rows(self, given: RowArguments, rows: Exchangeability, d: int, symmetric: bool) -> None:
         """Record which rows belong together; warn where no p-value can be small enough for a discovery."""
-        self.options = {**self.options, **given.settings(rows)}
+        self.options = self.options | given.settings(rows)
         if self.estimator == "cross" or "given" in self.options:
             # Their p-values are not those of relabellings.
             add_note(f"{rows.described}.")
@@ -227,7 +226,13 @@ class CallSettings:
                     f"bandwidth: 'adaptive' needs kernel='gaussian', got kernel={self.kernel!r}; use 'median'."
                 )
             return "median", gaussian and not self.from_draws
+        if not isinstance(bandwidth, str) and not as_kernel(self.kernel).scaled:
+            raise InputError(f"bandwidth: kernel={self.kernel!r} has none, got {bandwidth!r}; leave it out.")
         return bandwidth, False
+
+
+# The settings that are arguments of public functions.
+_SETTINGS = tuple(setting.name for setting in fields(CallSettings) if setting.kw_only and setting.init)
 
 
 def _check_share(argument: str, value: Any, usual: float) -> None:

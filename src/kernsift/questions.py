@@ -154,10 +154,10 @@ def to_result(
     constant: np.ndarray | None = None,
     *,
     n: np.ndarray,
-    rows: tuple[int, ...] = (),
+    rows: tuple[int, ...],
     units: tuple[int, ...] | None = None,
     two_valued: Callable[[], bool] = lambda: False,
-    draw: Callable[..., Summaries] | None = None,
+    draw: Callable[..., Summaries],
 ) -> Result:
     """Select features if asked for, test them, correct, and collect everything in a `Result`.
 
@@ -185,7 +185,7 @@ def to_result(
     flat = [] if constant is None else [scores.names[i] for i in np.flatnonzero(constant)]
     linear = call.kernel == "linear" or isinstance(call.kernel, Linear)
     views = None if scores.views is None else scores.views[selected]
-    kept = draw(selected, means=linear, views=views) if draw is not None else Summaries()
+    kept = draw(selected, means=linear, views=views)
     return Result(
         question=call.question,
         selected=selected,

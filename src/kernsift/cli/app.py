@@ -123,12 +123,11 @@ def compare(first: str, second: str | None, **given: Any) -> None:
         raise click.UsageError("Only one of the two files can be standard input.")
     if given["every_group"]:
         _check_every_group(given)
-    files = {"X": _shown(first)} | ({} if second is None else {"Y": _shown(second)})
+    paths = {"X": first} if second is None else {"X": first, "Y": second}
 
     def ask() -> Result | GroupResults:
         from kernsift import api
 
-        paths = {"X": first} if second is None else {"X": first, "Y": second}
         sources, options = _tables(paths, given, ({} if by is None else {by: "--by"}) | row_columns(given))
         options |= {name: given[name] for name in ("by", "group", "reference", "memory")}
         options |= rows_given(given) | _arguments(given)
@@ -140,7 +139,7 @@ def compare(first: str, second: str | None, **given: Any) -> None:
         result = api.compare(*sources, **options)
         return result if second is None else result.renamed(_labels(first, second))
 
-    run_question(ask, given, files)
+    run_question(ask, given, {name: _shown(path) for name, path in paths.items()})
 
 
 @app.command(cls=Question, short_help="What a column of a table depends on.", epilog=_EXIT_CODES)

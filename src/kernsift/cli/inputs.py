@@ -21,7 +21,7 @@ from kernsift.data.formats.in_memory import MemorySource
 from kernsift.data.formats.numpy_files import array_columns, npz_arrays
 from kernsift.data.formats.source import NUMBERS
 from kernsift.exceptions import InputError, nearest, quoted, suggestion
-from kernsift.execution.temporary_files import named_file
+from kernsift.execution.files import named_file
 
 # Copies of standard input and pipes, which can be read only once, and what these are called.
 _COPIES: list[tuple[str, str]] = []
@@ -170,8 +170,11 @@ def kinds(source: Source, file: str, given: Mapping[str, Any], keep: Collection[
     found = dict.fromkeys((name for name in split_names(given["columns"]) if name in source.names), "number")
     numeric = {name for name, kind in zip(source.names, source.kinds, strict=True) if kind in NUMBERS}
     found = {name: kind for name, kind in found.items() if name in numeric and name not in keep}
-    for kind in ("number", "category"):
-        found |= dict.fromkeys(match(f"--{kind}", split_names(given[kind]), source.names, file), kind)
+    wanted = {kind: split_names(given[kind]) for kind in ("number", "category")}
+    if twice := [name for name in wanted["number"] if name in wanted["category"]]:
+        raise InputError(f"--category: {quoted(twice)} is named by --number as well; name it once.")
+    for kind, patterns in wanted.items():
+        found |= dict.fromkeys(match(f"--{kind}", patterns, source.names, file), kind)
     return found
 
 

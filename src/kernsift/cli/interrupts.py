@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from kernsift.execution.temporary_files import remove_all
+from kernsift.execution.files import remove_all
 
 # Seconds that an orderly exit may take; on SIGTERM it ends worker processes as well.
 _PATIENCE = {signal.SIGINT: 0.6, signal.SIGTERM: 3.0}

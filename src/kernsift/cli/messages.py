@@ -15,10 +15,8 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
         return options_for_arguments(message)
     named = {"random_state": "--seed", "groups": "--feature", "client": "--cluster", **arguments}
     named["kinds"] = "--number or --category"
-    options = {"k", "threshold", "alpha", "correction", "family", "confidence_level", "by", "group", "reference"}
-    options |= {"estimator", "test", "kernel", "bandwidth", "missing", "memory", "encoding", "layer"}
-    options |= {"strata", "paired", "unit", "given", "distinct"}
-    first = named.get(first, f"--{first.replace('_', '-')}" if first in options else first)
+    option = f"--{first.replace('_', '-')}" if first in _OPTIONS else options_for_arguments(first)
+    first = named.get(first, option)
     for sign in (" ", ": "):  # a file that the library names, too
         rest = rest.removeprefix(f"{first}{sign}")
     if first == "--k":
@@ -29,17 +27,19 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
 
 
 # Arguments that the command line has as options, and a value in quotes, or one without that is a single word.
-_ARGUMENTS = (
-    "missing|response|estimator|test|kernel|bandwidth|family|correction|k|by|group|reference|layer|encoding|strata|"
-    "paired|unit|given|distinct"
+_OPTIONS = (
+    *("k", "threshold", "alpha", "correction", "family", "confidence_level", "by", "group", "reference", "estimator"),
+    *("test", "kernel", "bandwidth", "response", "missing", "memory", "encoding", "layer", "strata", "paired", "unit"),
+    *("given", "distinct"),
 )
+_ARGUMENTS = "|".join(_OPTIONS)
 _VALUE = r"""(?:'[^']*'|"[^"]*"|\w[\w.-]*)"""
 
 
 def _option(found: re.Match[str]) -> str:
     """An argument and its value, or several that are possible, as an option."""
     values = [value.strip("'\"") for value in (found[2], *re.findall(rf" or ({_VALUE})", found[3]))]
-    return f"--{found[1]} {' or '.join(map(shlex.quote, values))}"
+    return f"--{found[1].replace('_', '-')} {' or '.join(map(shlex.quote, values))}"
 
 
 def _target_and_event(found: re.Match[str]) -> str:

@@ -134,18 +134,18 @@ row_options = combine_options(
     click.option(
         "--strata",
         multiple=True,
-        metavar="COLUMN",
-        help="Rows may be exchanged only within the values of this column, such as a site; may be repeated.",
+        metavar="NAME,...",
+        help="Rows may be exchanged only within the values of these columns, such as a site.",
     ),
     click.option("--paired", metavar="COLUMN", help="The column that names pairs of rows, such as a patient."),
     click.option(
-        "--unit", multiple=True, metavar="COLUMN", help="The column that names what was sampled, such as a donor."
+        "--unit", multiple=True, metavar="NAME,...", help="The columns that name what was sampled, such as a donor."
     ),
     click.option(
         "--given",
         multiple=True,
-        metavar="COLUMNS",
-        help="Confounders such as age,sex: what is found beyond what these columns explain; may be repeated.",
+        metavar="NAME,...",
+        help="Confounders such as age,sex: what is found beyond what these columns explain.",
     ),
     click.option(
         "--distinct", is_flag=True, help="Mark the discoveries that are significant given those marked before them."
@@ -155,15 +155,14 @@ row_options = combine_options(
 
 def rows_given(given: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of the options above, as the library takes them."""
-    found = {name: list(given[name]) or None for name in ("strata", "unit")}
-    confounders = split_names(given["given"]) or None
-    return {**found, "paired": given["paired"], "given": confounders, "distinct": given["distinct"]}
+    found = {name: split_names(given[name]) or None for name in ("strata", "unit", "given")}
+    return {**found, "paired": given["paired"], "distinct": given["distinct"]}
 
 
 def row_columns(given: Mapping[str, Any]) -> dict[str, str]:
     """The names of all these columns, and the option that names each."""
     paired = [given["paired"]] if given["paired"] else []
-    names = {"strata": given["strata"], "unit": given["unit"], "paired": paired, "given": split_names(given["given"])}
+    names = {name: split_names(given[name]) for name in ("strata", "unit", "given")} | {"paired": paired}
     return {name: f"--{option}" for option, own in names.items() for name in own}
 
 

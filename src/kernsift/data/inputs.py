@@ -47,8 +47,8 @@ def as_table(X: Any, *, argument: str = "X", **options: Any) -> Table:
 def as_pair(X: Any, Y: Any, **options: Any) -> tuple[Table, Table]:
     """Two samples with the same features in the same order (that of X) and with the same codes.
 
-    Each may be in memory or outside of it: a path, a Dask collection, or what else `open_table` takes. `options` are
-    `groups`, `missing`, `kinds`, `layer` and `memory` of `compare`.
+    Each may be in memory or outside of it: anything that `open_table` takes. `options` are `groups`, `missing`,
+    `kinds`, `layer` and `memory` of `compare`.
     """
     return read_pair(X, Y, **options).tables
 

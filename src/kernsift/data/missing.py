@@ -137,7 +137,10 @@ class Patterns:
 def check_cells(
     argument: str, names: Sequence[str], infinite: np.ndarray, gaps: np.ndarray, keep: np.ndarray, missing: str | None
 ) -> None:
-    """Refuse columns with infinite values, and missing ones: as many as `gaps` says, in rows that are not kept."""
+    """Refuse columns with infinite values, and rows with missing ones unless `missing` allows for them.
+
+    `gaps` are the numbers of missing values of the columns, `keep` the rows without any.
+    """
     if infinite.any():
         raise InputError(
             f"{argument}: infinite values in {quoted(names[i] for i in np.flatnonzero(infinite).tolist())}; replace or "
@@ -149,6 +152,8 @@ def check_cells(
         return
     order = suspect[np.argsort(-gaps[suspect], kind="stable")] if missing == "drop" else suspect
     counts = [f"'{names[i]}' ({gaps[i]})" for i in order]
+    if argument == "y" and missing == "drop":
+        raise InputError(f"y: at least 2 rows need a response, but {left} of {n} have one; choose another response.")
     if missing == "drop":
         raise InputError(
             f"{argument}: missing='drop' leaves {left} of {n} rows, at least 2 are needed; leave out or fill the "

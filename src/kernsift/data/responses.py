@@ -52,9 +52,10 @@ def _encode_response(columns: Columns, response: str) -> Columns:
             )
         return columns
     coded = [i for i, kind in enumerate(columns.kinds) if response == "category" or kind == "truth"]
+    known: dict[int, np.ndarray] = {}
     if response == "auto" and not coded and len(columns.names) == 1 and not columns.levels:
         values = to_numpy(columns.values)[:, 0]
-        distinct = np.unique(values)
+        distinct = known[0] = np.unique(values)
         few = len(distinct) <= FEW and 2 * len(distinct) <= len(values)
         if few and (len(distinct) == 2 or (distinct == np.floor(distinct)).all()):
             coded = [0]
@@ -66,7 +67,7 @@ def _encode_response(columns: Columns, response: str) -> Columns:
     levels, values = dict(columns.levels), to_numpy(columns.values).copy()
     for i in coded:
         if i not in levels:
-            found = np.unique(values[:, i])
+            found = known[i] if i in known else np.unique(values[:, i])
             values[:, i] = np.searchsorted(found, values[:, i])
             kind, origin = columns.kinds[i], columns.origin.get(i)
             levels[i] = tuple(value_label(value, kind, origin) for value in found.tolist())

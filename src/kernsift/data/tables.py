@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -111,7 +111,7 @@ class Table:
 
     def owned(self) -> Table:
         """The same with a copy of the values, which the caller cannot change later; large tables are not copied."""
-        return replace(self, values=self.values.copy(order="K")) if self.copied else self
+        return self.with_values(self.values.copy(order="K")) if self.copied else self
 
     @property
     def copied(self) -> bool:

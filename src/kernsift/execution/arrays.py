@@ -36,6 +36,11 @@ _HOST = SimpleNamespace(
 )
 # For small arrays most of the time is call overhead, which these functions have less of.
 _HOST.sum, _HOST.matrix_transpose = partial(np.add.reduce, axis=None), attrgetter("mT")
+_HOST.min, _HOST.max = (partial(ufunc.reduce, axis=None) for ufunc in (np.minimum, np.maximum))
+_HOST.all, _HOST.any = (partial(ufunc.reduce, axis=None) for ufunc in (np.logical_and, np.logical_or))
+_HOST.clip = lambda x, low, high: np.minimum(np.maximum(x, low), high)
+_HOST.reshape = lambda x, shape: x.reshape(shape)
+_HOST.cumulative_sum = lambda x, *, axis=None: x.cumsum(axis)
 _HOST.take = lambda x, indices, *, axis=None: x.take(indices, axis=axis, mode=INDEX_MODE)
 _HOST.astype = lambda x, dtype, *, copy=False: x.astype(dtype, copy=copy)
 

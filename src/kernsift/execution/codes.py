@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import array_api_compat as compat
@@ -28,11 +28,12 @@ def search(edges: Array, values: Array) -> Array:
     edges = xp.astype(edges, values.dtype)
     if isinstance(values, np.ndarray):
         codes: Array = np.empty(values.shape, dtype=np.intp)
-        for own, column, found in zip(edges, values, codes, strict=True):
-            if len(column) < _FEW:
-                found[:] = np.searchsorted(own, column)
-            else:
-                _count_below(own, column, found)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for own, column, found in zip(edges, values, codes, strict=True):
+                if len(column) < _FEW:
+                    found[:] = np.searchsorted(own, column)
+                else:
+                    _count_below(own, column, found)
         return codes
     if compat.is_torch_array(values):
         import torch
@@ -48,15 +49,16 @@ def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> No
     many values the search starts from the interval of a value; most intervals contain at most one edge.
     """
     found[:] = 0
-    bucket, start, most = _buckets(edges) if len(values) >= _MANY else (None, found, len(edges))
+    bucket, start, most = None, found, len(edges)
+    if len(values) >= _MANY:
+        bucket, start, most = _buckets(edges.tobytes(), edges.dtype)
     largest = 1 << max(most.bit_length() - 1, 0)
     padded = np.full(len(edges) + 2 * largest, np.inf, dtype=edges.dtype)
     padded[: len(edges)] = edges
     for begin in range(0, len(values), RUN):
         part, codes = values[begin : begin + RUN], found[begin : begin + RUN]
         if bucket is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                start.take(bucket(part), out=codes, mode="clip")  # values below the first interval count as in it
+            start.take(bucket(part), out=codes, mode="clip")  # values below the first interval count as in it
         step = largest
         while step > 1:
             codes += np.multiply(padded[step - 1 :].take(codes, mode=INDEX_MODE) < part, step)
@@ -64,13 +66,17 @@ def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> No
         codes += padded.take(codes, mode=INDEX_MODE) < part
 
 
-def _buckets(edges: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int]:
-    """Intervals of equal length: the one of a value, the first edge of each, and the most edges of one.
+@lru_cache(maxsize=32)
+def _buckets(known: bytes, dtype: np.dtype[Any]) -> tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int]:
+    """Intervals of equal length for edges, `known` by their bytes, which a column has the same of in all its pieces.
+
+    Returns the interval of a value, the first edge of each, and the most edges of one.
 
     The intervals lie between the outer edges or, where that puts several into one interval, between the outer ones but
     a few, which leaves room for long tails. Rounding is monotone, so that an edge in an earlier interval than a value
     is below it. None where the edges are too uneven for intervals.
     """
+    edges = np.frombuffer(known, dtype)
     finite = edges[edges < np.inf]
     best: tuple[Callable[[np.ndarray], np.ndarray] | None, np.ndarray, int] = (None, edges, len(edges))
     for outer in sorted({0, len(finite) // 64}) if len(finite) else []:
@@ -122,7 +128,7 @@ def codes_in_order(edges: np.ndarray, ordered: np.ndarray, order: np.ndarray, en
     """
     (b, n), size, edges = ordered.shape, edges.shape[1] + 1, edges.astype(ordered.dtype, copy=False)
     points = np.arange(size, dtype=code_dtype(np, size))
-    in_order: np.ndarray = np.repeat(points, np.diff(ends, prepend=0, append=n))
+    in_order: np.ndarray = points.repeat(np.diff(np.concatenate([[0], ends, [n]])))
     below, above = (ordered.take(ranks, axis=1, mode=INDEX_MODE) for ranks in (ends - 1, np.minimum(ends, n - 1)))
     wrong = np.flatnonzero(~((below <= edges) & (edges < above)).all(axis=1))
     if len(wrong):

@@ -24,8 +24,8 @@ import numpy as np
 from kernsift.exceptions import InputError, required
 from kernsift.execution import threads
 from kernsift.execution.arrays import keep_freed_memory
+from kernsift.execution.files import named_file, remove
 from kernsift.execution.parallel import use_workers
-from kernsift.execution.temporary_files import named_file, remove
 
 # How often Dask repeats a task that raised an error, which may be due to another worker that died.
 _RETRIES = 2
@@ -165,7 +165,7 @@ class DaskWorkers:
         raise InputError(
             f"client: all workers of the Dask cluster at {self._client.scheduler.address} have paused, because their "
             "memory is full and what they hold does not fit on their disk either; give them more memory or a "
-            "local_directory with more space, or let go of what they hold."
+            "local_directory with more space, or release what they hold."
         )
 
     def _no_workers(self) -> InputError:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernsift.execution.atomic_files import atomic_path
+from kernsift.execution.files import atomic_path
 
 _TIMEOUT = 30.0
 # Files of the paper are far smaller; a response that is not a data set may be larger.

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from kernsift.exceptions import required
-from kernsift.execution.atomic_files import atomic_path
+from kernsift.execution.files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.datasets import divorce_statements, load
 from kernsift.experiments.summary import Reproduction, Row
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _INK = "#1f2937"
 _LEVEL: Any = {"color": _INK, "linewidth": 0.9, "linestyle": ":"}
+_HOLLOW: Any = {"linestyle": "none", "markersize": 9, "markerfacecolor": "none"}
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,8 @@ def _curve(ax: Axes, x: list[float], rows: list[Row], method: str) -> None:
     )  # fmt: skip
     printed = [(place, row.paper) for place, row in zip(x, rows, strict=True) if row.paper is not None]
     if printed:
-        ax.plot(
-            *zip(*printed, strict=True), linestyle="none", marker=style.marker, markersize=9, markerfacecolor="none",
-            markeredgecolor=style.colour, markeredgewidth=1.1,
-        )  # fmt: skip
+        places, values = zip(*printed, strict=True)
+        ax.plot(places, values, marker=style.marker, markeredgecolor=style.colour, markeredgewidth=1.1, **_HOLLOW)
 
 
 def _legend(figure: Figure, ax: Axes, paper: bool) -> None:
@@ -123,9 +122,7 @@ def _legend(figure: Figure, ax: Axes, paper: bool) -> None:
 
     handles, labels = ax.get_legend_handles_labels()
     if paper:
-        handles.append(
-            Line2D([], [], linestyle="none", marker="o", markersize=9, markerfacecolor="none", markeredgecolor=_INK)
-        )
+        handles.append(Line2D([], [], marker="o", markeredgecolor=_INK, **_HOLLOW))
         labels.append("hollow: the paper")
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8.5)
 

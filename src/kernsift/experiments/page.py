@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernsift.exceptions import required
-from kernsift.execution.atomic_files import atomic_path
+from kernsift.execution.files import atomic_path
 from kernsift.experiments.configurations import Artefact
 from kernsift.experiments.figures import statements_of
 from kernsift.experiments.published import DIVORCE_TABLE

@@ -30,7 +30,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from kernsift.execution.atomic_files import atomic_path
+from kernsift.execution.files import atomic_path
 
 Task = TypeVar("Task")
 Found = TypeVar("Found")

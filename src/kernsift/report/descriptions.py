@@ -131,7 +131,8 @@ def describe_numbers(
     if means:
         averages = float(second.mean()), float(first.mean())
         change = scale.higher if averages[0] > averages[1] else scale.lower
-        return Description(change, where, f"mean {versus(*averages, scale)}", typical, medians)
+        detail = f"mean {versus(*averages, scale)}"
+        return Description(change, where, detail, detail, medians)
     values = np.unique(pooled)
     if len(values) == 2:
         share = [float((sample == values[1]).mean()) for sample in (second, first)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernsift.exceptions import InputError, required
-from kernsift.execution.atomic_files import atomic_path
+from kernsift.execution.files import atomic_path
 from kernsift.report import text as wording
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def check_suffix(path: str | Path, argument: str = "path") -> str:
 
 
 def check_format(path: str | Path, suffix: str, argument: str, instead: str) -> None:
-    """Refuse the suffix of another format than that of `suffix`, but for CSV in a .txt file."""
+    """Refuse the suffix of another format than that of `suffix`, except CSV in a .txt file."""
     own = Path(path).suffix.lower()
     if SUFFIXES.get(own, SUFFIXES[suffix]) is not SUFFIXES[suffix] and (suffix, own) != (".csv", ".txt"):
         raise InputError(

@@ -183,20 +183,20 @@ class LongScale(NumberScale):
         return float(math.floor(value))
 
 
-# The unit that numbers of digits stand for, and its microseconds.
+# The unit of a date that is written with this many digits, and its microseconds.
 _UNITS = {3: ("D", MICROSECONDS), 4: ("m", 60e6), 5: ("s", 1e6), 6: ("ms", 1e3), 8: ("us", 1.0), 12: ("us", 1.0)}
 _DURATIONS = [DurationScale(*unit) for unit in ((1.0, " days"), (24.0, " h"), (1440.0, " min"), (86400.0, " s"))]
 NUMBERS = NumberScale()
 
 
-def scale_of(origin: Any, values: np.ndarray | None = None) -> NumberScale:
+def scale_of(origin: Any, values: np.ndarray) -> NumberScale:
     """The scale of values by their origin, as in `Table`: an integer, a date in floating point, False or a duration."""
     if origin is None:
-        known = np.empty(0) if values is None else values[~np.isnan(values)]
+        known = values[~np.isnan(values)]
         years = len(known) > 0 and known.min() >= 1500 and known.max() <= 2200 and (known == np.floor(known)).all()
         return YearScale() if years else NUMBERS
     if isinstance(origin, np.timedelta64):
-        return DurationScale.of(np.empty(0) if values is None else values)
+        return DurationScale.of(values)
     if isinstance(origin, bool):
         return TruthScale()
     return LongScale(origin) if isinstance(origin, int) else DateScale(origin)

@@ -209,7 +209,10 @@ def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:
     name = table.names[j]
     origin = table.origin.get(name)
     own, levels = table.levels.get(name), response.levels
-    values, target, label = _rows_of(table, response.values, j)
+    columns = feature_columns(table, j)
+    present = present_rows(columns) & ~np.isnan(response.values)
+    values, label = first_component(columns[present], name)
+    target = response.values[present]
     if not len(values):
         return _no_values(label, (response.label,))
     named = [f"{abbreviated(response.label, LONGEST_RESPONSE)} = {level}" for level in levels or ()]
@@ -231,14 +234,6 @@ def draw_against(table: Table, response: ShownResponse, j: int) -> Picture:
     other_factor, against, other_day = _axis(target, response.label, response.origin)
     picture = _cloud(values * factor, target * other_factor, label, against)
     return replace(picture, origin=day, against_origin=other_day)
-
-
-def _rows_of(table: Table, target: np.ndarray, j: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """A feature as one number, and the response, in the rows where neither is missing; and what the number is."""
-    columns = feature_columns(table, j)
-    present = present_rows(columns) & ~np.isnan(target)
-    values, label = first_component(columns[present], table.names[j])
-    return values, target[present], label
 
 
 def first_component(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
@@ -291,7 +286,7 @@ def _cloud(values: np.ndarray, target: np.ndarray, label: str, against: str) -> 
 
 
 def _plain(values: np.ndarray) -> tuple[float, ...]:
-    """Python numbers of twelve digits: values may be large beside their spread, as times in seconds since 1970 are."""
+    """Python numbers of twelve digits: their spread may be small, as that of seconds since 1970 is."""
     return tuple(float(f"{value:.12g}") for value in np.asarray(values, dtype=float).tolist())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -88,7 +88,7 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def _label(ax: Axes, points: list[tuple[float, float, str]]) -> None:
-    """Names beside the first points; a name that would cover another, or a point, or leave the axes, is left out."""
+    """Names next to the first points; a name that would cover another, or a point, or leave the axes, is left out."""
     from matplotlib.transforms import Bbox
 
     ax.figure.canvas.figure.draw_without_rendering()
@@ -124,12 +124,9 @@ def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
         if len(own):
             ax.hlines(own, *intervals[own].T, color=colour, linewidth=2, alpha=0.6)
             ax.scatter(result.effects[own], own, s=22, color=colour, linewidth=0, zorder=3, label=label)
-    ax.axvline(0, color=_INK, linewidth=0.8)
-    ax.set_yticks(rows, [_short(result.names[row]) for row in rows])
-    ax.set_ylim(len(rows) - 0.4, -0.6)
+    _label_rows(ax, [result.names[row] for row in rows])
     ax.set_xlabel(f"effect, {interval_name(result)}")
     _finish(ax, _title(result, len(result.names) - len(rows)))
-    ax.tick_params(axis="y", length=0)
     return ax
 
 
@@ -173,13 +170,18 @@ def plot_scores(result: Result, ax: Axes | None = None) -> Axes:
             ax.barh(rows, result.scores[order[rows]], height=0.72, color=colour, label=label)
     if 0 < kept < len(order):
         ax.axhline(kept - 0.5, color=_INK, linewidth=1, linestyle="--")
-    ax.axvline(0, color=_INK, linewidth=0.8)
-    ax.set_yticks(np.arange(len(order)), [_short(result.feature_names[i]) for i in order])
-    ax.set_ylim(len(order) - 0.4, -0.6)
+    _label_rows(ax, [result.feature_names[i] for i in order])
     ax.set_xlabel("score")
     _finish(ax, _title(result, len(result.scores) - len(order)))
-    ax.tick_params(axis="y", length=0)
     return ax
+
+
+def _label_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Names from top to bottom, and a line at 0."""
+    ax.axvline(0, color=_INK, linewidth=0.8)
+    ax.set_yticks(range(len(names)), [_short(name) for name in names])
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
 
 
 def _title(result: Result, hidden: int = 0) -> str:
@@ -206,7 +208,7 @@ def _short(name: str, most: int = 28) -> str:
 
 
 def plot_pvalues(result: Result, ax: Axes | None = None) -> Axes:
-    """All p-values in their order beside what the correction asks of them; of a short list also the selective ones.
+    """All p-values in their order, with the bounds of the correction; of a short list also the selective ones.
 
     A feature is significant up to the last p-value on or below the dashed line (for "holm": up to the first above it).
     With `family="selected"` the selective p-values of the list are the ones in their order.

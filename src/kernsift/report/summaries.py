@@ -121,7 +121,7 @@ def picture_candidates(
     means: bool = False,
     views: np.ndarray | None = None,
 ) -> Summaries:
-    """Each chosen candidate data set beside the reference; views are not used, because a data set has many columns."""
+    """Each chosen candidate data set and the reference; views are not used, because a data set has many columns."""
     chosen = features[:MOST_PICTURES].tolist()
 
     def kept(table: Table) -> Table:
@@ -202,7 +202,7 @@ def _shown_tables(
 def _sampled(table: Table, features: np.ndarray, rows: np.ndarray) -> Table:
     """Some features and rows as NumPy arrays in memory."""
     some = table.sample(features, rows if len(rows) < table.n else None)
-    return replace(some, values=to_numpy(some.values), incomplete=None)
+    return Table(some.names, to_numpy(some.values), some.offsets, some.categorical, some.levels, origin=some.origin)
 
 
 def renamed(summaries: Summaries, labels: tuple[str, ...]) -> Summaries:

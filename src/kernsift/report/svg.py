@@ -290,8 +290,9 @@ def _x_axis(frame: Frame, words: Callable[[float], str], origin: float | None) -
     # Names that would touch each other are left out.
     crowded = _LETTER * sum(len(name) + 2 for _, name in named) / (frame.right - frame.left)
     for value, name in named[:: max(1, math.ceil(crowded))]:
-        # Half of a name may lie right of its tick, and still inside the picture.
-        middle = min(frame.x(value), frame.right + 8 - _LETTER / 2 * len(name))
+        # Half of a name may lie on each side of its tick, and still inside the picture.
+        half = _LETTER / 2 * len(name)
+        middle = max(half, min(frame.x(value), frame.right + 8 - half))
         parts.append(_text(middle, frame.bottom + 15, name, "middle"))
     return "".join(parts)
 

@@ -234,7 +234,7 @@ def table(result: Result, width: int = 100, *, sort: str = "p") -> str:
 
 
 def _shown_columns(result: Result, rows: np.ndarray, width: int) -> list[tuple[str, list[str]]]:
-    """The columns that fit into a table of this width beside the names."""
+    """The columns that fit into a table of this width next to the names."""
     longest = _longest([clean(result.names[row]) for row in rows])
     return _fit_columns(cells_of(result, rows), width - 2 - int(np.clip(longest, _NARROWEST_NAME, 24)))
 

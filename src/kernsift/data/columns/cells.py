@@ -47,6 +47,8 @@ def series_column(series: nw.Series[Any], name: str, argument: str) -> ColumnCel
         return ColumnCells(_days(series.dt.total_microseconds()), "duration")
     if dtype.is_numeric():
         single = isinstance(dtype, nw.Float32)
+        if isinstance(dtype, nw.Decimal) and not nw.dependencies.is_polars_series(series.to_native()):
+            series = series.cast(nw.String)  # Arrow's own conversion is wrong in the last place, that of text is not
         # Casting first takes nullable integers, decimals and 128-bit integers the same way.
         values = np.asarray((series if single else series.cast(nw.Float64)).to_numpy())
         return ColumnCells(values, narwhals_kind(dtype))

@@ -121,7 +121,7 @@ class Columns:
 
 
 def pick_entries(entries: Mapping[int, Entry], positions: Iterable[int]) -> dict[int, Entry]:
-    """Entries by position, for the columns at some positions, which are numbered anew."""
+    """Entries by position, for the columns at some positions, which are renumbered."""
     return {new: entries[old] for new, old in enumerate(positions) if old in entries}
 
 

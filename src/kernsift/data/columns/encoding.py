@@ -131,7 +131,7 @@ def value_label(value: float, kind: str, origin: float | None = None) -> str:
         return str(bool(value))
     if isinstance(origin, int):
         return str(int(value) + origin)
-    # An origin that is no integer is the first day of dates, which may come from a column of text.
+    # An origin that is not an integer is the first day of dates, which may come from a column of text.
     return date_name(value + (origin or 0.0)) if kind == "date" or origin is not None else number_name(value)
 
 
@@ -175,7 +175,8 @@ def make_encoding(
             levels[i] = (*levels[i], MISSING_LEVEL)
     encoding = Encoding(_common_type(scans), texts, categories, origin, levels, gaps)
     spans = [encoding.span(one) for one in scans]
-    return replace(encoding, dtype=_check_range(encoding.dtype, spans, names, arguments)), spans
+    dtype = _check_range(encoding.dtype, spans, names, arguments)
+    return encoding if dtype == encoding.dtype else replace(encoding, dtype=dtype), spans
 
 
 def _mixed_kinds_error(name: str, scans: Sequence[Scan], i: int, one: Scan) -> InputError:
@@ -224,6 +225,6 @@ def _check_range(
             "too little to be squared; rescale these columns."
         )
     limit = _LARGEST[dtype]
-    if np.any(np.maximum(-low, high) > limit) or np.any((spread > 0) & (spread < 1 / limit)):
+    if (np.maximum(-low, high) > limit).any() or ((spread > 0) & (spread < 1 / limit)).any():
         return np.dtype(np.float64)
     return dtype

@@ -22,7 +22,7 @@ from kernsift.data.columns.written_numbers import (
     parse_local_dates,
     parse_numbers,
 )
-from kernsift.data.formats.source import NUMBERS, TEXTS
+from kernsift.data.formats.source import NUMBERS, PLAIN, TEXTS
 from kernsift.data.scan import Scan
 from kernsift.exceptions import InputError, listed, quoted, suggestion
 from kernsift.execution.arrays import to_numpy
@@ -132,7 +132,7 @@ def decide_kinds(
     return decisions
 
 
-_CLEAN = frozenset(["float32", "float64", "integer", "truth", "empty", "unknown"])
+_CLEAN = frozenset([*PLAIN, "empty", "unknown"])
 _NOTES = {
     "identifier": "Different values in more than half of the rows, so left out as identifiers: {}.",
     "row number": "Row numbers, so left out: {}.",

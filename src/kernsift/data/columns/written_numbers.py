@@ -115,7 +115,7 @@ def parse_local_dates(texts: Sequence[str]) -> np.ndarray:
     """Days since 1970 of dates such as 31/12/2020, 12/31/2020 and 31.12.2020; NaN for all else.
 
     Whether the day or the month comes first is decided for all texts together; they are NaN where both are possible,
-    but for dates with points, which begin with the day.
+    except for dates with points, which begin with the day.
 
     >>> from kernsift.data.columns.written_numbers import parse_local_dates
     >>> (parse_local_dates(["02/01/1970", "31/01/1970"]), parse_local_dates(["02/01/1970", "03/01/1970"]))

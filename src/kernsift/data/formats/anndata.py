@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from kernsift.data.annotations import Annotations
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.dask_collections import DaskArray
 from kernsift.data.formats.file_stamps import FileStamp, guarded
 from kernsift.data.formats.hdf5 import Hdf5Dataset, decoded, import_h5py
 from kernsift.data.formats.in_memory import MemorySource
-from kernsift.data.formats.source import Source
+from kernsift.data.formats.source import Annotations, Source
 from kernsift.data.formats.sparse_matrices import SparseSource, is_sparse_table, sparse_source
 from kernsift.data.frames import read_columns
 from kernsift.data.sparse import ChunkedStore, SparseRows

@@ -47,6 +47,6 @@ def archive_kind(path: str, name: str) -> str:
 
 
 def text_member(names: Sequence[str]) -> str | None:
-    """The only file of a zip archive with these members, but for folders and what macOS adds; None of several."""
+    """The only file among the members of a zip archive; None of several. Folders and what macOS adds do not count."""
     files = [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
     return files[0] if len(files) == 1 else None

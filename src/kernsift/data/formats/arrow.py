@@ -15,7 +15,7 @@ import numpy as np
 from kernsift.data.columns.columns import Columns
 from kernsift.data.formats.arrow_cells import arrow_columns, arrow_kind
 from kernsift.data.formats.file_stamps import FileStamp, guarded
-from kernsift.data.formats.source import NUMBERS, TEXTS, Bounds, Rows, Source, joined_integers
+from kernsift.data.formats.source import NUMBERS, PLAIN, TEXTS, Bounds, Rows, Source, joined_integers
 from kernsift.exceptions import InputError, quoted
 
 # Small groups of rows and small files are read together up to this many bytes, to limit the number of pieces.
@@ -216,7 +216,8 @@ class ArrowSource(Source):
         reported = [one for one in found if one is not None]
         if not reported or len(reported) < len(found):
             return None
-        plain = np.array([kind in NUMBERS for kind in self.kinds])
+        # Files have dates and durations in units of their own.
+        plain = np.array([kind in PLAIN for kind in self.kinds])
         return Bounds(
             np.logical_and.reduce([one.known for one in reported]) & plain,
             np.fmin.reduce([one.low for one in reported]),
@@ -282,8 +283,7 @@ def _merged_kind(one: str, other: str) -> str | None:
         return other
     if {one, other} <= {"text", "category"}:
         return "text"
-    plain = {one, other} <= {"float32", "float64", "integer", "truth"}
-    return "float64" if plain else None
+    return "float64" if {one, other} <= set(PLAIN) else None
 
 
 def _kind_name(kind: str) -> str:

@@ -66,7 +66,9 @@ def _numbers(column: Any, out: np.ndarray, rows: np.ndarray | None) -> None:
 
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
-    elif pa.types.is_decimal(column.type) or pa.types.is_float16(column.type):
+    elif pa.types.is_decimal(column.type):
+        column = column.cast(pa.string()).cast(pa.float64())  # directly, it is wrong in the last place
+    elif pa.types.is_float16(column.type):
         column = column.cast(pa.float64())
     temporal = arrow_kind(column.type) in ("date", "duration")
     if temporal:

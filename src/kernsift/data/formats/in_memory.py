@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernsift.data.annotations import Annotations
 from kernsift.data.columns.columns import Columns
-from kernsift.data.formats.source import Rows, Source
+from kernsift.data.formats.source import Annotations, Rows, Source
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import dtype_of
 from kernsift.execution.memory import values_bytes

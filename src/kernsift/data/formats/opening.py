@@ -43,8 +43,6 @@ _REFUSED = [
     (b"\xd0\xcf\x11\xe0", "is an Excel file of the old kind (.xls)", "save it as .xlsx or CSV"),
     (b"FEA1", "is a Feather file of version 1", "save it again as version 2 or Parquet"),
     (b"%PDF", "is a PDF", "export the table as CSV"),
-    (b'{"', "is JSON", "save it as CSV or Parquet"),
-    (b'[{"', "is JSON", "save it as CSV or Parquet"),
     (b"\x28\xb5\x2f\xfd", "is packed with zstd", "unpack it, or pack it with gzip"),
 ]
 

@@ -11,17 +11,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from kernsift.data.annotations import Annotations
 from kernsift.data.columns.columns import Columns
+from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError
 
 Rows = slice | np.ndarray
 """Rows as a slice of step 1, or as a sorted index array in which rows may repeat."""
 
-NUMBERS = ("float32", "float64", "integer", "truth", "date", "duration")
+PLAIN = ("float32", "float64", "integer", "truth")
+"""The kinds of columns that are read as they are stored."""
+
+NUMBERS = (*PLAIN, "date", "duration")
 """The kinds of columns that are read as numbers; dates and durations are numbers of days. The others are "text",
 "category" (declared as such), "mixed" (text and numbers), "empty" (nothing but missing cells), "unknown" (known only
 when it is read), and the name of any type that is neither numbers nor categories."""
@@ -73,6 +77,37 @@ class Bounds:
         return Bounds(known, low, high, gaps, self.exact)
 
 
+@dataclass(frozen=True)
+class Annotations:
+    """Columns that describe the rows of a table and are not features, such as `obs` of AnnData.
+
+    Attributes
+    ----------
+    table : a data frame or a mapping, from names to columns.
+    rows : positions of the rows that are kept; None for all.
+    """
+
+    table: Any
+    rows: np.ndarray | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [str(name) for name in self.table]
+
+    def column(self, name: str, argument: str) -> Columns:
+        """One of the columns."""
+        cells = self.table[name]
+        found = cells if isinstance(cells, Columns) else read_columns(cells, argument)
+        found = replace(found, names=(name,), named=True)
+        return found if self.rows is None else found.take(self.rows)
+
+    def where(self, keep: np.ndarray) -> Annotations:
+        """The same for the rows that are marked."""
+        rows = np.flatnonzero(keep)
+        return Annotations(self.table, rows if self.rows is None else self.rows[rows])
+
+
 class Source(ABC):
     """A table that is read in pieces.
 
@@ -90,7 +125,7 @@ class Source(ABC):
     named : whether the names are the user's own.
     flat : whether the data is one-dimensional.
     notes : what was guessed about the format, one sentence each.
-    annotations : columns that describe the rows and are no part of the features (`obs` of AnnData); None without any.
+    annotations : columns that describe the rows; None without any.
     """
 
     overhead: float = 0.0

@@ -30,10 +30,10 @@ from kernsift.data.formats.source import NUMBERS, Bounds, Rows, Source, recode
 from kernsift.data.formats.text_dialects import TextTable, opened, unreadable
 from kernsift.data.frames import read_columns
 from kernsift.exceptions import InputError, required
+from kernsift.execution.files import named_file, remove
 from kernsift.execution.memory import parse_memory
 from kernsift.execution.parallel import worker_threads
 from kernsift.execution.progress import report_progress
-from kernsift.execution.temporary_files import named_file, remove
 
 # Bytes of text that are turned into columns at a time, at least, and at most as a share of the memory limit: while
 # pandas reads them they take several times as much. A file that is read as a whole has one chunk.

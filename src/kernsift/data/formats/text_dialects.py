@@ -129,7 +129,9 @@ class TextTable(NamedTuple):
                 encoding = _encoding(file.read(_START), name)
         try:
             with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
-                separator = _separator_of(lines.read(_SAMPLE + 1))
+                sample = lines.read(_SAMPLE + 1)
+            _check_format(sample, name)
+            separator = _separator_of(sample)
             regular = _regular_rows(path, separator, encoding)
             # newline="" lets lines end in any way, that of old Macintoshes included.
             with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as lines:
@@ -247,6 +249,22 @@ _PACKED: dict[bytes, Callable[[str], Any]] = {
     b"\xfd7zXZ": lzma.open,
     b"PK": _only_member,
 }
+
+
+# How text begins that is no table, what it is, and the fix.
+_OTHER_FORMATS = [
+    (r'\[?\s*\{\s*"', "is JSON", "save it as CSV or Parquet"),
+    (r"<(!doctype|html|\?xml)", "is HTML or XML", "export or download the table as CSV"),
+    ("%%MatrixMarket", "is a Matrix Market file", "save scipy.io.mmread of it with scipy.sparse.save_npz"),
+    ("version https://git-lfs", "is a pointer to a file in Git LFS", "fetch the file with git lfs pull"),
+]
+
+
+def _check_format(text: str, name: str) -> None:
+    """Refuse text of formats that are no tables."""
+    for pattern, what, fix in _OTHER_FORMATS:
+        if re.match(rf"\s*{pattern}", text, re.IGNORECASE):
+            raise InputError(f"{name} {what}; {fix}.")
 
 
 def _separator_of(text: str) -> str:

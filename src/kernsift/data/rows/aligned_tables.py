@@ -139,6 +139,8 @@ def _midmeans(values: Array) -> tuple[np.ndarray, np.ndarray]:
         low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75], axis=1)
         return np.asarray(middle), np.asarray(high - low)
     low, high = n // 4, n - n // 4
+    if low == 0:
+        return to_numpy(xp.mean(values, axis=1)), to_numpy(xp.max(values, axis=1) - xp.min(values, axis=1))
     if isinstance(values, np.ndarray):
         half = np.partition(values, sorted({low, high - 1}), axis=1)[:, low:high]
     else:

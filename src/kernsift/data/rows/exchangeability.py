@@ -47,6 +47,11 @@ class Exchangeability:
         return len(self.response)
 
     @property
+    def all_exchangeable(self) -> bool:
+        """Whether every row may change places with every other."""
+        return self.stratum is None and self.unit is None
+
+    @property
     def units(self) -> int:
         return self.n if self.unit is None else len(self.unit_sizes)
 
@@ -75,10 +80,12 @@ class Exchangeability:
         """The same with one row for each unit."""
         return Exchangeability(self.responses, None if self.stratum is None else self.strata_of_units, None)
 
-    @property
+    @cached_property
     def small_strata(self) -> bool:
-        """Whether strata have few rows, as pairs do."""
-        return self.stratum is not None and self.n < _SMALL * int(np.count_nonzero(np.bincount(self.stratum)))
+        """Whether the strata in which the response varies have few rows, as pairs do."""
+        if self.stratum is None:
+            return False
+        return int(np.isin(self.stratum, self.informative_strata).sum()) < _SMALL * len(self.informative_strata)
 
     @property
     def large_strata(self) -> bool:

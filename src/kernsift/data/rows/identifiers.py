@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernsift.data.annotations import Annotations
-from kernsift.data.formats.source import recode
+from kernsift.data.formats.source import Annotations, recode
 from kernsift.data.rows.exchangeability import varies
 from kernsift.data.sparse import SparseTable
 from kernsift.data.table_parts import run_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,9 @@ def _exchangeability(labels: dict[str, RowLabels], response: np.ndarray, questio
         if unit is not None:
             _check_nested(names, rows)
         _check_strata(known, rows, argument, question)
+        if len(known) == 1 and argument == "strata":
+            add_note("strata: there is one stratum, which has all rows.")
+            rows = replace(rows, stratum=None)
     return rows
 
 

@@ -62,7 +62,12 @@ def as_samples(
         raise InputError(f"reference: must be another group than group, got {first!r} for both; leave out one of them.")
     names = [name for name in labels if name not in (first, second)]
     if second is None and len(labels) > 2:
-        raise InputError(_too_many_groups(by, list(labels)))
+        every = list(labels)
+        raise InputError(
+            f"by: {_column_name(by)} has {len(every)} values ({quoted(every)}); choose one with group={every[0]!r} to "
+            f"compare with the rest, or with reference={every[1]!r} too; relate(table, by) asks whether any group "
+            "differs, and compare_groups(table, by) compares each with the rest."
+        )
     if second is None:
         first, second = (names[0], names[1]) if first is None else (first, names[0])
     rows = labels[first] if first is not None else np.any([labels[name] for name in names], axis=0)
@@ -85,20 +90,18 @@ def group_rows(source: Source, by: Any) -> tuple[Source, dict[str, np.ndarray]]:
     if len(column.names) > 1:
         raise InputError(f"by: one column is needed, got {quoted(column.names)}; choose one.")
     cells = loaded(column).columns
-    values = to_numpy(cells.values)[:, 0]
-    known = np.unique(values[~np.isnan(values)])
-    names = cells.levels.get(0) or ()
+    values, names = to_numpy(cells.values)[:, 0], cells.levels.get(0) or ()
     absent = np.isnan(values)
+    known = np.unique(values[~absent])
     if absent.any():
         add_note(f"by: {np.count_nonzero(absent):,} of {len(absent):,} rows have no group and are left out.")
     labels = [names[int(value)] if names else value_label(value, cells.kinds[0]) for value in known.tolist()]
     found = {label: values == value for label, value in zip(labels, known.tolist(), strict=True)}
+    called = _column_name(by)
     if len(found) < 2:
-        called = f"'{by}'" if isinstance(by, str) else "the column"
         only = f"only the value {quoted(found)}" if found else "no value"
         raise InputError(f"by: two groups are needed, but {called} has {only}; choose another column.")
     if not names and len(found) > max(2, 0.5 * len(values)):
-        called = f"'{by}'" if isinstance(by, str) else "the column"
         raise InputError(
             f"by: a column of groups is needed, but {called} has {len(found):,} different values in {len(values):,} "
             "rows; choose another column, or ask with relate(table, by) which features depend on it."
@@ -131,10 +134,5 @@ def named_group(labels: Mapping[str, np.ndarray], wanted: Any, argument: str) ->
     return text
 
 
-def _too_many_groups(by: Any, names: list[str]) -> str:
-    column = f"'{by}'" if isinstance(by, str) else "the column"
-    return (
-        f"by: {column} has {len(names)} values ({quoted(names)}); choose one with group={names[0]!r} to compare with "
-        f"the rest, or with reference={names[1]!r} too; relate(table, by) asks whether any group differs, and "
-        "compare_groups(table, by) compares each with the rest."
-    )
+def _column_name(by: Any) -> str:
+    return f"'{by}'" if isinstance(by, str) else "the column"

@@ -1,12 +1,17 @@
-"""Files that are written in one step: complete or absent, even if the process is killed."""
+"""Files that are written in one step, and temporary files that have to be opened by name."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+_paths: dict[str, int] = {}
 
 
 @contextmanager
@@ -42,3 +47,29 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def named_file(owner: Any = None) -> str:
+    """The path of a new file, which is removed when the process ends, or earlier with its `owner`."""
+    handle, path = tempfile.mkstemp(prefix="kernsift-")
+    os.close(handle)
+    _paths[path] = os.getpid()
+    if owner is None:
+        atexit.register(remove, path)
+    else:
+        weakref.finalize(owner, remove, path)
+    return path
+
+
+def remove_all() -> None:
+    """Remove all files, before the process ends without an orderly exit."""
+    for path in list(_paths):
+        remove(path)
+
+
+def remove(path: str) -> None:
+    """Remove a file now."""
+    # A fork of the process that made it removes nothing.
+    if _paths.pop(path, None) == os.getpid():
+        with suppress(OSError):
+            os.remove(path)
