@@ -4,7 +4,7 @@
     python benchmarks/calibrate.py levels coverage          some parts: grid, levels, coverage, tail, seeds
     python benchmarks/calibrate.py --quick                  few replicates (give it another --store and --folder)
     python benchmarks/calibrate.py grid --only 'relate block'   settings whose name holds all these words
-    python benchmarks/calibrate.py --page                   docs/calibration.md from the figures at hand
+    python benchmarks/calibrate.py --page                   docs/calibration.md from the figures on record
     python benchmarks/calibrate.py --fresh                  forget what is on record: after a change of the library
 
 The part `grid` is in this file, the others are in calibrate_hard.py. In the grid the scores of a replicate are computed
@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import calibrate_hard
 import numpy as np
 from calibrate_hard import share
+from level_settings import Law, binary, heavy, normal
 from scipy.stats import kstest
 
 import kernsift
@@ -66,36 +67,23 @@ _QUICK = 10
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
-Shape = Callable[[np.random.Generator, int, int], np.ndarray]
+
+def _equicorrelated(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return np.sqrt(0.8) * rng.standard_normal((size[0], 1)) + np.sqrt(0.2) * rng.standard_normal(size)
 
 
-def _normal(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    return rng.standard_normal((n, d))
-
-
-def _equicorrelated(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    return np.sqrt(0.8) * rng.standard_normal((n, 1)) + np.sqrt(0.2) * rng.standard_normal((n, d))
-
-
-def _blocks(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+def _blocks(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
     """Blocks of three columns; within one the correlation is 0.7."""
+    n, d = size
     shared = np.repeat(rng.standard_normal((n, -(-d // 3))), 3, axis=1)[:, :d]
-    return np.sqrt(0.7) * shared + np.sqrt(0.3) * rng.standard_normal((n, d))
+    return np.sqrt(0.7) * shared + np.sqrt(0.3) * rng.standard_normal(size)
 
 
-def _heavy(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    return rng.standard_t(2.0, (n, d))
-
-
-def _counts(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    """Columns by turns: Poisson(1), and counts of which four in five are 0."""
-    values = rng.poisson(1.0, (n, d))
-    tied = np.where(rng.random((n, d)) < 0.8, 0, rng.poisson(3.0, (n, d)))
-    return np.where(np.arange(d) % 2, tied, values).astype(float)
-
-
-def _binary(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    return (rng.random((n, d)) < 0.5).astype(float)
+def _counts(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    """Alternating columns: Poisson(1), and counts of which four in five are 0."""
+    values = rng.poisson(1.0, size)
+    tied = np.where(rng.random(size) < 0.8, 0, rng.poisson(3.0, size))
+    return np.where(np.arange(size[1]) % 2, tied, values).astype(float)
 
 
 @dataclass(frozen=True)
@@ -111,7 +99,7 @@ class Setting:
     classes : whether the response of `relate` is a class.
     """
 
-    shape: Shape
+    shape: Law
     share: float = 0.5
     sizes: tuple[int, int] | None = None
     signals: bool = False
@@ -123,14 +111,14 @@ class Setting:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "independent": Setting(_normal),
+    "independent": Setting(normal),
     "equicorrelated 0.8": Setting(_equicorrelated),
     "correlated with signals": Setting(_blocks, signals=True),
-    "t(2) tails": Setting(_heavy),
+    "t(2) tails": Setting(heavy),
     "counts and ties": Setting(_counts),
-    "binary": Setting(_binary, classes=True),
-    "95/5": Setting(_normal, share=0.05, classes=True),
-    "50 against 1000": Setting(_normal, sizes=(50, 1000), classes=True),
+    "binary": Setting(binary, classes=True),
+    "95/5": Setting(normal, share=0.05, classes=True),
+    "50 against 1000": Setting(normal, sizes=(50, 1000), classes=True),
 }
 # The sizes of the last one leave nothing for n to say.
 _FIXED = 1050
@@ -143,18 +131,18 @@ def draw(question: str, setting: Setting, n: int, rng: np.random.Generator) -> S
     signal = 0.4 * np.sqrt(100 / n)
     one, two = setting.rows(n)
     if question == "compare":
-        both = setting.shape(rng, one + two, D)
+        both = setting.shape(rng, (one + two, D))
         both[one:, true] += signal
         return TwoSamples(both[:one], both[one:], true)
     if question == "relate":
-        x = setting.shape(rng, n, D)
+        x = setting.shape(rng, (n, D))
         if setting.classes:
             return WithResponse(x, rng.permutation(np.arange(n) < two).astype(int), true, categories=True)
         # Only the true features get some of the response, so their block mates stay null.
-        y = setting.shape(rng, n, 1)[:, 0]
+        y = setting.shape(rng, (n, 1))[:, 0]
         x[:, true] += 0.6 * signal * y[:, None]
         return WithResponse(x, y, true)
-    tables = [setting.shape(rng, one, _WIDTH)] + [setting.shape(rng, two, _WIDTH) for _ in range(D)]
+    tables = [setting.shape(rng, (rows, _WIDTH)) for rows in (one, *[two] * D)]
     for candidate in np.flatnonzero(true):
         tables[candidate + 1] += signal
     return DataSets(tables[0], {f"c{i}": table for i, table in enumerate(tables[1:])}, true)
@@ -166,7 +154,7 @@ QUESTIONS: Mapping[str, Mapping[str, Callable[..., Scores]]] = {"compare": MMD, 
 
 
 class Variant(NamedTuple):
-    """An estimator with options; `blocks` stands for the block size that gives that many blocks."""
+    """An estimator with options; `blocks` gives the block size that makes that many blocks."""
 
     estimator: str
     options: tuple[tuple[str, float], ...] = ()
@@ -209,7 +197,7 @@ class _KnownCovariance(DenseCovariance):
 
 
 def _known(cov: Covariance, d: int) -> Covariance:
-    """The same covariance with all columns at hand: several tests ask for the same ones."""
+    """The same covariance with all columns computed: several tests use the same ones."""
     matrix = cov.columns(np.arange(d))
     return _KnownCovariance(matrix, cov) if isinstance(cov, CurvedCovariance) else DenseCovariance(matrix)
 
@@ -503,7 +491,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few replicates of everything")
     parser.add_argument("--only", default="", help="only settings whose name holds all these words (comma: or)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--page", action="store_true", help="only write the page, from the figures at hand")
+    parser.add_argument("--page", action="store_true", help="only write the page, from the figures on record")
     parser.add_argument("--fresh", action="store_true", help="forget what is on record")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the tables and pictures go")
     parser.add_argument("--store", type=Path, default=STORE, help="where the replicates of the grid are kept")

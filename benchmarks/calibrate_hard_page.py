@@ -268,7 +268,7 @@ average and of {max(spread):.3f} at most. From 8,192 v 8,192 rows to one row mor
 
 
 def hard_sections(folder: Path) -> str:
-    """All of them, from the figures at hand."""
+    """All of them, from the figures on record."""
     parts = [
         levels_section(read_rows(folder / "levels.csv", Line)),
         coverage_section(read_rows(folder / "coverage.csv", Line)),

@@ -106,7 +106,7 @@ _REASONS: tuple[tuple[str, Callable[[Cell], bool], str], ...] = (
             cell.estimator == "cross" and cell.setting in ("95/5", "50 against 1000") and verdict(cell) == "above"
         ),
         "Half of a sample of five rows are two, whose mean is skewed where values are, and the largest of many such "
-        "means is so more often. The library warns of short lists below twenty rows against more than twice as many.",
+        "means is so more often. The library warns below twelve rows against more than five times as many.",
     ),
     (
         "ties",
@@ -247,13 +247,10 @@ A `CalibrationWarning` is raised
 - for `block` MMD with more than three times as many rows in one sample: of 6,000 columns with 5% ones 0.02 are rejected
   at level 0.05 with 100 v 100 rows, 0.04 with 100 v 200, 0.10 with 50 v 250 and 0.21 with 30 v 300;
 - for `block` HSIC with more than 5 rows a block and fewer than 100 blocks, which rejects half as often as it may;
-- for `cross` in a short list with a sample of fewer than 20 rows, or units, against more than twice as many (rates
-  with k = 1 of 20 normal and of 20 count columns, 250 replicates each: 5 rows against 95 0.08 and 0.14, 10 against 90
-  0.08 and 0.08, 20 against 180 0.04 and 0.08);
-- for `cross` without a short list with a sample of fewer than 100 rows, or units, against more than three times as
-  many: of 6,000 to 8,000 columns each, Cauchy and with 90% zeros, 0.005 and 0.008 are rejected at level 0.001 with 10
-  rows against 300, 0.002 and 0.003 with 10 against 60, 0.002 and 0.007 with 25 against 600, 0.001 and 0.003 with 60
-  against 600;
+- for `cross` with a sample of fewer than 12 rows, or units, against more than five times as many: of 20,000 Cauchy and
+  20,000 lognormal columns 0.0023 and 0.0027 are rejected at level 0.001 with 4 rows against 40, 0.0016 and 0.0015 with
+  5 against 60, 0.0014 and 0.0007 with 10 against 300; in a short list with k = 1 of 30 columns, 2,500 calls, 0.0096
+  of Cauchy columns with 5 against 60, 0.0028 and 0.0032 with 10 against 300, 0.0016 and 0.0012 with 15 against 70;
 - for the multiscale test with k = 1;
 - for `complete` with an unbounded kernel and more than 524,288 rows (see [the method](explanation/method.md)).
 """
@@ -364,7 +361,7 @@ def _counts(cells: Sequence[Cell]) -> str:
 
 
 def write_page(folder: Path) -> Path:
-    """docs/calibration.md beside the folder of figures."""
+    """docs/calibration.md, next to the folder of figures."""
     cells = [cell for question in QUESTIONS for cell in read_rows(folder / f"{question}.csv", Cell)]
     hard = hard_sections(folder)
     if not cells and not hard:

@@ -1,4 +1,4 @@
-"""Two Dask workers beside two threads: what the cluster costs on data that fits into memory, and where that goes.
+"""Two Dask workers compared with two threads: what the cluster costs on data in memory, and where that goes.
 
     python benchmarks/cluster.py [--rows 20000] [--columns 1000] [--rounds 5] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""The shares of lines and of branches that the tests reach: fails below so many per cent of lines.
+"""The shares of lines and of branches that the tests reach: fails below a percentage of lines.
 
     python benchmarks/coverage_share.py .coverage.json 95
 

@@ -291,7 +291,7 @@ def strata_power(setting: str, shape: str, rng: np.random.Generator) -> Methods:
 
 
 def coverage_data(setting: str, shape: str, times: int, rng: np.random.Generator) -> tuple[Any, np.ndarray, Any]:
-    """Features that all have one effect, with rows in strata, pairs or units; so many times more of these."""
+    """Features that all have one effect, with rows in strata, pairs or units; there are `times` as many of these."""
     design, count, size = setting.split(" / ")
     groups, rows = (int(count), times * int(size)) if design == "strata" else (times * int(count), int(size))
     group = np.repeat(np.arange(groups), rows)
@@ -426,18 +426,11 @@ def measured(task: Task) -> list[Row]:
             for method, significant in TRIALS[task.design](task.setting, task.shape, rng).items():
                 if method in (task.methods or [method]):
                     found.setdefault(method, []).append(float(np.mean(significant())))
-    return [
-        Row(
-            task.design,
-            task.setting,
-            task.shape,
-            method,
-            float(np.mean(shares)),
-            float(np.std(shares) / np.sqrt(len(shares))),
-            len(shares),
-        )
-        for method, shares in found.items()
-    ]
+    rows = []
+    for method, shares in found.items():
+        mean, error = float(np.mean(shares)), float(np.std(shares) / np.sqrt(len(shares)))
+        rows.append(Row(task.design, task.setting, task.shape, method, mean, error, len(shares)))
+    return rows
 
 
 def run_part(part: str, trials: int, folder: Path, workers: int, fresh: bool) -> None:
@@ -453,7 +446,7 @@ def run_part(part: str, trials: int, folder: Path, workers: int, fresh: bool) ->
 
 
 def run_again(trials: int, folder: Path, workers: int) -> None:
-    """Measure the levels above 0.06 again, with new data sets that give so many times 40 p-values."""
+    """Measure the levels above 0.06 again, with new data sets that give `trials` times 40 p-values."""
     path, number = folder / "levels.csv", itertools.count(1)
     rows = read_rows(path, Row)
     high = [
@@ -548,7 +541,7 @@ def write_page(folder: Path) -> None:
 
 
 def attainable_in_lists(relabellings: int) -> float:
-    """The level in a short list of exact p-values, which are ranks among so many relabellings without ties."""
+    """The level in a short list of exact p-values, which are ranks among `relabellings` values without ties."""
     ranks = np.random.default_rng(0).integers(1, relabellings + 1, size=(100_000, FEATURES))
     ranks.sort(axis=1)
     return float((ranks[:, : FEATURES // 3] <= ALPHA * ranks[:, [FEATURES // 3]]).mean())
@@ -595,7 +588,7 @@ def draw(rows: list[Row], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*_TRIALS, "page", []], default=[])
+    parser.add_argument("parts", nargs="*", choices=[*_TRIALS, "page"])
     parser.add_argument("--trials", type=int)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--fresh", action="store_true")

@@ -22,11 +22,7 @@ class Column(NamedTuple):
     """A typical column (n,) and how its permuted copies are tested."""
 
     values: Callable[[np.random.Generator], np.ndarray]
-    pvalues: Callable[[np.random.Generator, np.ndarray], np.ndarray]
-
-
-def _samples(first: int) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
-    return lambda rng, x: laws.compare_pvalues(x, first)
+    pvalues: laws.Call
 
 
 def _response(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
@@ -34,9 +30,9 @@ def _response(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 
 COLUMNS: Mapping[str, Column] = {
-    "compare, 50 v 50, normal": Column(lambda rng: laws.normal(rng, (100, 1))[:, 0], _samples(50)),
-    "compare, 12 v 88, lognormal": Column(lambda rng: laws.lognormal(rng, (100, 1))[:, 0], _samples(12)),
-    "compare, 50 v 50, counts": Column(lambda rng: laws.counts(rng, (100, 1))[:, 0], _samples(50)),
+    "compare, 50 v 50, normal": Column(lambda rng: laws.normal(rng, (100, 1))[:, 0], laws.two_samples(50)),
+    "compare, 12 v 88, lognormal": Column(lambda rng: laws.lognormal(rng, (100, 1))[:, 0], laws.two_samples(12)),
+    "compare, 50 v 50, counts": Column(lambda rng: laws.counts(rng, (100, 1))[:, 0], laws.two_samples(50)),
     "relate, n=100, normal": Column(lambda rng: laws.normal(rng, (100, 1))[:, 0], _response),
 }
 

@@ -145,7 +145,7 @@ EFFECT_SIZES = (
     ("square, index", 0.25),
     ("wave, index", 0.4),
     ("line, interaction", 0.15),
-    # No effect: the level, on the same data. A power counts only beside a level that holds.
+    # No effect: the level, on the same data. A power counts only where the level holds.
     ("line, index", 0.0),
     ("line, interaction", 0.0),
 )
@@ -267,11 +267,11 @@ class Task:
     methods: tuple[str, ...]
 
 
-def _rows(task: Task, values: dict[str, tuple[float, float]]) -> list[dict[str, Any]]:
-    return [
-        {"part": task.part, "case": task.case, "n": task.n, "p": task.p, "method": name, "value": value, "note": note}
-        for name, (value, note) in values.items()
-    ]
+def _row(
+    case: str, n: int, p: int, method: str, value: float, note: float | None = 0.0, **more: float
+) -> dict[str, Any]:
+    """One figure; a `note` is a second one, or what has to be known about the first."""
+    return {"case": case, "n": n, "p": p, "method": method, "value": value, "note": note, **more}
 
 
 def _conditional(task: Task) -> list[dict[str, Any]]:
@@ -281,15 +281,16 @@ def _conditional(task: Task) -> list[dict[str, Any]]:
     else:
         effect, scenario, strength = task.case.split(", ")
         X, y, z = with_effect(rng, task.n, task.p, effect, scenario, float(strength))
-    found: dict[str, tuple[float, float, float]] = {}
+    rows = []
     for name in task.methods:
         try:
             pvalues, warned = TESTS[name](X[:, :FEW_FEATURES] if name in SLOW else X, y, z)
         except ImportError as missing:
             print(f"{name} is left out: {missing}", file=sys.stderr)
             continue
-        found[name] = (float(np.mean(pvalues <= 0.05)), float(warned), float(pvalues[0]))
-    return [{**row, "pvalue": found[row["method"]][2]} for row in _rows(task, {k: v[:2] for k, v in found.items()})]
+        share = float(np.mean(pvalues <= 0.05))
+        rows.append(_row(task.case, task.n, task.p, name, share, float(warned), pvalue=float(pvalues[0])))
+    return rows
 
 
 # Log hazards of a normal feature.
@@ -341,10 +342,10 @@ def _survival(task: Task) -> list[dict[str, Any]]:
     if hazard == "none":
         X = rng.normal(size=(task.n, 10))
     pvalues = relate(X, (observed, event), random_state=0, n_jobs=1).all_pvalues
-    found = {"kernsift": (float(np.mean(pvalues <= 0.05)), 0.0)}
+    found = {"kernsift": pvalues}
     with contextlib.suppress(ImportError):
-        found["Cox"] = (float(np.mean([_cox(X[:, [j]], observed, event) <= 0.05 for j in range(X.shape[1])])), 0.0)
-    return _rows(task, found)
+        found["Cox"] = np.array([_cox(X[:, [j]], observed, event) for j in range(X.shape[1])])
+    return [_row(task.case, task.n, task.p, name, float(np.mean(own <= 0.05))) for name, own in found.items()]
 
 
 def _redundant(rng: np.random.Generator, n: int, case: str) -> tuple[np.ndarray, np.ndarray, set[int]]:
@@ -392,9 +393,10 @@ def _distinct(task: Task) -> list[dict[str, Any]]:
         with contextlib.suppress(ImportError):
             chosen[name] = method(X, y, len(signals))
     # Precision and recall of the signals themselves.
-    return _rows(
-        task, {k: (len(v & signals) / max(len(v), 1), len(v & signals) / len(signals)) for k, v in chosen.items()}
-    )
+    return [
+        _row(task.case, task.n, task.p, name, len(own & signals) / max(len(own), 1), len(own & signals) / len(signals))
+        for name, own in chosen.items()
+    ]
 
 
 def _tasks(part: str, trials: int, tests: Container[str]) -> Iterator[Task]:
@@ -441,22 +443,20 @@ def seconds() -> Iterator[dict[str, Any]]:
         relate(X[:, :1], y, given=z, random_state=0, n_jobs=1)
         start = time.process_time()
         relate(X, y, given=z, random_state=0, n_jobs=1)
-        own = (time.process_time() - start) / X.shape[1]
-        yield {"part": "seconds", "case": "a feature", "n": n, "p": 2, "method": "kernsift", "value": own, "note": 0}
+        yield _row("a feature", n, 2, "kernsift", (time.process_time() - start) / X.shape[1])
         with contextlib.suppress(ImportError):
             start = time.process_time()
             kci(X[:, :1], y, z)
-            value = time.process_time() - start
-            yield {"part": "seconds", "case": "a feature", "n": n, "p": 2, "method": "KCI", "value": value, "note": 0}
+            yield _row("a feature", n, 2, "KCI", time.process_time() - start)
     rng = np.random.default_rng(SEED)
     z = rng.normal(size=(100_000, 2))
     X = np.sin(z.sum(axis=1))[:, None] + rng.normal(size=(100_000, 100))
     y = np.sin(z.sum(axis=1)) + rng.normal(size=100_000)
     wall, cpu = time.perf_counter(), time.process_time()
     relate(X, y, given=z, random_state=0)
-    case = {"part": "seconds", "n": 100_000, "p": 2, "method": "kernsift", "note": os.cpu_count()}
-    yield {**case, "case": "100 features, wall clock", "value": time.perf_counter() - wall}
-    yield {**case, "case": "100 features, all cores together", "value": time.process_time() - cpu}
+    seconds = {"wall clock": time.perf_counter() - wall, "all cores together": time.process_time() - cpu}
+    for name, value in seconds.items():
+        yield _row(f"100 features, {name}", 100_000, 2, "kernsift", value, os.cpu_count())
 
 
 def main() -> None:
@@ -474,7 +474,7 @@ def main() -> None:
     if not given.only_page:
         for part in given.parts:
             record(part, given)
-    from given_page import page  # beside this file
+    from given_page import page
 
     given.page.write_text(page(given.records))
 

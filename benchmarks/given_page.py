@@ -88,11 +88,11 @@ average. Like all tests of conditional independence it is as good as its regress
 be small beside 1 / n. These are ridge regressions on linear terms, splines, products, kernels, on splines of the
 directions of z along which the response changes most, on kernels of the pairs of confounders that explain most beyond
 a sum of curves, on splines of predictions of the response, and on the leaves of a regression tree of it, for thresholds
-of confounders; the model and the penalty are chosen by generalised cross-validation for each direction, in which rows
-with large residuals count more in the degrees of freedom: where the spread follows z, noise is not taken for a curve. A
-regressor of scikit-learn as `given_model=` is tried beside them, cross-fitted. Of a category all levels count, up to
-512 over the directions of the response: 103 beside a response of numbers, 256 beside two classes; of a response the 65
-commonest classes.
+of confounders, with curves that differ beyond the leading ones; the model and the penalty are chosen by generalised
+cross-validation for each direction, in which rows with large residuals count more in the degrees of freedom: where the
+spread follows z, noise is not taken for a curve. A regressor of scikit-learn as `given_model=` is tried beside them,
+cross-fitted. Of a category all levels count, up to 512 over the directions of the response: 103 beside a response of
+numbers, 256 beside two classes; of a response the 65 commonest classes.
 
 What is left is measured: if r still follows z in the way in which s does, r goes together with the mean of s over rows
 that are near in z. That is tested with 1 to 64 neighbours, and a note names the features where it is so.
@@ -100,15 +100,23 @@ that are near in z. That is tested with 1 to 64 neighbours, and a note names the
 What cannot be promised: a confounder that was not measured, or measured with noise, remains one; where its value is
 missing it is not held fixed either, which a note says, and `missing="drop"` leaves such rows out. A dependence on z
 that no model here can follow leaves false positives: chessboards of more than two confounders, steps along curves, fast
-waves along a combination of three and more. The note finds such cases where rows have near neighbours, which among many
-confounders they have not. With few values of z, `strata=` is the exact alternative: cut the confounders into bins and
-permute within them.
+waves along a combination of three and more, or along one confounder with a height that another changes (sin(3 z) times
+the square of another: 0.18 of features without an effect with 300 rows, 0.11 with 1,000), and interactions of
+categories with fewer than four rows per combination, which are noted. The note on what is left finds large errors where
+rows have near neighbours, which among many confounders they have not. With few values of z, `strata=` is the exact
+alternative: cut the confounders into bins and permute within them.
 
 `distinct=True` tests each discovery given the distinct ones before it, at the level that the correction asks of the
 last discovery, and not above what it asks of tests one after another: with "bh", m discoveries and j distinct ones so
 far alpha (j + 1) / m (Javanmard and Montanari 2018). Order and tests use the same data, so the guarantee is
 approximate; the table above has what it comes to. Of a cause of two classes and 20 noisy copies of it (200 rows, 36
 data sets) the distinct features are false in 0.01 of cases on average, where the cause is the first of the list.
+
+Features that measure one cause, each with noise of its own, are not copies of each other: every one adds to what is
+known of the cause, and most are distinct. With `unit=` that is so if the cause belongs to the unit and the noise to the
+rows: of eight noisy measurements and six columns of noise beside a better measurement (80 units of five rows, 20 data
+sets) 6.7 are distinct. With the mean of each unit as one row 0.75 are (12 data sets), as means have less noise, and
+with the cause itself among the features at most 0.1 (12 and 10 data sets).
 """
 
 
@@ -195,8 +203,9 @@ def page(folder: Path) -> str:
             records = pd.read_csv(folder / f"{name}.csv")
             own = records[records.method.str.startswith("kernsift")].trials
             count = f"{own.min()} to {own.max()}" if own.min() < own.max() else f"{own.max()}"
-            dates = " and ".join(sorted(set(records.date)))
-            trials = f"Measured on {dates}; kernsift on {count} data sets a row, slow tests on fewer.\n\n"
+            first, last = min(records.date), max(records.date)
+            dates = f"on {first}" if first == last else f"from {first} to {last}"
+            trials = f"Measured {dates}; kernsift on {count} data sets a row, slow tests on fewer.\n\n"
             text += section.format(rows=rows(records)) + (trials if name != "seconds" else "")
     return text + _METHOD
 

@@ -1,4 +1,4 @@
-"""On one GPU: the same answers as NumPy, then how long, beside what the device can do.
+"""On one GPU: the same answers as NumPy, then the times, compared with what the device can do.
 
     PYTHONPATH=src python benchmarks/gpu.py                      everything, on cuda, at full size
     PYTHONPATH=src python benchmarks/gpu.py check                only the agreement with NumPy
@@ -92,13 +92,13 @@ def wall(call: Callable[[], object], device: str) -> float:
     return time.perf_counter() - start
 
 
-def on_device(call: Callable[[], object], device: str, repeats: int = 20) -> float:
+def on_device(call: Callable[[], object], device: str) -> float:
     """Median seconds of a call that only starts kernels, by CUDA events."""
     for _ in range(3):
         call()
     if not device.startswith("cuda"):
         return statistics.median(wall(call, device) for _ in range(3))
-    pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(repeats)]
+    pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(20)]
     for first, last in pairs:
         first.record()
         call()
@@ -401,15 +401,13 @@ def rates_met(
     call: Callable[[], object], kinds: Mapping[str, float], rates: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """At what share of the device's ceiling matrix products run, from torch's count of operations and their time."""
-    found = []
+    kind, ceiling = "matrix products", "matrix product float32"
+    if not kinds.get(kind) or ceiling not in rates:
+        return []
     with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
         call()
-    amounts = {("matrix products", "matrix product float32"): 1e-12 * counter.get_total_flops()}
-    for (kind, ceiling), amount in amounts.items():
-        if kinds.get(kind) and ceiling in rates:
-            rate = amount / kinds[kind]
-            found.append({"name": kind, "rate": rate, "ceiling": ceiling, "share": rate / rates[ceiling]})
-    return found
+    rate = 1e-12 * counter.get_total_flops() / kinds[kind]
+    return [{"name": kind, "rate": rate, "ceiling": ceiling, "share": rate / rates[ceiling]}]
 
 
 def calls(options: argparse.Namespace, rates: Mapping[str, float], out: Path | None) -> list[dict[str, Any]]:

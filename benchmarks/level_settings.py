@@ -91,12 +91,11 @@ def zero_inflated(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray
 def nonzeros(rng: np.random.Generator, rows: int, count: int, columns: int, kind: str) -> np.ndarray:
     """Columns of zeros with `count` other values in random rows: ones, small counts, or continuous values."""
     x = np.zeros((rows, columns))
-    drawn = {
+    x[:count] = {
         "binary": np.ones((count, columns)),
         "counts": 1.0 + rng.poisson(0.7, (count, columns)),
         "continuous": rng.lognormal(0.0, 1.0, (count, columns)),
     }[kind]
-    x[:count] = drawn
     return rng.permuted(x, axis=0)
 
 
@@ -153,15 +152,11 @@ def _rare_response(nonzero: int, n: int, rng: np.random.Generator) -> Pvalues:
     return {"": relate_pvalues(rng.permuted(x, axis=0), y, "numeric", int(rng.integers(2**32)))}
 
 
-def _named(laws: Mapping[str, Law]) -> Iterator[tuple[str, Law]]:
-    return iter(laws.items())
-
-
 _TINY_LAWS: Mapping[str, Law] = {"normal": normal, "lognormal": lognormal, "counts": counts, "binary": binary}
 
 
 def _tiny() -> Iterator[Setting]:
-    for law_name, law in _named(_TINY_LAWS):
+    for law_name, law in _TINY_LAWS.items():
         for one, two in SIZES:
             yield Setting("tiny", f"compare, {one} v {two}, {law_name}", partial(_samples, law, (one, two)), 30)
     for law_name in ("normal", "binary"):
@@ -184,41 +179,42 @@ def _tiny() -> Iterator[Setting]:
 
 NONZEROS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
 _EACH = 12
+Call = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+"""The p-values of the columns of a table."""
 
 
-def _sparse(kind: str, call: Callable[[np.random.Generator, np.ndarray], np.ndarray], rows: int) -> Callable:
-    def pvalues(rng: np.random.Generator) -> Pvalues:
-        x = np.hstack([nonzeros(rng, rows, count, _EACH, kind) for count in NONZEROS])
-        found = call(rng, x)
-        return {f"{count}": found[place * _EACH :][:_EACH] for place, count in enumerate(NONZEROS)}
-
-    return pvalues
+def _sparse(kind: str, rows: int, call: Call, rng: np.random.Generator) -> Pvalues:
+    x = np.hstack([nonzeros(rng, rows, count, _EACH, kind) for count in NONZEROS])
+    found = call(rng, x)
+    return {f"{count}": found[place * _EACH :][:_EACH] for place, count in enumerate(NONZEROS)}
 
 
-def _two_samples(first: int) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
+def two_samples(first: int) -> Call:
     return lambda rng, x: compare_pvalues(x, first)
 
 
-def _against_classes(sizes: tuple[int, ...]) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
-    return lambda rng, x: relate_pvalues(x, np.repeat(np.arange(len(sizes)), sizes), "category")
-
-
-def _against_numbers(law: Law) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
+def _against_numbers(law: Law) -> Call:
     return lambda rng, x: relate_pvalues(x, law(rng, (len(x), 1))[:, 0], "numeric")
+
+
+def _against_classes(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    return relate_pvalues(x, np.repeat([0, 1, 2], (50, 30, 20)), "category")
+
+
+_SPARSE: Mapping[str, tuple[int, Call]] = {
+    "compare, 50 v 50": (100, two_samples(50)),
+    "compare, 20 v 80": (100, two_samples(20)),
+    "relate, three classes": (100, _against_classes),
+    "relate, normal response, n=100": (100, _against_numbers(normal)),
+    "relate, t(2) response, n=40": (40, _against_numbers(heavy)),
+}
 
 
 def _sparse_settings() -> Iterator[Setting]:
     for kind in ("binary", "counts", "continuous"):
-        yield Setting("sparse", f"compare, 50 v 50, {kind}", _sparse(kind, _two_samples(50), 100), 60)
-        yield Setting("sparse", f"compare, 20 v 80, {kind}", _sparse(kind, _two_samples(20), 100), 60)
-        yield Setting(
-            "sparse", f"relate, three classes, {kind}", _sparse(kind, _against_classes((50, 30, 20)), 100), 60
-        )
-        yield Setting(
-            "sparse", f"relate, normal response, n=100, {kind}", _sparse(kind, _against_numbers(normal), 100), 60
-        )
-        yield Setting("sparse", f"relate, t(2) response, n=40, {kind}", _sparse(kind, _against_numbers(heavy), 40), 60)
-    yield Setting("sparse", "compare, 500 v 500, counts", _sparse("counts", _two_samples(500), 1000), 40)
+        for name, (rows, call) in _SPARSE.items():
+            yield Setting("sparse", f"{name}, {kind}", partial(_sparse, kind, rows, call), 60)
+    yield Setting("sparse", "compare, 500 v 500, counts", partial(_sparse, "counts", 1000, two_samples(500)), 40)
 
 
 _FEW: Mapping[str, Law] = {
@@ -229,7 +225,7 @@ _FEW: Mapping[str, Law] = {
 
 
 def _few_values() -> Iterator[Setting]:
-    for name, law in _named(_FEW):
+    for name, law in _FEW.items():
         for one, two in ((8, 8), (15, 15), (50, 50), (6, 200)):
             yield Setting("few values", f"compare, {one} v {two}, {name}", partial(_samples, law, (one, two)), 30)
         yield Setting("few values", f"relate, three classes of 20, {name}", partial(_classes, law, (20, 20, 20)), 30)
@@ -345,14 +341,10 @@ def _real(name: str, call: str, rows: int | None, rng: np.random.Generator) -> P
 def _real_settings() -> Iterator[Setting]:
     for name in _REAL:
         for rows in (40, None):
-            shown = f"{rows} rows" if rows else "up to 600 rows"
-            calls = 150 if rows else 60
-            yield Setting(
-                "real", f"compare, {name}, {shown}, random halves", partial(_real, name, "compare", rows), calls
-            )
-            yield Setting(
-                "real", f"relate, {name}, {shown}, response permuted", partial(_real, name, "relate", rows), calls
-            )
+            shown, calls = (f"{rows} rows", 150) if rows else ("up to 600 rows", 60)
+            for question, labels in (("compare", "random halves"), ("relate", "response permuted")):
+                call = partial(_real, name, question, rows)
+                yield Setting("real", f"{question}, {name}, {shown}, {labels}", call, calls)
 
 
 SETTINGS: Mapping[str, Setting] = {

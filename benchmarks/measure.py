@@ -216,7 +216,7 @@ def resources_of_all(client: Any, own: Callable[[], Sequence[float]] = resources
 
 @contextmanager
 def on_cores(count: int) -> Iterator[int]:
-    """Let this process, and those it starts, use only so many cores; gives how many these are."""
+    """Let this process, and those it starts, use at most `count` cores; gives how many these are."""
     if not hasattr(os, "sched_setaffinity"):
         yield os.cpu_count() or 1
         return

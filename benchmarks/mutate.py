@@ -1,6 +1,6 @@
 """Mutation tests of the statistics: `make mutate`.
 
-mutmut makes the mutants (what is broken, and which tests are asked, stands in pyproject.toml under `tool.mutmut`).
+mutmut makes the mutants (what is mutated, and which tests are run, is in pyproject.toml under `tool.mutmut`).
 There are thousands, so by default a sample is tried: a share of every file's mutants, and enough of small files. The
 share of all mutants that would be killed is estimated from it, with a standard error.
 
@@ -34,7 +34,7 @@ from mutmut.utils.format_utils import get_mutant_name
 FOLDER = Path("mutants")
 LAST = FOLDER / "sample.json"
 TO_KILL = 0.85
-# Mutants of a small file that are tried, if it has so many.
+# Mutants of a small file that are tried, if it has as many.
 LEAST = 10
 # A mutant that never ends is stopped by mutmut, and is noticed.
 KILLED = {"killed", "timeout", "segfault"}
@@ -111,7 +111,7 @@ def report(mutants: dict[str, list[str]], tried: dict[str, list[str]]) -> int:
         row += [found.count("survived"), found.count("no tests")]
         sums = [a + b for a, b in zip(sums, row, strict=True)]
         print(line(path.removeprefix("src/kernsift/"), row, killed / len(names)))
-        # A stratified sample without replacement: every file stands for all its mutants.
+        # A stratified sample without replacement: every file represents all its mutants.
         weight, share = len(mutants[path]) / total, killed / len(names)
         rate += weight * share
         if len(names) > 1:

@@ -1,4 +1,4 @@
-"""A table larger than the memory it may use: how much is used all the same, and how fast it is beside reading alone.
+"""A table larger than the memory it may use: how much is used, and how fast it is compared with reading alone.
 
     python benchmarks/out_of_core.py FOLDER                    # 8 GB of Parquet files, made in FOLDER, 1 GB of memory
     python benchmarks/out_of_core.py FOLDER --gigabytes 2 --keep
@@ -39,30 +39,21 @@ def make(folder: Path, gigabytes: float) -> list[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = round(gigabytes * 1e9 / (8 * COLUMNS))
-    samples = []
-    for number, name in enumerate(("first", "second")):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    rows = round(gigabytes * 1e9 / (8 * COLUMNS)) // 2
+    names = [f"c{j:03d}" for j in range(COLUMNS)]
+    schema = pa.schema([(name, pa.float64()) for name in names])
+    samples = [folder / "first", folder / "second"]
+    for number, sample in enumerate(samples):
+        sample.mkdir(parents=True, exist_ok=True)
         rng = np.random.default_rng(number)
-        left, part = rows // 2, 0
-        while left > 0:
-            path = folder / name / f"part-{part:04d}.parquet"
-            writer = None
-            for _ in range(GROUPS):
-                count = min(GROUP_ROWS, left)
-                if count == 0:
-                    break
-                values = rng.standard_normal((COLUMNS, count))
-                values[:10] += 0.02 * number
-                table = pa.table({f"c{j:03d}": values[j] for j in range(COLUMNS)})
-                writer = writer or pq.ParquetWriter(path, table.schema)
-                writer.write_table(table)
-                left -= count
-            if writer is not None:
-                writer.close()
-            part += 1
-            print(f"\r{name}: {part} files ", end="", file=sys.stderr, flush=True)
-        samples.append(folder / name)
+        for part, start in enumerate(range(0, rows, GROUP_ROWS * GROUPS)):
+            stop = min(start + GROUP_ROWS * GROUPS, rows)
+            with pq.ParquetWriter(sample / f"part-{part:04d}.parquet", schema) as writer:
+                for first in range(start, stop, GROUP_ROWS):
+                    values = rng.standard_normal((COLUMNS, min(GROUP_ROWS, stop - first)))
+                    values[:10] += 0.02 * number
+                    writer.write_table(pa.table(list(values), names=names))
+            print(f"\r{sample.name}: {part + 1} files ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return samples
 
@@ -81,7 +72,7 @@ def forget(samples: list[Path]) -> None:
 
 
 def read_alone(samples: list[Path], columns: int) -> None:
-    """Everything, so many columns at a time."""
+    """Everything, this many columns at a time."""
     import pyarrow.parquet as pq
 
     names = [f"c{j:03d}" for j in range(COLUMNS)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.stats import false_discovery_control, ks_2samp
@@ -32,17 +33,18 @@ class Peer:
     trials: int
 
 
-def _bh(pvalues: np.ndarray) -> np.ndarray:
+def bh(pvalues: np.ndarray) -> np.ndarray:
+    """Which p-values Benjamini and Hochberg's procedure rejects."""
     return np.asarray(false_discovery_control(np.clip(pvalues, 0.0, 1.0))) <= LEVEL
 
 
 def kolmogorov_smirnov(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
     one, two = x[labels == 0], x[labels == 1]
-    return _bh(np.array([ks_2samp(one[:, j], two[:, j]).pvalue for j in range(x.shape[1])]))
+    return bh(np.array([ks_2samp(one[:, j], two[:, j]).pvalue for j in range(x.shape[1])]))
 
 
 def analysis_of_variance(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-    return _bh(f_classif(x, labels)[1])
+    return bh(f_classif(x, labels)[1])
 
 
 def mutual_information(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
@@ -53,42 +55,36 @@ def mutual_information(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarr
     return chosen
 
 
-def _hyppo(test: str) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
-    def choose(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-        from hyppo.independence import Dcorr, Hsic
+def _hyppo(test: str, x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    from hyppo.independence import Dcorr, Hsic
 
-        kind = {"Dcorr": Dcorr, "Hsic": Hsic}[test]
-        target = labels.astype(float)[:, None]
-        # auto=True is the chi-square null of hyppo: no permutations.
-        return _bh(np.array([kind().test(x[:, [j]], target, auto=True)[1] for j in range(x.shape[1])]))
-
-    return choose
+    kind = {"Dcorr": Dcorr, "Hsic": Hsic}[test]
+    target = labels.astype(float)[:, None]
+    # auto=True is the chi-square null of hyppo: no permutations.
+    return bh(np.array([kind().test(x[:, [j]], target, auto=True)[1] for j in range(x.shape[1])]))
 
 
-def _knockoffs(level: float) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
-    def choose(x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-        from knockpy.knockoff_filter import KnockoffFilter
+def _knockoffs(level: float, x: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    from knockpy.knockoff_filter import KnockoffFilter
 
-        # knockpy draws from NumPy's global state and has no other way to be told a seed.
-        np.random.seed(seed)  # noqa: NPY002
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # Least squares on the label, which for two classes is the discriminant direction: the logistic lasso that
-            # knockpy would choose takes minutes a call here.
-            chosen = KnockoffFilter(ksampler="gaussian", fstat="lasso", fstat_kwargs={"y_dist": "gaussian"}).forward(
-                X=(x - x.mean(axis=0)) / x.std(axis=0), y=labels - labels.mean(), fdr=level
-            )
-        return np.asarray(chosen).astype(bool)
-
-    return choose
+    # knockpy draws from NumPy's global state and has no other way to set a seed.
+    np.random.seed(seed)  # noqa: NPY002
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Least squares on the label, which for two classes is the discriminant direction: the logistic lasso that
+        # knockpy would choose takes minutes a call here.
+        chosen = KnockoffFilter(ksampler="gaussian", fstat="lasso", fstat_kwargs={"y_dist": "gaussian"}).forward(
+            X=(x - x.mean(axis=0)) / x.std(axis=0), y=labels - labels.mean(), fdr=level
+        )
+    return np.asarray(chosen).astype(bool)
 
 
 PEERS = (
     Peer("KS + BH", kolmogorov_smirnov, 200),
     Peer("f_classif + BH", analysis_of_variance, 200),
     Peer("mutual information, top 10", mutual_information, 100),
-    Peer("hyppo Dcorr + BH", _hyppo("Dcorr"), 100),
-    Peer("hyppo Hsic + BH", _hyppo("Hsic"), 100),
-    Peer("knockoffs, q=0.05", _knockoffs(0.05), 60),
-    Peer("knockoffs, q=0.1", _knockoffs(0.1), 60),
+    Peer("hyppo Dcorr + BH", partial(_hyppo, "Dcorr"), 100),
+    Peer("hyppo Hsic + BH", partial(_hyppo, "Hsic"), 100),
+    Peer("knockoffs, q=0.05", partial(_knockoffs, 0.05), 60),
+    Peer("knockoffs, q=0.1", partial(_knockoffs, 0.1), 60),
 )

@@ -3,7 +3,7 @@
     python benchmarks/power.py                      all parts, then the page
     python benchmarks/power.py regret --trials 50   one part
     python benchmarks/power.py --quick              all parts with ten trials (give it another --folder)
-    python benchmarks/power.py page                 docs/power.md and its plots from the figures at hand
+    python benchmarks/power.py page                 docs/power.md and its plots from the figures on record
 
 Every part writes docs/power/<part>.csv after each cell and goes on where it stopped; --fresh starts again. Seeds are
 fixed: trial t of a row always sees the same data, whatever the method.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,51 +72,42 @@ def axes_of(height: float) -> tuple[object, object]:
     return canvas, axes
 
 
-def _rows_plot(
-    path: Path,
-    rows: Sequence[str],
-    series: Sequence[tuple[str, Callable[[str], tuple[float, float]], dict]],
-    label: str,
+_MARKERS = "osD^vP*Xph<>"
+# The library's methods are blue.
+_OWN_COLOURS = ["#0b3c6f", "#1b6ca8", "#5aa2d6", "#9cc8ea"]
+_OTHER_COLOURS = ["#d95f02", "#7570b3", "#66a61e", "#e7298a", "#a6761d", "#666666", "#e6ab02", "#1f9e9e"]
+
+
+def power_plot(
+    path: Path, groups: Sequence[tuple[Figures, Sequence[str]]], quantity: str, own: int, label: str
 ) -> None:
-    """One line of the plot a row, one marker a series, with two standard errors either side."""
+    """A line of the plot for each row, a marker for each method, with two standard errors either side.
+
+    The first `own` methods are the library's.
+    """
+    rows = groups[0][0].names("row")
+    methods = [(figures, method) for figures, names in groups for method in names]
+    colours = [*_OWN_COLOURS[:own], *_OTHER_COLOURS]
     canvas, axes = axes_of(0.9 + 0.55 * len(rows))
-    for number, (name, figure, style) in enumerate(series):
-        shift = 0.55 * (number / max(len(series) - 1, 1) - 0.5)
-        points = [(*figure(row), place + shift) for place, row in enumerate(rows)]
-        points = [point for point in points if point[0] == point[0]]
-        if points:
-            x, error, y = zip(*points, strict=True)
-            axes.errorbar(x, y, xerr=[2 * e for e in error], linestyle="none", markersize=5, label=name, **style)
+    for number, (figures, method) in enumerate(methods):
+        shift = 0.55 * (number / max(len(methods) - 1, 1) - 0.5)
+        known = [
+            line for row in rows if (line := figures.by_key.get((row, method, quantity))) and line.mean == line.mean
+        ]
+        if known:
+            axes.errorbar(
+                [line.mean for line in known],
+                [rows.index(line.row) + shift for line in known],
+                xerr=[2 * line.error for line in known],
+                marker=_MARKERS[number % len(_MARKERS)],
+                color=colours[number],
+                label=method,
+                linestyle="none",
+                markersize=5,
+            )
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(-0.03, 1.03)
     axes.set_xlabel(label)
     canvas.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     canvas.savefig(path, dpi=130)
-
-
-_SHAPES = "osD^vP*Xph<>"
-
-
-def _styles(count: int, own: int) -> list[dict]:
-    """The library's methods in blue, the others in colours of their own."""
-    others = ["#d95f02", "#7570b3", "#66a61e", "#e7298a", "#a6761d", "#666666", "#e6ab02", "#1f9e9e"]
-    blues = ["#0b3c6f", "#1b6ca8", "#5aa2d6", "#9cc8ea"]
-    colours = [*blues[:own], *others[: count - own]]
-    return [{"marker": _SHAPES[place % len(_SHAPES)], "color": colours[place]} for place in range(count)]
-
-
-def power_plot(
-    path: Path, groups: Sequence[tuple[Figures, Sequence[str]]], quantity: str, own: int, label: str
-) -> None:
-    rows = groups[0][0].names("row")
-    methods = [(figures, method) for figures, names in groups for method in names]
-    styles = _styles(len(methods), own)
-
-    def reader(figures: Figures, method: str) -> Callable[[str], tuple[float, float]]:
-        return lambda row: (figures.mean(row, method, quantity), figures.error(row, method, quantity))
-
-    series = [
-        (method, reader(figures, method), style) for (figures, method), style in zip(methods, styles, strict=True)
-    ]
-    _rows_plot(path, rows, series, label)

@@ -86,7 +86,7 @@ Processor time of one thread, so that other work on the machine counts for littl
 
 
 def _paper_section() -> str:
-    """True and false positive rates of the reproduction, beside what the paper reports."""
+    """True and false positive rates of the reproduction, and what the paper reports."""
     with _REPRODUCED.open(encoding="utf-8", newline="") as file:
         found = {
             (line["artefact"], line["setting"], line["method"], line["measure"]): line for line in DictReader(file)
@@ -140,7 +140,7 @@ the coverage of intervals are in [](calibration.md).
 
 
 def write_page(folder: Path) -> None:
-    """docs/power.md beside the folder of figures; sections without figures are left out."""
+    """docs/power.md, next to the folder of figures; sections without figures are left out."""
     parts = ("regret", "levels", "categories", "real", "bh", "peers")
     figures = {part: Figures(folder / f"{part}.csv") for part in parts}
     sections = [_INTRODUCTION]

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import peer_pvalues
+from peers import bh
 from regret import OWN, own_pvalues
-from scipy.stats import false_discovery_control
 from shapes import Trials
 from sklearn import datasets
 
-LEVEL = 0.05
 EACH = 60
 SHUFFLED = 60
 
@@ -81,11 +80,11 @@ def _frame(file: str, **options: Any) -> Any:
     return pd.read_csv(_folder() / file, encoding="utf-8-sig", **options)
 
 
-def _csv(file: str, target: str, drop: tuple[str, ...] = (), **options: Any) -> Columns:
+def _csv(file: str, target: str, **options: Any) -> Columns:
     """All columns but some; the target's second value in the order of the file is class 1."""
     import pandas as pd
 
-    frame = _frame(file, **options).drop(columns=list(drop)).dropna()
+    frame = _frame(file, **options).dropna()
     return Columns(frame.drop(columns=target).to_numpy(float), pd.factorize(frame[target], sort=True)[0])
 
 
@@ -187,20 +186,16 @@ def found(name: str, method: str, rng: np.random.Generator) -> dict[str, float]:
     varies = np.ptp(x, axis=0) > 0
     pvalues, own = np.ones((2, x.shape[1]))
     pvalues[varies] = _pvalues(method, x[:, varies], y, numeric)
-    discoveries = _discoveries(pvalues)
+    discoveries = bh(pvalues)
     figures = {"found": discoveries[real].mean(), "fdr": (discoveries & ~real).sum() / max(discoveries.sum(), 1)}
     if method != OWN:
         own[varies] = own_pvalues_of_table(x[:, varies], y, numeric)
         theirs = {"lead": discoveries}
         if not numeric:
             two = np.array([len(np.unique(column)) == 2 for column in x.T])
-            theirs["lead, exact"] = _discoveries(np.where(two, own, pvalues))
-        figures |= {name: some[real].mean() - _discoveries(own)[real].mean() for name, some in theirs.items()}
+            theirs["lead, exact"] = bh(np.where(two, own, pvalues))
+        figures |= {name: some[real].mean() - bh(own)[real].mean() for name, some in theirs.items()}
     return {name: float(figure) for name, figure in figures.items()}
-
-
-def _discoveries(pvalues: np.ndarray) -> np.ndarray:
-    return np.asarray(false_discovery_control(np.clip(pvalues, 0.0, 1.0))) <= LEVEL
 
 
 def _pvalues(method: str, x: np.ndarray, y: np.ndarray, numeric: bool) -> np.ndarray:

@@ -47,7 +47,7 @@ def methods_of(shape: Shape, n: int) -> list[str]:
 
 
 def trials_of(method: str, trials: int) -> int:
-    """The number of trials of a method, if most have so many."""
+    """The number of trials of a method, where most have `trials`."""
     if method in SLOW_PEERS:
         return min(trials, SLOW_TRIALS)
     return int(trials * _TIMES_MORE) if method in _QUICK else trials

@@ -168,7 +168,7 @@ def measured(task: dict[str, Any], samples: list[Path]) -> dict[str, Any]:
 def run_all(folder: Path, repeats: int) -> list[dict[str, Any]]:
     """All settings; of several runs the fastest, as other load of the machine only makes it slower.
 
-    What was measured is kept beside the tables, so that an interrupted run is resumed.
+    What was measured is kept next to the tables, so that an interrupted run is resumed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "runs.json"

@@ -71,7 +71,7 @@ def process_memory(size: Size) -> int:
 
 
 def block_columns(size: Size) -> int:
-    """Columns of a block: what a process has room for, beside the rows that are drawn and one more block to be read."""
+    """Columns of a block: what a process has room for, apart from the drawn rows and one more block to be read."""
     n, d, workers = int(size["n"]), int(size["d"]), size["workers"]
     most = int(_SHARE * process_memory(size) - 8 * n) // (8 * n * (1 if workers else 2))
     most = max(1, whole_lines(min(most, max(_BLOCK_BYTES // (8 * n), _ROW))))

@@ -45,6 +45,7 @@ class Shape:
     sample : draws x and y, or the two samples, given the size (n, trials) and the amplitude.
     amplitudes : the amplitude for each n.
     monotone : whether the response increases with the feature, or one sample is stochastically larger.
+    skewed : whether it is one of the shapes with skewed or heavy-tailed columns that the page shows by themselves.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Shape:
     sample: Response | Samples
     amplitudes: Mapping[int, float]
     monotone: bool = False
+    skewed: bool = False
 
     def draw(self, rng: np.random.Generator, n: int, trials: int, amplitude: float | None = None) -> Trials:
         """`trials` trials with n rows, or n rows a sample."""
@@ -89,6 +91,26 @@ def _line_spread(rng: np.random.Generator, size: Size, amplitude: float) -> tupl
     return x, amplitude * x + np.exp(amplitude * x) * rng.standard_normal(size)
 
 
+def _logarithms(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal(size)
+    return np.exp(1.5 * x), np.exp(1.5 * (amplitude * x + rng.standard_normal(size)))
+
+
+def _cauchy_noise(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal(size)
+    return x, amplitude * x + rng.standard_cauchy(size)
+
+
+def _mostly_zero(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    x = np.where(rng.random(size) < 0.6, 0.0, rng.exponential(size=size))
+    return x, amplitude * x + rng.standard_normal(size)
+
+
+def _product(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal(size)
+    return x, np.exp(amplitude * x) * rng.exponential(size=size)
+
+
 def _circle(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
     """The unit circle times the amplitude, with standard normal noise in both coordinates."""
     angle = rng.uniform(0.0, 2.0 * np.pi, size)
@@ -104,6 +126,7 @@ def _checkerboard(rng: np.random.Generator, size: Size, amplitude: float) -> tup
     return x, np.where(move, (y + 1.0) % 4.0, y)
 
 
+_SLOPES = {60: 0.33, 200: 0.18, 1000: 0.08}
 NUMERIC = (
     Shape("line: a x + normal", "numeric", _regression(lambda x: x), {60: 0.33, 200: 0.2, 1000: 0.08}, True),
     Shape("line, heavy tails: a x + t(3)", "numeric", _line_heavy, {60: 0.43, 200: 0.25, 1000: 0.1}, True),
@@ -123,6 +146,17 @@ NUMERIC = (
     Shape("spread: exp(a x) normal", "numeric", _spread_response, {60: 0.45, 200: 0.25, 1000: 0.1}),
     Shape("circle: a (cos t, sin t) + normal", "numeric", _circle, {60: 4.0, 200: 2.7, 1000: 1.7}),
     Shape("checkerboard, share a", "numeric", _checkerboard, {60: 0.85, 200: 0.5, 1000: 0.3}),
+    Shape("line of logarithms: log y = a log x + normal", "numeric", _logarithms, _SLOPES, True, True),
+    Shape("line, Cauchy noise: a x + Cauchy", "numeric", _cauchy_noise, {60: 0.75, 200: 0.4, 1000: 0.17}, True, True),
+    Shape(
+        "line of zeros: a x + normal, x mostly 0",
+        "numeric",
+        _mostly_zero,
+        {60: 0.45, 200: 0.25, 1000: 0.11},
+        True,
+        True,
+    ),
+    Shape("product: exp(a x) exponential", "numeric", _product, _SLOPES, True, True),
 )
 
 # --- two samples ------------------------------------------------------------------------------------------------------
@@ -186,6 +220,19 @@ def _cauchy(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.
     return rng.standard_cauchy(size), rng.standard_cauchy(size) + amplitude
 
 
+def _laplace(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    return rng.laplace(size=size), rng.laplace(size=size) + amplitude
+
+
+def _laplace_spread(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    return rng.laplace(size=size), np.exp(amplitude) * rng.laplace(size=size)
+
+
+def _exponential(rng: np.random.Generator, size: Size, amplitude: float) -> tuple[np.ndarray, np.ndarray]:
+    return rng.exponential(size=size), np.exp(amplitude) * rng.exponential(size=size)
+
+
+_FACTORS = {60: 0.45, 200: 0.25, 1000: 0.11}
 SAMPLES = (
     Shape("shift: normal + a", "samples", _normal_against(_shift), {60: 0.45, 200: 0.25, 1000: 0.11}, True),
     Shape("Cauchy shift: Cauchy + a", "samples", _cauchy, {60: 0.8, 200: 0.4, 1000: 0.18}, True),
@@ -197,6 +244,9 @@ SAMPLES = (
     Shape("modes: normal around -a and a", "samples", _normal_against(_modes), {60: 0.93, 200: 0.9, 1000: 0.8}),
     Shape("skew: gamma, skewness 2a", "samples", _normal_against(_skew), {60: 1.0, 200: 0.65, 1000: 0.35}),
     Shape("cluster: a share a around 4", "samples", _normal_against(_cluster), {60: 0.12, 200: 0.05, 1000: 0.02}),
+    Shape("Laplace shift: Laplace + a", "samples", _laplace, {60: 0.55, 200: 0.3, 1000: 0.13}, True, True),
+    Shape("exponential scale: exp(a) exponential", "samples", _exponential, _FACTORS, True, True),
+    Shape("Laplace spread: exp(a) Laplace", "samples", _laplace_spread, _FACTORS, False, True),
 )
 
 SHAPES = {f"{shape.question}: {shape.name}": shape for shape in (*NUMERIC, *SAMPLES)}

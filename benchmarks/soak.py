@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,47 +55,43 @@ def read(start: float) -> Reading:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
+def options(rng: np.random.Generator, estimator: str, test: str) -> dict[str, Any]:
+    chosen = Multiscale(replicates=200) if test == "multiscale" else test
+    return {"estimator": estimator, "test": chosen, "k": 4, "random_state": int(rng.integers(2**31))}
+
+
+def two_samples(estimator: str, test: str, rng: np.random.Generator) -> Any:
+    x, y = rng.normal(size=(120, 10)), rng.normal(size=(90, 10))
+    return compare(x, y + 0.2, **options(rng, estimator, test))
+
+
+def response(estimator: str, test: str, rng: np.random.Generator) -> Any:
+    x = rng.normal(size=(120, 10))
+    return relate(x, x[:, 0] + rng.normal(size=120), **options(rng, estimator, test))
+
+
+def data_sets(estimator: str, test: str, rng: np.random.Generator) -> Any:
+    candidates = {str(i): rng.normal(size=(60, 3)) for i in range(6)}
+    return screen(rng.normal(size=(60, 3)), candidates, **options(rng, estimator, test))
+
+
+def selector(rng: np.random.Generator) -> Any:
+    x = rng.normal(size=(80, 6))
+    return SelectMMD(k=2).fit(x, np.arange(80) % 2).transform(x)
+
+
+def mistake(rng: np.random.Generator) -> Any:
+    try:
+        compare(rng.normal(size=(20, 3)), rng.normal(size=(20, 4)))
+    except InputError as error:
+        return str(error)
+    raise AssertionError("two tables that do not fit were compared")
+
+
 def calls() -> list[Callable[[np.random.Generator], Any]]:
     """One of everything; each takes its data and its seed from the generator."""
-
-    def options(rng: np.random.Generator, estimator: str, test: str) -> dict[str, Any]:
-        chosen = Multiscale(replicates=200) if test == "multiscale" else test
-        return {"estimator": estimator, "test": chosen, "k": 4, "random_state": int(rng.integers(2**31))}
-
-    def two(estimator: str, test: str) -> Callable[[np.random.Generator], Any]:
-        def ask(rng: np.random.Generator) -> Any:
-            x, y = rng.normal(size=(120, 10)), rng.normal(size=(90, 10))
-            return compare(x, y + 0.2, **options(rng, estimator, test))
-
-        return ask
-
-    def response(estimator: str, test: str) -> Callable[[np.random.Generator], Any]:
-        def ask(rng: np.random.Generator) -> Any:
-            x = rng.normal(size=(120, 10))
-            return relate(x, x[:, 0] + rng.normal(size=120), **options(rng, estimator, test))
-
-        return ask
-
-    def several(estimator: str, test: str) -> Callable[[np.random.Generator], Any]:
-        def ask(rng: np.random.Generator) -> Any:
-            candidates = {str(i): rng.normal(size=(60, 3)) for i in range(6)}
-            return screen(rng.normal(size=(60, 3)), candidates, **options(rng, estimator, test))
-
-        return ask
-
-    def selector(rng: np.random.Generator) -> Any:
-        x = rng.normal(size=(80, 6))
-        return SelectMMD(k=2).fit(x, np.arange(80) % 2).transform(x)
-
-    def mistake(rng: np.random.Generator) -> Any:
-        try:
-            compare(rng.normal(size=(20, 3)), rng.normal(size=(20, 4)))
-        except InputError as error:
-            return str(error)
-        raise AssertionError("two tables that do not fit were compared")
-
-    kinds = ((two, MMD), (response, HSIC), (several, SCREEN))
-    every = [kind(estimator, test) for kind, known in kinds for estimator in known for test in TESTS]
+    kinds = ((two_samples, MMD), (response, HSIC), (data_sets, SCREEN))
+    every = [partial(kind, estimator, test) for kind, known in kinds for estimator in known for test in TESTS]
     return [*every, selector, mistake]
 
 

@@ -1,4 +1,4 @@
-"""Sparse tables: time and memory of `compare`, beside scanpy's Wilcoxon test where scanpy is installed.
+"""Sparse tables: time and memory of `compare`, and of scanpy's Wilcoxon test where scanpy is installed.
 
     python benchmarks/sparse_tables.py                      # 20,000 cells x 5,000 genes at 5%, counts and logarithms
     python benchmarks/sparse_tables.py --large              # 200,000 x 20,000 at 5%: 2e8 stored values, 1.6 GB
@@ -147,7 +147,7 @@ def main() -> None:
 
 
 def report(name: str, found: dict[str, dict[str, float]]) -> None:
-    """Print one measurement, beside that of scanpy where it is known."""
+    """Print one measurement, and its ratio to that of scanpy where it is known."""
     own = found[name]
     memory = own["peak"] if name == "file" else own["beyond"]
     target = f", to reach {TARGETS[name]:g} s and {MEMORY} MB" if name in TARGETS else ""
