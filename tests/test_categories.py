@@ -10,7 +10,7 @@ from scipy.stats import chi2_contingency, f_oneway, fisher_exact, hypergeom
 from kernsift import compare, relate
 from kernsift.data.tables import Table
 from kernsift.estimators.complete import complete_mmd
-from kernsift.estimators.views import CLASSES, SEVERAL_CLASSES
+from kernsift.estimators.pairs import CLASSES, SEVERAL_CLASSES
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.low_rank import Levels
 

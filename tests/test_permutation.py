@@ -214,7 +214,8 @@ def assert_union_keeps_the_level(T, pairs):
 def test_union_score_keeps_the_level_of_views(kind):
     """Against 400,000 draws of the views' joint limit law."""
     from kernsift.data.inputs import as_table
-    from kernsift.estimators.views import CLASSES, fitted_views
+    from kernsift.estimators.pairs import CLASSES
+    from kernsift.estimators.views import fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels
     from kernsift.kernels.quantisation import fit_grid
@@ -246,7 +247,8 @@ def test_union_score_keeps_the_level_of_views(kind):
 def test_union_score_keeps_the_level_of_pairs_for_numbers(kind):
     """Against 100,000 draws of the joint limit law of all pairs, with a normal response."""
     from kernsift.data.inputs import as_table
-    from kernsift.estimators.views import NUMBERS, fitted_views
+    from kernsift.estimators.pairs import NUMBERS
+    from kernsift.estimators.views import fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels
     from kernsift.kernels.quantisation import fit_grid
@@ -293,7 +295,8 @@ def test_union_score_in_the_far_tail_loses_at_most_the_smallest_weight():
 def test_scores_match_brute_force_permutation(share, kind):
     """At n = 60 and true p near 0.05, 0.01 and 0.001 the closed form is near 60,000 permutations."""
     from kernsift.data.inputs import as_table
-    from kernsift.estimators.views import CLASSES, NUMBERS, fitted_views
+    from kernsift.estimators.pairs import CLASSES, NUMBERS
+    from kernsift.estimators.views import fitted_views
     from kernsift.kernels.contingency import tabulate
     from kernsift.kernels.fitted import fit_kernels
     from kernsift.kernels.quantisation import fit_grid

@@ -7,10 +7,12 @@ from scipy.special import eval_legendre
 
 from kernsift import compare, relate
 from kernsift.data.inputs import as_table
-from kernsift.estimators.views import _RANK_VIEWS, CLASSES, NUMBERS, fitted_views
+from kernsift.estimators.pairs import CLASSES, NUMBERS
+from kernsift.estimators.views import fitted_views
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import fit_kernels
 from kernsift.kernels.quantisation import fit_grid
+from kernsift.kernels.rank_views import RANK_VIEWS
 
 
 def columns(rng, n):
@@ -93,7 +95,7 @@ def test_scores_have_a_direction_for_missing_values(name):
     """Of variance 1; a missing value has the mean of the other scores."""
     rows, gaps = 45, 15
     counts = np.append(np.ones(rows), gaps)[None, :]
-    view = _RANK_VIEWS[name](counts, True, False)
+    view = RANK_VIEWS[name](counts, True, False)
     indicator = np.append(np.full(rows, -gaps), rows) / np.sqrt(rows * gaps)
     expected = np.outer(indicator, indicator)
     for function, weight in zip(*score_functions(np.arange(rows), name), strict=True):

@@ -32,6 +32,7 @@ from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffect
 from kernsift.estimators.effects.views import point_effects, view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.discreteness import lattice_step
+from kernsift.estimators.pairs import PLAIN, chosen_pairs, merged
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
@@ -45,7 +46,7 @@ from kernsift.estimators.statistics import (
     fit_statistics,
     scores_of,
 )
-from kernsift.estimators.views import PLAIN, RARE_LEVELS, chosen_pairs, fitted_views, merged
+from kernsift.estimators.views import RARE_LEVELS, fitted_views
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.parallel import no_workers, parallel_map
 from kernsift.kernels.contingency import Tabulation, tabulate

@@ -10,18 +10,8 @@ from scipy.special import gammaln
 
 from kernsift.data.tables import Table
 from kernsift.estimators.null_laws.permutation_law import Invariants, score_of
-from kernsift.estimators.views import (
-    CLASSES,
-    NUMBERS,
-    PLAIN,
-    SCORES,
-    SEVERAL_CLASSES,
-    FittedView,
-    Pair,
-    fitted,
-    fitted_views,
-    views_of_levels,
-)
+from kernsift.estimators.pairs import CLASSES, NUMBERS, PLAIN, SCORES, SEVERAL_CLASSES, Pair
+from kernsift.estimators.views import FittedView, fitted, fitted_views, views_of_levels
 from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
 from kernsift.execution.codes import bincount
 from kernsift.kernels.bandwidths import rows_to_sort

@@ -265,7 +265,7 @@ class Scores:
     effects : callable or None
         Effect sizes of chosen features; None for scores without their data.
     views : ndarray of object of shape (d,) or None
-        The pair of views (`kernsift.estimators.views.Pair`) with the smallest p-value of each feature, which tells what
+        The pair of views (`kernsift.estimators.pairs.Pair`) with the smallest p-value of each feature, which tells what
         the test saw; None, as a whole or for some features, where there is no such pair.
     attainable : ndarray of object of shape (d,) or None
         The log p-values that a feature may have, increasing, where these are few; None for others.

@@ -18,6 +18,7 @@ from kernsift.estimators.cross import joint_factor, mmd_scales
 from kernsift.estimators.draws.designs import halves
 from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined
 from kernsift.estimators.effects.views import point_effects, view_effects
+from kernsift.estimators.pairs import Pair
 from kernsift.estimators.responses import Response, label_response
 from kernsift.estimators.scores import DenseCovariance, Scores, ScoreScales
 from kernsift.estimators.statistics import (
@@ -29,7 +30,7 @@ from kernsift.estimators.statistics import (
     scores_of,
 )
 from kernsift.estimators.ustatistic import require_rows
-from kernsift.estimators.views import Pair, fitted
+from kernsift.estimators.views import fitted
 from kernsift.estimators.witness_scores import witness_scores
 from kernsift.execution.arrays import Array, accumulator_dtype, most_at_once, namespace, take, to_numpy
 from kernsift.execution.progress import report_progress

@@ -45,8 +45,9 @@ from kernsift.estimators.null_laws.permutation_law import (
     spectral_score,
     union_score,
 )
+from kernsift.estimators.pairs import Pair
 from kernsift.estimators.responses import Response, ResponseView, response_sums
-from kernsift.estimators.views import RARE_LEVELS, FittedView, Pair
+from kernsift.estimators.views import RARE_LEVELS, FittedView
 from kernsift.execution.arrays import Array, asarray_like, in_double, namespace, take, to_numpy
 from kernsift.execution.codes import bincount_rows
 from kernsift.kernels.contingency import Tabulation

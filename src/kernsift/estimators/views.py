@@ -2,7 +2,7 @@
 
 A single kernel has little power against some shapes, so with an adaptive bandwidth each feature is tested with several.
 A view is one kernel on one variable; a test statistic belongs to a pair of views, one of the feature and one of the
-response.
+response (`kernsift.estimators.pairs`). `kernsift.kernels` makes the views; here they get what their null laws need.
 
 wide
     The Gaussian kernel on the values, four median distances wide: nearly linear, and bounded for outlying values.
@@ -46,125 +46,23 @@ flattened eigenvalues. The choice is based on the study in docs/power.md.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from kernsift.estimators.null_laws.permutation_law import Invariants, invariants
-from kernsift.execution.arrays import (
-    Array,
-    asarray_like,
-    at_least,
-    namespace,
-    normal_quantiles,
-    take,
-    to_numpy,
-    transposed,
-)
+from kernsift.execution.arrays import Array, asarray_like, namespace, take, to_numpy
 from kernsift.kernels.fitted import FeatureKernels
-from kernsift.kernels.functions import Gaussian
 from kernsift.kernels.group_views import GroupView
-from kernsift.kernels.low_rank import (
-    COMMON,
-    RARE,
-    TOLERANCE,
-    WIDE,
-    KernelView,
-    Levels,
-    View,
-    centred,
-    group_views,
-    kernel_views,
-    pivoted,
-)
+from kernsift.kernels.low_rank import COMMON, RARE, WIDE, KernelView, Levels, View, group_views, kernel_views
 from kernsift.kernels.quantisation import Grid
+from kernsift.kernels.rank_views import RANK_VIEWS
+from kernsift.kernels.value_views import VALUE_VIEWS, wide_view, with_missing
 
-# Median distance between two standard normal variables, sqrt(2) times the upper quartile, and two uniform ones.
-_NORMAL_MEDIAN = float(np.sqrt(2.0) * ndtri(0.75))
-_UNIFORM_MEDIAN = 1.0 - float(np.sqrt(0.5))
-# Bandwidths in median distances, powers of eigenvalues and the number of directions, as described above.
-_NARROW, _NARROW_POWER = 0.7, 0.5
-_LOCAL, _LOCAL_POWER = 0.65, 0.5
-_SMOOTH_POWER, _SMOOTH_DIRECTIONS = 0.35, 5
-_SCALE_POWER, _LOCATION_WEIGHT = 1.6, 0.6
-_SQUARE_WEIGHT, _SCORE_WEIGHTS = 0.1, (0.3, 0.25, 0.25)
-# The wide kernel is nearly a polynomial of low degree.
-_WIDE_RANK, _NARROW_RANK = 40, 32
-# Its tolerance is so small that its leading directions do not depend on the points.
-_WIDE_TOLERANCE = 1e-6
 RARE_LEVELS = ("wide", "normal-scores", "rank-scores", "smooth", "location", "local", "balanced")
 """Views whose counterpart for categories is that of rare levels; the others have that of common levels."""
-# The share of the level of the first pair for classes that goes to the balanced view, where there are more than two.
-_BALANCED_SHARE = 0.7
-
-
-class Pair(NamedTuple):
-    """A view of the feature, a view of the response, and the share of the level that their statistic has."""
-
-    feature: str
-    response: str
-    weight: float
-
-
-PLAIN = (Pair("plain", "plain", 1.0),)
-CLASSES = (
-    Pair("rank-scores", "plain", 0.58),
-    Pair("location-scale", "plain", 0.3),
-    Pair("narrow", "plain", 0.12),
-)
-"""Pairs for two samples, and responses with two values."""
-
-
-def for_several_classes(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """The pairs of two classes for more: the first one also with the balanced view, as a class may be rare."""
-    first, *others = pairs
-    shares = (("plain", 1.0 - _BALANCED_SHARE), ("balanced", _BALANCED_SHARE))
-    return (*(Pair(first.feature, name, share * first.weight) for name, share in shares), *others)
-
-
-SEVERAL_CLASSES = for_several_classes(CLASSES)
-"""Pairs for a response of several classes."""
-NUMBERS = (
-    Pair("wide", "wide", 0.3),
-    Pair("normal-scores", "normal-scores", 0.43),
-    Pair("narrow", "wide", 0.08),
-    Pair("wide", "location-scale", 0.05),
-    Pair("local", "local", 0.14),
-)
-"""Pairs for a response of numbers."""
-SCORES = (
-    Pair("wide", "plain", 0.65),
-    Pair("smooth", "plain", 0.2),
-    Pair("narrow", "plain", 0.15),
-)
-"""Pairs for a response with a linear kernel, as log-rank scores: a hazard that grows with the feature comes first."""
-
-
-def merged(pairs: Sequence[Pair], same: Callable[[Pair], Hashable]) -> tuple[Pair, ...]:
-    """The pairs without those that are the same as earlier ones, which have their shares of the level as well.
-
-    Examples
-    --------
-    >>> merged((Pair("smooth", "plain", 0.5), Pair("scale", "plain", 0.3), Pair("narrow", "plain", 0.2)), len)
-    (Pair(feature='smooth', response='plain', weight=1.0),)
-    """
-    found: dict[Hashable, Pair] = {}
-    for pair in pairs:
-        known = found.setdefault(same(pair), pair._replace(weight=0.0))
-        found[same(pair)] = known._replace(weight=known.weight + pair.weight)
-    return tuple(found.values())
-
-
-def chosen_pairs(pairs: Sequence[Pair], winner: np.ndarray) -> np.ndarray:
-    """(b,) the pairs with these numbers, as objects."""
-    found = np.empty(len(pairs), dtype=object)
-    for place, pair in enumerate(pairs):
-        found[place] = pair
-    return found[winner]
 
 
 class FittedView(NamedTuple):
@@ -258,14 +156,14 @@ def fitted_views(
         levels = Levels.of(counts)
         return views_of_levels(names, levels, lambda view: fit(view, levels.counts, n).at_points(levels), added_rows)
     if grid.edges is None:
-        wide, narrow = kernel_views(kernels, adaptive=True)
-        kinds = dict.fromkeys(names, wide) | {"plain": KernelView(kernels)}
-        kinds |= dict.fromkeys(("scale", "location-scale", "narrow", "local"), narrow)
+        first, second = kernel_views(kernels, adaptive=True)
+        kinds = dict.fromkeys(names, first) | {"plain": KernelView(kernels)}
+        kinds |= dict.fromkeys(("scale", "location-scale", "narrow", "local"), second)
         different = {id(kinds[name]): kinds[name] for name in names}
         views: Sequence[View | GroupView] = group_views(list(different.values()), grid, counts, features, landmarks)
         fits = {kind: fit(view, counts, n) for kind, view in zip(different, views, strict=True)}
         return {name: fits[id(kinds[name])] for name in names}
-    wide_view: View | None = None
+    wide: View | None = None
     ranks: tuple[Array, np.ndarray] | None = None
     for name in names:
         if name == "plain":
@@ -273,12 +171,12 @@ def fitted_views(
         elif name in ("wide", "moments", "scale", "location-scale"):
             own = kernels.select(features).rescaled(WIDE)
             if name != "wide" and grid.missing:
-                found[name] = fit(_present(_VALUE_VIEWS[name], grid.points, own, counts), counts, n)
+                found[name] = fit(with_missing(VALUE_VIEWS[name], grid.points, own, counts), counts, n)
             elif name in ("scale", "location-scale"):
-                found[name] = fit(_VALUE_VIEWS[name](grid.points, own, counts), counts, n)
+                found[name] = fit(VALUE_VIEWS[name](grid.points, own, counts), counts, n)
             else:
-                wide_view = wide_view or _wide(grid.points, own, counts, None if "wide" in names else 2)
-                found[name] = fit(wide_view.leading(2) if name == "moments" else wide_view, counts, n)
+                wide = wide or wide_view(grid.points, own, counts, None if "wide" in names else 2)
+                found[name] = fit(wide.leading(2) if name == "moments" else wide, counts, n)
         else:
             if ranks is None:
                 ranks = _distinct(counts)
@@ -289,7 +187,7 @@ def fitted_views(
                 one = _without_ties(name, known, grid.missing, n, len(inverse) if here else 1)
                 found[name] = one if here else one.repeated(len(inverse), counts)
             else:
-                own_view = fit(_RANK_VIEWS[name](shared, grid.missing, kernels.large), shared, n).moved_to(counts)
+                own_view = fit(RANK_VIEWS[name](shared, grid.missing, kernels.large), shared, n).moved_to(counts)
                 found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
     return found
 
@@ -332,174 +230,4 @@ def _distinct(counts: Array) -> tuple[Array, np.ndarray]:
 def _without_ties(name: str, counts: bytes, missing: bool, n: int, b: int) -> FittedView:
     """A view of the ranks of b columns; cached because it is the same for all columns without ties."""
     one = np.frombuffer(counts)[None, :]
-    return fitted(_RANK_VIEWS[name](one, missing, False), one, n).repeated(b, one)
-
-
-def _row_sums(values: Array) -> Array:
-    return namespace(values).sum(values, axis=1, keepdims=True)
-
-
-def _wide(points: Array, kernels: FeatureKernels, counts: Array, most: int | None) -> View:
-    factor, _ = pivoted(points, kernels, counts, _WIDE_RANK, _WIDE_TOLERANCE)
-    return centred(factor, counts, most=most)
-
-
-def _moments(points: Array, kernels: FeatureKernels, counts: Array) -> View:
-    return _wide(points, kernels, counts, 2).leading(2)
-
-
-def _location_scale(points: Array, kernels: FeatureKernels, counts: Array, power: float = _SCALE_POWER) -> View:
-    # The second direction of the wide view, nearly the same for normal values, can change places with the first one for
-    # values with heavy tails.
-    xp, n = namespace(counts), _row_sums(counts)
-    values = xp.astype(transposed(points), counts.dtype)
-    reach, places = xp.cumulative_sum(counts, axis=1), xp.arange(values.shape[1], device=values.device)
-    middle = [places == _row_sums(xp.astype(below, xp.int64)) for below in (reach < n / 2, reach <= n / 2)]
-    median = sum(_row_sums(xp.where(place, values, 0.0)) for place in middle) / 2
-    away = (values - median) * xp.astype(kernels.inverse, counts.dtype)[:, None]
-    signed = xp.where(counts > 0, xp.clip(away, -1.0, 1.0), 0.0)
-    scale = xp.abs(signed) ** power
-    whole = _row_sums(counts * scale * scale)
-    signed, scale = (part - _row_sums(counts * part) / n for part in (signed, scale))
-    spread = _row_sums(counts * signed * signed)
-    scale = scale - signed * (_row_sums(counts * signed * scale) / xp.where(spread > 0, spread, 1.0))
-    size = _row_sums(counts * scale * scale)
-    # Values of two kinds have a location alone.
-    lengths = xp.concat([xp.where(size > 1e-10 * whole, size, 0.0), spread], axis=1)
-    weights = asarray_like(np.array([[1.0, _LOCATION_WEIGHT]]), counts)
-    sizes = xp.where(lengths > 0, weights, 0.0)
-    factor = xp.sqrt(sizes / xp.where(lengths > 0, lengths, 1.0))[:, :, None] * xp.stack([scale, signed], axis=1)
-    return View(factor, sizes)
-
-
-def _scale(points: Array, kernels: FeatureKernels, counts: Array) -> View:
-    both = _location_scale(points, kernels, counts, 2.0)
-    return View(both.factor[:, :1, :], both.sizes[:, :1])
-
-
-def _present(
-    of: Callable[[Array, FeatureKernels, Array], View], points: Array, kernels: FeatureKernels, counts: Array
-) -> View:
-    """A view of the present values, with the share of missing values as one more direction of the same weight."""
-    xp = namespace(counts)
-    there, n = counts[:, :-1], _row_sums(counts)
-    # A column without any value gets a point with a count of 1, whose factor is 0 after centring.
-    first = asarray_like(np.eye(1, int(there.shape[1])), counts)
-    there = xp.where(_row_sums(there) > 0, there, first)
-    own = of(points[:-1, :], kernels, there)
-    factor = xp.concat([own.factor, xp.zeros_like(own.factor[:, :, :1])], axis=2)
-    share = counts[:, -1:] / n
-    indicator = xp.concat([xp.zeros_like(there), xp.ones_like(share)], axis=1) - share
-    some = share * (1.0 - share) > 0
-    indicator = xp.where(some, indicator / xp.sqrt(xp.where(some, n * share * (1.0 - share), 1.0)), 0.0)
-    sizes = xp.concat([own.sizes, xp.astype(some, own.sizes.dtype)], axis=1)
-    return View(xp.concat([factor, indicator[:, None, :]], axis=1), sizes)
-
-
-def _midranks(counts: Array) -> Array:
-    """(b, G) midranks of points in (0, 1), from the number of rows at each."""
-    xp = namespace(counts)
-    ends = xp.cumulative_sum(counts, axis=1)
-    return xp.clip((ends - counts / 2) / xp.where(ends[:, -1:] > 0, ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16)
-
-
-def _on_normal_scores(counts: Array, missing: bool, large: bool, bandwidth: float, rank: int, tolerance: float) -> View:
-    """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances."""
-    scores = normal_quantiles(_midranks(counts[:, :-1] if missing else counts))
-    return _gaussian(scores, counts, missing, large, bandwidth * _NORMAL_MEDIAN, rank, tolerance)
-
-
-def _gaussian(
-    scores: Array, counts: Array, missing: bool, large: bool, bandwidth: float, rank: int, tolerance: float
-) -> View:
-    """The Gaussian kernel on scores of the points.
-
-    With `missing` the last point represents missing values, which have no score.
-    """
-    xp, b = namespace(counts), int(counts.shape[0])
-    if missing:
-        scores = xp.concat([scores, xp.full_like(scores[:, :1], xp.nan)], axis=1)
-    width, flags = np.full(b, bandwidth), np.zeros(b, dtype=bool)
-    inverse = asarray_like(1.0 / width, counts)
-    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, inverse, None, width, missing=missing, large=large)
-    factor, _ = pivoted(transposed(scores), kernels, counts, rank, tolerance)
-    return centred(factor, counts)
-
-
-def _of_ranks(
-    counts: Array, missing: bool, others: Callable[[Array, Array], Sequence[Array]], weights: Sequence[float]
-) -> View:
-    """Normal scores z of the ranks u, and with smaller weights other functions of u and z of mean 0 and variance 1."""
-    xp, there = namespace(counts), counts[:, :-1] if missing else counts
-    n = at_least(_row_sums(there), 1.0)
-    # Points without rows have ranks of 0 or 1.
-    ranks = xp.minimum(xp.maximum(_midranks(there), 0.5 / n), 1.0 - 0.5 / n)
-    normal = normal_quantiles(ranks)
-    parts = [math.sqrt(weight) * part for weight, part in zip(weights, others(ranks, normal), strict=True)]
-    factor = xp.stack([normal, *parts], axis=1)
-    if missing:
-        # Missing values have the mean score, and one more direction for their share.
-        factor = factor - factor @ there[:, :, None] / n[:, :, None]
-        share = counts[:, -1:] / _row_sums(counts)
-        variance = share * (1.0 - share)
-        apart = xp.where(variance > 0, 1.0 / xp.sqrt(at_least(variance, 1e-30)), 0.0)[:, :, None]
-        zeros = xp.zeros_like(factor[:, :1, :])
-        factor = xp.concat(
-            [xp.concat([factor, zeros], axis=1), xp.concat([xp.zeros_like(factor[:, :, :1]), apart], axis=1)], axis=2
-        )
-    return centred(factor, counts)
-
-
-def _normal_scores(counts: Array, missing: bool, large: bool) -> View:
-    return _of_ranks(counts, missing, lambda _, normal: [_square(normal)], [_SQUARE_WEIGHT])
-
-
-def _rank_scores(counts: Array, missing: bool, large: bool) -> View:
-    def others(ranks: Array, normal: Array) -> list[Array]:
-        sine, middle = namespace(ranks).sin(2.0 * math.pi * ranks), 2.0 * ranks - 1.0
-        return [math.sqrt(2.0) * sine, _square(normal), math.sqrt(1.75) * (5.0 * middle * middle - 3.0) * middle]
-
-    return _of_ranks(counts, missing, others, _SCORE_WEIGHTS)
-
-
-def _square(normal: Array) -> Array:
-    return math.sqrt(0.5) * (normal * normal - 1.0)
-
-
-def _smooth(counts: Array, missing: bool, large: bool) -> View:
-    view = _on_normal_scores(counts, missing, large, WIDE, _WIDE_RANK, _WIDE_TOLERANCE)
-    some = to_numpy(counts[:, -1]) > 0 if missing else np.zeros(counts.shape[0], dtype=bool)
-    # One more direction for the share of missing values, where there are any.
-    size = min(_SMOOTH_DIRECTIONS + int(some.any()), view.sizes.shape[1])
-    kept = np.arange(size) < _SMOOTH_DIRECTIONS + some[:, None]
-    sizes = namespace(counts).where(asarray_like(kept, counts), view.sizes[:, :size], 0.0)
-    return View(view.factor[:, :size, :], sizes).raised(_SMOOTH_POWER)
-
-
-def _narrow(counts: Array, missing: bool, large: bool) -> View:
-    return _on_normal_scores(counts, missing, large, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
-
-
-def _local(counts: Array, missing: bool, large: bool) -> View:
-    ranks = _midranks(counts[:, :-1] if missing else counts)
-    width = _LOCAL * _UNIFORM_MEDIAN
-    return _gaussian(ranks, counts, missing, large, width, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
-
-
-def _location(counts: Array, missing: bool, large: bool) -> View:
-    return _on_normal_scores(counts, missing, large, WIDE, _WIDE_RANK, _WIDE_TOLERANCE).leading(1)
-
-
-_VALUE_VIEWS: dict[str, Callable[[Array, FeatureKernels, Array], View]] = {
-    "moments": _moments,
-    "scale": _scale,
-    "location-scale": _location_scale,
-}
-_RANK_VIEWS: dict[str, Callable[[Array, bool, bool], View]] = {
-    "normal-scores": _normal_scores,
-    "rank-scores": _rank_scores,
-    "smooth": _smooth,
-    "narrow": _narrow,
-    "local": _local,
-    "location": _location,
-}
+    return fitted(RANK_VIEWS[name](one, missing, False), one, n).repeated(b, one)

@@ -318,6 +318,11 @@ def _group_factor(values: Array, kernels: FeatureKernels, rows: np.ndarray) -> A
     return xp.linalg.solve(lower, gram)[None, ...]
 
 
+def row_sums(values: Array) -> Array:
+    """(b, 1) sums of values (b, G)."""
+    return namespace(values).sum(values, axis=1, keepdims=True)
+
+
 def centred(factor: Array, counts: Array, power: float = 1.0, most: int | None = None) -> View:
     """The factor centred over the rows, with orthogonal directions, at most `most` of them.
 

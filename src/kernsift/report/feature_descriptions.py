@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernsift.data.tables import Table
-from kernsift.estimators.views import Pair
+from kernsift.estimators.pairs import Pair
 from kernsift.report.descriptions import Description, describe_columns, describe_levels, describe_numbers, more_missing
 from kernsift.report.held_fixed import AdjustedRows
 from kernsift.report.number_format import NumberScale, scale_of

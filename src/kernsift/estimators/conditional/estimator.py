@@ -61,11 +61,12 @@ from kernsift.estimators.conditional.residual_statistics import (
 from kernsift.estimators.effects.combined import CombinedEffects, MeasuredEffects, combined, penalties
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of, map_blocks
 from kernsift.estimators.null_laws.permutation_law import union_score
+from kernsift.estimators.pairs import CLASSES, PLAIN, SEVERAL_CLASSES, Pair, for_several_classes
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.responses import Response, label_response, table_response
 from kernsift.estimators.scores import Scores
 from kernsift.estimators.statistics import tail_correlations
-from kernsift.estimators.views import CLASSES, PLAIN, SEVERAL_CLASSES, Pair, fitted_views, for_several_classes
+from kernsift.estimators.views import fitted_views
 from kernsift.execution.arrays import asarray_like, to_numpy
 from kernsift.kernels.contingency import tabulate
 from kernsift.kernels.fitted import FeatureKernels

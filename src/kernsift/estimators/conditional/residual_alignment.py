@@ -24,9 +24,9 @@ from kernsift.estimators.covariance.paths import (
     may_follow,
 )
 from kernsift.estimators.covariance.tilting import tilted_paths
+from kernsift.estimators.pairs import Pair
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.scores import DenseCovariance, FactorCovariance, Path
-from kernsift.estimators.views import Pair
 
 DIRECTIONS = 12
 """The most directions of a view of a feature, but of one with categories."""

@@ -34,6 +34,7 @@ from kernsift.estimators.covariance.selected_factor import rows_to_align
 from kernsift.estimators.effects.combined import CombinedEffects
 from kernsift.estimators.effects.views import view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
+from kernsift.estimators.pairs import CLASSES, PLAIN
 from kernsift.estimators.responses import Response, ResponseView, table_response
 from kernsift.estimators.restricted.covariance import RestrictedCovariance
 from kernsift.estimators.restricted.relabellings import few_values
@@ -59,7 +60,7 @@ from kernsift.estimators.statistics import (
     fit_statistics,
     scores_of,
 )
-from kernsift.estimators.views import CLASSES, PLAIN, FittedView, fitted, fitted_views, without_law
+from kernsift.estimators.views import FittedView, fitted, fitted_views, without_law
 from kernsift.execution import threads
 from kernsift.execution.arrays import Array, asarray_like, at_least, dtype_of, namespace, on_host, to_numpy
 from kernsift.kernels.contingency import Tabulation, tabulate

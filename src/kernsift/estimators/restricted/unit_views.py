@@ -11,8 +11,8 @@ import numpy as np
 
 from kernsift.data.rows.exchangeability import Exchangeability
 from kernsift.data.tables import Table
+from kernsift.estimators.pairs import Pair
 from kernsift.estimators.restricted.strata import Strata
-from kernsift.estimators.views import Pair
 from kernsift.execution.arrays import Array, asarray_like, at_least, in_double, namespace, take, to_numpy
 from kernsift.execution.codes import lookup
 from kernsift.kernels.contingency import Tabulation
