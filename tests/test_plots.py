@@ -305,3 +305,42 @@ def test_p_values_at_the_floor_are_said_to_be_there() -> None:
     assert compare(X, X + 0.01, random_state=0).plot_pvalues().get_ylabel() == "p-value"
     far = compare(X, X + 5.0, random_state=0).plot_pvalues()
     assert far.get_ylabel() == "p-value (smaller ones drawn at 1e-12)"
+
+
+@pytest.mark.parametrize("correction", ["bh", "by", "bky", "holm", None])
+def test_the_overview_separates_what_is_significant(correction: str | None) -> None:
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(60, 12)), rng.normal(size=(60, 12)) + np.linspace(0.0, 1.2, 12)
+    drawn = compare(X, Y, correction=correction, random_state=0)
+    assert 0 < drawn.rejected.sum() < 12
+    [line] = drawn.plot().lines
+    height = line.get_ydata()[0]
+    evidence = -drawn.log_pvalues / np.log(10.0)
+    assert np.array_equal(evidence >= height, drawn.rejected)
+    # At the limit of the correction, not at the weakest discovery.
+    if correction is None:
+        assert np.isclose(height, -np.log10(0.05))
+    if correction == "bh":
+        assert np.isclose(height, -np.log10(0.05 * drawn.rejected.sum() / 12))
+
+
+def test_the_legend_of_a_forest_covers_no_interval() -> None:
+    rng = np.random.default_rng(4)
+    X, Y = rng.normal(size=(8, 15)), rng.normal(size=(8, 15))
+    Y[:, 0] += 9.0
+    ax = rendered(compare(X, Y, random_state=0).plot_intervals())
+    legend = ax.get_legend()
+    assert legend is not None
+    rows = ax.transData.transform([(0.0, row) for row in range(len(labels(ax)))])[:, 1]
+    assert legend.get_window_extent().y1 < rows.min()
+
+
+def test_every_kind_of_small_multiple_has_its_legend() -> None:
+    rng = np.random.default_rng(5)
+    y = np.repeat(list("abcdef"), 30)
+    X = pd.DataFrame({"number": rng.normal(size=180) + 9 * (y == "a"), "word": rng.choice(["u", "v"], 180)})
+    drawn = relate(X, y, random_state=0)
+    assert drawn.names == ("number", "word")  # boxes, which need no legend, and then bars
+    boxes, bars = drawn.plot_best().ravel()
+    assert boxes.get_legend() is None
+    assert [text.get_text() for text in bars.get_legend().get_texts()] == ["y = a", "y = b", "y = c", "y = d"]

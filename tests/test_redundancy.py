@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernsift import SelectMMD, compare, relate
+from kernsift import SelectMMD, compare, relate, screen
 from kernsift.estimators.scores import DenseCovariance, DiagonalCovariance
 from kernsift.inference.redundancy import Clusters, keep_distinct, leader_clusters
 
@@ -45,6 +45,15 @@ def test_copies_are_alike_under_every_estimator(estimator):
     X, Y = rng.normal(size=(400, 3)), rng.normal(1.5, 1.0, size=(400, 3))
     X[:, 1], Y[:, 1] = X[:, 0], Y[:, 0]
     assert ("x0", "x1") in [tuple(sorted(one)) for one in compare(X, Y, estimator=estimator, random_state=0).clusters]
+
+
+def test_data_sets_that_share_a_reference_are_not_alike():
+    rng = np.random.default_rng(0)
+    # The fewer rows the reference has, the more it correlates the scores.
+    candidates = {"shifted": rng.normal(2.0, 1.0, size=(800, 2)), "wide": rng.normal(0.0, 4.0, size=(800, 2))}
+    result = screen(rng.normal(size=(100, 2)), candidates, random_state=0)
+    assert result.rejected.all() and sorted(result.clusters) == [("shifted",), ("wide",)]
+    assert "tell the same" not in result.to_html()
 
 
 def test_correlations_among_many_rows_are_those_of_all_columns():

@@ -18,7 +18,7 @@ from kernsift.data.tables import Table, stack
 from kernsift.estimators.conditional.confounders import Confounders, NothingLeft, table_confounders
 from kernsift.estimators.conditional.patterns import measure_conditional
 from kernsift.estimators.patterns import bandwidth_of, measure_features
-from kernsift.estimators.scores import Scores
+from kernsift.estimators.scores import DiagonalCovariance, Scores
 from kernsift.exceptions import HiddenMissingValues, quoted
 from kernsift.execution.context import setting
 from kernsift.execution.parallel import worth_sending
@@ -186,6 +186,8 @@ def to_result(
     linear = call.kernel == "linear" or isinstance(call.kernel, Linear)
     views = None if scores.views is None else scores.views[selected]
     kept = draw(selected, means=linear, views=views)
+    # Scores of data sets are correlated because they share the reference, which does not make the data sets alike.
+    cov = DiagonalCovariance(np.ones(len(scores))) if call.question == "screen" else scores.cov
     return Result(
         question=call.question,
         selected=selected,
@@ -215,7 +217,7 @@ def to_result(
         descriptions=kept.descriptions,
         labels=kept.labels,
         kinds=kept.kinds,
-        cluster_labels=Clusters(scores.cov, selected, rejected),
+        cluster_labels=Clusters(cov, selected, rejected),
     )
 
 

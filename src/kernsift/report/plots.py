@@ -58,6 +58,8 @@ def _tidy(ax: Axes) -> None:
 def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
     """All listed features by effect and evidence, the discoveries with their names as far as these fit.
 
+    Where everything is tested, features above the dashed line are significant after the correction.
+
     Like all plots it needs matplotlib, and draws on `ax`, or on a new figure that notebooks and `plt.show()` display.
     """
     if result.effects is None:
@@ -70,9 +72,9 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
     ):
         if rows.any():
             ax.scatter(result.effects[rows], evidence[rows], s=20, color=colour, linewidth=0, label=label, alpha=0.85)
-    # The weakest evidence that is significant: a short list is decided by other p-values than those shown.
-    if result.rejected.any() and not result.listed:
-        ax.axhline(evidence[result.rejected].min(), color=_INK, linewidth=0.8, linestyle="--")
+    if not result.listed:  # a short list is decided by other p-values than those shown
+        limit = _limits(result.all_pvalues, result)[max(int(result.rejected.sum()), 1) - 1]
+        ax.axhline(-np.log10(limit), color=_INK, linewidth=0.8, linestyle="--", label=level(result))
     ax.set(xlabel="effect", ylabel=f"evidence, -log10({'selective ' if result.listed else ''}p)")
     ax.set_xlim(-0.02, max(0.1, 1.12 * float(result.effects.max(initial=0.0))))
     if float(evidence.max(initial=0.0)) > _LONG_AXIS:
@@ -81,7 +83,7 @@ def plot_overview(result: Result, ax: Axes | None = None) -> Axes:
         ax.set_ylim(bottom=-0.5)
     else:
         ax.set_ylim(bottom=-0.03 * max(1.0, float(evidence.max(initial=0.0))))
-    _finish(ax, _title(result), "upper left")
+    _finish(ax, _title(result), "upper left" if result.rejected.any() else "best")
     found = np.flatnonzero(result.rejected)
     _label(ax, [(result.effects[row], evidence[row], _short(result.names[row])) for row in found])
     return ax
@@ -118,15 +120,16 @@ def plot_intervals(result: Result, ax: Axes | None = None) -> Axes:
             f"plot_intervals: estimator={result.settings.get('estimator')!r} has no intervals; "
             "use 'complete' or 'cross'."
         )
-    ax = _axes(ax, 6.0, 0.21 * len(rows) + 1.3)
+    ax = _axes(ax, 6.0, 0.21 * len(rows) + 1.6)
     for found, colour, label in ((True, SIGNIFICANT, "significant"), (False, SELECTED, "not significant")):
         own = rows[result.rejected[rows] == found]
         if len(own):
             ax.hlines(own, *intervals[own].T, color=colour, linewidth=2, alpha=0.6)
             ax.scatter(result.effects[own], own, s=22, color=colour, linewidth=0, zorder=3, label=label)
     _label_rows(ax, [result.names[row] for row in rows])
+    ax.set_ylim(bottom=len(rows) + 0.9)  # a line for the legend
     ax.set_xlabel(f"effect, {interval_name(result)}")
-    _finish(ax, _title(result, len(result.names) - len(rows)))
+    _finish(ax, _title(result, len(result.names) - len(rows)), columns=2)
     return ax
 
 
@@ -138,13 +141,17 @@ def plot_best(result: Result, count: int = _MULTIPLES) -> np.ndarray:
     across = min(count, 3)
     down = -(-count // across)
     _, axes = _pyplot().subplots(down, across, figsize=(3.6 * across, 2.9 * down), layout="constrained", squeeze=False)
+    explained: list[str] = []
     for place, ax in enumerate(axes.ravel()):
         if place >= count:
             ax.set_axis_off()
             continue
         plot_feature(result, result.names[place], ax)
-        if place and ax.get_legend() is not None:
-            ax.get_legend().remove()
+        legend = ax.get_legend()
+        series = [] if legend is None else [text.get_text() for text in legend.get_texts()]
+        if legend is not None and series == explained:
+            legend.remove()
+        explained = series or explained
     return np.asarray(axes)
 
 
@@ -194,11 +201,13 @@ def _title(result: Result, hidden: int = 0) -> str:
     return f"{found:,} of {total:,} {selected}{noun_for(result.question, total)} significant{about}{rest}"
 
 
-def _finish(ax: Axes, title: str, place: Literal["lower right", "upper left", "best"] = "lower right") -> None:
+def _finish(
+    ax: Axes, title: str, place: Literal["lower right", "upper left", "best"] = "lower right", columns: int = 1
+) -> None:
     """A title, a legend where there is something to explain, and no frame."""
     ax.set_title(_wrapped(title, max(40, _across(ax)), 5), loc="left", fontsize=10)
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize=8, loc=place)
+        ax.legend(frameon=False, fontsize=8, loc=place, ncols=columns)
     _tidy(ax)
 
 
