@@ -437,7 +437,7 @@ def _rounds(
             for one in chosen
         }
     batches = [batch for one in chosen for batch in records[one].missing(plans[one])]
-    progress = Progress([batch.store.name for batch in batches], "batch")
+    progress = Progress([batch.store.name for batch in batches])
     finished = [one for one in chosen if one.name not in progress.left]
     for batch, found in run_tasks(run_batch, batches, workers):
         record = records[batch.store]
