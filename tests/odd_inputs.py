@@ -613,7 +613,7 @@ CELLS = [
     Odd(
         "lists in cells",
         column([[1, 2]] * ROWS),
-        "^X: 1 column.*'z' holds values of type list, which cannot be tested; leave it out, as with.*'drop'",
+        "^X: 1 column.*'z' holds values of type list, which cannot be tested; convert it to .*, or leave it out as with.*'drop'",
     ),
     Odd("dictionaries in cells", column([{"q": 1}] * ROWS), "^X: 1 column.*'z' holds values of type dict.*'drop'"),
     Odd(
@@ -715,6 +715,7 @@ ARGUMENTS = [
     Odd("a response without values", lambda: relate(X, np.full(ROWS, np.nan)), "^y: at least 2 rows need a response, but 0 of 30 have one; choose another response"),
     Odd("equality of a response without ties", lambda: relate(X, np.arange(ROWS), kernel="delta"), _no_evidence("'delta' compares responses")),
     Odd("equality of a response without ties in strata", lambda: relate(X, np.arange(ROWS), kernel="delta", strata=WORDS), _no_evidence("'delta' compares responses")),
+    Odd("a misspelt bandwidth", given(bandwidth="medain"), "^bandwidth: needs one of 'auto', 'adaptive'.*got 'medain'; did you mean 'median'"),
     Odd("a bandwidth of a kernel without one", given(kernel="linear", bandwidth=2.0), "^bandwidth: kernel='linear' has none, got 2.0; leave it out"),
     Odd("a bandwidth of a function", given(kernel=_product, bandwidth=2.0), "^bandwidth: kernel=.*_product.* has none, got 2.0; leave it out"),
     Odd("a tiny bandwidth", given(bandwidth=1e-300), sound),

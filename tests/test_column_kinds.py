@@ -269,8 +269,14 @@ def test_whole_data_sets_name_the_categories_alone() -> None:
 
 def test_a_response_of_text_that_is_numbers_needs_a_decision() -> None:
     frame = pd.DataFrame({"x": RNG.normal(size=N), "price": [f"${i}.50" for i in range(N)]})
-    with pytest.raises(InputError, match=r"^y: 1 column needs a decision: 'price' holds numbers written as"):
+    with pytest.raises(
+        InputError, match=r"^y: the response 'price' holds numbers written as.*a 'number' or a 'category', as"
+    ):
         relate(frame, "price")
+    mixed = [1 if i % 2 else "one" for i in range(N)]
+    with pytest.raises(InputError, match=r"^y: the response 'y0' holds numbers and text such as 'one'"):
+        relate(frame[["x"]], pd.Series(mixed))
+    assert as_xy(frame[["x"]], pd.Series(mixed), response="category")[1].levels == {"y": ("1", "one")}
     assert not as_xy(frame, "price", kinds={"price": "number"})[1].levels
     assert as_xy(frame[["x"]], ["0", "1", "2"] * (N // 3))[1].levels == {"y": ("0", "1", "2")}
 

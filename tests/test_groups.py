@@ -142,7 +142,7 @@ def test_notes_say_which_group_they_are_about() -> None:
     [
         ({"by": "level", "reference": "lo"}, r"^reference: the column `by` has no value 'lo' \(did you mean 'low'"),
         ({"by": "one"}, r"^by: two groups are needed, but 'one' has only the value '1'"),
-        ({"by": "rare"}, r"^by: at least 2 rows are needed in each group, but 'r' has 1; leave it out"),
+        ({"by": "rare"}, r"^by: at least 2 rows are needed in each group, but 'r' has 1; add rows, or leave it out"),
         ({"alpha": 2}, "^alpha: "),
         ({"correction": "bonferroni"}, "^correction: "),
         ({"kernel": "gausian"}, "^kernel: "),

@@ -206,7 +206,7 @@ def test_whole_data_sets_use_their_complete_rows() -> None:
     one, two = (sample[~np.isnan(sample).any(axis=1)] for sample in (reference, other))
     alone = screen(one, {"other": two}, random_state=0)
     assert found.all_pvalues[0] == exactly(alone.all_pvalues[0]) and found.n[0] == len(one) + len(two)
-    with pytest.raises(InputError, match=r"^missing: 'value' is for features of one column"):
+    with pytest.raises(InputError, match=r"^missing: needs 'column', 'drop' or 'error', got 'value'"):
         screen(reference, {"other": other}, missing="value")
     with pytest.raises(InputError, match=r"^reference: .* rows have missing values"):
         screen(reference, {"other": other}, missing="error")

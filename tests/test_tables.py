@@ -388,8 +388,8 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "no columns": (np.empty((3, 0)), ("at least one column", "(3, 0)")),
     "empty frame": (pd.DataFrame(), ("at least one column",)),
     "empty polars": (pl.DataFrame(), ("at least one column",)),
-    "repeated": (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), ("unique", "rename", "'a' 2 times")),
-    "repeated arrow": (pa.table([[1, 2], [3, 4]], names=["a", "a"]), ("unique", "rename", "'a' 2 times")),
+    "repeated": (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), ("unique", "'a' occurs", "rename")),
+    "repeated arrow": (pa.table([[1, 2], [3, 4]], names=["a", "a"]), ("unique", "'a' occurs", "rename")),
     "repeated as text": (pd.DataFrame(np.ones((2, 2)), columns=[1, "1"]), ("unique", "'1'", "rename")),
 }
 

@@ -17,7 +17,7 @@ from kernsift.estimators.conditional.confounders import Confounders
 from kernsift.estimators.patterns import RowSubset
 from kernsift.estimators.restricted.unit_responses import smallest_pvalue
 from kernsift.estimators.scores import Scores
-from kernsift.exceptions import CalibrationWarning, InputError, check_choice, check_flag
+from kernsift.exceptions import CalibrationWarning, InputError, check_choice, check_flag, suggestion
 from kernsift.execution import dask_workers
 from kernsift.execution.notes import add_note, collect_notes
 from kernsift.execution.progress import progress_bar
@@ -226,11 +226,17 @@ class CallSettings:
                     f"bandwidth: 'adaptive' needs kernel='gaussian', got kernel={self.kernel!r}; use 'median'."
                 )
             return "median", gaussian and not self.from_draws
+        if isinstance(bandwidth, str) and bandwidth not in _BANDWIDTHS:
+            raise InputError(
+                f"bandwidth: needs one of {', '.join(map(repr, _BANDWIDTHS))}, a positive number or one for each "
+                f"feature, got {bandwidth!r}{suggestion(bandwidth, _BANDWIDTHS, '; leave it out for the default.')}"
+            )
         if not isinstance(bandwidth, str) and not as_kernel(self.kernel).scaled:
             raise InputError(f"bandwidth: kernel={self.kernel!r} has none, got {bandwidth!r}; leave it out.")
         return bandwidth, False
 
 
+_BANDWIDTHS = ("auto", "adaptive", "median", "joint")
 # The settings that are arguments of public functions.
 _SETTINGS = tuple(setting.name for setting in fields(CallSettings) if setting.kw_only and setting.init)
 

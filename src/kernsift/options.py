@@ -147,4 +147,5 @@ def with_options(estimator: str, test: str, given: Mapping[str, Any]) -> tuple[A
 
 
 def _no_option(name: str, where: str, known: Iterable[str]) -> str:
-    return f"{name}: is no option of {where}, which takes: {', '.join(sorted(known)) or 'none'}."
+    taken = ", ".join(sorted(known))
+    return f"{name}: is no option of {where}, which takes {f'only {taken}' if taken else 'none'}; leave it out."

@@ -35,8 +35,8 @@ def as_frame(columns: Mapping[str, Any], backend: str) -> Any:
 class FeatureRecord:
     """One feature of a result: what `result["age"]` gives.
 
-    `effect`, `interval` and `description` are None or empty where the feature is not listed; `pvalue` is then the
-    unconditional one.
+    `effect`, `interval`, `missing` and `description` are None or empty where the feature is not listed; `pvalue` is
+    then the unconditional one.
     """
 
     name: str
@@ -258,7 +258,8 @@ class Result:
         if name not in self.names:
             i = self.feature_names.index(name)
             p, adjusted = float(self.all_pvalues[i]), float(self.all_adjusted_pvalues[i])
-            return FeatureRecord(name, float(self.scores[i]), p, adjusted, adjusted <= self.alpha, listed=False)
+            found = adjusted <= self.alpha
+            return FeatureRecord(name, float(self.scores[i]), p, adjusted, found, listed=False, n=int(self.n[i]))
         row = self.names.index(name)
         ends = self.estimates.intervals_of(np.array([row]))
         return FeatureRecord(

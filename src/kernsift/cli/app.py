@@ -25,6 +25,7 @@ from kernsift.cli.options import (
     common_columns_option,
     estimator_option,
     feature_option,
+    missing_option,
     option_values,
     row_columns,
     row_options,
@@ -89,6 +90,7 @@ def app() -> None:
 @row_options
 @feature_option
 @common_columns_option
+@missing_option
 @cluster_options
 @estimator_option(ESTIMATORS)
 @common
@@ -154,6 +156,7 @@ def compare(first: str, second: str | None, **given: Any) -> None:
 @click.option("--event", metavar="COLUMN", help="--target is a time until this event (1), or until censoring (0).")
 @row_options
 @feature_option
+@missing_option
 @cluster_options
 @estimator_option([name for name in ESTIMATORS if name != "linear"], "dependence")
 @common
@@ -173,6 +176,8 @@ def relate(file: str, target: tuple[str, ...], response: str, event: str | None,
     """
     if event is not None and len(target) > 1:
         raise click.UsageError("--event needs one --target, the time.")
+    if event is not None and response not in ("auto", "censored"):
+        raise click.UsageError(f"--event makes a censored response; leave out --response {response}.")
 
     def ask() -> Result:
         from kernsift import api
@@ -192,6 +197,12 @@ def relate(file: str, target: tuple[str, ...], response: str, event: str | None,
 @click.argument("reference", type=click.Path())
 @click.argument("candidates", type=click.Path(), nargs=-1, required=True)
 @common_columns_option
+@choice_option(
+    "--missing",
+    ["column", "drop", "error"],
+    "column",
+    "Missing values: leave out rows that have any (column and drop are the same here), or refuse them.",
+)
 @estimator_option(ESTIMATORS)
 @common
 def screen(reference: str, candidates: tuple[str, ...], **given: Any) -> None:

@@ -19,6 +19,9 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
     first = named.get(first, option)
     for sign in (" ", ": "):  # a file that the library names, too
         rest = rest.removeprefix(f"{first}{sign}")
+    rest = rest.replace(f"there is no file {first}", "there is no such file")
+    if rest.startswith("is no option of "):
+        first, rest = "--option", f"{first} {rest}"
     if first == "--k":
         rest = rest.replace("or None", "or all")
     rest = options_for_arguments(rest)
@@ -54,6 +57,8 @@ def options_for_arguments(text: str) -> str:
     text = re.sub(rf"\b({_ARGUMENTS})=({_VALUE})((?: or {_VALUE})*)", _option, text)
     text = re.sub(rf"\b({_ARGUMENTS})=(?=\W|$)", r"--\1", text)
     text = text.replace("the column `by`", "the column of --by")
+    text = text.replace("pass (time, event)", "name the time with --target and the event with --event")
+    text = text.replace("pass a list for a response of two columns", "repeat --target for a response of two columns")
     for words in (", or pass data", ", or data"):  # there are only files here
         text = text.removesuffix(f"{words}.") + "." if text.endswith(f"{words}.") else text
     text = text.replace("relate(table, by)", "`kernsift relate` with that --target")
@@ -66,4 +71,5 @@ def options_for_arguments(text: str) -> str:
         return " ".join(f"--{kind} {shlex.quote(','.join(names))}" for kind, names in by_kind.items())
 
     text = re.sub(r"kinds=\{(.*?)\}", decided, text)
-    return text.replace("a 'number', a 'category' or to 'drop'", "a number, a category or to be left out")
+    text = text.replace("a 'number', a 'category' or to 'drop'", "a number, a category or to be left out")
+    return text.replace("a 'number' or a 'category'", "a number or a category")

@@ -117,6 +117,14 @@ feature_option = click.option(
     help="Columns that count as one feature, such as position=lat,lon; may be repeated.",
 )
 
+missing_option = choice_option(
+    "--missing",
+    ["column", "value", "drop", "error"],
+    "column",
+    "Missing values: test each feature on the rows that have it, take them for a value of their own, leave out rows "
+    "that have any, or refuse them.",
+)
+
 cluster_options = combine_options(
     click.option(
         "--cluster", metavar="ADDRESS", help="Use the Dask cluster at this address, such as tcp://10.0.0.1:8786."
@@ -239,7 +247,8 @@ common = combine_options(
         "--kernel",
         KERNELS,
         "gaussian",
-        "What counts as near. linear sees only means; gaussian, laplace and imq see any difference.",
+        "What counts as near. linear sees only means or straight lines; gaussian, laplace and imq see any difference "
+        "or dependence.",
     ),
     click.option(
         "--bandwidth",
@@ -251,13 +260,6 @@ common = combine_options(
     ),
     click.option(
         "--option", multiple=True, metavar="NAME=VALUE", help="Of the estimator or the test, such as replicates=5000."
-    ),
-    choice_option(
-        "--missing",
-        ["column", "value", "drop", "error"],
-        "column",
-        "Missing values: test each feature on the rows that have it, take them for a value of their own, leave "
-        "out rows that have any, or refuse them.",
     ),
     click.option(
         "--encoding",

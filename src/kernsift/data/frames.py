@@ -38,16 +38,21 @@ def read_columns(data: Any, argument: str, *, prefix: str = "x") -> Columns:
         # Plain arrays, the usual case, are not passed to narwhals.
         frame = None if type(data) is np.ndarray and not data.dtype.names else _frame(data, argument, prefix)
         columns = _from_array(_array(data, argument), argument, prefix) if frame is None else frame
-    if columns.named and len(set(columns.names)) < len(columns.names):
-        repeated = [name for name, count in Counter(columns.names).items() if count > 1]
-        raise InputError(
-            f"{argument}: column names must be unique, but {quoted(repeated)} occur more than once; rename them."
-        )
+    if columns.named:
+        _refuse_repeated(columns.names, argument)
     if columns.values.shape[1] == 0:
         raise InputError(
             f"{argument}: at least one column is needed, got a table of shape {tuple(columns.values.shape)}; add one."
         )
     return columns
+
+
+def _refuse_repeated(names: Sequence[str], argument: str) -> None:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        occur = "occurs" if len(repeated) == 1 else "occur"
+        raise InputError(
+            f"{argument}: column names must be unique, but {quoted(repeated)} {occur} more than once; rename columns."
+        )
 
 
 def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
@@ -66,9 +71,10 @@ def _frame(data: Any, argument: str, prefix: str) -> Columns | None:
         return None
     try:
         native = nw.from_native(data, allow_series=True, pass_through=True)
-    except nw.exceptions.DuplicateError as error:
-        found = " ".join(str(error).split())
-        raise InputError(f"{argument}: column names must be unique; rename the repeated ones ({found}).") from None
+    except nw.exceptions.DuplicateError:
+        names = data.column_names if hasattr(data, "column_names") else data.columns
+        _refuse_repeated(list(map(str, names)), argument)
+        raise
     if isinstance(native, nw.LazyFrame):
         raise InputError(
             f"{argument}: a table in memory is needed, got a lazy frame; call .collect() (or .compute()) first."

@@ -18,6 +18,7 @@ from kernsift.data.columns.layout import grouped_layout, make_table
 from kernsift.data.columns.named_columns import align, split_columns
 from kernsift.data.formats import is_outside_memory, open_table
 from kernsift.data.formats.in_memory import MemorySource, loaded
+from kernsift.data.formats.source import TEXTS
 from kernsift.data.missing import MISSING
 from kernsift.data.preparation import prepare
 from kernsift.data.responses import response_table
@@ -128,6 +129,8 @@ def read_xy(
     if not len(features.names):
         raise InputError(f"X: no column is left beside the response {quoted(target.names)}; pass more columns.")
     own, rest = split_kinds(options.pop("kinds", None), target.names)
+    if response == "category":  # decides on text that is mixed with numbers
+        own = {name: "category" for name, kind in zip(target.names, target.kinds, strict=True) if kind in TEXTS} | own
     # Rows without a response are never used.
     absent = "error" if options.get("missing", "error") == "error" else "drop"
     prepare_target = partial(prepare, [target], ["y"], kinds=own, missing=absent, labels=True)
@@ -161,7 +164,7 @@ def as_candidates(
 
     A feature is tested on the rows that have it, so that "column" and "drop" are the same here.
     """
-    check_choice("missing", missing, MISSING)
+    check_choice("missing", missing, [choice for choice in MISSING if choice != "value"])
     if not isinstance(candidates, Mapping):
         raise InputError(
             f"candidates: a mapping from names to data sets is needed, got {type(candidates).__name__}; pass a dict "
@@ -187,11 +190,6 @@ def as_candidates(
                 f"{argument}: whole data sets are compared on numbers, but {quoted(texts)} "
                 f"{'holds' if len(texts) == 1 else 'hold'} categories; encode them, or leave them out as in "
                 f"kinds={{{fix}}}."
-            )
-        if missing == "value" and one.gaps.any():
-            raise InputError(
-                f"missing: 'value' is for features of one column, but {argument}, of whose columns "
-                f"{quoted(np.array(one.source.names)[one.gaps > 0])} have missing values, is one feature; use 'drop'."
             )
     columns = prepared.columns()
     everything = list(range(len(columns[0].names)))

@@ -185,11 +185,12 @@ def as_kernel(kernel: str | Kernel | KernelFunction) -> Kernel:
     if isinstance(kernel, str):
         if kernel in KERNELS:
             return KERNELS[kernel]
-        hint = suggestion(kernel, KERNELS)
-        raise InputError(f"kernel: one of {', '.join(KERNELS)}, or a function, was needed, got {kernel!r}{hint}")
+        hint = suggestion(kernel, KERNELS, "; 'gaussian' is the default.")
+        raise InputError(f"kernel: needs one of {', '.join(map(repr, KERNELS))}, or a function, got {kernel!r}{hint}")
     # A class such as Polynomial is callable too, but is not a function of two arrays.
     if callable(kernel) and not isinstance(kernel, type):
         return Custom(kernel)
     raise InputError(
-        f"kernel: a name, a Kernel instance such as Polynomial(2) or a function was needed, got {kernel!r}."
+        f"kernel: needs a name, a Kernel instance such as Polynomial(2) or a function, got {kernel!r}; 'gaussian' is "
+        "the default."
     )

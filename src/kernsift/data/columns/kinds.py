@@ -263,9 +263,12 @@ class UndecidedColumns(InputError):
         fix = ", ".join([f"{name!r}: {kind!r}" for name, kind in self.kinds.items()][:_MOST_NAMED])
         ask = f"say {'' if number == 1 else 'for each '}whether it is a 'number', a 'category' or to 'drop', as in "
         if self.unusable >= self.kinds.keys():
-            ask = f"leave {'it' if number == 1 else 'them'} out, as with "
-        if self.argument == "y" and number == 1 and self.unusable:
-            return f"y: the response {held[0]}; choose another response, or convert it to numbers or categories."
+            it = "it" if number == 1 else "them"
+            ask = f"convert {it} to numbers or text, or leave {it} out as with "
+        if self.argument == "y" and number == 1:
+            if self.unusable:
+                return f"y: the response {held[0]}; choose another response, or convert it to numbers or categories."
+            return f"y: the response {held[0]}; say whether it is a 'number' or a 'category', as in kinds={{{fix}}}."
         return (
             f"{self.argument}: {number} {'column needs' if number == 1 else 'columns need'} a decision: "
             f"{'; '.join(held)}; {ask}kinds={{{fix}}}."

@@ -114,8 +114,8 @@ def check_group_sizes(labels: Mapping[str, np.ndarray]) -> None:
     for label, keep in labels.items():
         if np.count_nonzero(keep) < 2:
             raise InputError(
-                f"by: at least 2 rows are needed in each group, but '{label}' has {np.count_nonzero(keep)}; leave it "
-                "out."
+                f"by: at least 2 rows are needed in each group, but '{label}' has {np.count_nonzero(keep)}; add rows, "
+                "or leave it out."
             )
 
 
