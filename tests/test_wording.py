@@ -56,6 +56,19 @@ def test_the_verdict_counts(adjusted: list[float], everything: list[float], said
     assert said in verdict(result(adjusted, everything))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["age", "sex"], "the two samples given age, sex (false"),
+        ([f"measurement {i}" for i in range(9)], "the two samples given 9 confounders (false"),
+        ("data", "the two samples given the confounders (false"),
+        (None, "the two samples (false"),
+    ],
+)
+def test_the_verdict_names_what_is_held_fixed(given: Any, said: str) -> None:
+    assert said in verdict(dataclasses.replace(BASE, settings=dict(BASE.settings) | {"given": given}))
+
+
 def test_the_verdict_names_the_error_rate_and_what_it_is_over() -> None:
     ends = {
         "bh": "(false discovery rate 0.05, BH over all 6 features)",

@@ -34,6 +34,8 @@ _CHANGE = "what changed"
 # The longest name that the column "alike" shows.
 _LONGEST_LIKE = 14
 _NARROWEST_CHANGE, _WIDEST_CHANGE = 22, 48
+# The longest list of confounders that is written out.
+_LONGEST_GIVEN = 40
 
 
 def noun_for(question: str, count: int) -> str:
@@ -96,7 +98,7 @@ def verdict(result: Result) -> str:
     differ = f"significantly {many if found > 1 else one}"
     if total == 1 and not result.listed:
         said, differ = f"The {noun}", differ if found else f"does not significantly {many}"
-    return f"{said} {differ} ({error_rate(result)}){_outside(result)}{_condition(result)}."
+    return f"{said} {differ}{_given(result)} ({error_rate(result)}){_outside(result)}{_condition(result)}."
 
 
 def guarantee(result: Result) -> str:
@@ -125,6 +127,17 @@ def title(result: Result) -> str:
     if result.question == "relate":
         return f"Which features depend on {subject(result) or 'the response'}"
     return "Which data sets deviate from the reference"
+
+
+def _given(result: Result) -> str:
+    """The confounders that are held fixed; their number where the names are long or unknown."""
+    given = result.settings.get("given")
+    if given is None:
+        return ""
+    names = "" if isinstance(given, str) else ", ".join(given)
+    if 0 < len(names) <= _LONGEST_GIVEN:
+        return f" given {names}"
+    return f" given {len(given)} confounders" if names else " given the confounders"
 
 
 def _outside(result: Result) -> str:
