@@ -466,6 +466,42 @@ def test_strata_of_one_row_next_to_large_ones() -> None:
     assert relate(X, label, strata=strata, random_state=0).all_pvalues.argmin() == 1
 
 
+@pytest.mark.parametrize("response", ["label", "classes", "numeric"])
+@pytest.mark.parametrize(("strata", "rows"), [(40, 10), (100, 3), (30, 60), (200, 30)])
+def test_columns_that_are_constant_within_strata_are_no_evidence(strata: int, rows: int, response: str) -> None:
+    """No permutation within strata changes the statistic, so that the p-value is 1; means of strata are rounded.
+
+    The columns vary between strata, or only in a stratum in which the response does not.
+    """
+    rng = np.random.default_rng(3)
+    stratum = np.repeat(np.arange(strata), rows)
+    n, alone = len(stratum), stratum == 0
+    y = rng.normal(size=n) if response == "numeric" else rng.integers(0, 2 if response == "label" else 3, size=n)
+    y[alone] = 0
+    X = np.column_stack(
+        [
+            rng.normal(size=strata)[stratum],
+            rng.integers(0, 3, size=strata)[stratum] * 0.1,
+            2.5 * alone,
+            np.where(alone, rng.normal(size=n), 0.3),
+        ]
+    )
+    for table in (X, sparse.csr_matrix(np.where(X == 0.3, 0.0, X))):
+        assert (relate(table, y, strata=stratum, random_state=0).all_pvalues == 1.0).all()
+
+
+@pytest.mark.parametrize("response", ["label", "numeric"])
+@pytest.mark.parametrize("units", [12, 40])
+@pytest.mark.parametrize("rows", [3, 7])
+def test_units_with_the_same_values_in_another_order_are_no_evidence(rows: int, units: int, response: str) -> None:
+    """Sums of the same numbers in another order differ by rounding errors."""
+    rng = np.random.default_rng(4)
+    unit, values = np.repeat(np.arange(units), rows), rng.normal(size=rows)
+    X = np.column_stack([np.concatenate([rng.permutation(values) for _ in range(units)]) for _ in range(5)])
+    y = np.arange(units) % 2 if response == "label" else rng.normal(size=units)
+    assert (relate(X, y[unit], unit=unit, random_state=0).all_pvalues == 1.0).all()
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 def test_many_rows_in_strata_have_clusters_and_short_lists(gaps: bool) -> None:
     """Rows are counted by stratum from 1,024 on, and correlations come from every third row of these."""

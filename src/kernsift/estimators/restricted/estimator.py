@@ -366,9 +366,9 @@ def _counted_statistic(
     """T of features with factors on their points, and its law."""
     xp, strata = namespace(one.factor), counted.cells.strata
     sizes = at_least(xp.flip(xp.linalg.eigvalsh(counted.scatter(one, one)), axis=1), 0.0)
-    cross, known = one.factor @ sums, to_numpy(sizes)
     within = counted.unweighted_scatter(one)
     size, traces = to_numpy(xp.sum(within * within, axis=(1, 2))), counted.traces(one)
+    cross, known = one.factor @ sums, to_numpy(sizes) * (traces > 0).any(axis=1, keepdims=True)
     # The shares are those of the first view, in which the response of each view varies alike up to a factor.
     share = target.sizes / spread
     sd = np.sqrt(2.0 * (known**2).sum(axis=1) * (share**2).sum())

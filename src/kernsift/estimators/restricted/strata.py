@@ -82,13 +82,17 @@ class Strata(NamedTuple):
         return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
 
     def centred(self, factor: np.ndarray) -> np.ndarray:
-        """A factor (..., N) of sorted rows less its mean in each stratum."""
+        """A factor (..., m, N) of sorted rows less its mean in each stratum; 0 where it is constant in all strata."""
         if self.are_pairs:
             out = np.empty_like(factor)
             out[..., ::2] = (factor[..., ::2] - factor[..., 1::2]) / 2.0
             out[..., 1::2] = -out[..., ::2]
             return out
-        return np.asarray(factor - np.repeat(self.sums(factor) / self.sizes, self.sizes, axis=-1))
+        out = np.asarray(factor - np.repeat(self.sums(factor) / self.sizes, self.sizes, axis=-1))
+        # What is left of constant values is rounding error, which must not be scaled up later.
+        size, whole = (np.einsum("...mn,...mn->...", part, part) for part in (out, factor))
+        out[size <= 1e-24 * whole] = 0.0
+        return out
 
     def split(self, values: np.ndarray, start: int, stop: int) -> np.ndarray:
         """(..., s, n) values (..., N) of strata of one size."""

@@ -28,6 +28,8 @@ FEWEST = 2**10
 """The fewest rows that are counted by point and stratum."""
 # Moments are exact where those of V leave out more than this share.
 _LEFT_OUT = 0.02
+# Traces within strata of at most this share of those around 0 are rounding errors.
+_ROUNDING = 1e-12
 # The most numbers of factors with exact moments.
 _NUMBERS = 2**22
 # The most strata, the fewest rows of these on average, and the most cells of strata and responses together: a table has
@@ -187,10 +189,11 @@ class StratifiedCounts(NamedTuple):
         return whole @ xp.matrix_transpose(one.factor) - means @ xp.matrix_transpose(one.sums)
 
     def traces(self, one: CountedFactor) -> np.ndarray:
-        """(b, S) traces of the scatter in each stratum."""
+        """(b, S) traces of the scatter in each stratum; 0 for rounding errors where the feature is constant."""
         xp = namespace(one.sums)
-        squares = (xp.sum(one.factor * one.factor, axis=1)[:, None, :] @ self.counts)[:, 0, :]
-        return to_numpy(squares) - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.cells.strata.sizes
+        squares = to_numpy((xp.sum(one.factor * one.factor, axis=1)[:, None, :] @ self.counts)[:, 0, :])
+        found = squares - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.cells.strata.sizes
+        return np.where(found > _ROUNDING * squares, found, 0.0)
 
     def carried_by_few_rows(self, one: CountedFactor, target: np.ndarray) -> np.ndarray:
         """(b,) whether the moments of V are not those of features with this factor and a response with one of (p, N).
@@ -200,7 +203,8 @@ class StratifiedCounts(NamedTuple):
         xp = namespace(one.factor)
         diagonal, response = xp.sum(one.factor * one.factor, axis=1), (target * target).sum(axis=0)
         squares = to_numpy(xp.sum(diagonal * diagonal * xp.sum(self.counts, axis=2), axis=1))
-        share = squares / np.maximum(self.traces(one).sum(axis=1) ** 2, 1e-300)
+        trace = self.traces(one).sum(axis=1)
+        share = squares / np.where(trace > 0, trace, np.inf) ** 2
         return np.asarray(len(response) * share * (response**2).sum() > _LEFT_OUT * response.sum() ** 2)
 
     def parts_of(self, features: np.ndarray, directions: int) -> list[np.ndarray]:

@@ -43,6 +43,8 @@ much may have spreads that differ little.
 """
 # Units are counted point by point where they have at least this many rows on average; else row by row.
 _ROWS_PER_UNIT = 4
+# Differences of means of at most this share of the largest value are rounding errors.
+_ROUNDING = 1e-12
 # What views are made of.
 _SOURCES = {
     "aligned location": ("aligned smooth",),
@@ -146,4 +148,9 @@ def unit_means(factor: Array, known: Tabulation, rows: Exchangeability, units: n
         starts = np.searchsorted(rows.unit[order], np.arange(rows.units))
         whole = to_numpy(values)[:, :, : rows.n - rows.left_out]
         found = asarray_like(np.add.reduceat(whole, starts, axis=2), factor)
-    return in_double(take(found, units, 2) / asarray_like(rows.unit_sizes[units].astype(float), found))
+    means = in_double(take(found, units, 2) / asarray_like(rows.unit_sizes[units].astype(float), found))
+    # Units with the same values differ by rounding errors, which must not be scaled up later.
+    xp = namespace(means)
+    spread = xp.max(xp.max(means, axis=2) - xp.min(means, axis=2), axis=1)
+    varies = spread > _ROUNDING * in_double(xp.max(xp.abs(factor), axis=(1, 2)))
+    return xp.where(varies[:, None, None], means, 0.0)
