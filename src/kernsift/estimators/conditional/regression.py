@@ -45,9 +45,10 @@ from kernsift.estimators.conditional.regression_terms import (
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
 
-# Ridge penalties by rows, and how many steps below the best one is used.
+# Ridge penalties by rows, and how many steps below the best one is used; and how many for predictions that are terms,
+# whose bias would be that of both regressions.
 _PENALTIES = np.geomspace(1e-6, 10.0, 29)
-_STEPS_BELOW = 2
+_STEPS_BELOW, _PREDICTION_STEPS_BELOW = 2, 4
 # A model must leave this share of the rows as degrees of freedom; with few rows each counts 1 + _FEW / n times, as
 # cross-validation then often chooses a model that fits by chance.
 _LEAST_FREEDOM, _FEW = 0.3, 4.0
@@ -264,7 +265,7 @@ def fit_regression(
         leading = centred_within(targets[:, :_PREDICTED], strata)
         # Each row's own output counts in its prediction: predictions from the other rows alone, together with the
         # basis, would reveal the row's error.
-        residuals = first.residuals(leading, steps_below=0)
+        residuals = first.residuals(leading, _PREDICTION_STEPS_BELOW)
         predicted = leading - residuals.values
         # A prediction that consists of rounding errors, or of a row's own output, would reveal the response.
         some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
@@ -278,7 +279,7 @@ def fit_regression(
         bent = centred_within(stacked_terms(curves, n), strata)
         noise = float((residuals.values**2).mean())
         smooth = np.hstack([terms.named[name][rows] for name in ("linear", "splines")], dtype=basis.dtype)
-        found = tree_terms(terms.inputs[rows], leading, smooth, noise, _rows_in_unit(units), rng)
+        found = tree_terms(terms.inputs[rows], leading, left, smooth, noise, _rows_in_unit(units), rng)
         leaves, beyond = (centred_within(part, strata) for part in found)
         basis, triangle = _extended(basis, triangle, [bent, leaves, beyond])
         smoothers = [
@@ -288,7 +289,9 @@ def fit_regression(
         of_linear, of_most = weights[0], weights[-1]
         chosen = [(of_linear, 1.0, 0.0, 0.0), (of_most, 1.0, 0.0, 0.0)]
         if leaves.shape[1]:
-            chosen += [(of_linear, 0.0, LINEAR, 0.0), (weights[1], 0.0, LINEAR, 0.0), (weights[1], 0.0, LINEAR, 1.0)]
+            chosen += [(of_linear, 0.0, LINEAR, 0.0), (weights[1], 0.0, LINEAR, 0.0)]
+        if beyond.shape[1]:
+            chosen.append((weights[1], 0.0, LINEAR, 1.0))
         counts = [part.shape[1] for part in (bent, leaves, beyond)]
         smoothers += [
             _smoother(basis, triangle, np.append(own, np.repeat(added, counts)), units) for own, *added in chosen
