@@ -235,3 +235,35 @@ def test_a_null_mate_of_a_signal_given_a_confounder() -> None:
     found, count = sum(p <= 0.05 for p in pvalues), len(pvalues)
     assert count > 50
     assert stats.binomtest(found, count, 0.06, alternative="greater").pvalue > 1e-3
+
+
+def copies(rng: np.random.Generator, n: int, d: int, correlation: float) -> np.ndarray:
+    """(n, d) normal columns, all correlated with each other."""
+    common, own = rng.standard_normal((n, 1)), rng.standard_normal((n, d))
+    return np.sqrt(correlation) * common + np.sqrt(1.0 - correlation) * own
+
+
+@pytest.mark.parametrize("kind", ["compare", "relate"])
+def test_selection_among_near_copies_makes_no_p_value_smaller(kind: str) -> None:
+    """Being selected is no evidence: a selective p-value is at least the unconditional one.
+
+    Of ten columns with a correlation of 0.99, the selected one had an interval that ended above its score in a quarter
+    of the calls, and p = 0.02 with an unconditional p-value of 0.66 in one of them.
+    """
+    rng = np.random.default_rng(31)
+    for _ in range(60):
+        X = copies(rng, 100, 10, 0.99)
+        result = compare(X[:50], X[50:], k=1) if kind == "compare" else relate(X, rng.standard_normal(100), k=1)
+        assert (result.pvalues >= result.unconditional_pvalues * (1.0 - 1e-9)).all()
+
+
+@pytest.mark.slow
+def test_the_best_of_near_copies_keeps_the_level() -> None:
+    """Global null, ten columns with a correlation of 0.99: the rate at 0.05 is within three standard errors.
+
+    It was 0.10 in 2,057 calls.
+    """
+    rng, calls = np.random.default_rng(32), 1000
+    tables = (copies(rng, 100, 10, 0.99) for _ in range(calls))
+    found = np.array([compare(X[:50], X[50:], k=1).pvalues[0] for X in tables])
+    assert (found <= 0.05).mean() <= 0.05 + 3.0 * np.sqrt(0.05 * 0.95 / calls)

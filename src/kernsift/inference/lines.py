@@ -85,7 +85,8 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
         pieces = truncation_along(paths[place], event, nuisance, slope, int(selected[place]))
         if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:
             return pieces  # contains the value, and is unbounded above
-        return _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
+        pieces = _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
+        return pieces if paths[place] is None else _unbounded_above(pieces, value)
 
     unions = list(rays)
     for place, found in zip(others, parallel_map(union, others, None if len(scores) > _LONG else 1), strict=True):
@@ -148,6 +149,18 @@ def attained(pieces: np.ndarray, log_pvalues: np.ndarray, value: float) -> np.nd
     own = (pieces[:, 0] <= value) & (value <= pieces[:, 1])
     ends[own, 0] = np.minimum(ends[own, 0], value)
     return ends
+
+
+def _unbounded_above(pieces: np.ndarray, value: float) -> np.ndarray:
+    """The same intervals below `value`, which is in one of them, and everything above it.
+
+    Ends above the observed score come from kernels with several directions, mostly at scores below 0, where the path is
+    an approximation: with one direction there are none among near copies of a feature. The p-value of a score just
+    below such an end is too small. With everything above the score in the set it is at least the unconditional one.
+    """
+    found = pieces[pieces[:, 0] <= value]
+    found[-1, 1] = np.inf
+    return found
 
 
 def _with_room(pieces: np.ndarray, value: float, sd: float) -> np.ndarray:
