@@ -689,7 +689,7 @@ def test_a_slope_beyond_a_threshold_is_taken_out():
 
 
 def test_a_wave_that_changes_its_sign_at_a_threshold_is_taken_out():
-    """Means are 0 on both sides of the threshold; without a search for changes of curves 0.55 of p-values are below 0.05.
+    """Means are 0 on both sides; without a search for changes of curves 0.55 of the p-values are below 0.05.
 
     The shares of data sets have a standard deviation of 0.09 about 0.14: the limit is that and four standard errors.
     """
