@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +360,15 @@ def test_identifiers_that_repeat_are_left_out_by_their_names() -> None:
     numbers = np.append(RNG.permutation(10**6)[: N - 10], RNG.permutation(10**6)[:5].repeat(2))
     frame = pd.DataFrame({"patient_id": numbers, "pain_index": numbers, "size": RNG.normal(size=N)})
     assert as_table(frame).names == ("pain_index", "size")
+    half = np.arange(N) >= N // 2
+    said = f"'patient_id' has {N - 5} different values in {N} rows.*p-values are too small; use unit='patient_id'"
+    for ids in (numbers, [f"p{number}" for number in numbers]):
+        found = compare(frame.assign(patient_id=ids), by=half, random_state=0)
+        assert any(re.search(said, note) for note in found.notes)
+    # One row for each value, or a unit already.
+    single = compare(frame.assign(patient_id=RNG.permutation(10**6)[:N]), by=half, random_state=0)
+    units = relate(frame, numbers % 2, unit="patient_id", random_state=0)
+    assert not any("unit='patient_id'" in note for note in (*single.notes, *units.notes))
 
 
 @pytest.mark.parametrize("dtype", [object, "string"])

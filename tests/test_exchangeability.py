@@ -1111,3 +1111,15 @@ def test_a_linear_kernel_with_outliers_has_the_pvalues_of_permutations(units: bo
     shares = ((y[order] @ x) ** 2 >= (y @ x) ** 2 * (1 - 1e-9)).mean(axis=0)
     # Four standard errors of the difference of shares of 8193 and 20,000 draws.
     assert np.abs(found.all_pvalues - shares).max() < 4 * np.sqrt(0.25 / 8193 + 0.25 / 20_000)
+
+
+def test_features_with_missing_values_share_one_note_about_rows_of_units() -> None:
+    rng = np.random.default_rng(6)
+    donor = np.repeat(np.arange(16), np.repeat([2, 20], 8))
+    X = rng.normal(size=(len(donor), 6))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    notes = [note for note in relate(X, donor < 8, unit=donor, random_state=0).notes if "at random" in note]
+    assert [note.partition(" are left out")[0] for note in notes] == [
+        "unit: 144 of 176 rows",
+        "unit: some rows of features with missing values",
+    ]

@@ -77,6 +77,7 @@ def read_pair(
     """Like `as_pair`, with the rows that are kept."""
     one, other = (open_table(data, name, memory=memory, layer=layer) for data, name in ((X, "X"), (Y, "Y")))
     prepared = prepare(align(one, other), ["X", "Y"], memory=memory, **options)
+    prepared.decisions.note_repeated()
     if keep is not None:
         prepared.keep = np.split(keep(np.concatenate(prepared.keep)), [len(prepared.keep[0])])
     first, second = prepared.tables()
@@ -139,6 +140,7 @@ def read_xy(
     except UndecidedColumns as undecided:
         with collect_notes():
             raise undecided.merged_with(prepare_target) from None
+    prepared.decisions.note_repeated()
     answers = prepare_target()
     kept = prepared.keep[0] & answers.keep[0]
     kept = kept if keep is None else keep(kept)

@@ -26,6 +26,7 @@ from kernsift.data.formats.source import NUMBERS, PLAIN, TEXTS
 from kernsift.data.scan import Scan
 from kernsift.exceptions import InputError, listed, quoted, suggestion
 from kernsift.execution.arrays import to_numpy
+from kernsift.execution.notes import add_note
 
 KINDS = ("number", "category", "drop")
 """What `kinds=` may say of a column."""
@@ -56,6 +57,7 @@ class ColumnDecisions:
     durations : positions of columns of text that is read as times or durations.
     categories : positions of columns of numbers that are to be categories.
     guesses : the columns of each guess, see `_NOTES`.
+    repeated : the numbers of values and of rows of identifiers that are left out although some of their values repeat.
     """
 
     left_out: set[int] = field(default_factory=set)
@@ -64,11 +66,20 @@ class ColumnDecisions:
     durations: set[int] = field(default_factory=set)
     categories: set[int] = field(default_factory=set)
     guesses: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    repeated: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def notes(self) -> list[str]:
         """One sentence for each guess."""
         return [_NOTES[guess].format(listed(columns)) for guess, columns in self.guesses.items() if columns]
+
+    def note_repeated(self) -> None:
+        """Note identifiers whose rows may belong together, in questions that can take them as units."""
+        for name, (values, rows) in self.repeated.items():
+            add_note(
+                f"'{name}' has {values:,} different values in {rows:,} rows. If rows with the same value are not "
+                f"independent, p-values are too small; use unit='{name}'."
+            )
 
 
 def chosen_kinds(kinds: Mapping[str, str] | None, names: Sequence[str], argument: str) -> dict[int, str]:
@@ -294,6 +305,8 @@ def _leave_out(scans: Sequence[Scan], stay: set[int], empty: bool, decisions: Co
     present = np.array([scan.source.n for scan in scans])[:, None] - [scan.gaps for scan in scans]
     total = present.sum(axis=0)
     found = dict.fromkeys(np.flatnonzero(total == 0).tolist() if empty else (), "empty")
+    # Numbers of different values and of rows, added over the tables.
+    counts: defaultdict[int, np.ndarray] = defaultdict(lambda: np.zeros(2, dtype=int))
     if sum(scan.source.n for scan in scans) >= _FEW_ROWS:
         for i in {i for scan in scans for i in scan.levels} - decisions.parsed.keys() - found.keys():
             own = [scan.levels.get(i, ()) for scan in scans]
@@ -301,8 +314,9 @@ def _leave_out(scans: Sequence[Scan], stay: set[int], empty: bool, decisions: Co
             different = all(len(texts) == count for texts, count in zip(own, present[:, i], strict=True))
             if total[i] >= _FEW_ROWS and (different or len(set().union(*own)) > 0.5 * total[i]):
                 found[i] = "identifier"
+                counts[i] += sum(map(len, own)), total[i]
         for scan in scans:
-            found |= _integer_identifiers(scan)
+            found |= _integer_identifiers(scan, counts)
     found = {i: reason for i, reason in sorted(found.items()) if i not in stay}
     if len(found) == len(names):  # a table of identifiers alone is tested
         return
@@ -311,11 +325,17 @@ def _leave_out(scans: Sequence[Scan], stay: set[int], empty: bool, decisions: Co
         if reason == "identifier":
             categories = decisions.guesses["category"]
             decisions.guesses["category"] = [one for one in categories if not one.startswith(f"'{names[i]}' (")]
+            values, rows = counts[i].tolist()
+            if values < rows and _CERTAIN_ID.search(names[i]):
+                decisions.repeated[names[i]] = values, rows
         decisions.guesses[reason].append(f"'{names[i]}'")
 
 
-def _integer_identifiers(scan: Scan) -> dict[int, str]:
-    """Columns of whole numbers that go up by one from row to row, or differ and are called identifiers."""
+def _integer_identifiers(scan: Scan, counts: defaultdict[int, np.ndarray]) -> dict[int, str]:
+    """Columns of whole numbers that go up by one from row to row, or differ and are called identifiers.
+
+    Their numbers of different values and of rows are added to `counts`.
+    """
     source = scan.source
     if source.n < _FEW_ROWS:
         return {}
@@ -334,6 +354,7 @@ def _integer_identifiers(scan: Scan) -> dict[int, str]:
             found[i] = "row number"
         elif called and (values == np.floor(values)).all():
             enough = 0.5 * len(values) if _CERTAIN_ID.search(source.names[i]) else len(values) - 1
-            if len(np.unique(values)) > enough:
+            if (different := len(np.unique(values))) > enough:
                 found[i] = "identifier"
+                counts[i] += different, len(values)
     return found

@@ -115,13 +115,14 @@ class Exchangeability:
         """The strata in which the response varies."""
         return np.flatnonzero(varies(self.strata_of_units, self.responses))
 
-    def evened(self, rng: np.random.Generator) -> Exchangeability:
+    def evened(self, rng: np.random.Generator, *, whole: bool = True) -> Exchangeability:
         """The same with rows left out at random where units with some responses have more rows than others.
 
         The mean of few rows is noisier than that of many. Where noise depends on the label, units are not exchangeable
         even if nothing else differs. So within each stratum the largest unit of each class keeps as many rows as the
         smallest of these largest units has, and so on down the order of sizes. Nothing is left out where noise depends
-        little on the class.
+        little on the class. A note has the number of rows, unless they are not the `whole` table but those of some
+        features.
         """
         if self.unit is None:
             return self
@@ -139,10 +140,8 @@ class Exchangeability:
         unit = self.unit.copy()
         out = order[rank >= np.repeat(keep, sizes)]
         unit[out] = len(sizes)
-        add_note(
-            f"unit: {len(out):,} of {self.n:,} rows are left out at random, so that units with different responses are "
-            "equally noisy."
-        )
+        which = f"{len(out):,} of {self.n:,} rows" if whole else "some rows of features with missing values"
+        add_note(f"unit: {which} are left out at random, so that units with different responses are equally noisy.")
         return Exchangeability(self.response, self.stratum, unit, len(out))
 
     def take(self, rows: np.ndarray) -> Exchangeability:

@@ -38,7 +38,7 @@ def rows_in_use(
     """The rows of a table, a subset of `rows`, less those that would make units of one class less noisy."""
     if subset is None:
         return rows.evened(rng), None
-    return subset.select(rows).evened(rng), Among(rows, subset)
+    return subset.select(rows).evened(rng, whole=subset.rows is None), Among(rows, subset)
 
 
 def factor_among(
