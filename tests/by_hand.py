@@ -1,4 +1,4 @@
-"""Tables made by hand, for tests of what comes after reading them."""
+"""Tables made by hand, for tests of the steps after reading."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Runs kernsift's command line in children that tests may kill: a program of its own, told what to do line by line.
+"""A process that runs the command line in forked children, which tests may kill; it reads one request a line.
 
 Everything is imported once, and every child is a fork: it starts at once, so that a kill hits the work and not the
 imports. A line in is a JSON object; a line out is the answer.

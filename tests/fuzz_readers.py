@@ -5,7 +5,7 @@
     python tests/fuzz_readers.py --guided --formats csv  # atheris looks for inputs that reach new code
 
 Valid small files of every kind are broken at random: bytes, pieces, numbers, and in archives the members before they
-are packed. Each result goes the way of a file on the command line, up to the door of the library. Batches run in
+are packed. Each result is read as the command line reads a file, without calling the library. Batches run in
 processes of their own, so that a reader which takes the process with it is seen as well; what it was given is kept.
 """
 

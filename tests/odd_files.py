@@ -1,4 +1,4 @@
-"""The table of bad and odd files: for each its name, its making, the command's options, and what must happen.
+"""The table of bad and odd files: for each its name, how it is made, the command's options, and the expected result.
 
 Each file is compared with `good.csv`, which has columns a, b and c, of which b plainly differs from what is written
 here. What must happen is the right answer (b stands) or one sentence, as in `odd_inputs.py`.

@@ -1,4 +1,4 @@
-"""The table of bad and odd inputs: for each a name, how it is asked, and what must happen.
+"""The table of bad and odd inputs: for each a name, the call, and the expected result.
 
 What must happen is either the right answer, which a check looks at, or one sentence, which a pattern describes: it has
 to name the argument or file, what was needed, and the fix. `test_odd_inputs.py` goes through the table.

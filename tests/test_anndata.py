@@ -1,4 +1,4 @@
-"""AnnData and .h5ad files in, the same answer out as for the tables they hold."""
+"""AnnData objects and .h5ad files give the results of the tables that they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the package: who may import whom, what a bare import costs, and nothing that ties it to one machine."""
+"""The structure of the package: the order of imports, the cost of `import kernsift`, no dependence on one machine."""
 
 from __future__ import annotations
 

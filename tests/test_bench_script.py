@@ -1,4 +1,4 @@
-"""The script behind `make bench`: what it prints, keeps and notices. Times are made up wherever they can be."""
+"""The script behind `make bench`: what it prints, records and reports. Times are made up where possible."""
 
 from __future__ import annotations
 

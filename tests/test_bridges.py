@@ -1,4 +1,4 @@
-"""The recipes for Spark and Ray in docs/howto/cluster.md, run as they stand there, where these are installed."""
+"""The recipes for Spark and Ray in docs/howto/cluster.md, run where these packages are installed."""
 
 from __future__ import annotations
 

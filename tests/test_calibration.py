@@ -1,4 +1,4 @@
-"""Are the p-values right, and does the library say where they are not: the grid's script, and the warnings."""
+"""Calibration: the script of the grid, and the warnings of the library where p-values are not right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as its users meet it: tables that fit, one-line errors, exit codes, pipes."""
+"""The command line: tables that fit the terminal, one-line errors, exit codes, pipes."""
 
 from __future__ import annotations
 

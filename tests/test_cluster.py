@@ -1,4 +1,4 @@
-"""Work on a Dask cluster: the answers of one process, whoever works on what, and whoever dies meanwhile.
+"""Calls on a Dask cluster give the results of one process, also when workers are lost.
 
 The clusters are real ones, with processes of their own; each number of workers is started once.
 """

@@ -1,4 +1,4 @@
-"""Columns that are not clean numbers: the same verdict in memory and from files, and never a silent one."""
+"""Columns that are not clean numbers: the same decision in memory and from files, and always reported."""
 
 from __future__ import annotations
 

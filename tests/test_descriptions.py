@@ -1,4 +1,4 @@
-"""What changed, in words: the phrase names the change that was made, for every kind of data and of input."""
+"""Descriptions of what changed name the change that was made, for every kind of data and of input."""
 
 from __future__ import annotations
 

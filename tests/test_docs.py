@@ -1,4 +1,4 @@
-"""What is written about the package is true: the README prints what it says, and every public name has an example.
+"""The documentation is true: the README prints what it says, and every public name has an example.
 
 python tests/test_docs.py     puts what the README's programs print into the README
 """

@@ -45,19 +45,19 @@ def counted(table, features, rows=None):
     return grid, tabulate(table, features, grid)
 
 
-def row_factors(table, features, lens):
+def row_factors(table, features, kernel_view):
     """The factors (b, m, n) of some features, row by row."""
     grid, known = counted(table, features)
-    view = lens.view(grid, known.counts, features, np.arange(table.n))
+    view = kernel_view.view(grid, known.counts, features, np.arange(table.n))
     if known.codes is None:
         return view.factor
     return np.stack([factor[:, codes] for factor, codes in zip(view.factor, known.codes, strict=True)])
 
 
 def factor_of(table, kernels, feature, *, flat=False):
-    """One feature through one lens, row by row: (m, n)."""
-    [lens] = kernel_views(kernels, False)
-    return row_factors(table, np.array([feature]), lens._replace(flat=flat))[0]
+    """One feature under one kernel, row by row: (m, n)."""
+    [kernel_view] = kernel_views(kernels, False)
+    return row_factors(table, np.array([feature]), kernel_view._replace(flat=flat))[0]
 
 
 # Grids ---------------------------------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def test_every_kernel_gives_a_positive_kernel_below_the_true_one(name):
 @pytest.mark.parametrize("flat", [False, True])
 def test_rows_are_orthogonal_leading_first_and_centred(flat):
     table = as_table(frame())
-    [lens] = kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), False)
+    [kernel_view] = kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), False)
     features = np.arange(4)
     grid, known = counted(table, features)
-    view = lens._replace(flat=flat).view(grid, known.counts, features, np.arange(N))
+    view = kernel_view._replace(flat=flat).view(grid, known.counts, features, np.arange(N))
     small = (view.factor * known.counts[:, None, :]) @ np.swapaxes(view.factor, 1, 2)
     size = np.diagonal(small, axis1=1, axis2=2)
     assert view.sizes == pytest.approx(size, abs=1e-8 * size.max())
@@ -270,7 +270,7 @@ def test_single_columns_do_not_depend_on_the_order_of_rows():
     for rows in (np.arange(400), order):
         table = as_table(values[rows])
         views = kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), True)
-        results.append([row_factors(table, np.arange(3), lens) for lens in views])
+        results.append([row_factors(table, np.arange(3), kernel_view) for kernel_view in views])
     for one, two in zip(*results, strict=True):
         gram_one = np.swapaxes(one[:, :, order], 1, 2) @ one[:, :, order]
         assert np.swapaxes(two, 1, 2) @ two == pytest.approx(gram_one, abs=1e-8)
@@ -279,9 +279,9 @@ def test_single_columns_do_not_depend_on_the_order_of_rows():
 def test_rounding_changes_the_kernel_little():
     """A column of 2,000 rows on its points against itself unrounded, in the norm that enters the statistic."""
     table = as_table(RNG.normal(size=(2000, 1)))
-    for lens in kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), True):
-        [factor] = row_factors(table, np.array([0]), lens._replace(flat=False))
-        gram = dense(table, lens.kernels, 0)
+    for kernel_view in kernel_views(fit_kernels(table, rng=np.random.default_rng(0)), True):
+        [factor] = row_factors(table, np.array([0]), kernel_view._replace(flat=False))
+        gram = dense(table, kernel_view.kernels, 0)
         assert np.linalg.norm(factor.T @ factor - gram) < 0.05 * np.linalg.norm(gram)
 
 

@@ -1,4 +1,4 @@
-"""What happens when things go wrong around the library: kills, Ctrl-C, full disks, closed pipes, many at once."""
+"""Failures around the library: kills, Ctrl-C, full disks, closed pipes, many calls at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as people keep them: every kind is read alike, and everything wrong with one is said in one sentence."""
+"""Data files of every format: read alike, with errors of one sentence."""
 
 from __future__ import annotations
 

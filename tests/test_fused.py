@@ -1,4 +1,4 @@
-"""Draws in one pass over memory: the array version is the test. On a GPU benchmarks/gpu.py asks the same."""
+"""Draws in one pass over memory agree with the array version; benchmarks/gpu.py tests the same on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that arrive in pieces: the answer is that of all rows at once, and nothing is left behind."""
+"""Rows that arrive in pieces: the result is that of all rows at once, and no temporary files remain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures: axes in, axes out, nothing left behind, and what is drawn is what the result says."""
+"""Plots draw on the given axes, leave no state behind, and show what the result says."""
 
 from __future__ import annotations
 

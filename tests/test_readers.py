@@ -1,4 +1,4 @@
-"""Files that stay open while somebody reads: no longer than that, not too many, and never one for two threads."""
+"""Open files: closed after reading, limited in number, and not shared by threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report and the records its pictures are made of; what a browser makes of it is in test_report_browser.py."""
+"""The HTML report and the records of its pictures; test_report_browser.py opens it in a browser."""
 
 from __future__ import annotations
 

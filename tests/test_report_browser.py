@@ -1,4 +1,4 @@
-"""The report in a real browser: it opens without a complaint, sorts, filters, switches theme, and shows every picture.
+"""The report in a real browser: it opens without errors, sorts, filters, switches theme, and shows every picture.
 
 Needs Chromium with its driver (Debian: apt-get install chromium chromium-driver) and selenium. Screenshots are kept in
 the folder that KERNSIFT_SCREENSHOTS names, or in pytest's temporary folder; either is printed with -s or -rP.

@@ -1,4 +1,4 @@
-"""The waist: operators agree with the matrix they stand for."""
+"""Covariance operators of `Scores` agree with the matrices that they represent."""
 
 import numpy as np
 import pytest

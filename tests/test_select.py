@@ -1,4 +1,4 @@
-"""The questions as a user asks them: any table in, every estimator with every test, a record that prints itself out."""
+"""The public functions: any table as input, every estimator with every test, and results that print themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selection rules: each answer along a line against looking at every t."""
+"""Selection rules: the selected part of a line against evaluation at many points."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tables that stay on disk: the same values, codes and complaints as in memory, within a bounded amount of memory."""
+"""Tables that stay on disk: the same values, codes and errors as in memory, within a bounded amount of memory."""
 
 from __future__ import annotations
 

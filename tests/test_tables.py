@@ -1,4 +1,4 @@
-"""What comes through the door, and what is turned away with which words."""
+"""Tables from arrays and data frames, and the errors for input that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result in words: true counts, plain grammar, and tables that keep their columns."""
+"""Text of results: true counts, plain grammar, and tables that keep their columns."""
 
 from __future__ import annotations
 
