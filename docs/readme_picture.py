@@ -19,7 +19,7 @@ SIGNIFICANT, NOT_SIGNIFICANT, SELECTIVE, INK = "#c2410c", "#94a3b8", "#1d4ed8", 
 
 
 def draw() -> Figure:
-    """The best of 200 columns, 190 of them shuffled: p-values that forget the selection, selective and corrected."""
+    """The best of 200 columns, 190 of them shuffled: p-values that ignore the selection, selective and corrected."""
     data = load_breast_cancer()
     rng = np.random.default_rng(0)
     real = data.data[:, :REAL]
@@ -30,13 +30,19 @@ def draw() -> Figure:
     figure = Figure(figsize=(9, 5.8), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.2, 1])
     place = np.arange(LISTED)[::-1]
-    forgetful, selective, corrected = (
+    unconditional, selective, corrected = (
         np.maximum(values, SMALLEST)
         for values in (result.unconditional_pvalues, result.pvalues, result.adjusted_pvalues)
     )
-    left.hlines(place, forgetful, selective, color="#cbd5e1", linewidth=1.5)
+    left.hlines(place, unconditional, selective, color="#cbd5e1", linewidth=1.5)
     left.scatter(
-        forgetful, place, s=30, facecolor="white", edgecolor=INK, zorder=3, label="p-value that forgets the selection"
+        unconditional,
+        place,
+        s=30,
+        facecolor="white",
+        edgecolor=INK,
+        zorder=3,
+        label="p-value that ignores the selection",
     )
     left.scatter(selective, place, s=32, color=SELECTIVE, zorder=4, label="selective p-value")
     colour = np.where(result.rejected, SIGNIFICANT, NOT_SIGNIFICANT)

@@ -30,7 +30,7 @@ print(sum(name.startswith("shuffled") for name in found), "of them shuffled")
 
 # %%
 # A short list of 40 has the same discoveries, cut to the list. Its selective p-values are about each column by itself,
-# given that it was selected. Here are three p-values for each: with the selection forgotten, selective, and corrected
+# given that it was selected. Here are three p-values for each: with the selection ignored, selective, and corrected
 # over all columns. Those of the real columns hardly differ; those of the shuffled ones, which are in the list by
 # chance, are below 0.05 only where the selection is ignored.
 
@@ -38,7 +38,7 @@ best = compare(malignant, benign, k=40, random_state=0)
 place = np.arange(len(best.names))
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 shown = {
-    "selection forgotten": (best.unconditional_pvalues, "o", "#9ca3af"),
+    "selection ignored": (best.unconditional_pvalues, "o", "#9ca3af"),
     "selective": (best.pvalues, "o", "#1d4ed8"),
     "corrected over all 200": (best.adjusted_pvalues, "s", "#c2410c"),
 }

@@ -4,7 +4,7 @@ Confidence intervals after selection
 
 The largest of many estimated effects are too large, and the usual intervals around them miss the truth too often. Here
 the truth is known: 400 features, all with the same small shift. Eight are selected and their effects reported, with the
-selection forgotten and conditional on it.
+selection ignored and conditional on it.
 """
 
 import matplotlib.pyplot as plt
@@ -27,11 +27,11 @@ naive = compare(X, Y, k=8, estimator="cross", test="naive", random_state=0)
 truth = float(np.median(compare(*samples(20_000, 20), k=None, estimator="cross", random_state=0).effects))
 
 # %%
-# With the selection forgotten, estimates and intervals sit too high. Selective intervals reach down to the truth, and
+# With the selection ignored, estimates and intervals sit too high. Selective intervals reach down to the truth, and
 # the median-unbiased estimates are as likely to lie below it as above.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), sharex=True, sharey=True, layout="constrained")
-for ax, result, title in zip(axes, (naive, selective), ("selection forgotten", "selective"), strict=True):
+for ax, result, title in zip(axes, (naive, selective), ("selection ignored", "selective"), strict=True):
     place = np.arange(len(result.names))[::-1]
     low, high = result.intervals.T
     missed = low > truth

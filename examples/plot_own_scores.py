@@ -31,13 +31,13 @@ print(f"{np.sum(everything <= 0.05)} of {len(scores)} pixels are significant, Be
 
 # %%
 # For each of the 15 best pixels by itself: its selective p-value, given that it was selected, and the p-value that
-# forgets this. The further a score is above the cut, the less they differ.
+# ignores this. The further a score is above the cut, the less they differ.
 
 figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
 place = np.arange(15)
-forgetful = norm.sf(scores[selected])
-ax.vlines(place, forgetful, pvalues, color="#b6bcc6")
-ax.plot(place, forgetful, "o", color="#b6bcc6", label="selection forgotten")
+unconditional = norm.sf(scores[selected])
+ax.vlines(place, unconditional, pvalues, color="#b6bcc6")
+ax.plot(place, unconditional, "o", color="#b6bcc6", label="selection ignored")
 ax.plot(place, pvalues, "o", color="#c2410c", label="selective")
 ax.axhline(0.05, color="#444", linestyle="--", linewidth=1)
 ax.set(yscale="log", xlabel="pixel, best first", ylabel="p-value")

@@ -29,7 +29,7 @@ def in_selection(points):
 outcome = selective_bootstrap(y, np.eye(2), in_hypothesis, in_selection, replicates=50_000, random_state=0)
 # The squared length has a noncentral chi-square law, here at the edge of the hypothesis.
 naive, selected = ncx2.sf(length**2, 2, 3**2), ncx2.sf(4.5**2, 2, 3**2)
-print(f"bootstrap {outcome.pvalue:.3f}, closed form {naive / selected:.3f}, selection forgotten {naive:.3f}")
+print(f"bootstrap {outcome.pvalue:.3f}, closed form {naive / selected:.3f}, selection ignored {naive:.3f}")
 
 # %%
 # How often replicates fall into each region is simulated at ten scales. The law of the hypothesis is read at -1, which

@@ -240,7 +240,7 @@ def test_demo_tells_fakes_from_measurements(kernsift) -> None:
     found = re.search(r"Found: (\d+) of the 10 real measurements", seen)
     assert found is not None
     assert int(found[1]) >= 8
-    luck = re.search(r"(\d+) of these have p-values of at most 0.05 if one forgets", seen)
+    luck = re.search(r"(\d+) of these have p-values of at most 0.05 if one ignores", seen)
     assert luck is not None
     # By chance 5 % of 190 shuffled columns have such a p-value; the list holds the best of them.
     assert int(luck[1]) > 0

@@ -50,7 +50,7 @@ def explain(result: Result, best: Result, width: int) -> str:
     )
     selected = (
         f"{int(fake.sum())} of the listed columns are shuffled. {by_luck} of these have p-values of at most "
-        f"{best.alpha:g} if one forgets that they are the best of {_SHUFFLED}; {small or 'none'} of their "
+        f"{best.alpha:g} if one ignores that they are the best of {_SHUFFLED}; {small or 'none'} of their "
         "selective p-values are that small, which makes each of these a fair statement about one column. What is "
         "significant is decided over all columns, with and without a list."
     )
