@@ -426,8 +426,13 @@ WRONG = {
     "option": (["compare", "before.csv", "after.csv", "--option", "r"], "needs NAME=VALUE"),
     "unknown option": (["compare", "before.csv", "after.csv", "--option", "r=2"], "--option: r is no option of"),
     "estimator": (["relate", "patients.csv", "-t", "outcome", "--estimator", "linear"], "'linear' is not one of"),
+    "words as numbers": (
+        ["compare", "before.csv", "after.csv", "--number", "city"],
+        "--number: column 'city' cannot be read as numbers, because few of its 2 different texts are some; use --category "
+        "or --exclude.",
+    ),
     "an event of numbers": (
-        ["relate", "before.csv", "--target", "f0", "--event", "f1", "--response", "numeric"],
+        ["relate", "patients.csv", "--target", "weight", "--event", "class", "--response", "numeric"],
         "--event makes a censored response; leave out --response numeric",
     ),
     "a file like no other": (["compare", "xyz.csv", "after.csv"], "xyz.csv: there is no such file; check"),

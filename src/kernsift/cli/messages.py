@@ -14,7 +14,8 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
     if not colon:
         return options_for_arguments(message)
     named = {"random_state": "--seed", "groups": "--feature", "client": "--cluster", **arguments}
-    named["kinds"] = "--number or --category"
+    # Text that cannot be read as numbers is an error of --number alone.
+    named["kinds"] = "--number" if rest.endswith(("use 'category' or 'drop'.", "or use 'drop'.")) else _EITHER_KIND
     option = f"--{first.replace('_', '-')}" if first in _OPTIONS else options_for_arguments(first)
     first = named.get(first, option)
     for sign in (" ", ": "):  # a file that the library names, too
@@ -29,6 +30,7 @@ def command_line_message(message: str, arguments: Mapping[str, str]) -> str:
     return first + colon + rest + (f" ({', '.join(meant)})" if meant else "")
 
 
+_EITHER_KIND = "--number or --category"
 # Arguments that the command line has as options, and a value in quotes, or one without that is a single word.
 _OPTIONS = (
     *("k", "threshold", "alpha", "correction", "family", "confidence_level", "by", "group", "reference", "estimator"),
@@ -57,6 +59,9 @@ def options_for_arguments(text: str) -> str:
     text = re.sub(rf"\b({_ARGUMENTS})=({_VALUE})((?: or {_VALUE})*)", _option, text)
     text = re.sub(rf"\b({_ARGUMENTS})=(?=\W|$)", r"--\1", text)
     text = text.replace("the column `by`", "the column of --by")
+    text = text.replace("use 'category' or 'drop'", "use --category or --exclude").replace(
+        "use 'drop'", "use --exclude"
+    )
     text = text.replace("pass (time, event)", "name the time with --target and the event with --event")
     text = text.replace("pass a list for a response of two columns", "repeat --target for a response of two columns")
     for words in (", or pass data", ", or data"):  # there are only files here
