@@ -105,7 +105,8 @@ waves along a combination of three and more, or along one confounder with a heig
 the square of another: 0.09 of features without an effect with 300 rows, 0.10 with 1,000; times its sign 0.09 and 0.11;
 24 data sets each), and interactions of categories with fewer than four rows per combination, which are noted. The note
 on what is left finds large errors where rows have near neighbours, which among many confounders they have not. With few
-values of z, `strata=` is the exact alternative: cut the confounders into bins and permute within them.
+values of z, `strata=` is the exact alternative: cut the confounders into bins and permute within them. Beside `given=`,
+strata of at least five rows on average may have curves of their own; smaller ones, such as pairs, have one in common.
 
 `distinct=True` tests each discovery given the distinct ones before it, at the level that the correction asks of the
 last discovery, and not above what it asks of tests one after another: with "bh", m discoveries and j distinct ones so

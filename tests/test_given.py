@@ -702,6 +702,21 @@ def test_a_wave_that_changes_its_sign_at_a_threshold_is_taken_out():
     assert np.mean(below) < 0.32
 
 
+def test_curves_that_differ_between_strata_of_ten_rows_are_taken_out():
+    """With one curve for all strata every p-value is below 0.05.
+
+    The shares of data sets have a standard deviation of 0.07: the limit is 0.05 and more than four standard errors.
+    """
+    below = []
+    for seed in range(3):
+        rng = np.random.default_rng([33, seed])
+        z, stratum, noise = rng.normal(size=300), rng.permutation(300) % 30, 0.7 * rng.normal(size=(300, 16))
+        both = noise + (np.sin(2.0 * z) * rng.normal(size=30)[stratum])[:, None]
+        result = relate(both[:, 1:], both[:, 0], given=z[:, None], strata=stratum, random_state=0)
+        below.append((result.all_pvalues <= 0.05).mean())
+    assert np.mean(below) < 0.25
+
+
 def test_functions_of_a_sum_of_curves_are_found():
     """Issue 20: y follows a sum of six curves, so that E[y^2 | z] has products of all of them, which no sum fits."""
     rng = np.random.default_rng(17)
