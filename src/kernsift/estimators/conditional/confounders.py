@@ -17,7 +17,7 @@ from kernsift.execution.notes import add_note
 LEVELS = 100
 """The most categories of one confounder that are distinguished; all others are one."""
 # Rows per stratum, on average, from which on strata are a confounder: where curves differ between strata, all null
-# features were below 0.05 without, and with 6 rows 0.13, with 10 rows 0.05. Equal curves lose a power of 0.02.
+# features were below 0.05 without, and with 6 rows 0.13, with 10 rows 0.05. At 60 rows equal curves lose 0.05 power.
 _FEW_STRATA = 5
 # Rows per combination of two categories, on average, from which on a regression follows their interaction: with 3.2
 # rows 0.12 of null features were below 0.05, with 6 rows 0.05.
