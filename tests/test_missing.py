@@ -411,3 +411,14 @@ def test_classes_that_do_not_repeat_where_a_feature_has_values(classes: int) -> 
     result = relate(X, y, random_state=0)
     assert result["half"].pvalue == 1 and 0 < result["all"].pvalue < 1
     assert any("Not testable" in note and "'half'" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("missing", ["column", "value", "drop"])
+def test_signalling_nans_are_missing_values(missing: str) -> None:
+    """Their conversion to double precision sets a floating-point flag, of which NumPy warns."""
+    rows = np.random.default_rng(3).normal(size=(60, 2)).astype(np.float32)
+    quiet, signalling = rows.copy(), rows.copy()
+    quiet[3, 0] = np.nan
+    signalling.view(np.uint32)[3, 0] = 0x7FA00000
+    found = [compare(X, rows[:50] + 1, missing=missing, random_state=0).pvalues for X in (quiet, signalling)]
+    np.testing.assert_array_equal(*found)

@@ -169,7 +169,8 @@ def _update_kind(found: Scan, column: int, kind: str) -> None:
 
 def _add_cells(found: Scan, cells: Columns, own: np.ndarray, rows: slice, texts: _TextMemory) -> None:
     """Add one piece to what was found."""
-    low, high = (end.astype(np.float64) for end in cells.extremes)
+    with np.errstate(invalid="ignore"):  # signalling NaNs, which broken files may have
+        low, high = (end.astype(np.float64) for end in cells.extremes)
     # The extremes of a column show whether it is finite, without a mask of the whole piece.
     odd = np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))
     if odd.size:

@@ -81,7 +81,9 @@ def _identifiers(table: Table, response: Callable[[], np.ndarray]) -> Iterator[t
         if not len(single):
             return
         first = to_numpy(table.part(run_of(table.offsets[single]), rows))
-        single, first = single[whole := (first == np.floor(first)).all(axis=0)], first[:, whole]
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            whole = (first == np.floor(first)).all(axis=0)
+        single, first = single[whole], first[:, whole]
     if table.memory is None:
         single = single[[len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first.T]]
     else:
