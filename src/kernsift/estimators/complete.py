@@ -324,8 +324,7 @@ def _statistics(
 ) -> tuple[list[FittedStatistic], Response]:
     """The statistics of a block of features under every pair of views, and the response with these pairs."""
     names = dict.fromkeys(pair.feature for pair in response.pairs)
-    rows = response.excess_kurtosis
-    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, added_rows=rows)
+    views = fitted_views(names, grid, known.counts, response.n, kernels, own, landmarks, added_rows=response.added_rows)
     # Several names may be those of one view, as of a group.
     pairs = merged(response.pairs, lambda pair: (id(views[pair.feature]), id(response.views[pair.response].fitted)))
     response = response._replace(pairs=pairs)

@@ -125,13 +125,20 @@ class Response(NamedTuple):
         return self._replace(cells=cells, counts=counts.astype(float)), views
 
     @property
-    def excess_kurtosis(self) -> float:
-        """The largest E|g|^4 / (E|g|^2)^2 - 3 of a view with the factor g, or 0 if all are negative.
+    def added_rows(self) -> float:
+        """Rows that are added to those of each level of a categorical feature in its weight.
 
-        Where it is large, as with a rare class, the mean of g over few rows is far from normal.
+        The largest E|g|^4 / (E|g|^2)^2 - 3 of a view with the factor g, or 0 if all are negative: where it is large, as
+        with a rare class, the mean of g over few rows is far from normal. Of several classes with shares q at least
+        sqrt(2 / sum q^2) - 2, where the root is the number of rows of which two are expected to be in one class: of
+        fewer, the share in T is mostly 0 and rarely large.
         """
         known = [view.fitted.own for view in self.views.values()]
-        return max(0.0, *(float(self.n * own.second[0, 1] / max(own.trace[0] ** 2, 1e-300)) - 2.0 for own in known))
+        rows = [float(self.n * own.second[0, 1] / max(own.trace[0] ** 2, 1e-300)) - 2.0 for own in known]
+        if "balanced" in self.views:
+            shares = to_numpy(self.counts) / self.n
+            rows.append(float(np.sqrt(2.0 / (shares * shares).sum())) - 2.0)
+        return max(0.0, *rows)
 
 
 def label_response(n: int, m: int, values: Array, adaptive: bool = False) -> Response:

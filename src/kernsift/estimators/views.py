@@ -197,8 +197,8 @@ def views_of_levels(
 ) -> dict[str, FittedView]:
     """The named views of categorical variables; names with the same kernel have the same view.
 
-    `added_rows` is added to the rows of each level in its weight. It is the excess kurtosis of the response: with heavy
-    tails the part of a level with few rows in T would have a longer tail than its law.
+    `added_rows` is added to the rows of each level in its weight (`Response.added_rows`): with heavy tails or many
+    classes of the response the part of a level with few rows in T would have a longer tail than its law.
     """
     powers = {name: None if name == "plain" else RARE if name in RARE_LEVELS else COMMON for name in names}
     found = {

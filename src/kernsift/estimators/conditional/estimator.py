@@ -329,10 +329,8 @@ class _Measuring:
         n = self.given.response.n
         grid = fit_grid(block.table, block.own, block.to_sort, rounded=block.kernels.rounds)
         known = tabulate(block.table, block.own, grid)
-        kurtosis = self.given.response.excess_kurtosis
-        views = fitted_views(
-            names, grid, known.counts, n, block.kernels, block.own, self.landmarks, added_rows=kurtosis
-        )
+        added = self.given.response.added_rows
+        views = fitted_views(names, grid, known.counts, n, block.kernels, block.own, self.landmarks, added_rows=added)
         codes = [slice(None)] * len(block.own) if known.codes is None else list(to_numpy(known.codes))
 
         most = DIRECTIONS

@@ -208,9 +208,9 @@ class _Measuring:
             own_names = [
                 name.removeprefix(prefix) for name in self._sources if name.startswith(ALIGNED) == bool(prefix)
             ]
-            counts, kurtosis = self._counts(known), self.target.response.excess_kurtosis
+            counts, added = self._counts(known), self.target.response.added_rows
             found = fitted_views(
-                own_names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, kurtosis
+                own_names, grid, counts, self.rows.units, kernels, own, self.landmarks, without_law, added
             )
             for name, one in found.items():
                 factor = one.view.factor
