@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
@@ -140,3 +142,22 @@ def test_rows_without_any_variation_exclude_no_effect(estimator: str) -> None:
         single = relate(X, list("abc") * 8, estimator=estimator, random_state=0)
         assert single.intervals is not None
         np.testing.assert_array_equal(single.intervals[1], [0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "d", "separated", "alpha"), [(3, 1, 1, 0.1), (3, 5, 5, 0.1), (4, 7, 4, 0.05), (5, 63, 10, 0.05)]
+)
+def test_pvalues_that_equal_the_level_are_significant(rows, d, separated, alpha):
+    # Two of all divisions of the rows are as extreme, and the step-up rule compares 2 / C(2n, n) with alpha r / d.
+    assert Fraction(2, comb(2 * rows, rows)) * Fraction(d, separated) == Fraction(str(alpha))
+    X, Y = np.zeros((rows, d)), np.zeros((rows, d))
+    X[:, :separated], Y[:, :separated] = np.arange(rows)[:, None], 10.0 + np.arange(rows)[:, None]
+    result = compare(X, Y, alpha=alpha, confidence_level=1 - alpha, random_state=0)
+    assert result.rejected.sum() == result.all_rejected.sum() == separated
+    assert ((result.intervals[:, 0] > 0) == result.rejected).all()
+
+
+def test_single_pvalues_that_equal_the_level_are_significant():
+    X, Y = np.arange(3.0)[:, None], 10.0 + np.arange(3.0)[:, None]
+    result = compare(X, Y, alpha=0.1, confidence_level=0.9, correction=None, random_state=0)
+    assert result.rejected.all() and result["x0"].rejected and (result.intervals[:, 0] > 0).all()

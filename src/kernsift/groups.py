@@ -17,7 +17,7 @@ from kernsift.data.rows.samples import check_group_sizes, group_rows, named_grou
 from kernsift.estimators import MMD
 from kernsift.exceptions import check_choice, check_flag
 from kernsift.inference.estimates import Coverage
-from kernsift.inference.multiple_testing import adjust
+from kernsift.inference.multiple_testing import adjust, significant
 from kernsift.kernels.functions import Kernel, KernelFunction
 from kernsift.options import Options
 from kernsift.questions import files_stay
@@ -163,7 +163,7 @@ class GroupResults:
         else:
             adjusted = adjust(pvalues, correction, np.concatenate(listed))
         all_adjusted = np.split(adjust(pvalues, correction), starts[1:-1])
-        rejected = adjusted <= alpha
+        rejected = significant(adjusted, alpha)
         share = np.count_nonzero(rejected) / len(pvalues)
         order = np.argsort(np.concatenate([result.log_pvalues for result in every]), kind="stable")
         strongest = np.isin(np.arange(len(adjusted)), order[:STRONGEST])

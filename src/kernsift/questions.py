@@ -25,7 +25,7 @@ from kernsift.execution.parallel import worth_sending
 from kernsift.inference import Outcome, log_tail
 from kernsift.inference.advice import advise, several_two_valued
 from kernsift.inference.estimates import Coverage, Estimates
-from kernsift.inference.multiple_testing import adjust, rank_limits
+from kernsift.inference.multiple_testing import adjust, rank_limits, significant
 from kernsift.inference.redundancy import Clusters, keep_distinct
 from kernsift.inference.selection_rules import Everything
 from kernsift.kernels.functions import Linear, as_kernel
@@ -178,7 +178,7 @@ def to_result(
         adjusted = adjust(outcome.pvalues, call.correction)
     else:
         adjusted = adjust(every, call.correction, selected)
-    rejected = adjusted <= call.alpha
+    rejected = significant(adjusted, call.alpha)
     controls_coverage = not listed and call.correction is not None
     share = np.count_nonzero(rejected) / len(scores)
     coverage = Coverage(float(call.confidence_level), rejected if controls_coverage else None, share)

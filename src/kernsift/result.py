@@ -12,6 +12,7 @@ import numpy as np
 from kernsift.exceptions import INSTALL, InputError, check_choice, suggestion
 from kernsift.inference import Outcome
 from kernsift.inference.estimates import Estimates
+from kernsift.inference.multiple_testing import significant
 from kernsift.inference.redundancy import Clusters
 from kernsift.report import export, plots, text
 from kernsift.report.descriptions import Description
@@ -215,7 +216,7 @@ class Result:
 
     @property
     def all_rejected(self) -> np.ndarray:
-        return self.all_adjusted_pvalues <= self.alpha
+        return significant(self.all_adjusted_pvalues, self.alpha)
 
     @property
     def found_outside(self) -> int:
@@ -258,7 +259,7 @@ class Result:
         if name not in self.names:
             i = self.feature_names.index(name)
             p, adjusted = float(self.all_pvalues[i]), float(self.all_adjusted_pvalues[i])
-            found = adjusted <= self.alpha
+            found = bool(self.all_rejected[i])
             return FeatureRecord(name, float(self.scores[i]), p, adjusted, found, listed=False, n=int(self.n[i]))
         row = self.names.index(name)
         ends = self.estimates.intervals_of(np.array([row]))

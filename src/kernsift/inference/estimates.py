@@ -19,6 +19,7 @@ import numpy as np
 from kernsift.distributions.truncated_normal import EVERYWHERE, confidence_intervals, median_unbiased_means
 from kernsift.estimators.scores import DiagonalCovariance, EffectSizes, EffectsWithLaws, Scores
 from kernsift.inference import Outcome
+from kernsift.inference.multiple_testing import ROUNDING
 
 # Features whose intervals are computed at once; each takes some milliseconds.
 _MOST = 1000
@@ -108,10 +109,11 @@ class Coverage:
 
     def levels(self, count: int) -> np.ndarray:
         """One level for each feature: for the R discoveries among d tested 1 - (1 - confidence_level) R / d."""
-        levels = np.full(count, self.confidence_level)
+        # An interval at whose level the test just rejects leaves out 0 in spite of rounding.
+        missed = np.full(count, (1.0 - self.confidence_level) * (1.0 + ROUNDING))
         if self.discoveries is not None:
-            levels[self.discoveries] = 1.0 - (1.0 - self.confidence_level) * self.share
-        return levels
+            missed[self.discoveries] *= self.share
+        return 1.0 - missed
 
     def agreeing(self, intervals: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The intervals of these features, those of features that are no discoveries extended to 0."""

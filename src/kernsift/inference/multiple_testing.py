@@ -23,6 +23,10 @@ import numpy as np
 
 CORRECTIONS = ("bh", "by", "bky", "holm")
 
+# Relative rounding error of a p-value that equals the level, as p-values of few rows can: 2/20 comes out as
+# 0.10000000000000002.
+ROUNDING = 1e-9
+
 
 def adjust(pvalues: np.ndarray, correction: str | None, listed: np.ndarray | None = None) -> np.ndarray:
     """Adjusted p-values in the order given: a feature is rejected if its adjusted p-value is at most alpha.
@@ -61,6 +65,15 @@ def adjust(pvalues: np.ndarray, correction: str | None, listed: np.ndarray | Non
     penalty = (1.0 / np.arange(1, count + 1)).sum() if correction == "by" else 1.0
     # At least the p-value itself, in spite of rounding.
     return np.clip(steps * (count * penalty), own, 1.0)
+
+
+def significant(adjusted: np.ndarray, alpha: float) -> np.ndarray:
+    """Whether adjusted p-values are at most alpha; one that equals alpha but for rounding is.
+
+    >>> significant(np.array([0.10000000000000002, 0.11]), 0.1)
+    array([ True, False])
+    """
+    return np.asarray(adjusted <= alpha * (1.0 + ROUNDING))
 
 
 def rank_limits(count: int, correction: str | None, alpha: float) -> np.ndarray:
