@@ -105,7 +105,9 @@ _ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
     (
         lambda call: call.test == "multiscale" and isinstance(call.rule, TopK) and call.rule.k == 1 < call.features,
         "test='multiscale' with k=1 rejects only about half as often as it may, because the region in which one "
-        "feature wins has corners that the bootstrap's extrapolation does not follow; test='exact' keeps the level.",
+        "feature wins has corners that the bootstrap's extrapolation does not follow, and too often (up to 0.2 at "
+        "level 0.05) next to a correlated feature with an effect, because it draws scores from their null law; "
+        "test='exact' keeps the level.",
     ),
     (
         lambda call: call.test == "polyhedral" and call.two_valued(),
