@@ -91,7 +91,7 @@ values and rare cases are, all products are small if the two do not meet, and th
 average. Like all tests of conditional independence it is as good as its regressions: the product of their errors must
 be small beside 1 / n. These are ridge regressions on linear terms, splines, products, kernels, on splines of the
 directions of z along which the response changes most, on kernels of the pairs of confounders that explain most beyond
-a sum of curves, on splines of predictions of the response, with little bias as both regressions share it, and on the
+a sum of curves, on splines of predictions of the response from these and from curves beyond thresholds, and on the
 leaves of a regression tree of it, for thresholds of confounders, with curves that differ beyond its leading thresholds
 and beyond those at which curves change most; the model and the penalty are chosen by generalised
 cross-validation for each direction, in which rows with large residuals count more in the degrees of freedom: where the
@@ -105,12 +105,11 @@ that are near in z. That is tested with 1 to 64 neighbours, and a note names the
 What cannot be promised: a confounder that was not measured, or measured with noise, remains one; where its value is
 missing it is not held fixed either, which a note says, and `missing="drop"` leaves such rows out. A dependence on z
 that no model here can follow leaves false positives: chessboards of more than two confounders, steps along curves, fast
-waves along a combination of three and more, or along one confounder with a height that another changes (sin(3 z) times
-the square of another: 0.09 of features without an effect with 300 rows, 0.10 with 1,000; times its sign 0.09 and 0.11;
-24 data sets each), and interactions of categories with fewer than four rows per combination, which are noted. The note
-on what is left finds large errors where rows have near neighbours, which among many confounders they have not. With few
-values of z, `strata=` is the exact alternative: cut the confounders into bins and permute within them. Beside `given=`,
-strata of at least five rows on average may have curves of their own; smaller ones, such as pairs, have one in common.
+waves along a combination of three and more, and interactions of categories with fewer than four rows per combination,
+which are noted. The note on what is left finds large errors where rows have near neighbours, which among many
+confounders they have not. With few values of z, `strata=` is the exact alternative: cut the confounders into bins and
+permute within them. Beside `given=`, strata of at least five rows on average may have curves of their own; smaller
+ones, such as pairs, have one in common.
 
 `distinct=True` tests each discovery given the distinct ones before it, at the level that the correction asks of the
 last discovery, and not above what it asks of tests one after another: with "bh", m discoveries and j distinct ones so

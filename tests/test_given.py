@@ -717,6 +717,24 @@ def test_curves_that_differ_between_strata_of_ten_rows_are_taken_out():
     assert np.mean(below) < 0.25
 
 
+def test_errors_of_a_wave_whose_height_another_confounder_changes_do_not_go_together():
+    """Correlations of residuals of y and of columns independent of it given z, in standard errors, have the mean 0.
+
+    Means of data sets have a standard deviation of 0.35 about 0.2, and were 1.7 with predictions of tanh(y) alone.
+    """
+    means = []
+    for seed in range(5):
+        rng = np.random.default_rng([33, seed])
+        z = rng.normal(size=(1000, 2))
+        wave = np.sin(3.0 * z[:, 0]) * z[:, 1] ** 2
+        both = wave[:, None] / wave.std() + 0.7 * rng.normal(size=(1000, 40))
+        confounders = Confounders(("a", "b"), z, np.zeros(2, dtype=bool))
+        regression = fit_regression(confounders, np.tanh(both[:, :1]), rng, values=both[:, :1])
+        left = regression.residuals(both).values
+        means.append(np.sqrt(1000) * np.corrcoef(left.T)[0, 1:].mean())
+    assert np.abs(np.mean(means)) < 0.9
+
+
 def test_functions_of_a_sum_of_curves_are_found():
     """Issue 20: y follows a sum of six curves, so that E[y^2 | z] has products of all of them, which no sum fits."""
     rng = np.random.default_rng(17)

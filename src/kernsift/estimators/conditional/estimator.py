@@ -174,7 +174,11 @@ def conditional_hsic(
     [False, True]
     """
     response, spent = table_response(y, response_kernels, rng, adaptive, NUMBERS_GIVEN), np.zeros(1)
-    regression = fit_regression(confounders, next(iter(_rows_of(response).values())), rng, **design)
+    values = None
+    if response.pairs == NUMBERS_GIVEN and y.values.shape[1] == 1:
+        values = to_numpy(y.part(slice(None))).astype(float)
+    targets = next(iter(_rows_of(response).values()))
+    regression = fit_regression(confounders, targets, rng, values=values, **design)
     if response.pairs == NUMBERS_GIVEN:
         y, _, spent = residual_values(y, np.array([0]), regression)
         response = table_response(y, response_kernels, rng, adaptive, NUMBERS_GIVEN)

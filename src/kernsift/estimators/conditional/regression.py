@@ -45,10 +45,9 @@ from kernsift.estimators.conditional.regression_terms import (
 )
 from kernsift.estimators.conditional.residual_statistics import ResidualView
 
-# Ridge penalties by rows, and how many steps below the best one is used; and how many for predictions that are terms,
-# whose bias would be that of both regressions.
+# Ridge penalties by rows, and how many steps below the best one is used.
 _PENALTIES = np.geomspace(1e-6, 10.0, 29)
-_STEPS_BELOW, _PREDICTION_STEPS_BELOW = 2, 4
+_STEPS_BELOW = 2
 # A model must leave this share of the rows as degrees of freedom; with few rows each counts 1 + _FEW / n times, as
 # cross-validation then often chooses a model that fits by chance.
 _LEAST_FREEDOM, _FEW = 0.3, 4.0
@@ -238,12 +237,14 @@ def fit_regression(
     targets: np.ndarray,
     rng: np.random.Generator,
     *,
+    values: np.ndarray | None = None,
     strata: np.ndarray | None = None,
     units: np.ndarray | None = None,
     model: Any = None,
 ) -> ConfounderRegression:
     """The regression on confounders, with directions that the leading outputs `targets` (n, k) of the response show.
 
+    `values` (n, 1) are those of a response of numbers: its outputs under a bounded kernel show little of large ones.
     `strata` (n,) are codes whose means are taken out of everything, `units` (n,) codes of rows that belong together.
     `model` is a scikit-learn regressor that is compared with the ridge regression.
     """
@@ -263,42 +264,57 @@ def fit_regression(
     if terms.spaces:
         first = ConfounderRegression(basis, tuple(smoothers), Neighbours(neighbours.rows, ()), strata, units)
         leading = centred_within(targets[:, :_PREDICTED], strata)
+        noise = float((first.residuals(leading).values ** 2).mean())
+        left = replace(first, models=first.models[:2]).residuals(leading, steps_below=0).values
+        smooth = np.hstack([terms.named[name][rows] for name in ("linear", "splines")], dtype=basis.dtype)
+        found = tree_terms(terms.inputs[rows], leading, left, smooth, noise, _rows_in_unit(units), rng)
+        leaves, beyond = (centred_within(part, strata) for part in found)
+        basis, triangle = _extended(basis, triangle, [leaves, beyond])
+
+        def models_with(*chosen: tuple[np.ndarray, list[float]]) -> list[_Model]:
+            return [
+                _smoother(basis, triangle, np.append(own, np.repeat(added, counts)), units) for own, added in chosen
+            ]
+
+        counts, smoothers = [leaves.shape[1], beyond.shape[1]], _padded(smoothers, basis)
+        # Predictions are not made from leaves: these are where the response happens to be high or low, and
+        # cross-validation does not count that.
+        curved = models_with((weights[1], [0.0, 1.0])) if beyond.shape[1] else []
+        first = replace(first, basis=basis, models=(*smoothers, *curved))
+        if values is not None:
+            numbers = centred_within(values, strata)
+            leading = np.column_stack([leading, numbers * (leading[:, 0].std() / max(float(numbers.std()), 1e-300))])
         # Each row's own output counts in its prediction: predictions from the other rows alone, together with the
         # basis, would reveal the row's error.
-        residuals = first.residuals(leading, _PREDICTION_STEPS_BELOW)
+        residuals = first.residuals(leading)
         predicted = leading - residuals.values
         # A prediction that consists of rounding errors, or of a row's own output, would reveal the response.
         some = (predicted**2).sum(axis=0) > _NOTHING * (leading**2).sum(axis=0)
         some &= residuals.spent <= _MOST_SPENT * n
         curves = [np.column_stack([part, splines(part, KNOTS // 2)]) for part in predicted.T[some]]
-        left = replace(first, models=first.models[:2]).residuals(leading, steps_below=0).values
         parts, near = [part[rows] for part in terms.parts], neighbours.rows
         count = min(NARROW_FEATURES, n // 3, max(NUMBERS // n // 4, 4))
         for one, other in leading_pairs([part[near] for part in parts], left[near], rng):
             curves.append(kernel_features(np.hstack([parts[one], parts[other]]), count, NARROW, rng))
         bent = centred_within(stacked_terms(curves, n), strata)
-        noise = float((residuals.values**2).mean())
-        smooth = np.hstack([terms.named[name][rows] for name in ("linear", "splines")], dtype=basis.dtype)
-        found = tree_terms(terms.inputs[rows], leading, left, smooth, noise, _rows_in_unit(units), rng)
-        leaves, beyond = (centred_within(part, strata) for part in found)
-        basis, triangle = _extended(basis, triangle, [bent, leaves, beyond])
-        smoothers = [
-            one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
-            for one in smoothers
-        ]
-        of_linear, of_most = weights[0], weights[-1]
-        chosen = [(of_linear, 1.0, 0.0, 0.0), (of_most, 1.0, 0.0, 0.0)]
+        basis, triangle = _extended(basis, triangle, [bent])
+        counts, smoothers = [*counts, bent.shape[1]], _padded(smoothers, basis)
+        smoothers += models_with((weights[0], [0.0, 0.0, 1.0]), (weights[-1], [0.0, 0.0, 1.0]))
         if leaves.shape[1]:
-            chosen += [(of_linear, 0.0, LINEAR, 0.0), (weights[1], 0.0, LINEAR, 0.0)]
+            smoothers += models_with((weights[0], [LINEAR, 0.0, 0.0]), (weights[1], [LINEAR, 0.0, 0.0]))
         if beyond.shape[1]:
-            chosen.append((weights[1], 0.0, LINEAR, 1.0))
-        counts = [part.shape[1] for part in (bent, leaves, beyond)]
-        smoothers += [
-            _smoother(basis, triangle, np.append(own, np.repeat(added, counts)), units) for own, *added in chosen
-        ]
+            smoothers += models_with((weights[1], [LINEAR, 1.0, 0.0]))
     between = _between(basis, neighbours)
     models = tuple(one._replace(near=_traces(between, one.directions)) for one in smoothers)
     return ConfounderRegression(basis, models, neighbours, strata, units, cross_fitted)
+
+
+def _padded(smoothers: Sequence[_Model], basis: np.ndarray) -> list[_Model]:
+    """The smoothers in a basis (n, Q) to which directions were added."""
+    return [
+        one._replace(directions=np.pad(one.directions, ((0, basis.shape[1] - len(one.directions)), (0, 0))))
+        for one in smoothers
+    ]
 
 
 def _extended(basis: np.ndarray, triangle: np.ndarray, parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
