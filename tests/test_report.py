@@ -376,7 +376,7 @@ def test_plot_feature_of_nothing_and_of_strangers(results: dict[str, Result]) ->
 def test_the_line_of_code_has_strata_pairs_and_units() -> None:
     rng = np.random.default_rng(0)
     X, Y = (pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"]) for _ in range(2))
-    strata, given = [np.repeat(["x", "y"], 20)] * 2, np.arange(80.0)
+    strata, given = [np.repeat(["x", "y"], 20)] * 2, np.arange(80.0) % 7
     for options in (
         {"paired": True},
         {"strata": strata},
