@@ -28,8 +28,8 @@ sets in which kernsift notes that its regression leaves dependence on the confou
 In one scenario the confounders are measured with noise, half of what was measured. Then part of their
 influence cannot be taken out by any method, and no test holds its level: what is given must be what confounds.
 
-The rows of index, additive, fast waves, measured with noise and unequal spread with 300 rows are of this version; in
-the others kernsift was measured before it searched for thresholds at which curves change.
+Rows with 300, and those with 1,000 and three confounders, are of this version; in the others kernsift was measured
+before it searched for thresholds at which curves change.
 
 """
 
