@@ -167,6 +167,22 @@ def test_many_draws(library: Library, options: dict[str, Any], monkeypatch: pyte
         agree(compare(library.array(X), library.array(Y), **settings), compare(X, Y, **settings), np.float64)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("options", [{}, {"k": 2}, {"estimator": "cross"}, {"bandwidth": "median"}], ids=str)
+def test_long_columns(library: Library, options: dict[str, Any], dtype: Any) -> None:
+    # Points of more than 16,384 rows come from a sample, and columns with common values have points of their own.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 5))
+    X[:, 1], X[:, 2] = np.round(X[:, 1]), np.where(rng.random(len(X)) < 0.9, 0.0, X[:, 2])
+    X[:, 3], y = np.round(X[:, 3], 2), X[:, 0] + 20 * rng.normal(size=len(X))
+    X, y = X.astype(dtype), y.astype(dtype)
+    halves = X[:9_000] + np.array([0, 0, 0.05, 0, 0.1], dtype=dtype), X[9_000:]
+    found = compare(*map(library.array, halves), random_state=1, **options)
+    agree(found, compare(*halves, random_state=1, **options), dtype)
+    found = relate(library.array(X), library.array(y), random_state=1, **options)
+    agree(found, relate(X, y, random_state=1, **options), dtype)
+
+
 def test_resampled_rows(library: Library) -> None:
     X, Y = two_samples()
     test = Multiscale(resampling="rows", replicates=5)

@@ -229,7 +229,7 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     ranks. Elsewhere a row belongs to the nearest point.
     """
     xp, n = namespace(chosen), ordered.n
-    edges = _between(chosen, ordered)
+    edges = _between(chosen, ordered.at(_middle_ranks(n)))
     if n <= most or chosen.shape[1] != most:
         return chosen, edges
     ends, lower, upper = _rank_ranges(n, most)
@@ -242,17 +242,21 @@ def _at_fixed_ranks(chosen: Array, ordered: SortedColumns | SortedSparse, most: 
     return xp.where(regular, middle, chosen), xp.where(regular, at(ends - 1) / 2 + at(ends) / 2, edges)
 
 
-def _between(chosen: Array, ordered: SortedColumns | SortedSparse) -> Array:
-    """(b, G - 1) edges between points (b, G) of sorted columns.
+def _middle_ranks(n: int) -> np.ndarray:
+    return np.array([(n - 1) // 2, n // 2])
+
+
+def _between(chosen: Array, middle: Array) -> Array:
+    """(b, G - 1) edges between points (b, G) of columns whose medians are the means of `middle` (b, 2).
 
     A value in the middle of two points belongs to the one farther from the median: -x has the same points as x, and so
     has a x + b in spite of rounding errors.
     """
-    xp, n = namespace(chosen), ordered.n
-    medians = xp.astype(ordered.at(np.array([(n - 1) // 2, n // 2])), chosen.dtype) / 2
-    middle = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
+    xp = namespace(chosen)
+    median = xp.sum(xp.astype(middle, chosen.dtype) / 2, axis=1, keepdims=True)
+    edges = chosen[:, :-1] / 2 + chosen[:, 1:] / 2
     margin = _ON_EDGE * (chosen[:, 1:] - chosen[:, :-1])
-    return xp.where(middle < xp.sum(medians, axis=1, keepdims=True), middle + margin, middle - margin)
+    return xp.where(edges < median, edges + margin, edges - margin)
 
 
 def _from_sample(chosen: Array, ordered: SortedColumns, most: int) -> tuple[Array, Array]:
@@ -288,7 +292,7 @@ def _with_outer_points(chosen: Array, ordered: SortedColumns) -> tuple[Array, Ar
     xp = namespace(chosen)
     low, high = chosen[:, :1], chosen[:, -1:]
     away = (high - low) / 4
-    middle = _between(chosen, ordered)
+    middle = _between(chosen, ordered.at(_middle_ranks(ordered.n)))
     points = xp.concat([low - 2 * away, chosen, high + 2 * away], axis=1)
     return points, xp.concat([low - away, middle, high + away], axis=1)
 
@@ -324,7 +328,7 @@ def _with_gaps(chosen: np.ndarray, ordered: SortedColumns | SortedSparse, most: 
     upper = np.empty((b, 2 * size + 1))  # the largest value that a point represents
     below = np.nextafter(chosen, -np.inf)
     upper[:, 0] = below[:, 0]
-    middle = _between(chosen, ordered)
+    middle = _between(chosen, to_numpy(ordered.at(_middle_ranks(ordered.n))))
     ends = np.where(common[:, :-1], chosen[:, :-1], np.where(common[:, 1:], below[:, 1:], middle))
     upper[:, 1:-2:2], upper[:, 2:-1:2] = ends, below[:, 1:]
     upper[:, -2], upper[:, -1] = chosen[:, -1], np.inf
