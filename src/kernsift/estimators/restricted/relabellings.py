@@ -31,7 +31,7 @@ from kernsift.estimators.null_laws.permutation_law import score_of
 from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_counts import StratifiedCounts
 from kernsift.estimators.statistics import FittedStatistic
-from kernsift.execution.arrays import asarray_like, namespace, slices, to_numpy
+from kernsift.execution.arrays import Array, asarray_like, namespace, slices, take, to_numpy
 from kernsift.kernels.contingency import Tabulation
 
 # The most relabellings that are enumerated, and numbers in a table of them; how many outcomes are drawn.
@@ -88,19 +88,12 @@ def few_values(known: Tabulation, rows: Exchangeability, strata: Strata, counted
     return FewValues(two_valued, count, few, lambda place: differs[place])
 
 
-def _heavy(
-    factors: Sequence[np.ndarray],
-    targets: Sequence[np.ndarray],
-    carried: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
-) -> bool:
-    """Whether few units carry the statistic of a feature with these factors (m, N) and responses (p, N)."""
-
-    def share(factor: np.ndarray) -> np.ndarray:
-        diagonal = (factor**2).sum(axis=0)
-        return np.asarray((diagonal**2).sum() / max(diagonal.sum() ** 2, 1e-300))
-
-    pairs = zip(factors, targets, strict=True)
-    return any(carried(share(one), share(other), one.shape[1]) for one, other in pairs)
+def _diagonal_shares(factors: Array) -> np.ndarray:
+    """(...) sums of the squared diagonals of Gram matrices F'F over their squared traces, from factors (..., m, N)."""
+    xp = namespace(factors)
+    diagonal = xp.sum(factors * factors, axis=-2)
+    squares, trace = (to_numpy(xp.sum(part, axis=-1)) for part in (diagonal * diagonal, diagonal))
+    return np.asarray(squares / np.maximum(trace**2, 1e-300))
 
 
 class Relabellings:
@@ -190,10 +183,19 @@ class Relabellings:
             codes = counted.row_codes(place)
             return [self._strata.centred(factor[:, codes]) for factor in factors]
 
+        def carried(places: np.ndarray, rule: Callable[[np.ndarray, np.ndarray, int], np.ndarray]) -> np.ndarray:
+            """Those of these features whose statistic few units carry, in one of the pairs."""
+            if counted is None:
+                own = [_diagonal_shares(take(statistic.view.factor, places, 0)) for statistic in statistics]
+            else:
+                shares = [[_diagonal_shares(factor) for factor in factors_of(place)] for place in places]
+                own = [*np.reshape(shares, (-1, len(targets))).T]
+            pairs = zip(own, map(_diagonal_shares, targets), strict=True)
+            return places[np.any([rule(*pair, len(self._kinds)) for pair in pairs], axis=0)]
+
         known = values.few | two_classes | (every is not None)
         if unbounded and len(self._kinds) <= MOST_PERMUTED:
-            open_laws = np.flatnonzero(varies & ~known).tolist()
-            heavy = [place for place in open_laws if _heavy(factors_of(place), targets, carried_by_few_rows)]
+            heavy = carried(np.flatnonzero(varies & ~known), carried_by_few_rows).tolist()
             features = list(map(factors_of, heavy))
             permuted = reordered_statistics(features, targets, self._orders(seed)) if heavy else ()
             for place, drawn in zip(heavy, permuted, strict=True):
@@ -203,7 +205,8 @@ class Relabellings:
         rare = np.flatnonzero(self._kinds != np.bincount(self._kinds).argmax())
         small = np.minimum(values.others, len(rare)) <= _RARE
         tried = small & (log_ndtr(-score) <= math.log(NULL_TAIL)) & ~known & (not unbounded)
-        for place in np.flatnonzero(varies & (known | tried)).tolist():
+        drawn_places = carried(np.flatnonzero(varies & tried), few_products)
+        for place in np.union1d(np.flatnonzero(varies & known), drawn_places).tolist():
             factors = factors_of(place)
             log_tails = log_ndtr(-scores[:, place])
             if every is not None:
@@ -212,8 +215,6 @@ class Relabellings:
                 log_pvalue = log_share(found, weights)
             elif two_classes[place]:
                 log_pvalue = self._hypergeometric(values.differing(place))
-            elif tried[place] and not _heavy(factors, targets, few_products):
-                continue
             elif tried[place] and len(rare) < values.others[place]:
                 log_pvalue = self._drawn(rare, targets, factors, weights, log_tails, seed)
             else:
