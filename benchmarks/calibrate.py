@@ -30,6 +30,7 @@ import calibrate_hard
 import numpy as np
 from calibrate_hard import share
 from level_settings import Law, binary, heavy, normal
+from pages import DOCS
 from scipy.stats import kstest
 
 import kernsift
@@ -44,9 +45,8 @@ from kernsift.experiments.studies import Log, Progress, generator, read_rows, ru
 from kernsift.inference import TESTS
 from kernsift.inference.selection_rules import TopK
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "docs" / "calibration"
-STORE = ROOT / "build" / "calibration"
+FOLDER = DOCS / "calibration"
+STORE = DOCS.parent / "build" / "calibration"
 
 D = 12
 KS = (1, D // 3, D - 1)

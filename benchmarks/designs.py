@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import DOCS, table
 from scipy import sparse, stats
 
 from kernsift import compare, relate
-from kernsift.experiments.studies import generator, read_rows, run_tasks, table, write_rows
+from kernsift.experiments.studies import generator, read_rows, run_tasks, write_rows
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "designs"
+FOLDER = DOCS / "designs"
 ALPHA, FEATURES = 0.05, 40
 _TRIALS = {"levels": 50, "again": 40, "real": 500, "power": 40, "coverage": 10, "cost": 3}
 _QUICK = {"levels": 5, "again": 10, "real": 30, "power": 5, "coverage": 1, "cost": 1}

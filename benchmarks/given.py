@@ -3,12 +3,11 @@
     python benchmarks/given.py                      # all parts, a few minutes on two cores
     python benchmarks/given.py levels --trials 200  # one part, with more data sets
     python benchmarks/given.py power --only "index, .*, 300, " --trials 400  # some rows of a part; others are kept
-    python benchmarks/given.py --only-page          # the page, from the records in docs/given/
+    python benchmarks/given.py page                 # the page, from the records in docs/given/
 
-Peers that are not installed are left out, which is said: causal-learn (KCI), hyppo (conditional distance correlation,
-FCIT), statsmodels (Cox), pyHSICLasso, knockpy. GCM and PCM are the generalised covariance measure of Shah and Peters
-(2020) and the projected covariance measure of Lundborg et al. (2024) with random forests, the two tests of pycomets,
-written out here.
+Peers that are not installed are left out, which is said: causal-learn (KCI), statsmodels (Cox), pyHSICLasso, knockpy.
+GCM and PCM are the generalised covariance measure of Shah and Peters (2020) and the projected covariance measure of
+Lundborg et al. (2024) with random forests, the two tests of pycomets, written out here.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from given_page import write_page
+from pages import DOCS
 from scipy.stats import norm
 
 from kernsift import relate
@@ -182,22 +183,6 @@ def kci(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
     return float(KCI_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
 
 
-@_each
-def conditional_dcorr(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
-    from hyppo.conditional import ConditionalDcorr
-
-    return float(ConditionalDcorr().test(x[:, None], y[:, None], z, reps=100, random_state=0)[1])
-
-
-@_each
-def fcit(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
-    from hyppo.conditional import FCIT
-    from joblib import parallel_config
-
-    with parallel_config(backend="sequential"):
-        return float(FCIT().test(x[:, None], y[:, None], z)[1])
-
-
 def _forest(inputs: np.ndarray, outputs: np.ndarray) -> Any:
     from sklearn.ensemble import RandomForestRegressor
 
@@ -242,14 +227,12 @@ def partial_correlation(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> float:
 TESTS = {
     "kernsift": kernsift,
     "KCI": kci,
-    "conditional dcorr": conditional_dcorr,
-    "FCIT": fcit,
     "GCM": gcm,
     "PCM": pcm,
     "partial correlation": partial_correlation,
 }
-# Rows up to which slow tests are run: conditional dcorr takes 8 seconds a test at 200 rows, the others one at 1,000.
-SLOW = {"KCI": 1000, "conditional dcorr": 200, "FCIT": 1000, "GCM": 1000, "PCM": 1000}
+# Rows up to which slow tests are run: one takes a second at 1,000.
+SLOW = {"KCI": 1000, "GCM": 1000, "PCM": 1000}
 
 
 # Parts ---------------------------------------------------------------------------------------------------------------
@@ -401,7 +384,7 @@ def _distinct(task: Task) -> list[dict[str, Any]]:
 
 def _tasks(part: str, trials: int, tests: Container[str]) -> Iterator[Task]:
     def chosen(n: int, number: int, names: Iterable[str] = TESTS) -> tuple[str, ...]:
-        few = {"KCI": trials if n <= 300 else trials // 5, "conditional dcorr": trials // 30, "FCIT": trials // 3}
+        few = {"KCI": trials // 5} if n > 300 else {}
         return tuple(
             name for name in names if name in tests and n <= SLOW.get(name, n) and number < few.get(name, trials)
         )
@@ -461,22 +444,19 @@ def seconds() -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=[*RUN, "seconds"])
+    parser.add_argument("parts", nargs="*", default=[*RUN, "seconds", "page"])
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--records", type=Path, default=Path("docs/given"))
-    parser.add_argument("--page", type=Path, default=Path("docs/given.md"))
+    parser.add_argument("--folder", type=Path, default=DOCS / "given", help="where the records go")
     parser.add_argument("--tests", default=",".join(TESTS), help="tests to run, separated by commas; others are kept")
     parser.add_argument("--only", default="", metavar="PATTERN", help='rows to run, such as "index, 1000, 5"')
-    parser.add_argument("--only-page", action="store_true", help="write the page from the records")
     given = parser.parse_args()
-    given.records.mkdir(parents=True, exist_ok=True)
-    if not given.only_page:
-        for part in given.parts:
+    given.folder.mkdir(parents=True, exist_ok=True)
+    for part in given.parts:
+        if part == "page":
+            write_page(given.folder)
+        else:
             record(part, given)
-    from given_page import page
-
-    given.page.write_text(page(given.records))
 
 
 def _size_adjusted(records: Any) -> Any:
@@ -511,7 +491,7 @@ def record(part: str, given: argparse.Namespace) -> None:
     table = known.groupby(["case", "n", "p", "method"], sort=False)
     means = table.agg(note=("note", "mean"), **wanted)
     means = means.reset_index().assign(date=datetime.now(UTC).date().isoformat(), trials_asked=given.trials)
-    path, keys = given.records / f"{part}.csv", ["case", "n", "p", "method"]
+    path, keys = given.folder / f"{part}.csv", ["case", "n", "p", "method"]
     if (given.only or given.tests != ",".join(TESTS)) and path.exists():
         known = pd.read_csv(path)
         place = {key: order for order, key in enumerate(zip(*(known[name] for name in keys), strict=True))}

@@ -5,8 +5,8 @@
     PYTHONPATH=src python benchmarks/gpu.py ceilings calls       only the times
     PYTHONPATH=src python benchmarks/gpu.py --device cpu --rows 2000 --features 50      to try the script
 
-Needs torch; CuPy's arrays are checked too where CuPy is there. No network. With $OUT (or --out) set, gpu.json and the
-profiles go there. Times are medians of synchronised calls after a warm-up; ceilings are timed with CUDA events.
+Needs torch; CuPy's arrays are checked too where CuPy is there. No network. With $OUT (or --out) set, gpu.json goes
+there. Times are medians of synchronised calls after a warm-up; ceilings are timed with CUDA events.
 """
 
 from __future__ import annotations
@@ -17,17 +17,27 @@ import json
 import os
 import platform
 import statistics
-import sys
 import time
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import date
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-NEEDED = ("numpy", "torch", "scipy", "narwhals", "array_api_compat", "threadpoolctl", "kernsift")
+import numpy as np
+import torch
+from measure import commit
+from speed_page import gpu_section
+
+from kernsift.api import compare, relate, screen
+from kernsift.estimators import HSIC, MMD, SCREEN
+from kernsift.exceptions import InputError
+from kernsift.execution import fused
+from kernsift.kernels.functions import KERNELS
+from kernsift.options import Incomplete
+
 HERE = Path(__file__).resolve().parent
 CALLS = (
     "complete",
@@ -38,35 +48,6 @@ CALLS = (
     "20 strata, k=None",
     "100 units, k=None",
 )
-
-
-def stop_if_missing() -> None:
-    """Name everything that is missing at once: a lent machine should not be asked twice."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        sys.exit(
-            f"missing here: {', '.join(missing)}. kernsift needs PYTHONPATH=src; the others can be brought along: "
-            "pip install --target some/folder NAME where there is a network, and that folder on PYTHONPATH here."
-        )
-
-
-stop_if_missing()
-
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-import torch.utils.flop_counter  # noqa: E402
-from measure import commit  # noqa: E402
-from speed_page import gpu_section  # noqa: E402
-
-import kernsift.api  # noqa: E402
-import kernsift.questions  # noqa: E402
-from kernsift.api import compare, relate, screen  # noqa: E402
-from kernsift.arguments import CallSettings  # noqa: E402
-from kernsift.estimators import HSIC, MMD, SCREEN  # noqa: E402
-from kernsift.exceptions import InputError  # noqa: E402
-from kernsift.execution import fused  # noqa: E402
-from kernsift.kernels.functions import KERNELS  # noqa: E402
-from kernsift.options import Incomplete  # noqa: E402
 
 
 def cupy_here() -> Any:
@@ -298,90 +279,6 @@ def chained_exp(device: str, chain: int = 64, length: int = 2**26) -> float | No
 # --- the calls --------------------------------------------------------------------------------------------------------
 
 
-class Stages:
-    """How long the parts of a call take, synchronised at each; a call under this is slower than one without."""
-
-    def __init__(self, device: str, extra: Sequence[str] = ()) -> None:
-        self.device, self.extra = device, extra
-        self.seconds: dict[str, float] = {}
-
-    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            wait(self.device)
-            start = time.perf_counter()
-            answer = function(*args, **options)
-            wait(self.device)
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-            return answer
-
-        return call
-
-    @contextmanager
-    def watching(self) -> Iterator[Stages]:
-        """Put a clock round the steps of `compare`, and round whatever else was asked for as module:function."""
-        steps = {"reading": (kernsift.api, "read_pair"), "stacking": (kernsift.api, "stack")}
-        steps |= {"bandwidths": (kernsift.api, "fit_kernels"), "selection and test": (kernsift.questions, "to_result")}
-        for text in self.extra:
-            module, _, name = text.partition(":")
-            steps[text] = (importlib.import_module(module), name)
-        kept = {name: getattr(*place) for name, place in steps.items()}
-        begin = CallSettings.__init__
-
-        def opened(call: CallSettings, *args: Any, **options: Any) -> None:
-            begin(call, *args, **options)
-            call.statistic = self.timed("scores", call.statistic)
-
-        try:
-            CallSettings.__init__ = opened  # type: ignore[method-assign]
-            for name, place in steps.items():
-                setattr(*place, self.timed(name, kept[name]))
-            yield self
-        finally:
-            CallSettings.__init__ = begin  # type: ignore[method-assign]
-            for name, place in steps.items():
-                setattr(*place, kept[name])
-
-
-# Words in the names of kernels and operations, in the order in which they are looked for.
-_KINDS = {
-    "matrix products": ("gemm", "cutlass", "cublas", "mm", "dot", "einsum"),
-    "sorting": ("sort", "radix", "searchsorted", "bucketize", "kthvalue", "topk"),
-    "counting": ("histogram", "bincount", "unique", "scan", "cumsum"),
-    "gathering": ("index", "gather", "scatter", "take"),
-    "copies": ("copy", "memcpy", "memset", "cat", "fill"),
-    "sums": ("reduce", "sum", "mean", "norm", "var"),
-    "elementwise": ("elementwise", "vectorized", "exp", "mul", "add", "sub", "div"),
-}
-
-
-def kind_of(name: str) -> str:
-    lowered = name.lower()
-    return next((kind for kind, words in _KINDS.items() if any(word in lowered for word in words)), "other")
-
-
-def profile(call: Callable[[], object], device: str, path: Path | None) -> dict[str, float]:
-    """Seconds of device work by kind; the whole list goes into a file."""
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    on_gpu = device.startswith("cuda")
-    if on_gpu:
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities) as found:
-        call()
-        wait(device)
-    averages = found.key_averages()
-    if path:
-        order = "self_cuda_time_total" if on_gpu else "self_cpu_time_total"
-        path.write_text(averages.table(sort_by=order, row_limit=60, max_name_column_width=90), encoding="utf-8")
-    seconds: dict[str, float] = {}
-    for event in averages:
-        own = event.device_type == torch.autograd.DeviceType.CUDA
-        if own == on_gpu:
-            took = getattr(event, "self_device_time_total", 0.0) if on_gpu else event.self_cpu_time_total
-            kind = kind_of(event.key)
-            seconds[kind] = seconds.get(kind, 0.0) + took / 1e6
-    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
-
-
 def limits(name: str, rows: int, features: int, r: int, rates: Mapping[str, float]) -> list[tuple[str, float]]:
     """Seconds that a call needs at least, by what it cannot do without: each input read once, and each exp."""
     found = []
@@ -397,20 +294,7 @@ def limits(name: str, rows: int, features: int, r: int, rates: Mapping[str, floa
     return found
 
 
-def rates_met(
-    call: Callable[[], object], kinds: Mapping[str, float], rates: Mapping[str, float]
-) -> list[dict[str, Any]]:
-    """At what share of the device's ceiling matrix products run, from torch's count of operations and their time."""
-    kind, ceiling = "matrix products", "matrix product float32"
-    if not kinds.get(kind) or ceiling not in rates:
-        return []
-    with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
-        call()
-    rate = 1e-12 * counter.get_total_flops() / kinds[kind]
-    return [{"name": kind, "rate": rate, "ceiling": ceiling, "share": rate / rates[ceiling]}]
-
-
-def calls(options: argparse.Namespace, rates: Mapping[str, float], out: Path | None) -> list[dict[str, Any]]:
+def calls(options: argparse.Namespace, rates: Mapping[str, float]) -> list[dict[str, Any]]:
     device, n, d = options.device, options.rows, options.features
     make = torch.Generator(device=device).manual_seed(options.seed % 2**31)
     X, Y = (torch.randn((n // 2, d), device=device, dtype=torch.float32, generator=make) for _ in range(2))
@@ -437,7 +321,7 @@ def calls(options: argparse.Namespace, rates: Mapping[str, float], out: Path | N
         settings, most = todo[name]
         if {"strata", "unit"} & set(settings) and "complete, k=None" in found:
             most = 1.5 * found["complete, k=None"]["seconds"]  # of the plain call
-        found[name] = timed_call(name, X, Y, settings, most if full else None, options, rates, out)
+        found[name] = timed_call(name, X, Y, settings, most if full else None, options, rates)
     return list(found.values())
 
 
@@ -449,13 +333,12 @@ def timed_call(
     most: float | None,
     options: argparse.Namespace,
     rates: Mapping[str, float],
-    out: Path | None,
 ) -> dict[str, Any]:
     device, n, d = options.device, options.rows, options.features
     on_gpu = device.startswith("cuda")
 
-    def call(n_jobs: int | None = None) -> object:
-        return compare(X, Y, random_state=0, n_jobs=n_jobs, **settings)
+    def call() -> object:
+        return compare(X, Y, random_state=0, **settings)
 
     first = wall(call, device)
     before = torch.cuda.memory_allocated() if on_gpu else 0
@@ -463,13 +346,8 @@ def timed_call(
         torch.cuda.reset_peak_memory_stats()
     times = [wall(call, device) for _ in range(1 if first > 10 else options.repeats)]
     peak = (torch.cuda.max_memory_allocated() - before) / 1e9 if on_gpu else None
-    with Stages(device, options.stage).watching() as stages:
-        whole = wall(call, device)
-    kinds = profile(call, device, out / f"profile_{name.split()[0]}.txt" if out else None)
     seconds = statistics.median(times)
     least = limits(name, n, d, options.r, rates)
-    # torch counts in the calling thread only.
-    met = rates_met(lambda: call(n_jobs=1), kinds, rates)
     return {
         "name": f"compare {name}, n={n:,} d={d:,} float32 {options.data}",
         "seconds": seconds,
@@ -477,29 +355,11 @@ def timed_call(
         "first": first,
         "most": most,
         "peak_gb": peak,
-        "stages": [
-            *({"name": stage, "seconds": took} for stage, took in stages.seconds.items()),
-            {"name": "all, with clocks", "seconds": whole},
-        ],
-        "device_work": [{"name": kind, "seconds": took} for kind, took in kinds.items()],
-        "met": met,
         "limits": [{"name": limit, "seconds": took, "share": took / seconds} for limit, took in least],
     }
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------
-
-
-def version() -> str:
-    """The package's version, also where its sources are only on the path."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    with suppress(PackageNotFoundError):
-        return installed("kernsift")
-    import tomllib
-
-    return str(tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -525,10 +385,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--calls", nargs="+", default=CALLS, choices=CALLS)
     parser.add_argument("--data", default="normal", choices=["normal", "counts"])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--stage", action="append", default=[], metavar="MODULE:FUNCTION", help="time this too")
     parser.add_argument("--seed", type=int, default=None, help="of the checks' data; fresh by default")
     parser.add_argument("--json", type=Path, help="where the figures go")
-    parser.add_argument("--out", type=Path, default=os.environ.get("OUT"), help="folder for gpu.json and profiles")
+    parser.add_argument("--out", type=Path, default=os.environ.get("OUT"), help="folder for gpu.json")
     options = parser.parse_args(given)
     unknown = set(options.parts) - set(known)
     if unknown:
@@ -549,14 +408,14 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     print(f"seed of the checks: {options.seed}", flush=True)
     run: dict[str, Any] = {
         "date": date.today().isoformat(),
-        "version": version(),
+        "version": tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"],
         "commit": commit(HERE),
         "machine": machine(options.device),
         "checks": check_all(options.device, options.seed) if "check" in options.parts else [],
         "ceilings": ceilings(options.device) if "ceilings" in options.parts else [],
     }
     rates = {row["name"]: row["rate"] for row in run["ceilings"]}
-    run["calls"] = calls(options, rates, out) if "calls" in options.parts else []
+    run["calls"] = calls(options, rates) if "calls" in options.parts else []
     print("\n" + gpu_section(run))
     for path in (options.json, out / "gpu.json" if out else None):
         if path:

@@ -26,6 +26,7 @@ import peers
 import problems
 import real_columns
 import regret
+from pages import DOCS
 from power_figures import Line
 from problems import Problem
 from shapes import ROWS, SHAPES
@@ -34,7 +35,7 @@ from kernsift import Incomplete, compare, relate
 from kernsift.experiments.studies import read_rows, run_tasks, write_rows
 from kernsift.result import Result
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "power"
+FOLDER = DOCS / "power"
 ALPHA = 0.05
 _TRIALS = {"regret": 400, "levels": 500, "categories": 400, "real": 150, "bh": 200, "peers": 200}
 PARTS = tuple(_TRIALS)

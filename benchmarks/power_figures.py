@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pages import span
+
 from kernsift.experiments.studies import read_rows
 
 
@@ -33,13 +35,13 @@ class Figures:
     def names(self, field: str) -> list[str]:
         return list(dict.fromkeys(getattr(line, field) for line in self.lines))
 
-    def trials(self) -> str:
-        counts = sorted({line.trials for line in self.lines})
-        return " or ".join([", ".join(map(str, counts[:-1])), *map(str, counts[-1:])]).removeprefix(" or ") or "no"
-
-    def date(self) -> str:
-        dates = sorted({line.date for line in self.lines})
-        return dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    def measured(self) -> str:
+        """The numbers of trials and the dates; empty without figures."""
+        if not self.lines:
+            return ""
+        counts = [str(count) for count in sorted({line.trials for line in self.lines})]
+        trials = " or ".join([*([", ".join(counts[:-1])] if counts[:-1] else []), counts[-1]])
+        return f"{trials} trials ({span(line.date for line in self.lines)})."
 
     def mean(self, row: str, method: str, quantity: str) -> float:
         line = self.by_key.get((row, method, quantity))

@@ -1,14 +1,13 @@
-"""docs/power.md and its plots, from the figures that benchmarks/power.py has on record."""
+"""The figures and plots of docs/power.md, from what benchmarks/power.py has on record."""
 
 from __future__ import annotations
 
 from csv import DictReader
 from pathlib import Path
 
+from pages import DOCS, fill, table
 from power_figures import Figures, power_plot
-from regret_page import categories_section, real_section, regret_section
-
-from kernsift.experiments.studies import table
+from regret_page import categories_parts, real_parts, regret_parts
 
 # Problems of the reproduction that are shown here: artefact and setting.
 _PAPER = {
@@ -21,7 +20,7 @@ _PAPER = {
     "Heart + 30 fakes, n=138": ("table3", "Heart"),
     "Wine + 30 fakes, n=200": ("table3", "Wine"),
 }
-_REPRODUCED = Path(__file__).resolve().parent.parent / "docs" / "reproduction" / "summary.csv"
+_REPRODUCED = DOCS / "reproduction" / "summary.csv"
 
 
 # --- sections ---------------------------------------------------------------------------------------------------------
@@ -34,58 +33,24 @@ def _table(figures: Figures, rows: list[str], quantity: str) -> str:
     return table(["problem", *methods], body)
 
 
-def _bh_section(own: Figures, peers: Figures) -> str:
-    rows, methods = own.names("row"), own.names("method")
-    others = peers.names("method")
-    best, wrong, theirs, their_wrong = (
-        _table(figures, rows, quantity) for figures in (own, peers) for quantity in ("tpr", "fdr")
+def _bh_parts(own: Figures, peers: Figures) -> dict[str, str]:
+    """Power, false discovery rates and times of kernsift and of other packages."""
+    rows = own.names("row")
+    seconds = (
+        [method, *(f"{figures.mean(row, method, 'seconds'):.3f}" for row in rows)]
+        for figures in (own, peers)
+        for method in figures.names("method")
     )
-    seconds = table(
-        ["seconds a call", *rows],
-        (
-            [method, *(f"{figures.mean(row, method, 'seconds'):.3f}" for row in rows)]
-            for figures, names in ((own, methods), (peers, others))
-            for method in names
-        ),
-    )
-    return f"""## Every feature's answer: BH at 5%
-
-Fifty features, of which ten differ: between two samples of n rows each, or, in the logistic problem, with the class
-of n rows. The figure is the share of the ten that is found, ± its standard error, over {own.trials()} trials
-({own.date()}). `k=None` tests every feature; `k=30` asks for a list of thirty.
-
-{best}
-
-False discovery rate of the same calls; BH promises 5% times the share of nulls, here 0.04:
-
-{wrong}
-
-Other packages on the same data ({peers.trials()} trials). Mutual information has no p-value here: its ten best
-features are taken, which uses the number of true features, and its false discovery rate is the rest of the ten.
-Knockoffs (Gaussian model-X, lasso coefficients) at q = 0.05 select at least twenty features or none, so with ten true
-ones they select none; q = 0.1 is shown beside it. `f_classif` is the analysis of variance, the best test for a mean
-shift, and without power where the means agree. "Multi" is the paper's test with k = 30, corrected by BH.
-
-{theirs}
-
-{their_wrong}
-
-![Share of the true features found, by problem and method](power/bh.png)
-
-"Variance × 1.5" and "standard deviation × 1.5" are two problems: a variance ratio of 1.5 changes the standard
-deviation by 22%, which no test here finds often among fifty features with 200 rows; a ratio of 2.25 is found.
-
-<details><summary>Time a call</summary>
-
-Processor time of one thread, so that other work on the machine counts for little.
-
-{seconds}
-
-</details>
-"""
+    return {
+        "power": f"{own.measured()}\n\n{_table(own, rows, 'tpr')}",
+        "false discoveries": _table(own, rows, "fdr"),
+        "power of others": f"{peers.measured()}\n\n{_table(peers, rows, 'tpr')}",
+        "false discoveries of others": _table(peers, rows, "fdr"),
+        "seconds": table(["seconds a call", *rows], seconds),
+    }
 
 
-def _paper_section() -> str:
+def _paper_parts() -> dict[str, str]:
     """True and false positive rates of the reproduction, and what the paper reports."""
     with _REPRODUCED.open(encoding="utf-8", newline="") as file:
         found = {
@@ -110,51 +75,21 @@ def _paper_section() -> str:
         ([row, *(shown(row, m, "TPR") for m in methods), *(reported(row, m) for m in theirs)] for row in _PAPER),
     )
     wrong = table(["problem", *methods], ([row, *(shown(row, m, "FPR") for m in methods)] for row in _PAPER))
-    return f"""## The paper's experiments
-
-Thirty features are selected and tested at level 0.05 without a correction. The true positive rate is the share of the
-selected true features that is rejected, the false positive rate that of the selected null features (the paper's
-appendix A). "Multi" and "Poly" are the paper's two tests, as its authors ran them. Samples have n rows each; with a
-response n is the number of rows. The data sets have thirty standard normal columns added, and all their own columns
-count as true. The figures are those of `kernsift reproduce`, which has more sizes and methods, and the reason for the
-two numbers that differ: [](reproduction/README.md).
-
-{power}
-
-False positive rate:
-
-{wrong}
-"""
+    return {"true positives": power, "false positives": wrong}
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
-_INTRODUCTION = """# How much power
-
-What the tests find, how often they err, and how that compares with other tests. Everything but the last section comes
-from `make power`; seeds are fixed, so that the figures come out the same again. The tables behind it are the CSV files
-in [power/](power/), with the date of each figure: where a section has two dates, kernsift was measured again and some
-of the other tests were not. Tests with the same number of trials have the same data. Error rates under the null and
-the coverage of intervals are in [](calibration.md).
-"""
-
 
 def write_page(folder: Path) -> None:
-    """docs/power.md, next to the folder of figures; sections without figures are left out."""
-    parts = ("regret", "levels", "categories", "real", "bh", "peers")
-    figures = {part: Figures(folder / f"{part}.csv") for part in parts}
-    sections = [_INTRODUCTION]
-    if figures["regret"].lines:
-        sections.append(regret_section(figures["regret"], figures["levels"], folder))
-    if figures["categories"].lines:
-        sections.append(categories_section(figures["categories"]))
-    if figures["real"].lines:
-        sections.append(real_section(figures["real"]))
-    if figures["bh"].lines:
-        own, peers = figures["bh"], figures["peers"]
-        sections.append(_bh_section(own, peers))
+    """Fill docs/power.md, next to the folder of figures, and draw its plots."""
+    names = ("regret", "levels", "categories", "real", "bh", "peers")
+    figures = {name: Figures(folder / f"{name}.csv") for name in names}
+    own, peers = figures["bh"], figures["peers"]
+    parts = regret_parts(figures["regret"], figures["levels"], folder) | categories_parts(figures["categories"])
+    parts |= real_parts(figures["real"]) | _bh_parts(own, peers) | _paper_parts()
+    fill(folder.parent / "power.md", parts)
+    if own.lines:
         shown = [name for name in peers.names("method") if "q=0.05" not in name]
         groups = [(own, own.names("method")[:3]), (peers, shown)]
         power_plot(folder / "bh.png", groups, "tpr", 3, "share of the ten true features found (± 2 standard errors)")
-    sections.append(_paper_section())
-    (folder.parent / "power.md").write_text("\n".join(sections), encoding="utf-8")

@@ -1,20 +1,19 @@
-"""The sections of docs/power.md on the regret study and on real data sets."""
+"""The parts of docs/power.md on the regret study, on categories and on real data sets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from category_shapes import PERMUTATIONS, methods_of
 from category_shapes import SHAPES as SHAPES_OF_CATEGORIES
+from category_shapes import methods_of
+from pages import table
 from power_figures import Figures, axes_of
-from real_columns import DATA_SETS, EACH, METHODS, SHUFFLED
+from real_columns import DATA_SETS, METHODS
 from regret import OWN
 from shapes import ROWS, SHAPES, Shape
-
-from kernsift.experiments.studies import table
 
 _SLOW = "MGC"
 
@@ -115,7 +114,7 @@ def _slow_sentence(figures: Figures) -> str:
     said = "; ".join(ahead) if ahead else "no shape"
     trials = figures.by_key[rows[0], _SLOW, "lead"].trials
     return (
-        f"MGC has {trials} trials at n = 60 and is left out of the regrets. On the same trials its power less that of "
+        f"MGC has {trials} trials at n = 60 and is left out of the regrets. On the same trials its power less that of\n"
         f"kernsift is {mean:+.2f} on average; it is ahead by more than two standard errors on {said}."
     )
 
@@ -138,80 +137,38 @@ def _levels_table(levels: Figures) -> str:
     return table(["test", "mean level", "lowest", "highest", "of"], body)
 
 
-def regret_section(figures: Figures, levels: Figures, folder: Path) -> str:
+def regret_parts(figures: Figures, levels: Figures, folder: Path) -> dict[str, str]:
     every = rows_of(figures)
     rows, skewed = ([row for row in every if row.shape.skewed is flag] for flag in (False, True))
-    if not rows:
-        return ""
-    monotone = [row for row in rows if row.shape.monotone]
-    parts = {name: [row for row in rows if row.shape.question == name] for name in ("numeric", "samples")}
-    _regret_plot(folder / "regret.png", every)
+    if every:
+        _regret_plot(folder / "regret.png", every)
+    return {
+        "regret": _largest_regrets(figures, rows, skewed) if rows else "",
+        "means": f"{_means_table(rows)}\n\n{_slow_sentence(figures)}",
+        "numeric": _powers_table([row for row in rows if row.shape.question == "numeric"], figures),
+        "samples": _powers_table([row for row in rows if row.shape.question == "samples"], figures),
+        "skewed": _powers_table(skewed, figures),
+        "levels": f"{levels.measured()}\n\n{_levels_table(levels)}",
+    }
+
+
+def _largest_regrets(figures: Figures, rows: Sequence[Row], skewed: Sequence[Row]) -> str:
+    """The largest regrets over all shapes, over the monotone ones and over the skewed ones."""
+    groups = {
+        "Largest regret over the shapes of the first two tables and n": rows,
+        "Over the monotone ones of them": [row for row in rows if row.shape.monotone],
+        "Over skewed and heavy-tailed columns, in the third table": skewed,
+    }
+    lines = [f"- **{name}:** {_said(_largest(among)[0])}." for name, among in groups.items() if among]
     listed = "\n".join(f"- {_said(row)}" for row in _largest(rows, 8))
     own = np.mean([row.powers[OWN] for row in rows])
-    largest = f"**Largest regret over the shapes of the first two tables and n:** {_said(_largest(rows)[0])}."
-    if monotone:
-        largest += f"\n**Over the monotone ones of them:** {_said(_largest(monotone)[0])}."
-    if skewed:
-        largest += f"\n**Over skewed and heavy-tailed columns, in the third table:** {_said(_largest(skewed)[0])}."
-    checked = (
-        ""
-        if not levels.lines
-        else f"""
-Power counts only at a level that holds. With the rows of the feature permuted the same tests reject, over the shapes
-(n = 200, {levels.trials()} trials, {levels.date()}):
-
-{_levels_table(levels)}
-"""
+    about = (
+        f"{figures.measured()} At n = 200 and a power of 0.7 a standard error is {_standard_error(figures):.3f}, and "
+        "the best of several\ntests is above its true power by about that. "
+        f"Mean power of kernsift over all {len(rows)} cells: {own:.2f}."
     )
-    return f"""## Regret: how far behind the best other test
-
-One feature, level 0.05, {figures.trials()} trials ({figures.date()}). With a numeric response n is the number of
-rows; with two samples each has n rows. The regret is the power of the best other test less that of kernsift
-(`k=None`, all defaults). No test is the best for every shape; one whose largest regret is small can be used without
-knowing the shape. The amplitude a falls with n, so that the best other test finds the shape in about 50 to 90% of the
-trials; it was chosen by the power of the other tests. At n = 200 and a power of 0.7 a standard error is
-{_standard_error(figures):.3f}, and the best of several tests is above its true power by about that.
-
-{largest}
-Mean power of kernsift over all {len(rows)} cells: {own:.2f}.
-
-The largest regrets (best other test and its power, then kernsift's):
-
-{listed}
-
-![Power of kernsift and of the best other test](power/regret.png)
-
-Mean power of every test over the shapes it was run on, and kernsift's over the same ones:
-
-{_means_table(rows)}
-
-{_slow_sentence(figures)}
-
-With a numeric response (the best other test in bold):
-
-{_powers_table(parts["numeric"], figures)}
-
-With two samples:
-
-{_powers_table(parts["samples"], figures)}
-{_skewed_section(skewed, figures)}
-Dcorr and Hsic have the chi-square null law that hyppo offers (Shen, Panda and Vogelstein, 2022), Hsic with the median
-bandwidth for both variables. Mutual information is scikit-learn's nearest-neighbour estimate on normal scores with a
-permutation null law. Anderson-Darling is SciPy's, with permutations where there are ties. "Levene" takes distances from
-the median.
-{checked}"""
-
-
-def _skewed_section(rows: Sequence[Row], figures: Figures) -> str:
-    if not rows:
-        return ""
-    return f"""
-Skewed and heavy-tailed columns, which had a say only among kernels that do about equally well on the shapes above. A
-test of means on the scale of the values is the best one for exponential values, and one of distances for the spread of
-Laplace values; a line of ranks and one of values, each with a share of the level, find less than the better one alone.
-
-{_powers_table(rows, figures)}
-"""
+    head = "The largest regrets (best other test and its power, then kernsift's):"
+    return "\n\n".join([about, "\n".join(lines), head, listed])
 
 
 def _standard_error(figures: Figures) -> float:
@@ -241,7 +198,7 @@ def _regret_plot(path: Path, rows: Sequence[Row]) -> None:
 # --- categories -------------------------------------------------------------------------------------------------------
 
 
-def categories_section(figures: Figures) -> str:
+def categories_parts(figures: Figures) -> dict[str, str]:
     """The power on every change of categories, and the largest regrets."""
     parts: dict[str, list[list[str]]] = {"samples": [], "numbers": [], "classes": []}
     regrets = []
@@ -257,33 +214,16 @@ def categories_section(figures: Figures) -> str:
         regrets.append((regret, f"{regret:.2f} ({row}: {best} {theirs[best]:.2f}, {powers[OWN]:.2f})", best))
         shown = [f"**{power:.2f}**" if method == best else f"{power:.2f}" for method, power in powers.items()]
         parts[shape.response].append([name, f"{shape.amplitudes[int(n)]:g}", n, *shown, f"{regret:+.2f}"])
-    shown_parts = {
-        kind: table(["change", "a", "n", *methods_of(rows[0][0]), "regret"], rows) if rows else ""
+    largest = ""
+    if regrets:
+        others = [found for found in regrets if found[2] != "G test"] or regrets
+        largest = f"{figures.measured()} **Largest regret:** {max(regrets)[1]}."
+        if max(others) != max(regrets):
+            largest += f"\n**Where the best other test is not the G test:** {max(others)[1]}."
+    return {"categories": largest} | {
+        f"categories, {kind}": table(["change", "a", "n", *methods_of(rows[0][0]), "regret"], rows) if rows else ""
         for kind, rows in parts.items()
     }
-    if not regrets:
-        return ""
-    others = [found for found in regrets if found[2] != "G test"] or regrets
-    return f"""## Categories
-
-One categorical column, level 0.05, {figures.trials()} trials ({figures.date()}); two samples of n rows each, or n rows
-with a numeric response; and one numeric column with a response of several classes. Chi-square, the G test and Dcorr of
-indicators of the levels, which is the kernel of equality alone, have {PERMUTATIONS} permutations: many expected counts
-are small. Amplitudes were chosen by the power of the other tests.
-
-**Largest regret:** {max(regrets)[1]}. **Where the best other test is not the G test:** {max(others)[1]}. A likelihood
-ratio grows fastest where a level is in one sample only; it is no quadratic form, and has no view here.
-
-{shown_parts["samples"]}
-
-With a numeric response:
-
-{shown_parts["numbers"]}
-
-A numeric column, with classes as the response:
-
-{shown_parts["classes"]}
-"""
 
 
 # --- real data sets ---------------------------------------------------------------------------------------------------
@@ -311,34 +251,15 @@ def _real_table(figures: Figures, names: Iterable[str], numeric: bool, quantity:
     return table(["data set", *methods, *more], body)
 
 
-def real_section(figures: Figures) -> str:
+def real_parts(figures: Figures) -> dict[str, str]:
     recorded = figures.names("row")
     kinds = {numeric: [name for name in recorded if DATA_SETS[name].numeric == numeric] for numeric in (False, True)}
-    shown: Callable[[bool], str] = lambda numeric: _real_table(figures, kinds[numeric], numeric, "found")  # noqa: E731
     absent = [name for name in DATA_SETS if name not in recorded]
-    missing = f"\nNot at hand for this run: {', '.join(absent)}.\n" if absent else ""
-    wrong = "\n\n".join(_real_table(figures, names, numeric, "fdr") for numeric, names in kinds.items() if names)
-    return f"""## Real columns among shuffled ones
-
-{EACH} rows a class, or {2 * EACH} rows with a numeric response, are drawn from each data set (four fifths of a
-class that has fewer), and {SHUFFLED} of its columns are added with their rows shuffled. BH at 5% runs over all columns.
-The figure is the share of the real columns that is found, over {figures.trials()} trials ({figures.date()}); a real
-column need not differ between the classes. The standard error is that over draws from one data set: of a small one,
-as iris, the draws have most rows in common, and whether a column of it is found is nearly the same in all of them.
-
-On a column with two values every permutation test of two samples is Fisher's exact test, as kernsift's is; the p-values
-of other tests are not exact there, and on average smaller. "With exact p-values" is the lead of the best other test if
-all have Fisher's p-value on such columns.
-{missing}
-{shown(False)}
-
-With a numeric response:
-
-{shown(True)}
-
-<details><summary>Share of shuffled columns among the discoveries</summary>
-
-{wrong}
-
-</details>
-"""
+    missing = f" Not at hand for this run: {', '.join(absent)}." if absent else ""
+    wrong = (_real_table(figures, names, numeric, "fdr") for numeric, names in kinds.items())
+    return {
+        "real": figures.measured() + missing,
+        "real, classes": _real_table(figures, kinds[False], False, "found"),
+        "real, numbers": _real_table(figures, kinds[True], True, "found"),
+        "shuffled": "\n\n".join(wrong),
+    }

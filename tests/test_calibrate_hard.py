@@ -75,12 +75,12 @@ def _line(setting, cell, rate, error, counted=1000):
 def test_the_page_flags_what_is_off():
     setting = "compare, 6 v 6, normal"
     right, high = _line(setting, "", 0.064, 0.005), _line(setting, "", 0.066, 0.005)
-    assert "none is above" in calibrate_hard_page.levels_section([right])
-    assert "1 are above 0.05" in calibrate_hard_page.levels_section([high])
+    assert "none is above" in calibrate_hard_page.levels_summary([right])
+    assert "1 are above 0.05" in calibrate_hard_page.levels_summary([high])
     cell = "compare, 8 v 8, normal"
     covers, misses = (_line(cell, "k=3, true", rate, 0.005) for rate in (0.93, 0.929))
-    assert "None of 1 cells" in calibrate_hard_page.coverage_section([covers])
-    assert "1 of 1 cells" in calibrate_hard_page.coverage_section([misses])
+    assert "Of 1 cells of the default estimator 0 are below" in calibrate_hard_page.coverage_summary([covers])
+    assert "Of 1 cells of the default estimator 1 are below" in calibrate_hard_page.coverage_summary([misses])
     # Four intervals say nothing about a coverage of 0.95.
     assert not calibrate_hard_page.below(_line(cell, "k=3, true", 0.75, 0.25, counted=4))
 
@@ -89,7 +89,7 @@ def test_far_p_values_are_shown_as_a_ratio_to_the_level():
     line = calibrate_hard.Line(
         "compare, 50 v 50, normal", "1e-05", 2000, 1_000_000, 13, 1.3e-5, 0.0, 0.0, 0.0, "2026-01-01"
     )
-    assert "1.30 ± 0.36" in calibrate_hard_page.tail_section([line])
+    assert "1.30 ± 0.36" in calibrate_hard_page.tail_table([line])
 
 
 def test_seeds_are_compared(tmp_path, monkeypatch):
@@ -106,7 +106,7 @@ def test_seeds_are_compared(tmp_path, monkeypatch):
     assert by_name[calibrate_hard.RARE] == [0.5, 0.25]
     np.testing.assert_allclose(by_name[calibrate_hard.SPREAD], [0.25 / np.sqrt(2)] * 20, rtol=1e-4)
     assert by_name[calibrate_hard.CROSSING] == [0.5] * 20
-    assert "p = 0.25 to 0.5 for 2 seeds" in calibrate_hard_page.seeds_section(tmp_path)
+    assert "p = 0.25 to 0.5 for 2 seeds" in calibrate_hard_page.seeds_sentence(lines)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

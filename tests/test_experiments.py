@@ -16,7 +16,7 @@ from kernsift.experiments.configurations import ARTEFACTS, FIG1, FIG3, LAWS, TAB
 from kernsift.experiments.methods import PUBLISHED, Recipe, run_test, score
 from kernsift.experiments.problems import PROBLEMS, DataSets, TwoSamples
 from kernsift.experiments.published_rows import published_quadruples
-from kernsift.experiments.studies import read_rows, run_tasks, table, write_rows
+from kernsift.experiments.studies import read_rows, run_tasks, write_rows
 from kernsift.experiments.summary import COLUMNS, Row, summarise
 from kernsift.experiments.trials import MEASURES, Task, TrialStore, fingerprint, generator, key_of, run_trial
 
@@ -220,7 +220,6 @@ def test_a_table_of_records_reads_back(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.csv", Row, rows, columns=columns, number="")
     assert read_rows(tmp_path / "rows.csv", Row) == rows
     assert read_rows(tmp_path / "none.csv", Row) == []
-    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

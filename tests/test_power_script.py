@@ -14,8 +14,8 @@ BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 pytest.importorskip("threadpoolctl")
 
 _MODULES = (
-    "power", "power_figures", "power_page", "regret", "regret_page", "real_columns", "shapes", "peer_pvalues", "peers",
-    "problems", "category_shapes",
+    "pages", "power", "power_figures", "power_page", "regret", "regret_page", "real_columns", "shapes", "peer_pvalues",
+    "peers", "problems", "category_shapes",
 )  # fmt: skip
 
 
@@ -82,7 +82,6 @@ def test_the_whole_page_from_two_lines_a_part(power, tmp_path):
             record.put(cell, dict.fromkeys(names, (0.5, 0.1, 2)))
     power.main(["page", "--folder", str(folder)])
     page = (tmp_path / "power.md").read_text(encoding="utf-8")
-    assert page.count("\n## ") == 5
     for name in ("regret", "bh"):
         assert f"power/{name}.png" in page
         assert (folder / f"{name}.png").stat().st_size > 10_000

@@ -1,4 +1,4 @@
-"""What the studies of this package share: random streams, process pools, records on disk and Markdown tables.
+"""What the studies of this package share: random streams, process pools and records on disk.
 
 The paper's experiments use it, and so do the scripts in `benchmarks/`.
 """
@@ -212,18 +212,3 @@ def write_rows(
         for row in rows:
             values = (getattr(row, name) for name in names)
             writer.writerow([format(value, number) if isinstance(value, float) else value for value in values])
-
-
-# --- pages ------------------------------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table.
-
-    >>> print(table(["n", "power"], [["60", "0.8"]]))
-    | n | power |
-    |---|---|
-    | 60 | 0.8 |
-    """
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
