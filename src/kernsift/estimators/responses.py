@@ -197,7 +197,7 @@ def table_response(
         # A table of counts of every feature by every category would be large.
         levels = Levels.of(known.counts)
         cells, counts = xp.take(levels.places[0, :], cells), levels.counts[0, :]
-        views = views_of_levels(names, levels, lambda view: fitted(view, levels.counts, y.n), _ADDED_ROWS)
+        views = views_of_levels(names, levels, lambda view: fitted(view, levels.counts, y.n, levels=True), _ADDED_ROWS)
     else:
         views = fitted_views(names, grid, known.counts, y.n, kernels, feature, landmarks, added_rows=_ADDED_ROWS)
     found = _response(y.n, cells, counts, views, pairs, _log_matchings(rows, symmetric))

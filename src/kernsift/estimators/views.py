@@ -47,7 +47,7 @@ flattened eigenvalues. The choice is based on the study in docs/power.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -122,13 +122,17 @@ class FittedView(NamedTuple):
         return self._replace(view=View(factor, sizes), rest=rest)
 
 
-def fitted(view: View | GroupView, counts: Array, n: int) -> FittedView:
-    """A view with its invariants, which the permutation moments depend on."""
-    own, rest = invariants(view, counts, n)
+def fitted(view: View | GroupView, counts: Array, n: int, levels: bool = False) -> FittedView:
+    """A view with its invariants, which the permutation moments depend on; `levels` for one of categories.
+
+    The eigenvalues of a view of categories are nearly equal, so that its leading directions do not represent the others
+    in third moments. Two rows that meet in a cell with a small expected count contribute much to these.
+    """
+    own, rest = invariants(view, counts, n, every_direction=levels)
     return FittedView(view, own, rest)
 
 
-def without_law(view: View | GroupView, counts: Array, n: int) -> FittedView:
+def without_law(view: View | GroupView, counts: Array, n: int, levels: bool = False) -> FittedView:
     """A view without invariants, where the law of its statistic comes from elsewhere."""
     b = int(view.sizes.shape[0])
     own = Invariants(np.zeros(b), np.zeros((b, 2)), np.zeros((b, 5)))
@@ -143,7 +147,7 @@ def fitted_views(
     kernels: FeatureKernels,
     features: np.ndarray,
     landmarks: np.ndarray,
-    fit: Callable[[View | GroupView, Array, int], FittedView] = fitted,
+    fit: Callable[..., FittedView] = fitted,
     added_rows: float = 0.0,
 ) -> dict[str, FittedView]:
     """The named views of a block of features, from their points and the number of rows (b, G) at each.
@@ -154,7 +158,8 @@ def fitted_views(
     found: dict[str, FittedView] = {}
     if kernels.categorical[features].any():
         levels = Levels.of(counts)
-        return views_of_levels(names, levels, lambda view: fit(view, levels.counts, n).at_points(levels), added_rows)
+        fit_levels = partial(fit, counts=levels.counts, n=n, levels=True)
+        return views_of_levels(names, levels, lambda view: fit_levels(view).at_points(levels), added_rows)
     if grid.edges is None:
         first, second = kernel_views(kernels, adaptive=True)
         kinds = dict.fromkeys(names, first) | {"plain": KernelView(kernels)}

@@ -97,17 +97,20 @@ def moment_matrix(order: int, n: int) -> np.ndarray:
     return matrix
 
 
-def invariants(view: View | GroupView, counts: Array, n: int) -> tuple[Invariants, Array]:
+def invariants(
+    view: View | GroupView, counts: Array, n: int, every_direction: bool = False
+) -> tuple[Invariants, Array]:
     """The invariants of the Gram matrices of n rows, from factors on points that represent `counts` (b, G) rows each.
 
-    Also returns the diagonals (b, G) of the matrices, after their trace is removed.
+    Also returns the diagonals (b, G) of the matrices, after their trace is removed. With `every_direction`, third
+    moments are computed from all directions, and not from the leading ones.
     """
     sizes = view.sizes
     xp = namespace(sizes)
     trace, square, cube = (xp.sum(sizes**power, axis=1) for power in (1, 2, 3))
     shift = trace / (n - 1)
     level = (shift * (1 - 1 / n))[:, None]
-    kept = _leading(sizes, n)
+    kept = np.ones(tuple(sizes.shape), dtype=bool) if every_direction else _leading(sizes, n)
     if isinstance(view, GroupView):
         diagonal, own, leading, along = view.row_sums(kept.shape[1], float(level[0, 0]))
     else:
