@@ -66,13 +66,13 @@ def test_points_with_weights_have_the_moments_of_their_rows(sizes: list[int], p:
     np.add.at(counts, (strata.of_row, codes), 1.0)
     values = points[:, :, None, :] - (points @ counts.T / strata.sizes)[..., None]
     factor, weights = values.reshape(2, 14, -1), np.tile(counts.ravel(), (2, 1))
-    layout = strata._replace(points=3)
+    layout = strata._replace(weights=weights)
     # The leading directions come first.
     factor = np.flip(np.linalg.eigh((factor * weights[:, None]) @ factor.transpose(0, 2, 1))[1], 2).mT @ factor
     third = third_moment(
-        ThirdMoments.of_features(factor, layout, own, weights), ThirdMoments.of_response(response, strata, own), strata
+        ThirdMoments.of_features(factor, layout, own), ThirdMoments.of_response(response, strata, own), strata
     )
-    np.testing.assert_allclose(covariance(factor, factor, layout, own, weights), every.var(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(covariance(factor, factor, layout, own), every.var(axis=0), rtol=1e-9)
     expected = ((every - every.mean(axis=0)) ** 3).mean(axis=0)
     np.testing.assert_allclose(third, expected, rtol=1e-8, atol=1e-9 * every.std() ** 3)
 

@@ -40,7 +40,7 @@ from kernsift.estimators.restricted.covariance import RestrictedCovariance
 from kernsift.estimators.restricted.relabellings import few_values
 from kernsift.estimators.restricted.row_subsets import Among, factor_among
 from kernsift.estimators.restricted.strata import Strata
-from kernsift.estimators.restricted.stratified_counts import CountedCells, CountedFactor, StratifiedCounts
+from kernsift.estimators.restricted.stratified_counts import CountedFactor, RowCodes, StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Flips, ThirdMoments, covariance, third_moment
 from kernsift.estimators.restricted.unit_responses import UnitResponse, stratified_invariants
 from kernsift.estimators.restricted.unit_views import (
@@ -148,7 +148,7 @@ class _Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class _Measuring:
-    """Measures blocks of features; the cells of a block are units where these are counted point by point."""
+    """Measures blocks of features; rows are counted by point and the cells of a block, their units or strata."""
 
     target: UnitResponse
     rows: Exchangeability
@@ -156,7 +156,7 @@ class _Measuring:
     dtype: Any
     seed: int
     to_align: np.ndarray | None
-    cells: CountedCells | None = None
+    codes: RowCodes | None = None
     final: np.ndarray | None = None
 
     def __call__(self, block: FeatureBlock) -> list[Any]:
@@ -168,8 +168,8 @@ class _Measuring:
         grids += [fit_grid(table, block.own, block.to_sort, rounded=rounds) for table in tables[1:]]
         # Counts of units by point need no codes of rows.
         count, kept = self.rows.units + (self.rows.left_out > 0), None if block.cells is None else np.arange(0)
-        if self.cells is not None:
-            count, kept = self.cells.number, self.cells.kept(self._rows_to_align)
+        if self.codes is not None:
+            count, kept = len(self.target.strata.sizes) + 1, None
         tabulated = [
             tabulate(table, block.own, grid, block.cells, count, kept)
             for table, grid in zip(tables, grids, strict=True)
@@ -184,7 +184,7 @@ class _Measuring:
             fitted = fitted._replace(statistics=statistics, unbounded=block.kernels.kernel.unbounded)
             return self._measured(features, fitted, some[0][1])
 
-        by_row = tabulated[0].joint is None or (self.cells is None and on_host(grids[0].points))
+        by_row = tabulated[0].joint is None or (self.codes is None and on_host(grids[0].points))
         rows, memory = (len(self.target.strata.order), 2**26) if by_row else (0, None)
         return list(threads.parallel_map(measure, parts_of(block.features, grids[0].points, rows, memory)))
 
@@ -193,16 +193,11 @@ class _Measuring:
         """Views of rows that those of the features are made of."""
         return sources_of(pair.feature for pair in self.target.response.pairs)
 
-    @property
-    def _rows_to_align(self) -> np.ndarray | None:
-        """The sorted rows whose points are kept; those of all rows are needed for effects."""
-        return None if self.final is not None else self.to_align
-
     def _fitted(self, tables: Sequence[tuple[Grid, Tabulation]], own: np.ndarray, kernels: FeatureKernels) -> _Fitted:
         counted = None
         # A group of columns has one point for each row.
-        if self.cells is not None and tables[0][1].joint is not None:
-            counted = StratifiedCounts.of(tables[0][1], self.cells, self.target.response.first.factor)
+        if self.codes is not None and tables[0][1].joint is not None:
+            counted = StratifiedCounts.of(tables[0][1], self.codes, self.target.response.first.factor)
         factors: dict[str, Array] = {}
         for prefix, (grid, known) in zip(("", ALIGNED), tables, strict=False):
             own_names = [
@@ -246,8 +241,8 @@ class _Measuring:
         for place, (one, pair) in enumerate(zip(statistics, pairs, strict=True)):
             sd, skewness = one.laws.sd.copy(), one.laws.skewness.copy()
             for some in exact:
-                known = counted.centred(factors[pair.feature], some)
-                _, _, sd[some], third = self._moments(known.factor, pair.response, known.strata, known.weights)
+                centred, strata = counted.centred(factors[pair.feature], some)
+                _, _, sd[some], third = self._moments(centred, pair.response, strata)
                 skewness[some] = _skewness(third, sd[some])
             statistics[place] = one._replace(laws=one.laws._replace(sd=sd, skewness=skewness))
 
@@ -260,13 +255,13 @@ class _Measuring:
             own = [(target**2).sum() * (feature**2).sum(axis=1) for target, feature in sizes]
             limit = correlation_of(found, np.sqrt(own[0] * own[1]))
             for some in exact:
-                first, second = (counted.centred(factors[pairs[place].feature], some) for place in (i, j))
+                (first, strata), (second, _) = (counted.centred(factors[pairs[at].feature], some) for at in (i, j))
                 moments = self.target.moments[pairs[i].response, pairs[j].response]
-                between = covariance(first.factor, second.factor, first.strata, moments, first.weights)
+                between = covariance(first, second, strata, moments)
                 limit[some] = correlation_of(between, one.laws.sd[some] * other.laws.sd[some])
             return limit
 
-        return _Fitted(statistics, correlation, counted.points(self._rows_to_align), self.target.response, counted)
+        return _Fitted(statistics, correlation, counted.points(None if self.final is not None else self.to_align), self.target.response, counted)
 
     def _without_strata(self, factors: dict[str, Array], units: Tabulation) -> _Fitted:
         """Factors (b, m, N) of units of which any two may be exchanged: the law is that of all permutations."""
@@ -309,20 +304,18 @@ class _Measuring:
         return _with_law(factor, sizes, cross, target, size, traces, strata, (statistic, traces @ shares, sd, third))
 
     def _moments(
-        self, factor: np.ndarray, name: str, strata: Strata, weights: np.ndarray | None = None
+        self, factor: np.ndarray, name: str, strata: Strata
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Factors in the directions of the limit law and their sizes; the standard deviation and third moment of T."""
-        response, scale = self.target.moments[name, name], self.target.scale
-        if weights is not None:
-            scale = weights[:, None] * scale[self.target.strata.starts][strata.of_row]
-        values, vectors = np.linalg.eigh((factor * scale) @ factor.transpose(0, 2, 1))
+        response, scale = self.target.moments[name, name], self.target.scale[self.target.strata.starts][strata.of_row]
+        values, vectors = np.linalg.eigh((strata.weighted(factor) * scale) @ factor.transpose(0, 2, 1))
         factor = np.flip(vectors, axis=2).transpose(0, 2, 1) @ factor
         flips = Flips.of(factor, strata, response)
         if flips is not None:
             variance, third = flips.covariance(flips), flips.third_moment()
         else:
-            variance = covariance(factor, factor, strata, response, weights)
-            own = ThirdMoments.of_features(factor, strata, response, weights)
+            variance = covariance(factor, factor, strata, response)
+            own = ThirdMoments.of_features(factor, strata, response)
             third = third_moment(own, self.target.thirds[name], self.target.strata)
         return factor, np.maximum(np.flip(values, axis=1), 0.0), np.sqrt(variance), third
 
@@ -364,7 +357,7 @@ def _counted_statistic(
     counted: StratifiedCounts, one: CountedFactor, target: ResponseView, sums: Array, spread: float
 ) -> FittedStatistic:
     """T of features with factors on their points, and its law."""
-    xp, strata = namespace(one.factor), counted.cells.strata
+    xp, strata = namespace(one.factor), counted.rows.strata
     sizes = at_least(xp.flip(xp.linalg.eigvalsh(counted.scatter(one, one)), axis=1), 0.0)
     within = counted.unweighted_scatter(one)
     size, traces = to_numpy(xp.sum(within * within, axis=(1, 2))), counted.traces(one)
@@ -417,18 +410,16 @@ def _restricted(
 ) -> Scores:
     to_align = rows_to_align(target.response.n, rng) if among is None else None
     landmarks = landmark_rows(table.n, rng)
-    counted = CountedCells.of(rows, target.strata, target.cells)
-    cells = by_point(rows, table) if counted is None else asarray_like(counted.of_row, table.prototype)
-    if counted is not None:
-        # Points are kept in the order of the table.
-        order = target.strata.order
-        to_align = np.argsort(order) if to_align is None else to_align[np.argsort(order[to_align])]
+    codes = RowCodes.of(rows, target.strata, target.cells)
+    cells = by_point(rows, table) if codes is None else asarray_like(codes.stratum, table.prototype)
+    if codes is not None and to_align is None:
+        to_align = np.arange(target.response.n)  # sizes of points, which count by stratum, are not those of rows
     seed = int(rng.integers(2**32))
-    measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, counted)
+    measuring = _Measuring(target, rows, landmarks, dtype_of(table.prototype), seed, to_align, codes)
     blocks = partial(blocks_of, table, kernels, cells)
     scores, laws, factors = measured_table(table.names, blocks, measuring, target.response.ceiling)
     if among is not None:
         places = among.places(target.strata.order)
-        factors = [factor_among(factor, *places, to_align, among.subset, target.response) for factor in factors]
+        factors = [factor_among(factor, *places, among.subset, target.response) for factor in factors]
     response = _moved(target.response, factors[0].cross) if factors else target.response
     return scores(cov=RestrictedCovariance(tuple(factors), response, laws, to_align, target.strata))

@@ -45,21 +45,21 @@ def factor_among(
     factor: SelectedFactor,
     units: np.ndarray,
     count: int,
-    rows: np.ndarray | None,
     subset: RowSubset,
     response: Response,
 ) -> SelectedFactor:
-    """A factor of these of `count` units, 0 at the others: known at the units `rows`, and then at `subset.to_align`.
+    """A factor of these of `count` units, 0 at the others, at the units `subset.to_align`.
 
     Its cross-covariances with the `response` of these units become those with the response of all.
     """
     to_align, whole = subset.to_align, subset.response
     assert whole is not None
     if factor.codes is not None:
-        found = factor.among(units[rows], count)
+        found = factor.among(units, count)
         assert found.codes is not None and found.present is not None
-        codes = take(found.codes, np.asarray(to_align), 1)
-        return found._replace(codes=codes, present=found.present[to_align], sizes=None).against(whole, to_align)
+        assert to_align is not None
+        codes = take(found.codes, to_align, 1)
+        return found._replace(codes=codes, present=found.present[to_align]).against(whole, to_align)
     known, target = to_numpy(factor.factor), view_among(factor.target, whole)
     values = np.zeros((*known.shape[:2], count), dtype=known.dtype)
     values[:, :, units] = known

@@ -23,12 +23,12 @@ class Strata(NamedTuple):
     ----------
     order : (N,) the rows, stratum after stratum.
     sizes : (S,) rows of the strata, increasing.
-    points : where values are those of weighted points and not of rows, how many there are in each stratum; else 0.
+    weights : (b, N) those of points where values are not those of rows, with equally many points in each stratum.
     """
 
     order: np.ndarray
     sizes: np.ndarray
-    points: int = 0
+    weights: np.ndarray | None = None
 
     @classmethod
     def of(cls, codes: np.ndarray) -> Strata:
@@ -49,7 +49,9 @@ class Strata(NamedTuple):
     @property
     def lengths(self) -> np.ndarray:
         """(S,) values of each stratum in an array of all values."""
-        return np.full(len(self.sizes), self.points) if self.points else self.sizes
+        if self.weights is None:
+            return self.sizes
+        return np.full(len(self.sizes), self.weights.shape[1] // len(self.sizes))
 
     @property
     def starts(self) -> np.ndarray:
@@ -70,16 +72,22 @@ class Strata(NamedTuple):
 
     @property
     def are_pairs(self) -> bool:
-        return bool(self.sizes[-1] == 2) and not self.points
+        return bool(self.sizes[-1] == 2) and self.weights is None
 
     def sums(self, values: Array) -> Array:
-        """(..., S) sums of values (..., N) over the rows of each stratum."""
+        """(..., S) sums of values (..., N), or (b, N) of weighted points, over the rows of each stratum."""
         if not isinstance(values, np.ndarray):
             indicator = asarray_like(np.eye(len(self.sizes))[self.of_row], values)
             return values @ namespace(values).astype(indicator, values.dtype)
         if self.are_pairs:
             return np.asarray(values[..., ::2] + values[..., 1::2])
+        if self.weights is not None:
+            values = values * self.weights
         return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
+
+    def weighted(self, factor: np.ndarray) -> np.ndarray:
+        """A factor (b, m, N) times the weights of points."""
+        return factor if self.weights is None else factor * self.weights[:, None]
 
     def centred(self, factor: np.ndarray) -> np.ndarray:
         """A factor (..., m, N) of sorted rows less its mean in each stratum; 0 where it is constant in all strata."""

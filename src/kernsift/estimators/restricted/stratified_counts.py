@@ -32,33 +32,25 @@ _LEFT_OUT = 0.02
 _ROUNDING = 1e-12
 # The most numbers of factors with exact moments.
 _NUMBERS = 2**22
-# The most strata, the fewest rows of these on average, and the most cells of strata and responses together: a table has
-# as many columns for every point.
-_MOST_STRATA, _ROWS_PER_STRATUM, _MOST_CELLS = 2**8, 2**4, 2**9
+# The most strata, and the fewest rows of these on average: a table has a column for every stratum.
+_MOST_STRATA, _ROWS_PER_STRATUM = 2**8, 2**4
 
 
-class CountedCells(NamedTuple):
-    """Cells by which rows are counted: responses within strata, or the strata if there are too many of these.
+class RowCodes(NamedTuple):
+    """The stratum and the response of each row of a table, by which rows are counted.
 
     Attributes
     ----------
-    strata : of the rows that can be exchanged, which are sorted by these.
-    of_row : (n,) the cell of each row of the table; rows that cannot be exchanged have the last one.
-    of_sorted : (N,) the cell of each sorted row.
-    indicator : (C, S) 1 for the stratum of a cell.
-    one_response : whether all rows of a cell have the same response.
-    response : (n,) the response of each row, as codes; the last one for rows that cannot be exchanged.
+    strata : of the rows that can be exchanged.
+    stratum, response : (n,) codes; rows that cannot be exchanged have the last ones.
     """
 
     strata: Strata
-    of_row: np.ndarray
-    of_sorted: np.ndarray
-    indicator: np.ndarray
-    one_response: bool
+    stratum: np.ndarray
     response: np.ndarray
 
     @classmethod
-    def of(cls, rows: Exchangeability, strata: Strata, response: np.ndarray) -> CountedCells | None:
+    def of(cls, rows: Exchangeability, strata: Strata, response: np.ndarray) -> RowCodes | None:
         """From the response (N,) of sorted rows, as codes.
 
         None where rows are taken one by one: few of them, small strata, or units.
@@ -66,29 +58,9 @@ class CountedCells(NamedTuple):
         most = min(_MOST_STRATA, len(strata.order) // _ROWS_PER_STRATUM)
         if rows.unit is not None or len(strata.order) < FEWEST or len(strata.sizes) > most:
             return None
-        stratum, count = strata.of_row, int(response.max()) + 1
-        known, inverse = np.unique(stratum * count + response, return_inverse=True)
-        one_response = len(known) <= _MOST_CELLS
-        cell = inverse.ravel() if one_response else stratum
-        of_row = np.full(rows.n, int(cell.max()) + 1)
-        of_row[strata.order] = cell
-        indicator = np.zeros((int(cell.max()) + 1, len(strata.sizes)))
-        indicator[cell, stratum] = 1.0
-        by_row = np.full(rows.n, count)
-        by_row[strata.order] = response
-        return cls(strata, of_row, cell, indicator, one_response, by_row)
-
-    @property
-    def number(self) -> int:
-        """Cells, with that of rows that cannot be exchanged."""
-        return len(self.indicator) + 1
-
-    def kept(self, to_align: np.ndarray | None) -> np.ndarray | None:
-        """The rows of the table whose points are needed one by one; None for all.
-
-        The sorted rows `to_align` are in the order of the table.
-        """
-        return self.strata.order[to_align] if self.one_response and to_align is not None else None
+        stratum, responses = np.full(rows.n, len(strata.sizes)), np.full(rows.n, int(response.max()) + 1)
+        stratum[strata.order], responses[strata.order] = strata.of_row, response
+        return cls(strata, stratum, responses)
 
 
 class CountedFactor(NamedTuple):
@@ -99,46 +71,34 @@ class CountedFactor(NamedTuple):
     sums: Array
 
 
-class CentredValues(NamedTuple):
-    """Factors (b, m, values) of features less the means of strata, and weights (b, values) of points in strata."""
-
-    factor: np.ndarray
-    weights: np.ndarray | None
-    strata: Strata
-
-
 class StratifiedCounts(NamedTuple):
     """The rows of a block of features, by point and stratum.
 
     Attributes
     ----------
-    cells : what is counted.
-    codes : (b, rows) the points of the rows of the table, of all or of those that correlations come from.
-    joint : (b, G, C) rows of each cell at each point.
-    counts : (b, G, S) the same for strata.
+    rows : what they are counted by.
+    codes : (b, n) the points of the rows of the table.
+    counts : (b, G, S) rows of each stratum at each point.
     shares : (S,) r_b, what the response varies in each stratum.
     """
 
-    cells: CountedCells
+    rows: RowCodes
     codes: Array
-    joint: Array
     counts: Array
     shares: np.ndarray
 
     @classmethod
-    def of(cls, known: Tabulation, cells: CountedCells, target: np.ndarray) -> StratifiedCounts:
-        """From counts by cell and a factor (p, N) of the response."""
+    def of(cls, known: Tabulation, rows: RowCodes, target: np.ndarray) -> StratifiedCounts:
+        """From counts by stratum and a factor (p, N) of the response."""
         assert known.joint is not None
-        strata, joint = cells.strata, known.joint[:, :, : cells.number - 1]
         codes = np.asarray(known.codes) if isinstance(known.codes, SparseCodes) else known.codes
-        shares = strata.sums((target * target).sum(axis=0)) / (strata.sizes - 1)
-        return cls(cells, codes, joint, joint @ asarray_like(cells.indicator, joint), shares)
+        shares = rows.strata.sums((target * target).sum(axis=0)) / (rows.strata.sizes - 1)
+        return cls(rows, codes, known.joint[:, :, : len(shares)], shares)
 
     def points(self, rows: np.ndarray | None) -> Tabulation:
         """The points of the features, with the codes of some sorted rows, or of all."""
-        codes, order = self.codes, self.cells.strata.order if rows is None else self.cells.strata.order[rows]
-        if self.cells.kept(rows) is None:
-            codes = take(codes, order, 1)
+        order = self.rows.strata.order
+        codes = take(self.codes, order if rows is None else order[rows], 1)
         return Tabulation(namespace(self.counts).sum(self.counts, axis=2), None, codes)
 
     def response_sums(self, targets: dict[str, np.ndarray], values: dict[str, np.ndarray]) -> dict[str, Array]:
@@ -146,28 +106,22 @@ class StratifiedCounts(NamedTuple):
 
         `values` (p, C) are the factors of different responses, of which those of rows differ by the means of strata.
         """
-        cells, strata, found = self.cells, self.cells.strata, {}
+        strata, response, points = self.rows.strata, self.rows.response, self.counts.shape[1]
+        firsts, count = strata.order[strata.starts], int(response[strata.order].max()) + 1
+        if count > points:
+            by_row = {name: np.zeros((len(target), len(response))) for name, target in targets.items()}
+            for name, target in targets.items():
+                by_row[name][:, strata.order] = target
+            return {
+                name: summed_rows(self.codes, asarray_like(own, self.counts), points) for name, own in by_row.items()
+            }
         # Rows that cannot be exchanged have one more response.
-        points, count = self.joint.shape[1], int(cells.response[strata.order].max()) + 1
-        if not cells.one_response and count <= points:
-            responses = asarray_like(cells.response, self.codes)
-            by_response = namespace(self.joint).astype(
-                bincount_rows(self.codes, points, responses, count + 1), self.joint.dtype
-            )
+        joint = bincount_rows(self.codes, points, asarray_like(response, self.codes), count + 1)[:, :, :count]
+        joint, found = namespace(joint).astype(joint, self.counts.dtype), {}
         for name, target in targets.items():
-            if cells.one_response:
-                by_cell = np.empty((cells.number - 1, len(target)))
-                by_cell[cells.of_sorted] = target.T
-                found[name] = self.joint @ asarray_like(by_cell, self.joint)
-            elif count <= points:
-                own = values[name][:, :count]
-                means = own[:, cells.response[strata.order[strata.starts]]] - target[:, strata.starts]
-                found[name] = by_response[:, :, :count] @ asarray_like(own.T, self.joint)
-                found[name] = found[name] - self.counts @ asarray_like(means.T, self.joint)
-            else:
-                by_row = np.zeros((len(target), len(cells.of_row)))
-                by_row[:, strata.order] = target
-                found[name] = summed_rows(self.codes, asarray_like(by_row, self.joint), points)
+            means = values[name][:, response[firsts]] - target[:, strata.starts]
+            sums = joint @ asarray_like(values[name][:, :count].T, joint)
+            found[name] = sums - self.counts @ asarray_like(means.T, joint)
         return found
 
     def counted(self, factor: Array) -> CountedFactor:
@@ -177,14 +131,14 @@ class StratifiedCounts(NamedTuple):
 
     def scatter(self, one: CountedFactor, other: CountedFactor) -> Array:
         """(b, m, q) sums over strata of r_b S_b."""
-        means = one.sums * asarray_like(self.shares / self.cells.strata.sizes, one.sums)
+        means = one.sums * asarray_like(self.shares / self.rows.strata.sizes, one.sums)
         turned = namespace(one.sums).matrix_transpose
         return one.weighted @ turned(other.factor) - means @ turned(other.sums)
 
     def unweighted_scatter(self, one: CountedFactor) -> Array:
         """(b, m, m) sums over strata of S_b."""
         xp = namespace(one.sums)
-        means = one.sums / asarray_like(self.cells.strata.sizes.astype(float), one.sums)
+        means = one.sums / asarray_like(self.rows.strata.sizes.astype(float), one.sums)
         whole = one.factor * xp.sum(self.counts, axis=2)[:, None, :]
         return whole @ xp.matrix_transpose(one.factor) - means @ xp.matrix_transpose(one.sums)
 
@@ -192,7 +146,7 @@ class StratifiedCounts(NamedTuple):
         """(b, S) traces of the scatter in each stratum; 0 for rounding errors where the feature is constant."""
         xp = namespace(one.sums)
         squares = to_numpy((xp.sum(one.factor * one.factor, axis=1)[:, None, :] @ self.counts)[:, 0, :])
-        found = squares - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.cells.strata.sizes
+        found = squares - to_numpy(xp.sum(one.sums * one.sums, axis=1)) / self.rows.strata.sizes
         return np.where(found > _ROUNDING * squares, found, 0.0)
 
     def carried_by_few_rows(self, one: CountedFactor, target: np.ndarray) -> np.ndarray:
@@ -209,34 +163,27 @@ class StratifiedCounts(NamedTuple):
 
     def parts_of(self, features: np.ndarray, directions: int) -> list[np.ndarray]:
         """Some features in parts, whose `centred` values in so many directions are not too many."""
-        strata = self.cells.strata
+        strata = self.rows.strata
         values = min(self.counts.shape[1] * len(strata.sizes), len(strata.order))
         step = max(1, _NUMBERS // (directions * values))
         return [features[part] for part in slices(0, len(features), step)]
 
-    def centred(self, factor: Array, features: np.ndarray) -> CentredValues:
-        """Factors (b, m, G) of some of the features less the means of strata.
+    def centred(self, factor: Array, features: np.ndarray) -> tuple[np.ndarray, Strata]:
+        """Factors (b, m, values) of some of the features less the means of strata, from those (b, m, G) of all.
 
-        Values are those of all points in each stratum, or those of the rows if these are fewer.
+        Values are those of all points in each stratum, with weights, or those of the rows if these are fewer.
         """
-        strata, own = self.cells.strata, to_numpy(take(factor, features, 0)).astype(float)
+        strata, own = self.rows.strata, to_numpy(take(factor, features, 0)).astype(float)
         counts = to_numpy(take(self.counts, features, 0)).astype(float)
         used = counts.any(axis=(0, 2))
-        points = int(used.sum())
-        if points * len(strata.sizes) < len(strata.order):
+        if int(used.sum()) * len(strata.sizes) < len(strata.order):
             own, counts = own[:, :, used], counts[:, used]
             values = own[:, :, None, :] - (own @ counts / strata.sizes)[..., None]
             weights = counts.transpose(0, 2, 1).reshape(len(counts), -1)
-            return CentredValues(values.reshape(*own.shape[:2], -1), weights, strata._replace(points=points))
+            return values.reshape(*own.shape[:2], -1), strata._replace(weights=weights)
         rows = [one[:, self.row_codes(place)] for one, place in zip(own, features.tolist(), strict=True)]
-        return CentredValues(strata.centred(np.stack(rows)), None, strata)
+        return strata.centred(np.stack(rows)), strata
 
     def row_codes(self, feature: int) -> np.ndarray:
-        """(N,) the points of the sorted rows of one feature, up to exchanges of rows of a cell with one response."""
-        if not self.cells.one_response:
-            return to_numpy(self.codes[feature, :])[self.cells.strata.order]
-        joint = to_numpy(self.joint[feature, :, :]).astype(int)
-        codes = np.empty(len(self.cells.of_sorted), dtype=int)
-        points = np.tile(np.arange(len(joint)), joint.shape[1])
-        codes[np.argsort(self.cells.of_sorted, kind="stable")] = np.repeat(points, joint.T.ravel())
-        return codes
+        """(N,) the points of the sorted rows of one feature."""
+        return to_numpy(self.codes[feature, :])[self.rows.strata.order]

@@ -83,21 +83,14 @@ class ResponseMoments(NamedTuple):
         basis = right[:kept].reshape(kept, len(one), len(other))
         behind = np.cumsum(values[::-1] ** 2)[::-1]
         terms = min(max(int((behind > _FAINT * behind[0]).sum()), 1), _TERMS, kept)
-        second = _second(squares, first, last, strata, None)
+        second = _second(squares, first, last, strata)
         return cls((left[:, :kept] * values[:kept]).T, basis, terms, second, squares / (sizes - 1) ** 2)
 
 
-def _second(
-    squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Strata, weights: np.ndarray | None
-) -> np.ndarray:
+def _second(squares: np.ndarray, one: np.ndarray, other: np.ndarray, strata: Strata) -> np.ndarray:
     """(..., S, 2) invariants of second order, from sums of K_ij L_ij (..., S) and diagonals (..., N)."""
-    counted = _times(one, weights)
-    traces, products = strata.sums(counted) * strata.sums(_times(other, weights)), strata.sums(counted * other)
+    traces, products = strata.sums(one) * strata.sums(other), strata.sums(one * other)
     return np.stack([squares - traces / (strata.sizes - 1), products - traces / strata.sizes], axis=-1)
-
-
-def _times(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    return values if weights is None else values * weights
 
 
 class Flips(NamedTuple):
@@ -137,27 +130,21 @@ class Flips(NamedTuple):
         return np.asarray(8.0 * (((inner @ inner) * inner).sum(axis=(1, 2)) + own))
 
 
-def covariance(
-    one: np.ndarray,
-    other: np.ndarray,
-    strata: Strata,
-    response: ResponseMoments,
-    weights: np.ndarray | None = None,
-) -> np.ndarray:
+def covariance(one: np.ndarray, other: np.ndarray, strata: Strata, response: ResponseMoments) -> np.ndarray:
     """(b,) covariances of T under two views of b features, with factors (b, m, N) and (b, q, N) centred within strata.
 
-    `response` are the moments of the two views of the response in these statistics, `weights` (b, N) those of points.
+    `response` are the moments of the two views of the response in these statistics.
     """
     flips = [Flips.of(part, strata, response) for part in (one, other)]
     if flips[0] is not None and flips[1] is not None:
         return flips[0].covariance(flips[1])
     step = max(1, NUMBERS // (len(response.coefficients) * one.shape[1] * other.shape[1]))
     parts = slices(0, len(one), step)
-    counted = one if weights is None else one * weights[:, None]
+    counted = strata.weighted(one)
     found = [_between_and_squares(counted[part], other[part], strata, response.coefficients) for part in parts]
     between, squares = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
     diagonal, other_diagonal = ((part * part).sum(axis=1) for part in (one, other))
-    second = _second(squares, diagonal, other_diagonal, strata, weights)
+    second = _second(squares, diagonal, other_diagonal, strata)
     within = np.einsum("bsi,sij,sj->b", second, strata.moment_matrices(2), response.second, optimize=True)
     total = 2.0 * (between - squares @ response.squares) + within
     scale = 2.0 * (between + squares @ response.squares) + np.abs(within)
@@ -205,35 +192,27 @@ class ThirdMoments(NamedTuple):
     tensors: np.ndarray
 
     @classmethod
-    def of_features(
-        cls, factor: np.ndarray, strata: Strata, response: ResponseMoments, weights: np.ndarray | None = None
-    ) -> ThirdMoments:
-        """From factors (b, m, N) centred within strata, the leading directions first, and weights (b, N) of points."""
+    def of_features(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
+        """From factors (b, m, N) centred within strata, the leading directions first."""
         b, m, _ = factor.shape
         folded = np.zeros((b, response.terms, m * m))
-        counted = factor if weights is None else factor * weights[:, None]
+        counted = strata.weighted(factor)
         for run in strata.runs(b * m * m):
             part, other = (strata.split(values, *run).transpose(0, 2, 1, 3) for values in (factor, counted))
             scatter = (part @ other.transpose(0, 1, 3, 2)).reshape(b, -1, m * m)
             folded += response.coefficients[: response.terms, slice(*run)] @ scatter
-        return cls.of(factor, folded.reshape(b, -1, m, m).transpose(1, 0, 2, 3), strata, counted, weights)
+        return cls.of(factor, folded.reshape(b, -1, m, m).transpose(1, 0, 2, 3), strata)
 
     @classmethod
     def of_response(cls, factor: np.ndarray, strata: Strata, response: ResponseMoments) -> ThirdMoments:
         """From a factor (p, N) centred within strata."""
-        return cls.of(factor[None], response.basis[: response.terms, None], strata, factor[None], None)
+        return cls.of(factor[None], response.basis[: response.terms, None], strata)
 
     @classmethod
-    def of(
-        cls,
-        factor: np.ndarray,
-        folded: np.ndarray,
-        strata: Strata,
-        counted: np.ndarray,
-        weights: np.ndarray | None,
-    ) -> ThirdMoments:
+    def of(cls, factor: np.ndarray, folded: np.ndarray, strata: Strata) -> ThirdMoments:
+        """From factors (b, m, N) centred within strata and the matrices of `folded`."""
         b, m, rows = factor.shape
-        count, sizes = len(strata.sizes), strata.sizes
+        count, sizes, counted = len(strata.sizes), strata.sizes, strata.weighted(factor)
         leading = min(m, _CUBES if rows <= _FEW_ROWS else _FEWER_CUBES)
         cubes, squares, cubed = (np.zeros((b, count)) for _ in range(3))
         crossed, inner, outer = (np.zeros((len(folded), b, count)) for _ in range(3))
@@ -260,13 +239,14 @@ class ThirdMoments(NamedTuple):
                 found = np.einsum("bsin,bsjn,bskn->bijks", lead, lead, other[:, :, :leading], optimize=True)
                 tensors[..., place] = found
                 lost = own**3 - (lead * lead).sum(axis=2) ** 3  # the diagonal is known in full
-                lost = _times(lost, None if weights is None else strata.split(weights, *run))
+                if strata.weights is not None:
+                    lost *= strata.split(strata.weights, *run)
                 # Entries of a pair cancel.
                 found = (found * found).sum(axis=(1, 2, 3)) + lost.sum(axis=2)
                 cubed[:, place] = np.where(sizes[place] > 2, found, 0.0)
-        trace = strata.sums(_times(diagonal, weights))
-        third = _third(strata, trace, squares, cubes, cubed, diagonal, twice, vectors, weights)
-        twice = strata.sums(_times(diagonal, weights) * twice)
+        trace = strata.sums(diagonal)
+        third = _third(strata, trace, squares, cubes, cubed, diagonal, twice, vectors)
+        twice = strata.sums(diagonal * twice)
         own = np.stack([cubes - trace * squares / (sizes - 1), twice - trace * squares / sizes], axis=-1)
         other = np.stack([crossed - trace * inner / (sizes - 1), outer - trace * inner / sizes], axis=-1)
         return cls(folded, factor, counted, strata, cubes, third, own, other, crossed, vectors, tensors)
@@ -281,7 +261,6 @@ def _third(
     diagonal: np.ndarray,
     twice: np.ndarray,
     vectors: np.ndarray,
-    weights: np.ndarray | None,
 ) -> np.ndarray:
     """(b, S, 5) invariants of third order with the trace taken out, as in `permutation_law.invariants`."""
     n = strata.sizes
@@ -289,10 +268,9 @@ def _third(
     off = shift / n
     rows = strata.of_row
     rest = diagonal - (shift * (1 - 1 / n))[:, rows]
-    counted = _times(rest, weights)
-    rest2, rest3 = strata.sums(counted * rest), strata.sums(counted * rest**2)
-    mixed = counted * (twice - 2 * shift[:, rows] * diagonal + (shift**2 * (1 - 1 / n))[:, rows])
-    cubes_of_rows = strata.sums(_times((diagonal + off[:, rows]) ** 3, weights))
+    rest2, rest3 = strata.sums(rest * rest), strata.sums(rest * rest**2)
+    mixed = rest * (twice - 2 * shift[:, rows] * diagonal + (shift**2 * (1 - 1 / n))[:, rows])
+    cubes_of_rows = strata.sums((diagonal + off[:, rows]) ** 3)
     entries = cubed + 3 * off * squares + n * n * off**3 - cubes_of_rows + rest3
     between = (vectors * vectors).sum(axis=1) - shift * rest2
     power = cubes - 3 * shift * squares + 3 * shift**2 * trace - shift**3 * (n - 1)
@@ -336,7 +314,7 @@ def _cube(one: ThirdMoments, other: ThirdMoments, strata: Strata) -> np.ndarray:
     if len(one.folded) == 1:
         parts = (one.folded[0], other.folded[0])
         return np.asarray(np.prod(np.broadcast_arrays(*(((a @ a) * a).sum(axis=(1, 2)) for a in parts)), axis=0))
-    if (free**2).sum() < min(m * p, 2 * _LARGEST) and not one.strata.points:
+    if (free**2).sum() < min(m * p, 2 * _LARGEST) and one.strata.weights is None:
         return _contrast_cube(one.factor, other.factor[0], strata)
     q = p if m * p <= _LARGEST else min(p, 8)
     lead = min(m, max(1, _LARGEST // q))
