@@ -828,7 +828,7 @@ def test_designs_that_make_no_sense_are_refused_with_the_fix(message: str, given
     ("message", "given"),
     [
         ("unit: the response varies within.*use strata= for association within units, or aggregate", {"unit": PAIRS}),
-        ("paired: needs the column or array", {"paired": True}),
+        ("paired: True pairs the rows", {"paired": True}),
         ("paired: each pair needs two rows", {"paired": np.arange(20) // 4}),
         ("strata: X has no column 'sit'.*did you mean 'site'", {"strata": "sit"}),
         (

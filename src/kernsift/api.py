@@ -12,10 +12,11 @@ from kernsift.arguments import CallSettings, Seed, check_selection, check_test_o
 from kernsift.data.columns.named_columns import as_column_name
 from kernsift.data.inputs import as_candidates, read_pair, read_xy
 from kernsift.data.responses import classes_repeat
+from kernsift.data.rows.aligned_tables import aligned
 from kernsift.data.rows.confounder_columns import keep_complete, take_confounders, take_sample_confounders
 from kernsift.data.rows.exchangeability import codes_of
 from kernsift.data.rows.identifiers import note_identifiers
-from kernsift.data.rows.row_labels import note_row_labels
+from kernsift.data.rows.row_arguments import note_row_labels
 from kernsift.data.rows.samples import as_samples
 from kernsift.data.stored import held_in_memory
 from kernsift.data.tables import Table, stack
@@ -23,8 +24,8 @@ from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.conditional.confounders import Confounders, confounders_of
 from kernsift.estimators.conditional.estimator import conditional_hsic, conditional_mmd
 from kernsift.estimators.patterns import RowSubset
-from kernsift.estimators.restricted.estimator import aligned, restricted_hsic, restricted_mmd
-from kernsift.estimators.restricted.row_subsets import rows_in_use
+from kernsift.estimators.restricted.covariance import rows_in_use
+from kernsift.estimators.restricted.estimator import restricted_hsic, restricted_mmd
 from kernsift.estimators.scores import DenseCovariance, Scores
 from kernsift.exceptions import InputError
 from kernsift.execution.notes import add_note

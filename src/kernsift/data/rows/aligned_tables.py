@@ -24,6 +24,11 @@ _ENOUGH = 256
 _NUMBERS, _DEVICE_NUMBERS, _CHUNK = 2**22, 2**28, 2**8
 
 
+def aligned(table: Table, rows: Exchangeability) -> Table:
+    """The table less the locations of strata, where these are large enough to know them."""
+    return AlignedTable(table, rows) if rows.stratum is not None and not rows.small_strata else table
+
+
 class AlignedTable(Table):
     """A table whose numeric columns have the location of each stratum subtracted (Hodges and Lehmann 1962).
 

@@ -88,10 +88,6 @@ class Exchangeability:
         return int(np.isin(self.stratum, self.informative_strata).sum()) < _SMALL * len(self.informative_strata)
 
     @property
-    def large_strata(self) -> bool:
-        return self.stratum is not None and not self.small_strata
-
-    @property
     def described(self) -> str:
         """The numbers of units and strata that can be used."""
         units, strata = len(self.informative), len(self.informative_strata)

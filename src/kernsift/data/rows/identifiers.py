@@ -84,10 +84,7 @@ def _identifiers(table: Table, response: Callable[[], np.ndarray]) -> Iterator[t
         with np.errstate(invalid="ignore"):  # signalling NaNs
             whole = (first == np.floor(first)).all(axis=0)
         single, first = single[whole], first[:, whole]
-    if table.memory is None:
-        single = single[[len(np.unique(column)) >= _FEWEST_SUBJECTS for column in first.T]]
-    else:
-        single = single[[_one_response(column, response()[rows]) for column in first.T]]
+    single = single[[_one_response(column, response()[rows]) for column in first.T]]
     for feature in single[:_CHECKED]:
         yield table.names[feature], _subjects(to_numpy(table.part(table.offsets[[feature]]))[:, 0], response())
 

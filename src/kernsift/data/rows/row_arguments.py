@@ -1,21 +1,80 @@
-"""The arguments `strata`, `paired` and `unit`: read from names or values, checked, and turned into codes of rows."""
+"""The arguments `strata`, `paired` and `unit`: read from names or values, checked, and turned into codes of rows.
+
+Rows are matched by position, also those of pandas with labels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernsift.data.columns.columns import EXACT, Columns
+from kernsift.data.columns.encoding import number_name
 from kernsift.data.columns.named_columns import take_columns
 from kernsift.data.formats import Source, open_table
 from kernsift.data.rows.exchangeability import Exchangeability, varies
-from kernsift.data.rows.row_labels import RowLabels
 from kernsift.exceptions import InputError, quoted
 from kernsift.execution.arrays import to_numpy
 from kernsift.execution.notes import add_note
+
+
+class RowLabels(NamedTuple):
+    """One label for each row: its code (n,) is the place in `names` (L,), or -1 where it is missing."""
+
+    names: np.ndarray
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, columns: Columns) -> RowLabels:
+        """The labels in a column; several columns make one label together."""
+        parts = [cls._of_column(columns, place) for place in range(len(columns.names))]
+        if len(parts) == 1:
+            return parts[0]
+        there = np.all([part.codes >= 0 for part in parts], axis=0)
+        known, inverse = np.unique([part.codes[there] for part in parts], axis=1, return_inverse=True)
+        names = [" / ".join(part.names[code] for part, code in zip(parts, own, strict=True)) for own in known.T]
+        codes = np.full(len(there), -1)
+        codes[there] = inverse.ravel()
+        return _sorted(names, codes)
+
+    @classmethod
+    def _of_column(cls, columns: Columns, place: int) -> RowLabels:
+        own, levels = to_numpy(columns.values)[:, place], columns.levels.get(place)
+        # Integers beyond 2^53, such as hashes, would be rounded as floating-point numbers.
+        known, inverse = np.unique(columns.integers.get(place, own), return_inverse=True)
+        names = [levels[int(value)] if levels and value == value else number_name(value) for value in known.tolist()]
+        return _sorted(names, np.where(np.isnan(own), -1, inverse))
+
+    @classmethod
+    def joined(cls, parts: Sequence[RowLabels]) -> RowLabels:
+        """The labels of several tables, one below the other."""
+        if all(part.names is parts[0].names for part in parts):
+            return cls(parts[0].names, np.concatenate([part.codes for part in parts]))
+        names = np.unique(np.concatenate([part.names for part in parts]))
+        codes = [np.append(names.searchsorted(part.names), -1)[part.codes] for part in parts]
+        return cls(names, np.concatenate(codes))
+
+    def take(self, rows: np.ndarray) -> RowLabels:
+        """The labels of some rows."""
+        return RowLabels(self.names, self.codes[rows])
+
+    def used(self) -> tuple[np.ndarray, np.ndarray]:
+        """The labels that occur, and the position (n,) of each row's label among these; none is missing.
+
+        They are in the order of the rows, so that no random choice among units depends on their names.
+        """
+        known, first, place = np.unique(self.codes, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return self.names[known[order]], np.argsort(order)[place.ravel()]
+
+
+def _sorted(names: Sequence[str], codes: np.ndarray) -> RowLabels:
+    """Labels in alphabetical order, equal ones once."""
+    known, place = np.unique(np.array(names, dtype=str), return_inverse=True)
+    return RowLabels(known, np.append(place, -1)[codes])
 
 
 class RowArguments:
@@ -61,11 +120,6 @@ class RowArguments:
     def split_samples(self, X: Any, Y: Any, **options: Any) -> tuple[Any, Any]:
         """The tables without the columns that the arguments name; Y is None where X holds both samples."""
         if Y is None:
-            if self._given.get("paired") is True:
-                raise InputError(
-                    "paired: True pairs the rows of X and Y in their order, but there is one table; name the column "
-                    'that identifies pairs, as in paired="patient".'
-                )
             return self.split(X, **options), None
         tables: list[Source] = [open_table(data, name, **options) for data, name in ((X, "X"), (Y, "Y"))]
         for argument, given in self._given.items():
@@ -96,7 +150,8 @@ class RowArguments:
         for argument, given in self._given.items():
             if given is True:
                 raise InputError(
-                    'paired: needs the column or array that identifies pairs here, got True; use paired="patient".'
+                    "paired: True pairs the rows of X and Y in their order, but there is one table; name the column "
+                    'that identifies pairs, as in paired="patient".'
                 )
             source, columns = take_columns(source, given, argument)
             self._add_labels(argument, columns)
@@ -251,3 +306,25 @@ def _check_strata(names: np.ndarray, rows: Exchangeability, argument: str, quest
 
 def _examples(names: np.ndarray) -> str:
     return f"'{names[0]}'" if len(names) == 1 else f"'{names[0]}' (and {len(names) - 1} more)"
+
+
+def note_row_labels(table: Any, **arguments: Any) -> None:
+    """Note which arguments have the row labels of a table in another order: rows are matched by position.
+
+    Only data frames and series of pandas have labels.
+    """
+    own = _labels(table)
+    for argument, value in arguments.items():
+        other = _labels(value)
+        if own is None or other is None or len(own) != len(other) or own.equals(other):
+            continue
+        if own.is_unique and own.isin(other).all():
+            add_note(
+                f"{argument}: its row labels are those of X in another order, but rows are matched by position; sort "
+                "one like the other where labels tell which rows belong together."
+            )
+
+
+def _labels(table: Any) -> Any:
+    labels = getattr(table, "index", None)
+    return labels if type(labels).__module__.partition(".")[0] == "pandas" else None

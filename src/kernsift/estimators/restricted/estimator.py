@@ -36,9 +36,8 @@ from kernsift.estimators.effects.views import view_effects
 from kernsift.estimators.feature_blocks import FeatureBlock, blocks_of
 from kernsift.estimators.pairs import CLASSES, PLAIN
 from kernsift.estimators.responses import Response, ResponseView, table_response
-from kernsift.estimators.restricted.covariance import RestrictedCovariance
+from kernsift.estimators.restricted.covariance import Among, RestrictedCovariance, factor_among
 from kernsift.estimators.restricted.relabellings import few_values
-from kernsift.estimators.restricted.row_subsets import Among, factor_among
 from kernsift.estimators.restricted.strata import Strata
 from kernsift.estimators.restricted.stratified_counts import CountedFactor, RowCodes, StratifiedCounts
 from kernsift.estimators.restricted.stratified_law import Flips, ThirdMoments, covariance, third_moment
@@ -67,9 +66,6 @@ from kernsift.kernels.contingency import Tabulation, tabulate
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.low_rank import View, centred, landmark_rows
 from kernsift.kernels.quantisation import Grid, fit_grid
-
-# Numbers of an aligned table that is kept in memory: 2^25 doubles are 256 MB.
-_KEPT = 2**25
 
 
 def restricted_mmd(
@@ -114,28 +110,12 @@ def restricted_hsic(
     return _restricted(table, target, kernels, rows, among, rng)
 
 
-def aligned(table: Table, rows: Exchangeability) -> Table:
-    """The table less the locations of strata, where these are large enough to know them."""
-    if not rows.large_strata:
-        return table
-    found = AlignedTable(table, rows)
-    if table.n * int(table.offsets[-1]) > _KEPT:
-        return found
-    # Values that are subtracted once are read several times.
-    return Table(table.names, found.values, table.offsets, table.categorical, table.levels, table.incomplete)
-
-
 class _Fitted(NamedTuple):
     """The statistics of a part of a block.
 
-    Attributes
-    ----------
-    statistics : under every pair of views.
-    correlation : gives the correlations (b,) of T under two of the pairs.
-    points : of the factors: units, or points that represent rows.
-    response : of the units, that of the statistics: on a device, or on the host.
-    counted : the rows by point and stratum, where there are many.
-    unbounded : whether the kernel of the features is.
+    `points` are those of the factors: units, or points that represent rows, which are then `counted` by stratum. The
+    `response` is that of the units, on the device of the statistics. `correlation` gives the correlations (b,) of T
+    under two of the pairs; `unbounded` says whether the kernel of the features is.
     """
 
     statistics: list[FittedStatistic]
@@ -261,7 +241,9 @@ class _Measuring:
                 limit[some] = correlation_of(between, one.laws.sd[some] * other.laws.sd[some])
             return limit
 
-        return _Fitted(statistics, correlation, counted.points(None if self.final is not None else self.to_align), self.target.response, counted)
+        # Effects need the points of all rows.
+        points = counted.points(self.to_align if self.final is None else None)
+        return _Fitted(statistics, correlation, points, self.target.response, counted)
 
     def _without_strata(self, factors: dict[str, Array], units: Tabulation) -> _Fitted:
         """Factors (b, m, N) of units of which any two may be exchanged: the law is that of all permutations."""

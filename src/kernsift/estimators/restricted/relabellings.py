@@ -45,14 +45,9 @@ _CONVOLVED = 2**13
 
 
 class FewValues(NamedTuple):
-    """The features of a block whose statistics take few values.
+    """Which features (b,) of a block have two values, how many units differ from the commonest, where these are few.
 
-    Attributes
-    ----------
-    two_valued : (b,) which columns have two values.
-    others : (b,) numbers of units that differ from the commonest value.
-    few : (b,) in which columns these are few.
-    differing : gives the units (N,) of a feature that differ from the commonest value, or have the second of two.
+    `differing` gives these units (N,) of one feature, or those that have the second of two values.
     """
 
     two_valued: np.ndarray

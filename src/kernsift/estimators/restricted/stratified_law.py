@@ -97,12 +97,8 @@ class Flips(NamedTuple):
     """The terms of C = sum_b e_b v_b over random signs e_b: pairs, and a response with one direction.
 
     T = |C|^2 has mean tr V, variance 2 (tr V^2 - sum_b |v_b|^4) and third central moment
-    8 (tr V^3 - 3 sum_b |v_b|^2 v_b' V v_b + 2 sum_b |v_b|^6), with V = sum_b v_b v_b'.
-
-    Attributes
-    ----------
-    terms : (b, m, S) the v_b of b features.
-    squares : (b, S) |v_b|^2.
+    8 (tr V^3 - 3 sum_b |v_b|^2 v_b' V v_b + 2 sum_b |v_b|^6), with V = sum_b v_b v_b'. `terms` (b, m, S) are the v_b of
+    b features, and `squares` (b, S) the |v_b|^2.
     """
 
     terms: np.ndarray
