@@ -490,6 +490,15 @@ def test_columns_that_are_constant_within_strata_are_no_evidence(strata: int, ro
         assert (relate(table, y, strata=stratum, random_state=0).all_pvalues == 1.0).all()
 
 
+def test_columns_that_are_constant_within_strata_have_no_effect() -> None:
+    """Rounding errors are not scaled up to a factor of the linear kernel, of which no effect has a law."""
+    rng = np.random.default_rng(5)
+    stratum = rng.integers(0, 40, size=1500)
+    X = np.column_stack([rng.normal(size=(40, 30))[stratum], np.exp(2.0 * rng.normal(size=1500))])
+    found = relate(X, rng.integers(0, 2, size=1500), strata=stratum, kernel="linear", random_state=0).to_frame()
+    assert (found["effect"] == 0.0).sum() >= 30
+
+
 @pytest.mark.parametrize("response", ["label", "numeric"])
 @pytest.mark.parametrize("units", [12, 40])
 @pytest.mark.parametrize("rows", [3, 7])
@@ -753,6 +762,13 @@ def test_a_column_that_identifies_subjects_is_noted() -> None:
     assert any("'x1' looks like an identifier: its 16 values repeat" in note for note in notes)
     mixed = frame().drop(columns="batch").assign(treated=np.arange(60) % 2)
     assert not any("identifier" in note for note in compare(mixed, by="treated", random_state=0).notes)
+
+
+def test_an_identifier_behind_many_counts_is_noted() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.poisson(4.0, size=(120, 30))).add_prefix("gene ").assign(subject=np.arange(120) // 6)
+    notes = relate(table, np.arange(120) // 6 % 2, random_state=0).notes
+    assert any("'subject' looks like an identifier: its 20 values repeat" in note for note in notes)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

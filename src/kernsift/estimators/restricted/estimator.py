@@ -339,11 +339,15 @@ def _counted_statistic(
     counted: StratifiedCounts, one: CountedFactor, target: ResponseView, sums: Array, spread: float
 ) -> FittedStatistic:
     """T of features with factors on their points, and its law."""
-    xp, strata = namespace(one.factor), counted.rows.strata
+    xp, strata, traces = namespace(one.factor), counted.rows.strata, counted.traces(one)
+    # What is left of features that are constant within strata is rounding error.
+    varies = asarray_like((traces > 0).any(axis=1).astype(float), one.factor)
+    factor, weighted, totals = (part * varies[:, None, None] for part in one)
+    one = CountedFactor(factor, weighted, totals)
     sizes = at_least(xp.flip(xp.linalg.eigvalsh(counted.scatter(one, one)), axis=1), 0.0)
     within = counted.unweighted_scatter(one)
-    size, traces = to_numpy(xp.sum(within * within, axis=(1, 2))), counted.traces(one)
-    cross, known = one.factor @ sums, to_numpy(sizes) * (traces > 0).any(axis=1, keepdims=True)
+    size = to_numpy(xp.sum(within * within, axis=(1, 2)))
+    cross, known = one.factor @ sums, to_numpy(sizes)
     # The shares are those of the first view, in which the response of each view varies alike up to a factor.
     share = target.sizes / spread
     sd = np.sqrt(2.0 * (known**2).sum(axis=1) * (share**2).sum())
