@@ -1,16 +1,9 @@
-"""Rows that arrive in pieces: the result is that of all rows at once, and no temporary files remain."""
+"""Rows that arrive in pieces: the result is that of all rows at once."""
 
 from __future__ import annotations
 
 import copy
-import errno
-import gc
-import os
 import pickle
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +15,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from kernsift import InputError, SelectHSIC, SelectMMD
-from kernsift.data import row_buffer as arrivals
 from kernsift.estimators import HSIC, MMD
 
 # What is off about some estimators on few rows is said in a warning, and tested in test_calibration.
@@ -113,6 +105,16 @@ def test_sparse_rows() -> None:
     X, label, _ = rows()
     thin = sparse.csr_matrix(np.where(np.abs(X) > 1, X, 0.0))
     same(fed(SelectMMD(random_state=1), thin, label), SelectMMD(random_state=1).fit(thin, label))
+
+
+def test_an_array_that_is_used_again_for_the_next_piece() -> None:
+    X, label, _ = rows()
+    batch, labels = np.empty((60, D)), np.empty(60, dtype=label.dtype)
+    selector = SelectMMD(random_state=0)
+    for start in range(0, N, 60):
+        batch[:], labels[:] = X[start : start + 60], label[start : start + 60]
+        selector.partial_fit(batch, labels)
+    same(selector, SelectMMD(random_state=0).fit(X, label))
 
 
 def test_missing_rows_are_dropped_as_from_the_whole() -> None:
@@ -209,76 +211,3 @@ def test_a_pickle_holds_the_answer_and_not_the_rows() -> None:
     assert not hasattr(clone(selector), "result_")
     selector.partial_fit(X, label)  # the original goes on
     assert selector.finish().result_.rows == tuple(2 * n for n in SelectMMD(random_state=0).fit(X, label).result_.rows)
-
-
-@pytest.fixture
-def small_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Pieces go to a file after the first kilobyte."""
-    monkeypatch.setattr(arrivals, "_IN_MEMORY", 1 << 10)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
-
-
-def open_files(folder: Path) -> list[str]:
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{number}")
-        except OSError:
-            continue
-        if target.startswith(str(folder)):
-            found.append(target)
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at open files in /proc")
-def test_the_file_has_no_name_and_goes_with_the_selector(small_memory: Path) -> None:
-    X, label, _ = rows()
-    selector = fed(SelectMMD(random_state=0), X, label)
-    assert len(open_files(small_memory)) == 1
-    assert list(small_memory.iterdir()) == []
-    same(selector, SelectMMD(random_state=0).fit(X, label))
-    selector.fit(X, label)
-    assert open_files(small_memory) == []
-    fed(selector, X, label)
-    assert len(open_files(small_memory)) == 1
-    del selector
-    gc.collect()
-    assert open_files(small_memory) == []
-
-
-def test_no_room_is_one_clear_error_and_costs_only_that_piece(small_memory: Path, monkeypatch: Any) -> None:
-    X, label, _ = rows()
-    selector = SelectMMD(random_state=0).partial_fit(X[:150], label[:150])
-    write = np.lib.format.write_array
-
-    def full(file: Any, data: Any, allow_pickle: bool) -> None:
-        file.write(b"half of it")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(arrivals.np.lib.format, "write_array", full)
-    with pytest.raises(InputError, match=r"^X: .*No space left.*TMPDIR"):
-        selector.partial_fit(X[150:200], label[150:200])
-    monkeypatch.setattr(arrivals.np.lib.format, "write_array", write)
-    selector.partial_fit(X[150:], label[150:])
-    same(selector, SelectMMD(random_state=0).fit(X, label))
-
-
-KILLED = """
-import os, signal, tempfile, sys
-import numpy as np
-from kernsift import SelectHSIC
-tempfile.tempdir = sys.argv[1]
-rng = np.random.default_rng(0)
-selector = SelectHSIC()
-for _ in range(3):
-    selector.partial_fit(rng.normal(size=(20000, 20)), rng.normal(size=20000))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="files without a name")
-def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
-    run = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
-    assert run.returncode == -9
-    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -89,9 +88,8 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         """Collect rows in batches.
 
         `finish` tests the features, with the result of `fit` on all rows so far, for every estimator. The rows are
-        stored for it: the first few megabytes in memory, the rest in a temporary file, which is deleted with the
-        selector or at the end of the process. A pickle holds the result and not the rows, so no rows can be added to a
-        selector that was unpickled. After `fit` the first call begins a new collection.
+        kept in memory for it. A pickle holds the result and not the rows, so no rows can be added to a selector that
+        was unpickled. After `fit` the first call begins a new collection.
 
         Parameters
         ----------
@@ -121,7 +119,6 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
             )
         if buffer is None:
             buffer = self._buffer = RowBuffer()
-            self._closing = weakref.finalize(self, buffer.close)
         buffer.add(X, y)
         for name in _FITTED:
             self.__dict__.pop(name, None)
@@ -147,16 +144,13 @@ class _KernelSelector(SelectorMixin, BaseEstimator):
         state = dict(super().__getstate__())
         buffer: RowBuffer | None = state.pop("_buffer", None)
         if buffer is not None:
-            del state["_closing"]
             state["_rows_elsewhere"] = buffer.rows
         return state
 
     def _discard_rows(self) -> None:
         """Discard the collected rows."""
-        self.__dict__.pop("_rows_elsewhere", None)
-        if "_buffer" in self.__dict__:
-            self._closing()
-            del self._buffer, self._closing
+        for name in ("_rows_elsewhere", "_buffer"):
+            self.__dict__.pop(name, None)
 
     def _check(self, y: Any) -> None:
         check_choice("keep", self.keep, ("auto", "selected", "rejected"))
