@@ -11,8 +11,7 @@ import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import lru_cache, partial
-from operator import attrgetter
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -31,18 +30,7 @@ RUN = 1 << 16
 _LINES = 1 << 8
 
 # NumPy before 2.1 lacks some functions of the standard.
-_HOST = SimpleNamespace(
-    **vars(np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy"))
-)
-# For small arrays most of the time is call overhead, which these functions have less of.
-_HOST.sum, _HOST.matrix_transpose = partial(np.add.reduce, axis=None), attrgetter("mT")
-_HOST.min, _HOST.max = (partial(ufunc.reduce, axis=None) for ufunc in (np.minimum, np.maximum))
-_HOST.all, _HOST.any = (partial(ufunc.reduce, axis=None) for ufunc in (np.logical_and, np.logical_or))
-_HOST.clip = lambda x, low, high: np.minimum(np.maximum(x, low), high)
-_HOST.reshape = lambda x, shape: x.reshape(shape)
-_HOST.cumulative_sum = lambda x, *, axis=None: x.cumsum(axis)
-_HOST.take = lambda x, indices, *, axis=None: x.take(indices, axis=axis, mode=INDEX_MODE)
-_HOST.astype = lambda x, dtype, *, copy=False: x.astype(dtype, copy=copy)
+_HOST = np if hasattr(np, "cumulative_sum") else importlib.import_module("array_api_compat.numpy")
 
 
 def slices(start: int, stop: int, step: int) -> Iterator[slice]:
