@@ -9,7 +9,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from kernsift.execution.arrays import INDEX_MODE, RUN, Array, namespace, transposed
+from kernsift.execution.arrays import INDEX_MODE, RUN, Array, asarray_like, namespace, to_numpy, transposed
 
 # Columns with fewer values than this are left to np.searchsorted.
 _FEW = 1 << 9
@@ -39,7 +39,7 @@ def search(edges: Array, values: Array) -> Array:
         import torch
 
         return torch.searchsorted(edges.contiguous(), values.contiguous(), out_int32=True)
-    return binary_search(edges, values)
+    return xp.stack([xp.searchsorted(edges[i, :], values[i, :]) for i in range(values.shape[0])])
 
 
 def _count_below(edges: np.ndarray, values: np.ndarray, found: np.ndarray) -> None:
@@ -99,20 +99,6 @@ def _bucket(low: Any, scale: Any, values: np.ndarray) -> np.ndarray:
     return np.minimum(place, _INTERVALS - 1, out=place).astype(np.intp)
 
 
-def binary_search(edges: Array, values: Array) -> Array:
-    """`search` with functions of the standard only: a vectorised binary search."""
-    xp = namespace(values)
-    size = edges.shape[1]
-    found = xp.zeros(values.shape, dtype=xp.int64, device=compat.device(values))
-    step = 1 << max(size.bit_length() - 1, 0)
-    while step and size:
-        tried = found + step
-        below = xp.take_along_axis(edges, xp.clip(tried - 1, 0, size - 1), axis=1) < values
-        found = xp.where(below & (tried <= size), tried, found)
-        step //= 2
-    return found
-
-
 def sorted_with_order(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`sorted_columns`, and the place (p, n) of each value in the flattened transpose."""
     rows = transposed(array)
@@ -168,7 +154,8 @@ def bincount(codes: Array, size: int, weights: Array | None = None) -> Array:
     if isinstance(codes, np.ndarray) or compat.is_cupy_array(codes):
         # Not in the standard, but NumPy and CuPy have it with the same arguments.
         return xp.bincount(codes, weights=weights, minlength=size)
-    return bincount_by_sorting(codes, size, weights)
+    sums = np.bincount(to_numpy(codes), None if weights is None else to_numpy(weights), size)
+    return asarray_like(sums, codes)
 
 
 def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: int = 1) -> Array:
@@ -196,16 +183,3 @@ def bincount_rows(codes: Array, size: int, cells: Array | None = None, count: in
         place *= count
         place += xp.astype(cells, dtype, copy=False)
     return xp.reshape(bincount(place, b * size * count), (b, size, count))
-
-
-def bincount_by_sorting(codes: Array, size: int, weights: Array | None = None) -> Array:
-    """`bincount` with functions of the standard only: equal codes are adjacent after sorting."""
-    xp = namespace(codes)
-    order = xp.argsort(codes)
-    ends = xp.arange(size + 1, dtype=codes.dtype, device=compat.device(codes))
-    edges = xp.searchsorted(xp.take(codes, order), ends)
-    if weights is None:
-        return edges[1:] - edges[:-1]
-    sums = xp.cumulative_sum(xp.take(weights, order), include_initial=True)
-    at = xp.take(sums, edges)
-    return at[1:] - at[:-1]
