@@ -162,7 +162,7 @@ def test_middle_gaps_are_order_statistics_of_all_differences(count: int, dtype: 
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_scores_do_not_depend_on_compiled_factors(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_do_not_depend_on_compiled_bandwidths(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = values((150, 90), dtype, 20), values((120, 90), dtype, 21)
     found = []
     for features in (NEVER, ALWAYS):

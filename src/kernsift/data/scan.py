@@ -19,7 +19,6 @@ from kernsift.data.missing import CELLS_STAY
 from kernsift.exceptions import InputError
 from kernsift.execution.arrays import take, to_numpy
 from kernsift.execution.context import setting
-from kernsift.execution.fused import load_early
 from kernsift.execution.memory import reading_bytes
 from kernsift.execution.parallel import parallel_map, task_memory, worker_threads
 from kernsift.execution.progress import report_progress
@@ -97,7 +96,6 @@ def scan(source: Source, memory: int, *, trust: bool = True) -> Scan:
         raise InputError(f"{source.argument}: at least 2 rows are needed, got {source.n}; pass more data.")
     found = _empty_scan(source)
     if isinstance(source, MemorySource):
-        load_early(source.columns.values)
         _add_cells(found, source.columns, np.arange(p), slice(0, source.n), _TextMemory(source, memory))
         return found
     unread = np.ones(p, dtype=bool)

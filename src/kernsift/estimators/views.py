@@ -192,7 +192,7 @@ def fitted_views(
                 one = _without_ties(name, known, grid.missing, n, len(inverse) if here else 1)
                 found[name] = one if here else one.repeated(len(inverse), counts)
             else:
-                own_view = fit(RANK_VIEWS[name](shared, grid.missing, kernels.large), shared, n).moved_to(counts)
+                own_view = fit(RANK_VIEWS[name](shared, grid.missing), shared, n).moved_to(counts)
                 found[name] = own_view if shared.shape[0] == len(inverse) else own_view.take(inverse)
     return found
 
@@ -235,4 +235,4 @@ def _distinct(counts: Array) -> tuple[Array, np.ndarray]:
 def _without_ties(name: str, counts: bytes, missing: bool, n: int, b: int) -> FittedView:
     """A view of the ranks of b columns; cached because it is the same for all columns without ties."""
     one = np.frombuffer(counts)[None, :]
-    return fitted(RANK_VIEWS[name](one, missing, False), one, n).repeated(b, one)
+    return fitted(RANK_VIEWS[name](one, missing), one, n).repeated(b, one)

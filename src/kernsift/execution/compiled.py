@@ -109,43 +109,24 @@ def _exp_single(t: Any) -> Any:
 
 
 @_compile
-def mmd_draw(X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, draw: int, start: int, exponents: Any, h: Any) -> None:
-    """h of one draw of rows a, b of X and u, v of Y, for the columns from `start` on."""
-    stop = start + len(exponents)
-    x, x2 = X[a[draw]][start:stop], X[b[draw]][start:stop]
-    y, y2 = Y[u[draw]][start:stop], Y[v[draw]][start:stop]
-    if len(exponents) <= _NARROW:
-        later = min(draw + _AHEAD, len(a) - 1)
-        for j in range(start, stop, _LINE):
-            prefetch(X, a[later], j)
-            prefetch(X, b[later], j)
-            prefetch(Y, u[later], j)
-            prefetch(Y, v[later], j)
-    for j in range(len(exponents)):
-        c = exponents[j]
-        p, q, r, s = x[j] - x2[j], x[j] - y2[j], y[j] - y2[j], x2[j] - y[j]
-        h[j] = (exponential(p * p * c) - exponential(q * q * c)) + (exponential(r * r * c) - exponential(s * s * c))
-
-
-@_compile
 def mmd(X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, start: int, exponents: Any, out: Any) -> None:
-    """h of all draws."""
+    """h of draws of rows a, b of X and u, v of Y, for the columns from `start` on."""
+    stop = start + len(exponents)
     for draw in range(len(out)):
-        mmd_draw(X, Y, a, b, u, v, draw, start, exponents, out[draw])
-
-
-@_compile
-def mmd_sums(
-    X: Any, Y: Any, a: Any, b: Any, u: Any, v: Any, start: int, exponents: Any, centre: Any, total: Any, squares: Any
-) -> None:
-    """Add the deviations of h from a centre, and their squares, to sums for each column."""
-    h = np.empty(len(exponents), dtype=X.dtype)
-    for draw in range(len(a)):
-        mmd_draw(X, Y, a, b, u, v, draw, start, exponents, h)
-        for j in range(len(h)):
-            off = np.float64(h[j] - centre[j])
-            total[j] += off
-            squares[j] += off * off
+        x, x2 = X[a[draw]][start:stop], X[b[draw]][start:stop]
+        y, y2 = Y[u[draw]][start:stop], Y[v[draw]][start:stop]
+        h = out[draw]
+        if len(exponents) <= _NARROW:
+            later = min(draw + _AHEAD, len(out) - 1)
+            for j in range(start, stop, _LINE):
+                prefetch(X, a[later], j)
+                prefetch(X, b[later], j)
+                prefetch(Y, u[later], j)
+                prefetch(Y, v[later], j)
+        for j in range(len(exponents)):
+            c = exponents[j]
+            p, q, r, s = x[j] - x2[j], x[j] - y2[j], y[j] - y2[j], x2[j] - y[j]
+            h[j] = (exponential(p * p * c) - exponential(q * q * c)) + (exponential(r * r * c) - exponential(s * s * c))
 
 
 @_compile
@@ -264,46 +245,6 @@ def count_cells(values: Any, edges: Any, cells: Any, kept: Any, joint: Any, code
                 for i in range(place, after):
                     codes[first + j, i] = found[kept[i] - begin]
             place = after
-
-
-@_compile
-def pivoted(points: Any, exponents: Any, preference: Any, enough: Any, rows: Any, pivots: Any) -> int:
-    """The pivoted Cholesky factors `rows` (b, limit, G) of the Gaussian kernel on points (b, G), and their pivots.
-
-    See `kernsift.kernels.low_rank.pivoted`. Returns the largest number of directions.
-    """
-    b, limit, size = rows.shape
-    residual, most = np.empty(size), 0
-    for i in range(b):
-        own, c = points[i], exponents[i]
-        residual[:] = 1.0
-        for step in range(limit):
-            pivot, largest = 0, residual[0] * preference[i, 0]
-            for g in range(1, size):
-                gain = residual[g] * preference[i, g]
-                if gain > largest:
-                    pivot, largest = g, gain
-            pivots[i, step] = pivot
-            if not largest > enough[i]:
-                for later in range(step + 1, limit):
-                    pivots[i, later] = pivot
-                break
-            row, x = rows[i, step], own[pivot]
-            for g in range(size):
-                t = own[g] - x
-                row[g] = exponential(t * t * c)
-            for before in range(step):
-                other = rows[i, before]
-                share = other[pivot]
-                for g in range(size):
-                    row[g] -= share * other[g]
-            scale = 1.0 / np.sqrt(residual[pivot])
-            for g in range(size):
-                row[g] *= scale
-                residual[g] -= row[g] * row[g]
-            residual[pivot] = 0.0
-            most = max(most, step + 1)
-    return most
 
 
 @_compile

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from threading import Thread
 from typing import Any
 
 import array_api_compat as compat
@@ -56,22 +55,10 @@ def host_mmd(
     return out
 
 
-def host_mmd_sums(
-    X: Array, Y: Array, rows: tuple[np.ndarray, ...], columns: slice, exponents: Array, pilot: Array, total: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Sums of deviations of the same from a pilot (p,), and of their squares."""
-    compiled = _compiled(total, X, Y)
-    if compiled is None:
-        return None
-    off, squares = np.zeros(len(exponents)), np.zeros(len(exponents))
-    compiled.mmd_sums(X, Y, *rows, columns.indices(X.shape[1])[0], exponents, pilot, off, squares)
-    return off, squares
-
-
 def device_mmd_sums(
     X: Array, Y: Array, rows: Sequence[np.ndarray], exponents: Array, pilot: Array, total: int
 ) -> tuple[Array, Array] | None:
-    """The same on a GPU; None elsewhere."""
+    """Sums of deviations of the same from a pilot (p,), and of their squares, on a GPU; None elsewhere."""
     on_gpu = compat.is_torch_array(X) and X.device.type == "cuda" and X.stride(1) == Y.stride(1) == 1
     compiled = _compiled_module("compiled_triton") if on_gpu and total >= _DEVICE_WORTH else None
     return compiled and compiled.mmd_sums(X, Y, asarray_like(np.array(rows, dtype=np.int32), X), exponents, pilot)
@@ -105,18 +92,6 @@ def is_large(n: int, columns: int) -> bool:
     return n * columns >= _VALUES or columns >= _FEATURES
 
 
-def load_early(table: Array) -> None:
-    """Load the compiled functions for a large table in a thread, while it is read: that takes 0.4 s of one core."""
-    if isinstance(table, np.ndarray) and is_large(*table.shape) and not _for_host.cache_info().currsize:
-        Thread(target=_first_call).start()
-
-
-def _first_call() -> None:
-    # The first call of any compiled function takes as long as the import.
-    if (compiled := _for_host()) is not None:
-        compiled.middle_gaps(np.arange(2.0)[None, :], np.empty(1), np.empty(1))
-
-
 def host_counts(
     values: Array, edges: Array, cells: Array | None, count: int, kept: np.ndarray, large: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -130,19 +105,6 @@ def host_counts(
     cells = np.zeros(n, dtype=np.int64) if cells is None else cells
     compiled.count_cells(values, edges.astype(values.dtype), cells, kept, joint, codes)
     return joint.reshape(b, points, count), codes
-
-
-def host_pivoted(
-    points: Array, exponents: Array | None, weights: Array, preference: Array, enough: Array, limit: int, large: bool
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Factors and pivots of the Gaussian kernel on points (G, b)."""
-    compiled = _for_host() if large and isinstance(points, np.ndarray) else None
-    if compiled is None or exponents is None:
-        return None
-    turned, (b, size) = np.ascontiguousarray(points.T, dtype=float), weights.shape
-    rows, pivots = np.zeros((b, limit, size)), np.zeros((b, limit), dtype=np.intp)
-    count = max(compiled.pivoted(turned, exponents.astype(float), preference, enough, rows, pivots), 1)
-    return rows[:, :count, :], pivots[:, :count]
 
 
 def host_middle_gaps(ordered: Array, large: bool) -> tuple[np.ndarray, np.ndarray] | None:

@@ -26,7 +26,6 @@ from kernsift.execution.arrays import (
     to_numpy,
     transposed,
 )
-from kernsift.execution.fused import host_pivoted
 from kernsift.kernels.contingency import Tabulation
 from kernsift.kernels.fitted import FeatureKernels
 from kernsift.kernels.group_views import NEGLIGIBLE, GroupView, Landmarks, views_of_rows
@@ -152,9 +151,6 @@ def pivoted(
     used = xp.sum(xp.astype(weights > 0, weights.dtype), axis=1)
     enough = tolerance * xp.sum(residual * weights, axis=1) / used
     limit = min(limit, size)
-    quick = host_pivoted(points, kernels.exponents, weights, preference, enough, limit, kernels.large)
-    if quick is not None:
-        return quick
     every = 1 if on_host(points) else _EVERY
     rows = xp.empty((b, limit, size), dtype=weights.dtype, device=points.device)
     rows[:, 0, :] = 0.0

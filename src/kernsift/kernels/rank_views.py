@@ -36,22 +36,20 @@ def _midranks(counts: Array) -> Array:
     return xp.clip((ends - counts / 2) / xp.where(ends[:, -1:] > 0, ends[:, -1:], 1.0), 1e-300, 1.0 - 1e-16)
 
 
-def _on_normal_scores(counts: Array, missing: bool, large: bool, bandwidth: float, rank: int, tolerance: float) -> View:
+def _on_normal_scores(counts: Array, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
     """The Gaussian kernel on normal scores of the ranks; the bandwidth is in median distances."""
     scores = normal_quantiles(_midranks(counts[:, :-1] if missing else counts))
-    return _gaussian(scores, counts, missing, large, bandwidth * _NORMAL_MEDIAN, rank, tolerance)
+    return _gaussian(scores, counts, missing, bandwidth * _NORMAL_MEDIAN, rank, tolerance)
 
 
-def _gaussian(
-    scores: Array, counts: Array, missing: bool, large: bool, bandwidth: float, rank: int, tolerance: float
-) -> View:
+def _gaussian(scores: Array, counts: Array, missing: bool, bandwidth: float, rank: int, tolerance: float) -> View:
     """The Gaussian kernel on scores of the points that are not missing."""
     xp, b = namespace(counts), int(counts.shape[0])
     if missing:
         scores = xp.concat([scores, xp.full_like(scores[:, :1], xp.nan)], axis=1)
     width, flags = np.full(b, bandwidth), np.zeros(b, dtype=bool)
     inverse = asarray_like(1.0 / width, counts)
-    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, inverse, None, width, missing=missing, large=large)
+    kernels = FeatureKernels(Gaussian(), np.arange(b + 1), flags, inverse, None, width, missing=missing)
     factor, _ = pivoted(transposed(scores), kernels, counts, rank, tolerance)
     return centred(factor, counts)
 
@@ -80,12 +78,12 @@ def _of_ranks(
     return centred(factor, counts)
 
 
-def _normal_scores(counts: Array, missing: bool, large: bool) -> View:
+def _normal_scores(counts: Array, missing: bool) -> View:
     """Normal scores, and their squares with a small weight."""
     return _of_ranks(counts, missing, lambda _, normal: [_square(normal)], [_SQUARE_WEIGHT])
 
 
-def _rank_scores(counts: Array, missing: bool, large: bool) -> View:
+def _rank_scores(counts: Array, missing: bool) -> View:
     """Score functions of rank tests for a shift of normal and of Cauchy values, for spread and for skewness."""
 
     def others(ranks: Array, normal: Array) -> list[Array]:
@@ -99,9 +97,9 @@ def _square(normal: Array) -> Array:
     return math.sqrt(0.5) * (normal * normal - 1.0)
 
 
-def _smooth(counts: Array, missing: bool, large: bool) -> View:
+def _smooth(counts: Array, missing: bool) -> View:
     """The first directions of a wide Gaussian kernel on normal scores."""
-    view = _on_normal_scores(counts, missing, large, WIDE, WIDE_RANK, WIDE_TOLERANCE)
+    view = _on_normal_scores(counts, missing, WIDE, WIDE_RANK, WIDE_TOLERANCE)
     some = to_numpy(counts[:, -1]) > 0 if missing else np.zeros(counts.shape[0], dtype=bool)
     # One more direction for the share of missing values, where there are any.
     size = min(_SMOOTH_DIRECTIONS + int(some.any()), view.sizes.shape[1])
@@ -110,24 +108,24 @@ def _smooth(counts: Array, missing: bool, large: bool) -> View:
     return View(view.factor[:, :size, :], sizes).raised(_SMOOTH_POWER)
 
 
-def _narrow(counts: Array, missing: bool, large: bool) -> View:
+def _narrow(counts: Array, missing: bool) -> View:
     """A narrow Gaussian kernel on normal scores."""
-    return _on_normal_scores(counts, missing, large, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
+    return _on_normal_scores(counts, missing, _NARROW, _NARROW_RANK, TOLERANCE).raised(_NARROW_POWER)
 
 
-def _local(counts: Array, missing: bool, large: bool) -> View:
+def _local(counts: Array, missing: bool) -> View:
     """A narrow Gaussian kernel on ranks."""
     ranks = _midranks(counts[:, :-1] if missing else counts)
     width = _LOCAL * _UNIFORM_MEDIAN
-    return _gaussian(ranks, counts, missing, large, width, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
+    return _gaussian(ranks, counts, missing, width, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
 
 
-def _location(counts: Array, missing: bool, large: bool) -> View:
+def _location(counts: Array, missing: bool) -> View:
     """The first direction of the wide Gaussian kernel on normal scores: nearly these scores themselves."""
-    return _on_normal_scores(counts, missing, large, WIDE, WIDE_RANK, WIDE_TOLERANCE).leading(1)
+    return _on_normal_scores(counts, missing, WIDE, WIDE_RANK, WIDE_TOLERANCE).leading(1)
 
 
-RANK_VIEWS: dict[str, Callable[[Array, bool, bool], View]] = {
+RANK_VIEWS: dict[str, Callable[[Array, bool], View]] = {
     "normal-scores": _normal_scores,
     "rank-scores": _rank_scores,
     "smooth": _smooth,

@@ -17,7 +17,7 @@ from kernsift.data.tables import Table
 from kernsift.estimators.feature_blocks import FeatureBlock
 from kernsift.estimators.ustatistic import mmd_kernel
 from kernsift.execution.arrays import Array, asarray_like, batch_numbers, namespace, on_host, slices
-from kernsift.execution.fused import device_mmd_sums, host_hsic, host_mmd, host_mmd_sums
+from kernsift.execution.fused import device_mmd_sums, host_hsic, host_mmd
 from kernsift.kernels.fitted import FeatureKernels
 
 LEARNING = 2**14
@@ -46,7 +46,7 @@ class Draws(ABC):
         return int(self.rows.nbytes)
 
     def sums(self, block: FeatureBlock, draws: slice, pilot: Array) -> tuple[Array, Array] | None:
-        """(p,) sums of deviations from a pilot and of their squares, where a compiled function has them; else None."""
+        """(p,) sums of deviations from a pilot and of their squares, compiled for a GPU; None elsewhere."""
         return None
 
     @property
@@ -87,14 +87,10 @@ class MMDDraws(Draws):
 
     def sums(self, block: FeatureBlock, draws: slice, pilot: Array) -> tuple[Array, Array] | None:
         (X, Y), columns, exponents = block.table.tables, block.columns, block.own_kernels.exponents
-        if exponents is None or not self.shared:
+        if exponents is None or not self.shared or on_host(X.prototype):
             return None
         rows, numbers = tuple(own[draws] for own in self.rows), self.count * block.all_columns
-        if not on_host(X.prototype):
-            return device_mmd_sums(X.part(columns), Y.part(columns), rows, exponents, pilot, numbers)
-        if isinstance(columns, slice):
-            return host_mmd_sums(X.values, Y.values, rows, columns, exponents, pilot, numbers)
-        return None
+        return device_mmd_sums(X.part(columns), Y.part(columns), rows, exponents, pilot, numbers)
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def _block_moments(draws: Draws, start: int, stop: int, block: FeatureBlock) -> 
     # Deviations are taken from a pilot mean, because squares of the draws would cancel where these vary little.
     some = draws.of(block, slice(start, min(start + _PILOT, stop)))
     pilot = namespace(some).astype(column_sums(some) / some.shape[0], some.dtype, copy=False)
-    known = None if on_host(pilot) else draws.sums(block, slice(start, stop), pilot)
+    known = draws.sums(block, slice(start, stop), pilot)
     if known is None:
         found = list(on_threads(partial(_sums, draws, block, pilot), _runs(draws, block, start, stop), block))
         off, squares = (np.sum(part, axis=0) for part in zip(*found, strict=True))
@@ -169,9 +169,6 @@ def _block_moments(draws: Draws, start: int, stop: int, block: FeatureBlock) -> 
 
 def _sums(draws: Draws, block: FeatureBlock, pilot: Array, run: slice) -> tuple[np.ndarray, np.ndarray]:
     """Sums of deviations from the pilot mean and of their squares."""
-    known = draws.sums(block, run, pilot) if on_host(pilot) else None
-    if known is not None:
-        return known
     total: Array = 0.0
     squares: Array = 0.0
     numbers = draws.count * block.all_columns
