@@ -142,27 +142,10 @@ def describe_entries(app: Sphinx, what: str, name: str, obj: object, options: ob
     lines[:] = out
 
 
-def list_figures(app: Sphinx, docname: str, source: list[str]) -> None:
-    """The pages that measuring runs have left in this folder: Markdown as pages, ready HTML as links."""
-    if docname != "figures":
-        return
-    pages = [
-        name
-        for name in ("power", "calibration", "given", "speed", "scaling", "reproduction/README")
-        if (HERE / f"{name}.md").is_file()
-    ]
-    listed = "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(pages) + "\n```\n" if pages else ""
-    if (HERE / "reproduction" / "index.html").is_file():
-        listed += (
-            '\n<p><a href="reproduction/index.html">The paper\'s numbers and pictures beside those made again</a></p>\n'
-        )
-    source[0] = source[0].replace("FIGURES", listed)
-
-
 def copy_measured(app: Sphinx, error: Exception | None) -> None:
     """The files that the pages of figures point to go along as they are."""
     for name in ("power", "calibration", "given", "designs", "speed", "scaling", "reproduction"):
-        if error is None and app.builder.format == "html" and (HERE / name).is_dir():
+        if error is None and app.builder.format == "html":
             shutil.copytree(HERE / name, Path(app.outdir) / name, dirs_exist_ok=True)
 
 
@@ -180,7 +163,6 @@ def formula(translator: Any, node: nodes.math_block) -> None:
 
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
-    app.connect("source-read", list_figures)
     app.connect("build-finished", copy_measured)
     # Before numpydoc, which reads docstrings at the usual priority.
     app.connect("autodoc-process-docstring", describe_entries, priority=400)

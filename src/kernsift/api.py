@@ -145,7 +145,7 @@ def compare(
     missing : {"column", "value", "drop", "error"}, default "column"
         What is done with missing values: "column" tests each feature on the rows that have it; "value" takes a missing
         value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
-        with a missing value in any feature; "error" refuses them. Rows without a response are left out.
+        with a missing value in any feature; "error" refuses them.
     strata : str, list of str or array, optional
         Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which then
         leave the features, or values for each row; for two tables a pair of arrays.
@@ -301,51 +301,16 @@ def relate(
     response : {"auto", "category", "numeric", "censored"}, default "auto"
         "auto" takes text, categoricals, truth values, and numbers with two values or up to ten whole ones as classes,
         and other numbers as numbers; "category" and "numeric" read it as that.
-    k : int or float, optional
-        None lists every feature. A number, or a fraction of all features, lists only those with the largest scores,
-        with p-values, effect sizes and intervals that are conditional on the selection. It finds no more features, as
-        `correction` counts all of them in any case, and it costs power for each listed one: close to the cut a
-        selective p-value is large, whatever the unconditional one is.
-    threshold : float, optional
-        Instead of `k`: list every feature whose score is at least this many standard deviations.
+    k, threshold, test, kernel : optional
+        As in `compare`.
     estimator : {"complete", "cross", "incomplete", "block"} or Incomplete or Block, default "complete"
         How scores are estimated; `Incomplete(r=5)` and `Block(block_size=8)` set options.
-    test : {"exact", "multiscale", "polyhedral", "naive"} or Multiscale, default "exact"
-        What p-values of a short list are conditional on: "exact", the selection of the feature; "multiscale", the same
-        by the bootstrap of the paper; "polyhedral", the whole selected set; "naive", nothing, which is not valid after
-        a selection. `Multiscale(replicates=20000)` sets options.
-    kernel : str or callable, default "gaussian"
-        "gaussian", "laplace", "imq", "linear", "polynomial", "triangle", "delta", or a function of two arrays.
     bandwidth : {"auto", "adaptive", "median", "joint"} or float or array, default "auto"
-        "adaptive" tests each feature with several kernels (see the explanation of the method) and needs the Gaussian
-        kernel with the estimator "complete" or "cross"; "median" is the median distance of each feature, "joint" one
-        for all features; "auto" is "adaptive" where that is possible, else "median". A number is the bandwidth of the
-        features; the response then has its median distance.
-    alpha : float, default 0.05
-        The error rate that `correction` controls: the largest expected share of false discoveries for "bh", "by" and
-        "bky", the largest probability of any for "holm", the probability of rejecting a feature without an effect for
-        None. It decides what is `rejected`; p-values do not depend on it.
-    correction : {"bh", "by", "bky", "holm"} or None, default "bh"
-        "bh" (Benjamini-Hochberg), "by" (Benjamini-Yekutieli) and "bky" (the adaptive two-stage procedure of Benjamini,
-        Krieger and Yekutieli) control the false discovery rate, "holm" the family-wise error rate; None rejects each
-        p-value that is at most `alpha`.
-    family : {"all", "selected"}, default "all"
-        The hypotheses that the correction counts: "all", the unconditional p-values of all features, also where only
-        some are listed; "selected", the selective p-values of the short list.
-    confidence_level : float, default 0.95
-        Of the intervals.
-    groups : dict of str to list, optional
-        Columns that form one feature, as {name: columns}.
-    kinds : dict of str to {"number", "category", "drop"}, optional
-        What columns are, by name or with * and ?, where it is not plain: "number" reads text such as "$1,037.72", "37%"
-        or "2020-12-31", and takes other text as missing; "category" compares for equality; "drop" leaves out. A column
-        that is named here is not left out as an identifier.
-    layer : str, optional
-        The layer of AnnData objects and .h5ad files, or "raw"; the matrix `X` by default.
-    missing : {"column", "value", "drop", "error"}, default "column"
-        What is done with missing values: "column" tests each feature on the rows that have it; "value" takes a missing
-        value for a value of its own, so that a change in the share of missing values is found; "drop" leaves out rows
-        with a missing value in any feature; "error" refuses them. Rows without a response are left out.
+        As in `compare`. A number is the bandwidth of the features; the response then has its median distance.
+    alpha, correction, family, confidence_level : optional
+        As in `compare`.
+    groups, kinds, layer, missing : optional
+        As in `compare`. Rows without a response are left out.
     strata : str, list of str or array, optional
         Rows are exchangeable only within strata, such as hospitals or batches: the columns that name them, which then
         leave the features, or values for each row.
@@ -358,25 +323,10 @@ def relate(
         Confounders such as age, sex and site: is a feature related to the response beyond what they explain? Names of
         columns, which then leave the features, or values for each row; numbers and categories, missing values
         allowed. Needs the estimator "complete".
-    given_model : scikit-learn regressor, optional
-        A second regression on `given`, cross-fitted over five folds; for each direction of a kernel it replaces the
-        built-in one where its error is smaller.
-    distinct : bool, default False
-        Whether to go down the discoveries and mark in `Result.distinct` those that are significant given all that are
-        marked before them. Of features that measure one cause, each with its own noise, several are.
-    random_state : int or Generator, optional
-        Seed or generator; the result keeps the seed.
-    n_jobs : int, optional
-        Threads; None for as many as BLAS may use here (`OMP_NUM_THREADS` and the limits of joblib, Dask and
-        threadpoolctl count), -1 for all cores. Results do not depend on it.
-    progress : bool, default False
-        Whether to show a bar for each stage that takes longer than two seconds.
-    client : distributed.Client, optional
-        Scores the features on the workers of a Dask cluster; where X is a Dask collection, the current client is the
-        default. Results do not depend on it.
-    memory : int or str, optional
-        The memory that tables which are read in pieces may use: "1GB", "50%" of the machine's, or bytes; by default a
-        quarter of the machine's. NumPy memory maps are read in pieces only where it is given.
+    given_model, distinct : optional
+        As in `compare`.
+    random_state, n_jobs, progress, client, memory : optional
+        As in `compare`.
 
     Returns
     -------

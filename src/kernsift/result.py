@@ -353,12 +353,11 @@ class Result:
         return as_frame(self.all_columns() if all_features else self.columns(sort), backend)
 
     def to_dict(self, sort: str = "p") -> dict[str, Any]:
-        """Everything in plain Python values, ready for JSON; `sort` is as in `to_frame`."""
-        columns = self.columns(sort)
-        plain = [[None if value != value else value for value in np.asarray(c).tolist()] for c in columns.values()]
-        return {
+        """Everything in plain Python values, ready for JSON: None for NaN and infinities. `sort` is as in `to_frame`."""
+        columns = {name: np.asarray(column).tolist() for name, column in self.columns(sort).items()}
+        found = {
             "question": self.question,
-            "features": [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)],
+            "features": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
             "listed": self.listed,
             "tested": len(self.scores),
             "discoveries": int(self.rejected.sum()),
@@ -366,14 +365,15 @@ class Result:
             "correction": self.correction,
             "family": self.family,
             "confidence_level": self.confidence_level,
-            "settings": {name: _plain_value(value) for name, value in self.settings.items()},
+            "settings": self.settings,
             "seed": self.seed,
-            "notes": list(self.notes),
-            "rows": list(self.rows),
+            "notes": self.notes,
+            "rows": self.rows,
             "scores": dict(zip(self.feature_names, self.scores.tolist(), strict=True)),
             "all_pvalues": dict(zip(self.feature_names, self.all_pvalues.tolist(), strict=True)),
             "all_adjusted_pvalues": dict(zip(self.feature_names, self.all_adjusted_pvalues.tolist(), strict=True)),
         }
+        return {name: export.plain(value) for name, value in found.items()}
 
     def to_text(self, width: int = 100, *, sort: str = "p") -> str:
         """What is printed, in at most `width` columns: the verdict, the table, and notes on the data.
@@ -474,8 +474,3 @@ class Result:
     def to_parquet(self, path: str | Path, *, sort: str = "p") -> None:
         """The table as a Parquet file. Needs pyarrow."""
         export.written(self, path, ".parquet", sort=sort)
-
-
-def _plain_value(value: Any) -> Any:
-    """A setting as JSON knows it: NumPy numbers and arrays, which a user may pass as options, become Python's own."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -323,46 +323,18 @@ class SelectHSIC(_KernelSelector):
 
     Parameters
     ----------
-    k : int or float, optional
-        None keeps the discoveries among all features, as `SelectFdr` does; a number or a fraction keeps the features
-        with the largest scores, as `SelectKBest` does.
-    keep : {"auto", "selected", "rejected"}, default "auto"
-        "selected" keeps every feature that `k` or `threshold` selects, "rejected" only the significant ones of them;
-        "auto" is "selected" where `k` or `threshold` is given, else "rejected".
     response : {"auto", "category", "numeric", "censored"}, default "auto"
         How y is read; see `kernsift.relate`. A structured array of events and times, as scikit-survival has it, is a
         censored response.
-    threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : optional
-        As in `kernsift.relate`. Options of an estimator or test are parameters too: with `estimator=Incomplete(r=5)`
-        there is a parameter `estimator__r`.
-    groups : dict of str to list, optional
-        Columns that form one feature; they are kept or left out together.
-    kinds : dict of str to {"number", "category", "drop"}, optional
-        What columns are, as in `kernsift.compare`; dropped columns are not selected.
-    missing : {"column", "value", "drop", "error"}, default "column"
-        What is done with missing values, as in `kernsift.compare`. `transform` keeps every row.
-    given_model : scikit-learn regressor, optional
-        A second regression on the confounders that `fit` is given; see `kernsift.relate`.
-    distinct : bool, default False
-        Whether to keep of the discoveries only those that are significant given the kept ones before them.
-    random_state : int, Generator or RandomState, optional
-        Seed or generator.
-    n_jobs : int, optional
-        Threads; None for as many as BLAS may use here, -1 for all cores.
-    progress : bool, default False
-        Whether to show a bar for each stage that takes longer than two seconds.
+    k, keep, threshold, estimator, test, kernel, bandwidth, alpha, correction, family, confidence_level : optional
+        As in `SelectMMD`.
+    groups, kinds, missing, given_model, distinct, random_state, n_jobs, progress : optional
+        As in `SelectMMD`.
 
     Attributes
     ----------
-    result_ : Result
-        The full result.
-    support_ : array of bool
-        Mask of the kept columns.
-    scores_ : array of float
-        Score of every column.
-    pvalues_ : array of float
-        P-values of the columns; where `k` or `threshold` is given, selective ones, and NaN for columns that were not
-        selected. `result_.all_pvalues` has the unconditional p-value of every feature.
+    result_, support_, scores_, pvalues_
+        As in `SelectMMD`.
 
     Examples
     --------

@@ -90,17 +90,18 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 
 def as_json(result: Result, sort: str = "p") -> str:
-    """The result as JSON, with null for NaN and infinities."""
-    return json.dumps(_finite(result.to_dict(sort)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """The result as JSON."""
+    return json.dumps(result.to_dict(sort), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it: dictionaries, lists and Python's own numbers, with None for NaN and infinities."""
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
-        return _finite(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -168,7 +169,7 @@ def _as_excel(result: Result, sort: str) -> bytes:
     book = required("openpyxl", "Writing Excel files needs openpyxl").Workbook()
     sheet = book.active
     for row in _rows(result, sort):
-        sheet.append([_inert(_printable(cell)) if isinstance(cell, str) else _finite(cell) for cell in row])
+        sheet.append([_inert(_printable(cell)) if isinstance(cell, str) else plain(cell) for cell in row])
     out = io.BytesIO()
     book.save(out)
     return out.getvalue()
