@@ -12,9 +12,11 @@ import inspect
 import io
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kernsift
@@ -114,6 +116,16 @@ def test_the_attributes_of_a_result_are_described() -> None:
     text = inspect.getdoc(kernsift.Result) or ""
     for field in kernsift.Result.__dataclass_fields__:
         assert re.search(rf"\b{field}\b", text), field
+
+
+def test_the_attributes_of_a_result_have_the_types_that_are_described() -> None:
+    rng = np.random.default_rng(0)
+    result = kernsift.compare(rng.normal(size=(40, 3)), rng.normal(1.0, size=(40, 3)), distinct=True, random_state=0)
+    types = {"ndarray": np.ndarray, "tuple": tuple, "mapping": Mapping, "sequence": Sequence, "bool": bool, "int": int}
+    entries = re.findall(r"^(\w+(?:, \w+)*) : (\w+)", inspect.getdoc(kernsift.Result) or "", re.MULTILINE)
+    checked = [(name, types[kind]) for names, kind in entries for name in names.split(", ") if kind in types]
+    assert len(checked) > 15
+    assert [name for name, kind in checked if not isinstance(getattr(result, name), kind)] == []
 
 
 CASES = sorted(page for page in (ROOT / "docs" / "cases").glob("*.md") if page.stem != "index")

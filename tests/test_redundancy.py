@@ -60,11 +60,11 @@ def test_correlations_among_many_rows_are_those_of_all_columns():
     rng = np.random.default_rng(2)
     X, y = _stories(rng, n=5000)
     features = np.array([3, 0, 1])
-    cov, *_ = relate(X, y, random_state=0).cluster_labels._work
+    cov, *_ = relate(X, y, random_state=0).redundancy._work
     assert np.allclose(cov.among(features), cov.columns(features)[features], atol=0.05)
     X, y = X[:300], y[:300]
     for given in (None, rng.normal(size=300)):
-        cov, *_ = relate(X, y, given=given, random_state=0).cluster_labels._work
+        cov, *_ = relate(X, y, given=given, random_state=0).redundancy._work
         assert np.allclose(cov.among(features), cov.columns(features)[features], atol=1e-6)
 
 

@@ -185,7 +185,7 @@ class GroupResults:
                 rejected=own_rejected,
                 estimates=result.estimates.covering(coverage, count if intervals else 0),
                 descriptions=LazyRecords(result.descriptions.__getitem__, described),
-                cluster_labels=result.cluster_labels.within(own_rejected),
+                redundancy=result.redundancy.within(own_rejected),
             )
         return cls(found, alpha, correction)
 

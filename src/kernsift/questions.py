@@ -217,7 +217,7 @@ def to_result(
         descriptions=kept.descriptions,
         labels=kept.labels,
         kinds=kept.kinds,
-        cluster_labels=Clusters(cov, selected, rejected),
+        redundancy=Clusters(cov, selected, rejected),
     )
 
 

@@ -127,8 +127,9 @@ class Result:
         Names of the samples, or of the response.
     kinds : tuple of int
         Numbers of numeric features, categorical features, and groups of columns.
-    cluster_labels : ndarray of int of shape (k,)
-        Clusters of alike discoveries (`kernsift.inference.redundancy`), computed when they are used.
+    redundancy : Clusters
+        Computes, when they are first used, `cluster_labels` (k,): the cluster of each discovery among those that are
+        alike (`kernsift.inference.redundancy`), and -1 for the other features.
     distinct : ndarray of bool of shape (k,) or None
         Which of the listed features are significant given the distinct ones before them; None unless `distinct=True`
         was asked for.
@@ -178,7 +179,7 @@ class Result:
     notes: tuple[str, ...]
     outcome: Outcome
     n: np.ndarray
-    cluster_labels: Clusters
+    redundancy: Clusters
     rows: tuple[int, ...] = ()
     pictures: Sequence[Picture] = ()
     descriptions: Sequence[Description] = ()
@@ -187,12 +188,16 @@ class Result:
     distinct: np.ndarray | None = None
 
     @property
+    def cluster_labels(self) -> np.ndarray:
+        return self.redundancy.labels
+
+    @property
     def clusters(self) -> tuple[tuple[str, ...], ...]:
         """The discoveries in clusters of similar features, the best feature of each cluster first.
 
         Features are alike where the null correlation of their scores is at least 0.3. P-values do not depend on it.
         """
-        labels = self.cluster_labels.labels
+        labels = self.cluster_labels
         rows = (np.flatnonzero(labels == label) for label in range(int(labels.max(initial=-1)) + 1))
         return tuple(tuple(self.names[row] for row in own) for own in rows)
 
@@ -314,7 +319,7 @@ class Result:
             medians += [(np.nan, np.nan)] * (len(self.names) - len(medians))
             table["median_first"], table["median_second"] = np.array(medians).T
         if self.rejected.any():
-            table["cluster"] = self.cluster_labels.labels
+            table["cluster"] = self.cluster_labels
         if self.distinct is not None:
             table["distinct"] = self.distinct
         if self.descriptions:
@@ -353,7 +358,7 @@ class Result:
         return as_frame(self.all_columns() if all_features else self.columns(sort), backend)
 
     def to_dict(self, sort: str = "p") -> dict[str, Any]:
-        """Everything in plain Python values, ready for JSON: None for NaN and infinities. `sort` is as in `to_frame`."""
+        """Everything in plain values, ready for JSON: None for NaN and infinities. `sort` is as in `to_frame`."""
         columns = {name: np.asarray(column).tolist() for name, column in self.columns(sort).items()}
         found = {
             "question": self.question,
