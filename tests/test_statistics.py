@@ -24,13 +24,13 @@ from kernsift.estimators.cross import cross_hsic, cross_mmd
 from kernsift.estimators.draws import batches as draws_module
 from kernsift.estimators.draws import designs
 from kernsift.estimators.draws import moments as moments_module
-from kernsift.estimators.draws.batches import LEARNING, HSICDraws, KnownDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
+from kernsift.estimators.draws.batches import LEARNING, HSICDraws, MMDDraws, OwnHSICDraws, OwnMMDDraws
 from kernsift.estimators.draws.moments import DrawCovariance, FeatureDraws
 from kernsift.estimators.effects import kernel_correlations as effects
 from kernsift.estimators.incomplete import incomplete_hsic, incomplete_mmd
 from kernsift.estimators.linear import linear_mmd
 from kernsift.estimators.null_laws.student import RescaledCovariance
-from kernsift.estimators.scores import DiagonalCovariance, Scores, scores_from_draws
+from kernsift.estimators.scores import DiagonalCovariance, Scores
 from kernsift.estimators.ustatistic import hsic_null_ratio, hsic_ustat, mmd_null_ratio, mmd_ustat
 from kernsift.exceptions import InputError
 from kernsift.execution.parallel import parallel_map
@@ -726,7 +726,8 @@ def test_effects_are_roots_of_shares_of_the_most_there_can_be(rng: np.random.Gen
         return (norms - np.trace(K, axis1=1, axis2=2) * np.trace(L) / (table.n - 1)) / table.n**2
 
     def with_scales(table: Table, scales: effects.EffectScales) -> Scores:
-        return effects.with_effects(scores, FeatureDraws(table, kernels, KnownDraws(0)), scales)
+        none = OwnMMDDraws((np.empty((0, 3), dtype=int),) * 4)
+        return effects.with_effects(scores, FeatureDraws(table, kernels, none), scales)
 
     label = np.repeat([1.0, 0.0], [12, 8])
     # HSIC with the label is MMD^2 times the squared product of the shares.
@@ -909,17 +910,16 @@ def test_correlations_from_the_first_draws_and_variances_from_all(
             continue
         assert isinstance(scores.cov, DrawCovariance)
         draws = scores.cov.draws.of(slice(0, 4), slice(0, scores.cov.draws.count))
-        whole = scores_from_draws(scores.names, draws)
         np.testing.assert_allclose(scores.estimate, draws.mean(axis=0), rtol=0, atol=1e-15)
-        ratio = scores.cov.diagonal() / whole.cov.diagonal()
+        ratio = scores.cov.diagonal() / draws.var(axis=0)
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
         found = scores.cov.columns(np.arange(4))
         np.testing.assert_allclose(np.diag(found), scores.cov.diagonal(), rtol=1e-12)
         sd = np.sqrt(scores.cov.diagonal())
         np.testing.assert_allclose(found / np.outer(sd, sd), np.corrcoef(draws[:12].T), rtol=0, atol=1e-9)
-        # The normal draws have that covariance, whether the factor is held or made again piece by piece.
-        for most in (2**25, 1):
-            monkeypatch.setattr(moments_module, "_MOST", most)
+        # The normal draws have that covariance, from the whole matrix or from draws that are made again piece by piece.
+        for few in (4, 3):
+            monkeypatch.setattr(moments_module, "_FEW", few)
             sample = scores.cov.sample(20_000, rng) / sd
             # A product of two standard normals has a variance of at most 2.
             assert (np.abs(sample.T @ sample / 20_000 - found / np.outer(sd, sd)) < Z * np.sqrt(2 / 20_000)).all()
@@ -940,14 +940,15 @@ def test_a_feature_that_varies_only_late_keeps_its_variance(
     monkeypatch.setattr("kernsift.estimators.linear.blocks", lambda n, size, rng: np.arange(n).reshape(-1, size))
     scores = estimated(linear_mmd(X, Y, kernels, rng=rng))
     draws = scores.cov.draws.of(slice(0, 3), slice(0, 100))
-    expected = scores_from_draws(scores.names, draws)
     assert (draws[:5, 2] == 0).all()
     assert np.ptp(draws[:, 1]) == 0
-    np.testing.assert_allclose(scores.cov.diagonal(), expected.cov.diagonal(), rtol=1e-9)
+    expected = draws.var(axis=0, ddof=1) / 100
+    expected[1] = (draws[0, 1] / 100) ** 2
+    np.testing.assert_allclose(scores.cov.diagonal(), expected, rtol=1e-9)
     columns = scores.cov.columns(np.arange(3))
     assert (columns - np.diag(np.diag(columns)) == 0).all()
-    for most in (2**25, 1):
-        monkeypatch.setattr(moments_module, "_MOST", most)
+    for few in (3, 2):
+        monkeypatch.setattr(moments_module, "_FEW", few)
         sample = scores.cov.sample(4000, rng) / np.sqrt(scores.cov.diagonal())
         assert (np.abs(sample.T @ sample / 4000 - np.eye(3)) < Z * np.sqrt(2 / 4000)).all()
 

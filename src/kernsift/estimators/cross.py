@@ -261,7 +261,7 @@ def cross_hsic(
     total = np.maximum(independent - draws.mean**2, np.minimum(independent, draws.variance))
     share = np.divide(total, draws.variance, out=np.ones(X.d), where=draws.variance > 0) / draws.size
     variance, freedom = draws.variance * share, np.full(X.d, draws.size - 1.0)
-    parts = in_blocks(draws.part(np.arange(X.d), share))
+    parts = in_blocks(draws.part(share))
     return student_scores(X.names, draws.mean, variance, parts, draws.size, freedom, ScoreScales(*scales), skewness)
 
 

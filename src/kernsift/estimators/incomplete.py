@@ -20,7 +20,6 @@ from kernsift.estimators.block_sizes import columns_that_fit
 from kernsift.estimators.draws.batches import (
     Draws,
     HSICDraws,
-    KnownDraws,
     MMDDraws,
     OwnHSICDraws,
     OwnMMDDraws,
@@ -202,4 +201,5 @@ def _scores(
     variances = whole.squares * (factor / max(whole.count - 1, 1))
     cov = DiagonalCovariance(supported_variances(variances, whole.mean, whole.count))
     scores = Scores(X.names, whole.mean, cov, draws=float(whole.count), resample=again)
-    return with_effects(scores, FeatureDraws(table(X, y), kernels, KnownDraws(0)), scales)
+    no_draws = OwnMMDDraws((np.empty((0, X.d), dtype=int),) * 4)  # effects need the values alone
+    return with_effects(scores, FeatureDraws(table(X, y), kernels, no_draws), scales)

@@ -120,7 +120,9 @@ class DiagonalCovariance:
 
 @dataclass(frozen=True)
 class FactorCovariance:
-    """Covariance `factor.T @ factor` with a factor of shape (m, d): the draws themselves, centred and scaled.
+    """Covariance `factor.T @ factor` with a factor of shape (m, d), and variances (d,) that no two scores share.
+
+    The factor is the draws themselves, centred and scaled.
 
     Examples
     --------
@@ -131,27 +133,33 @@ class FactorCovariance:
     """
 
     factor: np.ndarray
+    specific: np.ndarray | float = 0.0
 
     def diagonal(self) -> np.ndarray:
-        return np.einsum("ij,ij->j", self.factor, self.factor)
+        return np.asarray(np.einsum("ij,ij->j", self.factor, self.factor) + self.specific)
 
     def columns(self, features: np.ndarray) -> np.ndarray:
-        return self.factor.T @ self.factor[:, features]
+        out = self.factor.T @ self.factor[:, features]
+        out[features, np.arange(len(features))] += np.broadcast_to(self.specific, len(out))[features]
+        return out
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         root = self.factor
         if root.shape[0] > root.shape[1]:
             # A root with d rows has the same covariance and is smaller than the draws.
             root = _root(root.T @ root)
-        return rng.standard_normal((size, root.shape[0])) @ root
+        out = rng.standard_normal((size, root.shape[0])) @ root
+        if np.any(self.specific):
+            out += rng.standard_normal(out.shape) * np.sqrt(self.specific)
+        return out
 
 
 @dataclass(frozen=True)
 class BlockCovariance:
-    """Covariance `factor.T @ factor` with a factor (m, d) that is not kept but computed when it is needed.
+    """A `FactorCovariance` whose factor (m, d) is not kept but computed when it is needed.
 
-    `variances` (d,) is its diagonal. `blocks` yields the numbers of some of the given features and their columns of the
-    factor, block by block.
+    `variances` (d,) is the diagonal; what the factor lacks of it no two scores share. `blocks` yields the numbers of
+    some of the given features and their columns of the factor, block by block.
     """
 
     variances: np.ndarray
@@ -164,10 +172,14 @@ class BlockCovariance:
         chosen, out = self._factor(features), np.zeros((len(self.variances), len(features)))
         for some, part in self.blocks(np.arange(len(out))):
             out[some] = to_numpy(namespace(part).matrix_transpose(part) @ chosen)
+        out[features, np.arange(len(features))] = self.variances[features]
         return out
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        return FactorCovariance(to_numpy(self._factor(np.arange(len(self.variances))))).sample(size, rng)
+        factor = to_numpy(self._factor(np.arange(len(self.variances))))
+        specific = self.variances - np.einsum("ij,ij->j", factor, factor)
+        # A smaller difference is rounding error.
+        return FactorCovariance(factor, np.where(specific > 1e-9 * self.variances, specific, 0.0)).sample(size, rng)
 
     def _factor(self, features: np.ndarray) -> Array:
         """(m, len(features)) the columns of the factor in the order of `features`."""
@@ -297,42 +309,6 @@ class Scores:
 
     def __len__(self) -> int:
         return len(self.estimate)
-
-
-def scores_from_draws(
-    names: Sequence[str],
-    draws: np.ndarray,
-    *,
-    variance_factor: float | None = None,
-    shared: bool = True,
-    resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
-) -> Scores:
-    """Scores from an (l, d) array of draws: `estimate = mean(H)`, `cov = Cov(H) * variance_factor` (1/l by default).
-
-    With `shared=False` every feature had a design of its own, so the scores are taken as uncorrelated.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernsift.estimators.scores import scores_from_draws
-    >>> draws = np.random.default_rng(0).normal(size=(400, 3))
-    >>> scores = scores_from_draws(["a", "b", "c"], draws)
-    >>> bool(np.allclose(scores.cov.diagonal(), draws.var(axis=0, ddof=1) / 400))
-    True
-    """
-    count = len(draws)
-    factor = 1.0 / count if variance_factor is None else variance_factor
-    estimate = draws.mean(axis=0)
-    scaled = (draws - estimate) * np.sqrt(factor / max(count - 1, 1))
-    variances = np.einsum("ij,ij->j", scaled, scaled)
-    least = supported_variances(variances, estimate, count)
-    cov: Covariance = DiagonalCovariance(least)
-    if shared:
-        # Features whose draws do not vary are uncorrelated with the others: each has a row of its own.
-        alone = np.flatnonzero(least != variances)
-        own = np.sqrt(least) * (alone[:, None] == np.arange(len(least)))
-        cov = FactorCovariance(np.vstack([scaled, own]) if len(alone) else scaled)
-    return Scores(tuple(names), estimate, cov, draws=float(count), resample=resample)
 
 
 def supported_variances(variances: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:

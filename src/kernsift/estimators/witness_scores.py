@@ -71,25 +71,22 @@ class Drawn(NamedTuple):
         kept = self.kept if len(features) == len(self.mean) else take(self.kept, features, 1)
         return Drawn(self.size, self.mean[features], self.variance[features], self.third[features], kept)
 
-    def part(self, features: np.ndarray, share: Any) -> Array:
-        """Rows whose squares add up to `share` times the variance, of features with these numbers.
+    def part(self, share: Any) -> Array:
+        """Rows whose squares add up to `share` times the variance; zeros for features that vary at other rows only.
 
-        `share` is one number, or one per feature; 1 / size gives the variance of the mean. A feature that only varies
-        at rows that are not kept gets a single row, so that it is nearly uncorrelated with the others.
+        `share` is one number, or one per feature; 1 / size gives the variance of the mean.
         """
-        xp, count = namespace(self.kept), int(self.kept.shape[0])
+        xp = namespace(self.kept)
         rows = self.kept - xp.mean(self.kept, axis=0, keepdims=True)
-        if count == self.size:
+        if int(self.kept.shape[0]) == self.size:
             return rows * asarray_like(np.sqrt(share / (self.size - 1)), rows)
         size = np.sqrt(to_numpy(xp.sum(rows**2, axis=0)))
-        for place in np.flatnonzero((size <= 0) & (self.variance > 0)).tolist():
-            rows[int(features[place]) % count, place], size[place] = 1.0, 1.0
         scale = np.divide(np.sqrt(self.variance * share), size, out=np.zeros(len(size)), where=size > 0)
         return rows * asarray_like(scale, rows)
 
 
 Parts = Callable[[np.ndarray], Iterator[tuple[np.ndarray, Array]]]
-"""Gives the centred, scaled draws (m, b) of some features, block by block."""
+"""Gives the centred, scaled draws (m, b) of some features, block by block; variance that they lack is not shared."""
 
 
 def witness_scores(
@@ -107,9 +104,7 @@ def witness_scores(
     # The first sample, whose rows the features share, has m / (n + m) of the variance of a difference of means.
     shared = total * counts / (one.size + counts)
     share = np.divide(shared, one.variance, out=np.zeros(len(names)), where=one.variance > 0)
-    above = one.part(np.arange(len(names)), share)
-    own = np.diag(np.sqrt(np.maximum(total - (above**2).sum(axis=0), 0.0)))
-    parts, rows = in_blocks(np.vstack([above, own])), one.size + counts
+    parts, rows = in_blocks(one.part(share)), one.size + counts
     skewness = _pooled_skewness(one, two)
     return student_scores(names, one.mean - mean, total, parts, int(rows.max()), rows - 2.0, scales, skewness)
 
@@ -125,7 +120,7 @@ def difference_parts(
         inside = np.flatnonzero(np.isin(features, among))
         if len(inside):
             own, shares = features[inside], _pooled_shares(one.size, two.size)
-            parts = [each.take(inside).part(own, share) for each, share in zip((one, two), shares, strict=True)]
+            parts = [each.take(inside).part(share) for each, share in zip((one, two), shares, strict=True)]
             yield own, namespace(parts[0]).concat(parts, axis=0)
 
 
@@ -178,41 +173,38 @@ def student_scores(
     scales: ScoreScales,
     skewness: np.ndarray | None = None,
 ) -> Scores:
-    """Normal scores of estimates with centred, scaled draws `parts`, whose squares add up to the variances.
+    """Normal scores of estimates with these variances, and with centred, scaled draws `parts`.
 
     `count` is the number of draws, `skewness` that of the estimates, by default 0.
     """
     skewness = np.zeros(len(names)) if skewness is None else skewness
     least = supported_variances(variance, estimate, count)
-    # Features whose draws do not vary are uncorrelated with the others: each has a row of its own.
-    alone, error = np.flatnonzero(least != variance), np.sqrt(least)
+    error = np.sqrt(least)
     varies = error > 0
+    # Features whose draws do not vary are uncorrelated with the others.
+    scale = np.divide(1.0, error, out=np.zeros(len(error)), where=varies & (least == variance))
     statistic = np.divide(estimate, error, out=np.zeros(len(error)), where=varies)
     score = corrected_for_skewness(normal_scores(statistic, freedom), skewness)
 
     def blocks(some: np.ndarray) -> Iterator[tuple[np.ndarray, Array]]:
         for features, rows in parts(some):
-            among = alone[:, None] == features
-            used = varies[features] & ~among.any(axis=0)
-            scale = np.divide(1.0, error[features], out=np.zeros(len(features)), where=used)
-            own = asarray_like(among.astype(float), rows)
-            yield features, namespace(rows).concat([rows * asarray_like(scale, rows), own], axis=0)
+            yield features, rows * asarray_like(scale[features], rows)
 
     def sizes(features: np.ndarray) -> EffectSizes:
         assert scales.spread is not None
-        own, skew, scale = freedom[features], skewness[features], scales.scale[features]
+        own, skew, whole = freedom[features], skewness[features], scales.scale[features]
         unit = np.where(varies, error, 1.0)[features]
 
         def at(means: np.ndarray) -> np.ndarray:
             statistics = student_statistics(without_skewness(means, skew), own)
-            return effect_of(statistics * unit, np.where(varies[features], scale, 0.0))
+            return effect_of(statistics * unit, np.where(varies[features], whole, 0.0))
 
         step = 1e-3 * (1.0 + np.abs(statistic[features]))
         ends = [
             corrected_for_skewness(normal_scores(statistic[features] + sign * step, own), skew) for sign in (1.0, -1.0)
         ]
         spread = (ends[0] - ends[1]) / (2 * step) * scales.spread[features] / unit
-        return EffectSizes(effect_of(estimate[features], scale), spread, at)
+        return EffectSizes(effect_of(estimate[features], whole), spread, at)
 
     cov = BlockCovariance(varies.astype(float), blocks)
     return Scores(names, np.where(varies, score, 0.0), cov, effects=sizes)

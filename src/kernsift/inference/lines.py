@@ -11,22 +11,19 @@ It is evaluated only between knots of which one keeps the feature and the other 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from kernsift.distributions.truncated_normal import EVERYWHERE, joined, log_survivals
 from kernsift.estimators.null_laws.permutation_law import score_of
-from kernsift.estimators.scores import CurvedCovariance, Path, Scores
+from kernsift.estimators.scores import Path, Scores
 from kernsift.execution.arrays import slices
-from kernsift.execution.threads import parallel_map
 from kernsift.inference.outcome import Outcome
 
 # Columns of the covariance fetched at a time, at least, and their numbers: 2^24 doubles are 128 MB.
 _BATCH, _NUMBERS = 64, 2**24
-# Number of scores beyond which selected features are tested on several threads: with fewer, threads cost more.
-_LONG = 5000
 # Distance from a score to the upper end of its interval, in standard deviations, that counts as rounding error.
 _ROOM = 1e-9
 # Difference of the log p-values of a discrete score and of the end of its interval that counts as a tie: where two
@@ -43,13 +40,10 @@ class Event(NamedTuple):
         From lines `intercept + slope * t` and a feature: the t for which the feature is kept, as a union of intervals.
     kept : callable
         From many score vectors (g, d), which may be overwritten, and a feature: in which of them it is kept.
-    starts : callable, optional
-        From lines (b, d) of b features: the t from which on each is kept; NaN where that is not all.
     """
 
     truncation: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
     kept: Callable[[np.ndarray, int], np.ndarray]
-    starts: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
 def truncated_test(scores: Scores, selected: np.ndarray, event: Event) -> Outcome:
@@ -67,14 +61,8 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
     values, columns = scores.estimate[selected], scores.cov.columns(selected)
     variances = columns[selected, np.arange(len(selected))]
     paths: list[Path | None] = [None] * len(selected)
-    if hasattr(scores.cov, "paths"):  # `isinstance` of a protocol takes fifty times as long
-        paths = cast(CurvedCovariance, scores.cov).paths(selected, columns)
-    rays = np.full((len(selected), 1, 2), [np.nan, np.inf])
-    if event.starts is not None and len(scores) <= _LONG:
-        slopes = columns.T / np.where(variances > 0, variances, 1.0)[:, None]
-        rays[:, 0, 0] = event.starts(scores.estimate - slopes * values[:, None], slopes, selected)
-    straight = np.array([path is None for path in paths])
-    others = np.flatnonzero(~(straight & (variances > 0) & (rays[:, 0, 0] <= values))).tolist()
+    if hasattr(scores.cov, "paths"):
+        paths = scores.cov.paths(selected, columns)
 
     def union(place: int) -> np.ndarray:
         variance, value = variances[place], values[place]
@@ -83,15 +71,10 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
         slope = columns[:, place] / variance
         nuisance = scores.estimate - slope * value
         pieces = truncation_along(paths[place], event, nuisance, slope, int(selected[place]))
-        if len(pieces) == 1 and pieces[0, 0] <= value and pieces[0, 1] == np.inf:
-            return pieces  # contains the value, and is unbounded above
         pieces = _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
         return pieces if paths[place] is None else _unbounded_above(pieces, value)
 
-    unions = list(rays)
-    for place, found in zip(others, parallel_map(union, others, None if len(scores) > _LONG else 1), strict=True):
-        unions[place] = found
-    return variances, unions
+    return variances, [union(place) for place in range(len(selected))]
 
 
 def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:

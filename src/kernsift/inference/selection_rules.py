@@ -58,10 +58,6 @@ class SelectionRule(ABC):
         assert own is not None
         return own[0]
 
-    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """The ends (b,) of half-lines on which b features with lines (b, d) are kept; NaN for other truncations."""
-        return np.full(len(features), np.nan)
-
     @abstractmethod
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         """`truncation` of the named features where it depends on no other score; None where it does."""
@@ -188,11 +184,13 @@ class TopK(SelectionRule):
             # Constant features never rank above one that varies.
             feature = int(np.count_nonzero(self.varies[:feature]))
             intercept, slope = intercept[self.varies], slope[self.varies]
-        start = self._usual_starts(intercept[None, :], slope[None, :], np.array([feature]))[0]
-        if not np.isnan(start):
-            return np.array([[start, np.inf]])
         gap = 1.0 - slope
         gap[feature] = 1.0
+        if self.k < len(gap) and gap.min() > _PARALLEL:
+            # As a rule all slopes are smaller, and every line is above the diagonal left of its crossing.
+            crossing = intercept / gap
+            crossing[feature] = -np.inf
+            return np.array([[np.partition(crossing, -self.k)[-self.k], np.inf]])
         scale = np.max(np.abs(intercept), initial=0.0)
         parallel = np.abs(gap) < _PARALLEL
         tied = parallel & (np.abs(intercept) <= _PARALLEL * scale)
@@ -205,24 +203,6 @@ class TopK(SelectionRule):
         crossing = intercept[moving] / gap[moving]
         falling = gap[moving] > 0  # above the diagonal left of its crossing; the others are above right of it
         return _where_few_above(crossing, falling, room)
-
-    def starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
-        if self.varies is not None and not self.varies.all():
-            return np.full(len(features), np.nan)
-        return self._usual_starts(intercept, slope, features)
-
-    def _usual_starts(self, intercept: np.ndarray, slope: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """The k-th crossings, from which on features are kept if every other line has a smaller slope; else NaN."""
-        (b, d), own = intercept.shape, np.arange(len(features))
-        gap = 1.0 - slope
-        gap[own, features] = 1.0
-        usual = gap.min(axis=1) > _PARALLEL
-        if self.k >= d or not usual.any():
-            return np.full(b, np.nan)
-        crossing = intercept / np.where(usual[:, None], gap, 1.0)
-        crossing[own, features] = -np.inf
-        crossing.partition(d - self.k, axis=1)
-        return np.where(usual, crossing[:, d - self.k], np.nan)
 
     def own_truncation(self, features: np.ndarray) -> list[np.ndarray] | None:
         # With k at least the number of features that vary, these are kept whatever their scores.

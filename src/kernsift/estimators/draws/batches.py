@@ -157,28 +157,6 @@ class OwnHSICDraws(Draws):
         return _hsic_kernel(kernels, [own_rows(values, rows[..., a], widths) for a in range(4)], weights)
 
 
-@dataclass(frozen=True)
-class KnownDraws(Draws):
-    """Draws that are the rows of a table."""
-
-    rows: int
-
-    @property
-    def count(self) -> int:
-        return self.rows
-
-    @property
-    def nbytes(self) -> int:
-        return 0
-
-    @property
-    def shared(self) -> bool:
-        return False
-
-    def of(self, block: FeatureBlock, draws: slice) -> Array:
-        return np.array(block.table.part(block.columns, draws))
-
-
 def index_type(*tables: Table) -> np.dtype[Any]:
     """The smallest integer type that can index the rows of tables."""
     return np.dtype(np.int32 if max(table.n for table in tables) < 2**31 else np.int64)

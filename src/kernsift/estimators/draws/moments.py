@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from kernsift.data.tables import Table
 from kernsift.estimators.block_sizes import columns_that_fit, runs_of, sent_columns, whole_lines
-from kernsift.estimators.draws.batches import LEARNING, Draws, KnownDraws
+from kernsift.estimators.draws.batches import LEARNING, Draws
 from kernsift.estimators.feature_blocks import BufferPool, FeatureBlock, map_blocks
-from kernsift.estimators.scores import FactorCovariance, Scores, ScoreScales, scores_from_draws, supported_variances
+from kernsift.estimators.scores import (
+    Covariance,
+    DenseCovariance,
+    FactorCovariance,
+    Scores,
+    ScoreScales,
+    supported_variances,
+)
 from kernsift.execution import threads
 from kernsift.execution.arrays import (
     Array,
@@ -40,6 +47,8 @@ Output = TypeVar("Output")
 
 # Elements of arrays of draws: up to the first they are kept for reuse; a larger array than the second is never created.
 _KEPT, _MOST = 2**20, 2**25
+# Features up to which samples are drawn from the matrix of all covariances.
+_FEW = 2000
 # Batches per task of a thread, and draws of the pilot mean.
 _BATCHES, _PILOT = 16, 16
 # Value columns per block: rows of this length are copied at full speed.
@@ -133,6 +142,12 @@ class Moments:
     squares: np.ndarray
 
     @classmethod
+    def of(cls, values: np.ndarray) -> Moments:
+        """From draws (l, d)."""
+        mean = values.mean(axis=0)
+        return cls(len(values), mean, ((values - mean) ** 2).sum(axis=0))
+
+    @classmethod
     def joined(cls, parts: Sequence[Moments]) -> Moments:
         """The moments of the same draws of all features, from those of some of them at a time."""
         mean, squares = (np.concatenate(each) for each in zip(*((one.mean, one.squares) for one in parts), strict=True))
@@ -199,15 +214,6 @@ def _runs(draws: Draws, block: FeatureBlock, start: int, stop: int) -> Iterator[
 def on_threads(function: Callable[[Item], Output], items: Iterable[Item], block: FeatureBlock) -> Iterator[Output]:
     """`function` of each item, in order: in parallel threads on the host; a device parallelises by itself."""
     return threads.parallel_map(function, items) if on_host(block.table.prototype) else map(function, items)
-
-
-def gathered(draws: FeatureDraws[Any], stop: int) -> np.ndarray:
-    """The first draws as one array."""
-    out, done = np.empty((stop, draws.table.d)), 0
-    for part in draws.map(partial(_first_draws, draws.draws, stop), stop):
-        out[:, done : done + part.shape[1]] = part
-        done += part.shape[1]
-    return out
 
 
 def _first_draws(draws: Draws, stop: int, block: FeatureBlock) -> np.ndarray:
@@ -309,23 +315,12 @@ class DrawCovariance:
         parts = [_centred(draws, block, mean, batch) for batch in slices(0, self.first.count, step)]
         return namespace(parts[0]).concat(parts, axis=0)
 
-    @cached_property
-    def _factor(self) -> np.ndarray:
-        """The centred and scaled first draws, and a row for each feature with a variance of its own."""
-        factor = gathered(self.draws, self.first.count)
-        factor -= self.first.mean
-        factor *= self.scale
-        alone = np.flatnonzero((self.scale == 0) & (self.variances > 0))
-        extra = np.zeros((len(alone), factor.shape[1]))
-        extra[np.arange(len(alone)), alone] = np.sqrt(self.variances[alone])
-        return np.vstack([factor, extra]) if len(alone) else factor
-
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        count = self.first.count
-        if count * len(self.variances) <= _MOST:
-            return FactorCovariance(self._factor).sample(size, rng)
+        d, count = len(self.variances), self.first.count
+        if d <= _FEW:
+            return DenseCovariance(self.columns(np.arange(d))).sample(size, rng)
         normal = rng.standard_normal((size, count))
-        out = rng.standard_normal((size, len(self.variances)))
+        out = rng.standard_normal((size, d))
         out *= np.where(self.scale == 0, np.sqrt(self.variances), 0.0)
         for block in self.draws.blocks():
             own = block.features
@@ -346,51 +341,39 @@ def scores_from_batches(
     variance_factor: float | None,
     resample: Callable[[float, np.random.Generator], np.ndarray] | None,
 ) -> tuple[Scores, ScoreScales | None]:
-    """`scores_from_draws` of draws that are computed in batches, on their device, and never all in memory.
+    """Scores from draws that are computed in batches on their device: `estimate = mean(H)`, `cov = Cov(H) * factor`.
 
-    Few draws are kept, so that they need not be made again for the correlations. Where making them means reading a file
-    again, those that the correlations are learned from are kept, if a fifth of the memory holds them, or half of what a
-    worker may use: blocks of columns are then elsewhere. The scales of all features are those of `measure_scales`, if
-    that is given.
+    `variance_factor` is 1/l by default. Few draws are kept, so that they need not be made again for the correlations.
+    Where making them means reading a file again, those that the correlations are learned from are kept, if a fifth of
+    the memory holds them, or half of what a worker may use: blocks of columns are then elsewhere. The scales of all
+    features are those of `measure_scales`, if that is given.
     """
-    names, count, d = draws.table.names, draws.count, draws.table.d
-    if count * d <= _KEPT:
-        few = list(draws.map(partial(_all_draws, draws.draws, measure_scales), count))
-        values, scales = np.concatenate([own for own, _ in few], axis=1), _joined_scales([one for _, one in few])
-        return scores_from_draws(names, values, variance_factor=variance_factor, resample=resample), scales
+    count, d = draws.count, draws.table.d
     room = 0 if draws.table.memory is None else draws.table.memory // (2 if worker_threads() else 5)
-    kept = not draws.in_memory and 8 * min(count, LEARNING) * d <= room
-    found = list(draws.map(partial(_first_and_all, draws.draws, kept, measure_scales), count))
-    first, every = Moments.joined([one.first for one in found]), Moments.joined([one.every for one in found])
-    scales = _joined_scales([one.scales for one in found])
+    few = count * d <= _KEPT
+    first = count if few else min(count, LEARNING)
+    kept = few or (not draws.in_memory and 8 * first * d <= room)
+    found = list(draws.map(partial(_measured, draws.draws, first, kept, measure_scales), count))
+    learned, every = Moments.joined([one.first for one in found]), Moments.joined([one.every for one in found])
+    factor = 1.0 / count if variance_factor is None else variance_factor
+    sampled = every.squares * (factor / max(count - 1, 1))
+    variances = supported_variances(sampled, every.mean, count)
+    # Features whose draws do not vary are uncorrelated with the others.
+    alone = (variances > sampled) | (learned.squares == 0)
+    scale = np.where(alone, 0.0, np.sqrt(variances / np.where(alone, 1.0, learned.squares)))
+    cov: Covariance
     if kept:
         values = np.concatenate([one.draws for one in found if one.draws is not None], axis=1)
-        table = Table(names, values, np.arange(d + 1), np.zeros(d, dtype=bool), {})
-        draws = FeatureDraws(table, draws.kernels, KnownDraws(len(values)))
-    factor = 1.0 / count if variance_factor is None else variance_factor
-    variances = every.squares * (factor / max(count - 1, 1))
-    floored = supported_variances(variances, every.mean, count)
-    alone = (floored > variances) | (first.squares == 0)
-    variances = floored
-    scale = np.where(alone, 0.0, np.sqrt(variances / np.where(alone, 1.0, first.squares)))
-    cov = DrawCovariance(draws, first, variances, scale, room)
-    return Scores(names, every.mean, cov, draws=float(count), resample=resample), scales
+        values -= learned.mean
+        values *= scale
+        cov = FactorCovariance(values, np.where(alone, variances, 0.0))
+    else:
+        cov = DrawCovariance(draws, learned, variances, scale, room)
+    scores = Scores(draws.table.names, every.mean, cov, draws=float(count), resample=resample)
+    return scores, None if measure_scales is None else ScoreScales.joined([one.scales for one in found if one.scales])
 
 
-def _joined_scales(parts: Sequence[ScoreScales | None]) -> ScoreScales | None:
-    known = [part for part in parts if part is not None]
-    return ScoreScales.joined(known) if known else None
-
-
-def _all_draws(
-    draws: Draws, measure_scales: MeasureScales | None, block: FeatureBlock
-) -> tuple[np.ndarray, ScoreScales | None]:
-    """All draws of some features, and their scales."""
-    values = _first_draws(draws, draws.count, block)
-    return values, None if measure_scales is None else measure_scales(block, values.mean(axis=0))
-
-
-class _FirstAndAll(NamedTuple):
+class _Measured(NamedTuple):
     """Moments of the first draws and of all, the first draws themselves where they are kept, and scales."""
 
     first: Moments
@@ -399,10 +382,11 @@ class _FirstAndAll(NamedTuple):
     scales: ScoreScales | None
 
 
-def _first_and_all(draws: Draws, keep: bool, measure_scales: MeasureScales | None, block: FeatureBlock) -> _FirstAndAll:
-    count = min(draws.count, LEARNING)
-    first = every = _block_moments(draws, 0, count, block)
-    if draws.count > count:
-        every = first.plus(_block_moments(draws, count, draws.count, block))
-    scales = None if measure_scales is None else measure_scales(block, every.mean)
-    return _FirstAndAll(first, every, _first_draws(draws, count, block) if keep else None, scales)
+def _measured(
+    draws: Draws, first: int, keep: bool, measure_scales: MeasureScales | None, block: FeatureBlock
+) -> _Measured:
+    values = _first_draws(draws, first, block) if keep else None
+    some = every = _block_moments(draws, 0, first, block) if values is None else Moments.of(values)
+    if draws.count > first:
+        every = some.plus(_block_moments(draws, first, draws.count, block))
+    return _Measured(some, every, values, None if measure_scales is None else measure_scales(block, every.mean))
