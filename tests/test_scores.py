@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from by_hand import scores_of_draws
 
 from kernsift.estimators.scores import (
     BlockCovariance,
     DenseCovariance,
     DiagonalCovariance,
     FactorCovariance,
+    scores_from_draws,
 )
 
 RNG = np.random.default_rng(5)
@@ -47,30 +47,29 @@ def test_samples_have_that_covariance(name):
 
 
 def test_draws_become_mean_and_covariance():
-    scores = scores_of_draws(TALL)
+    scores = scores_from_draws("abcdef", TALL)
     assert scores.estimate == pytest.approx(TALL.mean(axis=0))
     assert scores.cov.columns(np.arange(6)) == pytest.approx(np.cov(TALL.T) / 40)
+    apart = scores_from_draws("abcdef", TALL, shared=False)
+    assert apart.cov.columns(np.arange(6)) == pytest.approx(np.diag(np.cov(TALL.T).diagonal()) / 40)
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_constant_draws(kept, monkeypatch):
+def test_constant_draws():
     """A constant column scores 0 and cannot vary; two samples without overlap may claim at most l standard errors."""
-    if not kept:
-        monkeypatch.setattr("kernsift.estimators.draws.moments._KEPT", 0)
     draws = np.column_stack([np.zeros(20), np.full(20, 2.0), RNG.normal(size=20)])
-    scores = scores_of_draws(draws)
-    variance = scores.cov.diagonal()
-    assert variance[0] == 0
-    assert scores.estimate[1] / np.sqrt(variance[1]) == pytest.approx(20)
-    assert variance[2] == pytest.approx(draws[:, 2].var(ddof=1) / 20)
-    assert scores.cov.columns(np.arange(3)) == pytest.approx(np.diag(variance))
+    for shared in (True, False):
+        scores = scores_from_draws("abc", draws, shared=shared)
+        variance = scores.cov.diagonal()
+        assert variance[0] == 0
+        assert scores.estimate[1] / np.sqrt(variance[1]) == pytest.approx(20)
+        assert variance[2] == pytest.approx(draws[:, 2].var(ddof=1) / 20)
 
 
 def test_no_d_by_d_matrix_is_formed():
     import tracemalloc
 
     d = 20_000
-    scores = scores_of_draws(np.random.default_rng(0).normal(size=(20, d)))
+    scores = scores_from_draws([f"f{i}" for i in range(d)], np.random.default_rng(0).normal(size=(20, d)))
     tracemalloc.start()
     scores.cov.columns(np.arange(10))
     scores.cov.sample(10, np.random.default_rng(0))

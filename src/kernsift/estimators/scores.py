@@ -311,6 +311,41 @@ class Scores:
         return len(self.estimate)
 
 
+def scores_from_draws(
+    names: Sequence[str],
+    draws: np.ndarray,
+    *,
+    variance_factor: float | None = None,
+    shared: bool = True,
+    resample: Callable[[float, np.random.Generator], np.ndarray] | None = None,
+) -> Scores:
+    """Scores from an (l, d) array of draws: `estimate = mean(H)`, `cov = Cov(H) * variance_factor` (1/l by default).
+
+    With `shared=False` every feature had a design of its own, so the scores are taken as uncorrelated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernsift.estimators.scores import scores_from_draws
+    >>> draws = np.random.default_rng(0).normal(size=(400, 3))
+    >>> scores = scores_from_draws(["a", "b", "c"], draws)
+    >>> bool(np.allclose(scores.cov.diagonal(), draws.var(axis=0, ddof=1) / 400))
+    True
+    """
+    count = len(draws)
+    factor = 1.0 / count if variance_factor is None else variance_factor
+    estimate = draws.mean(axis=0)
+    scaled = (draws - estimate) * np.sqrt(factor / max(count - 1, 1))
+    sampled = np.einsum("ij,ij->j", scaled, scaled)
+    variances = supported_variances(sampled, estimate, count)
+    cov: Covariance = DiagonalCovariance(variances)
+    if shared:
+        # Features whose draws do not vary are uncorrelated with the others.
+        alone = variances > sampled
+        cov = FactorCovariance(np.where(alone, 0.0, scaled), np.where(alone, variances, 0.0))
+    return Scores(tuple(names), estimate, cov, draws=float(count), resample=resample)
+
+
 def supported_variances(variances: np.ndarray, estimate: np.ndarray, count: int) -> np.ndarray:
     """Variances of the means of `count` draws, with a lower bound.
 

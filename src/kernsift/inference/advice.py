@@ -1,15 +1,15 @@
 """Warnings about combinations of estimator and test whose p-values are known to be miscalibrated.
 
-Each entry is a condition and a sentence: what is wrong, why, and the better choice. The bounds come from the
-simulations of `make calibrate`; docs/calibration.md has the rejection rates behind each.
+Each sentence says what is wrong, why, and the better choice. The bounds come from the simulations of `make calibrate`;
+docs/calibration.md has the rejection rates behind each.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from itertools import chain
 from types import FrameType
 
 import numpy as np
@@ -35,128 +35,11 @@ _SMALL_BLOCK = 5
 _CHECKED_ROWS = 256
 
 
-@dataclass(frozen=True)
-class Call:
-    """The properties of a call that the conditions below depend on.
-
-    Attributes
-    ----------
-    rows : int
-        Rows, or units, of the smallest sample, or of the table.
-    longest : int
-        Rows, or units, of the largest sample.
-    draws : float or None
-        Number of values that the scores average, where they are averages.
-    two_valued : callable
-        Whether several features have two distinct values; evaluated only where a condition needs it.
-    unit : str
-        What is counted: "row" or "unit".
-    total : int
-        Rows of all samples.
-    unbounded : bool
-        Whether values of the kernel may be arbitrarily large.
-    """
-
-    question: str
-    estimator: str
-    test: str
-    rule: SelectionRule
-    features: int
-    rows: int
-    longest: int
-    draws: float | None
-    two_valued: Callable[[], bool]
-    unit: str = "row"
-    total: int = 0
-    unbounded: bool = False
-
-    @property
-    def draws_per_row(self) -> float:
-        return round((self.draws or 0.0) / max(self.rows, 1), 2)
-
-    @property
-    def most_draws_per_row(self) -> float:
-        # One draw per row, the paper's choice, is the fewest, so it is never too many however few the rows are.
-        return max(1.0, _DRAWS_PER_ROW * self.rows)
-
-    @property
-    def block_size(self) -> int:
-        return int(self.rows // max(self.draws or 1.0, 1.0))
-
-    @property
-    def largest_block(self) -> int:
-        return self.rows // _FEW_BLOCKS
-
-
 def several_two_valued(table: Table) -> bool:
     """Whether the first rows of at least two features have two values."""
     values = to_numpy(table.part(slice(None), np.arange(min(table.n, _CHECKED_ROWS))))
     low, high = values.min(axis=0), values.max(axis=0)
     return int((((values == low) | (values == high)).all(axis=0) & (low < high)).sum()) > 1
-
-
-_ADVICE: tuple[tuple[Callable[[Call], bool], str], ...] = (
-    (
-        lambda call: call.estimator == "complete" and call.unbounded and call.total > MOST_PERMUTED,
-        "An unbounded kernel on {call.total:,} rows may give p-values that are far too small for columns with extreme "
-        "outliers, because so few rows carry their statistic that its law is that of the places of these, and there "
-        "are too many rows to draw permutations; use kernel='gaussian', or transform the columns.",
-    ),
-    (
-        lambda call: call.test == "multiscale" and isinstance(call.rule, TopK) and call.rule.k == 1 < call.features,
-        "test='multiscale' with k=1 rejects only about half as often as it may, because the region in which one "
-        "feature wins has corners that the bootstrap's extrapolation does not follow, and too often (up to 0.2 at "
-        "level 0.05) next to a correlated feature with an effect, because it draws scores from their null law; "
-        "test='exact' keeps the level.",
-    ),
-    (
-        lambda call: call.test == "polyhedral" and call.two_valued(),
-        "test='polyhedral' with features of two values may reject too often (up to 0.09 at level 0.05), because their "
-        "scores nearly tie at the cut, and what room that leaves comes from few values and not from a normal law; "
-        "test='exact' keeps the level.",
-    ),
-    (
-        lambda call: call.estimator == "incomplete" and (call.draws or 0.0) > call.most_draws_per_row * call.rows,
-        "estimator='incomplete' with r={call.draws_per_row:g} rejects too often on {call.rows} rows (up to 0.2 at "
-        "level 0.05), because so many draws have the skewed null law of the complete statistic in place of a normal "
-        "one; estimator='complete' knows that law, or take r up to {call.most_draws_per_row:g}.",
-    ),
-    (
-        lambda call: call.estimator == "cross" and call.rows < _FEW_ROWS and call.longest > _UNEVEN * call.rows,
-        "estimator='cross' with {call.rows} {call.unit}s against {call.longest} gives too many very small p-values "
-        "(0.002 to 0.01 at level 0.001), because the means of half of so few {call.unit}s are far from normal; use "
-        "estimator='complete'.",
-    ),
-    (
-        lambda call: call.estimator == "block" and call.draws is not None and call.draws < _FEW_BLOCKS,
-        "estimator='block' with {call.draws:g} blocks rejects too often (0.06 to 0.1 at level 0.05), because the "
-        "spread of so few blocks is not known well enough; use estimator='complete', or a block_size up to "
-        "{call.largest_block}.",
-    ),
-    (
-        lambda call: (
-            call.estimator == "block" and call.question != "relate" and _FEW_BLOCKS <= (call.draws or 0) < _TAIL_BLOCKS
-        ),
-        "estimator='block' with {call.draws:g} blocks gives too many very small p-values (0.003 at level 0.001), "
-        "because the spread of so few blocks is not known well enough; use estimator='complete'.",
-    ),
-    (
-        lambda call: call.estimator == "block" and call.longest > _UNEVEN_BLOCKS * call.rows,
-        "estimator='block' with {call.rows} rows against {call.longest} rejects too often in columns with rare values "
-        "(up to 0.2 at level 0.05), because blocks without any in the smaller sample all have small positive values; "
-        "use estimator='complete'.",
-    ),
-    (
-        lambda call: (
-            (call.question, call.estimator) == ("relate", "block")
-            and call.block_size > _SMALL_BLOCK
-            and _FEW_BLOCKS <= (call.draws or 0) < _MANY_BLOCKS
-        ),
-        "estimator='block' with {call.draws:g} blocks of {call.block_size} rows rejects only about half as often as it "
-        "may, because the values of large blocks are skewed and few of them do not average that out; use "
-        "estimator='complete', or block_size=5.",
-    ),
-)
 
 
 def advise(
@@ -170,18 +53,90 @@ def advise(
     units: tuple[int, ...] | None = None,
     unbounded: bool = False,
 ) -> None:
-    """Warn about a combination that is known to be miscalibrated; `rows` is empty for scores without their data.
+    """Warn about a combination that is known to be miscalibrated.
 
-    `units` are the numbers of units of the samples, where rows belong to units; `unbounded` is a property of the
-    kernel.
+    `rows` are those of each sample, `units` their units where rows belong to units; scores without their data have
+    none. `two_valued` tells whether several features have two values, `unbounded` whether kernel values may be
+    arbitrarily large.
     """
-    draws, counts, what = scores.draws if rows else None, units or rows, "unit" if units else "row"
-    shortest, longest = min(counts, default=0), max(counts, default=0)
-    extent = (shortest, longest, draws, two_valued, what, sum(rows), unbounded)
-    call = Call(question, estimator, test, rule, len(scores), *extent)
-    for applies, sentence in _ADVICE:
-        if applies(call):
-            warnings.warn(sentence.format(call=call), CalibrationWarning, stacklevel=_caller_level())
+    found = _about_test(test, rule, len(scores), two_valued)
+    if rows:
+        counts, unit = units or rows, "unit" if units else "row"
+        shortest, longest, draws = min(counts), max(counts), scores.draws or 0.0
+        found = chain(found, _about_rows(estimator, draws, shortest, longest, unit, sum(rows) if unbounded else 0))
+        if estimator == "block":
+            found = chain(found, _about_blocks(question, draws, shortest, longest))
+    for sentence in found:
+        warnings.warn(sentence, CalibrationWarning, stacklevel=_caller_level())
+
+
+def _about_test(test: str, rule: SelectionRule, features: int, two_valued: Callable[[], bool]) -> Iterator[str]:
+    if test == "multiscale" and isinstance(rule, TopK) and rule.k == 1 < features:
+        yield (
+            "test='multiscale' with k=1 rejects only about half as often as it may, because the region in which one "
+            "feature wins has corners that the bootstrap's extrapolation does not follow, and too often (up to 0.2 at "
+            "level 0.05) next to a correlated feature with an effect, because it draws scores from their null law; "
+            "test='exact' keeps the level."
+        )
+    if test == "polyhedral" and two_valued():
+        yield (
+            "test='polyhedral' with features of two values may reject too often (up to 0.09 at level 0.05), because "
+            "their scores nearly tie at the cut, and what room that leaves comes from few values and not from a "
+            "normal law; test='exact' keeps the level."
+        )
+
+
+def _about_rows(
+    estimator: str, draws: float, shortest: int, longest: int, unit: str, unbounded_rows: int
+) -> Iterator[str]:
+    """`unbounded_rows`: how many rows there are in all, if kernel values are unbounded."""
+    if estimator == "complete" and unbounded_rows > MOST_PERMUTED:
+        yield (
+            f"An unbounded kernel on {unbounded_rows:,} rows may give p-values that are far too small for columns with "
+            "extreme outliers, because so few rows carry their statistic that its law is that of the places of these, "
+            "and there are too many rows to draw permutations; use kernel='gaussian', or transform the columns."
+        )
+    # One draw per row, the paper's choice, is the fewest, so it is never too many however few the rows are.
+    most = max(1.0, _DRAWS_PER_ROW * shortest)
+    if estimator == "incomplete" and draws > most * shortest:
+        yield (
+            f"estimator='incomplete' with r={round(draws / shortest, 2):g} rejects too often on {shortest} rows (up to "
+            "0.2 at level 0.05), because so many draws have the skewed null law of the complete statistic in place of "
+            f"a normal one; estimator='complete' knows that law, or take r up to {most:g}."
+        )
+    if estimator == "cross" and shortest < _FEW_ROWS and longest > _UNEVEN * shortest:
+        yield (
+            f"estimator='cross' with {shortest} {unit}s against {longest} gives too many very small p-values (0.002 to "
+            f"0.01 at level 0.001), because the means of half of so few {unit}s are far from normal; use "
+            "estimator='complete'."
+        )
+
+
+def _about_blocks(question: str, blocks: float, shortest: int, longest: int) -> Iterator[str]:
+    if blocks < _FEW_BLOCKS:
+        yield (
+            f"estimator='block' with {blocks:g} blocks rejects too often (0.06 to 0.1 at level 0.05), because the "
+            "spread of so few blocks is not known well enough; use estimator='complete', or a block_size up to "
+            f"{shortest // _FEW_BLOCKS}."
+        )
+    if question != "relate" and _FEW_BLOCKS <= blocks < _TAIL_BLOCKS:
+        yield (
+            f"estimator='block' with {blocks:g} blocks gives too many very small p-values (0.003 at level 0.001), "
+            "because the spread of so few blocks is not known well enough; use estimator='complete'."
+        )
+    if longest > _UNEVEN_BLOCKS * shortest:
+        yield (
+            f"estimator='block' with {shortest} rows against {longest} rejects too often in columns with rare values "
+            "(up to 0.2 at level 0.05), because blocks without any in the smaller sample all have small positive "
+            "values; use estimator='complete'."
+        )
+    size = int(shortest // max(blocks, 1.0))
+    if question == "relate" and size > _SMALL_BLOCK and _FEW_BLOCKS <= blocks < _MANY_BLOCKS:
+        yield (
+            f"estimator='block' with {blocks:g} blocks of {size} rows rejects only about half as often as it may, "
+            "because the values of large blocks are skewed and few of them do not average that out; use "
+            "estimator='complete', or block_size=5."
+        )
 
 
 def _caller_level() -> int:
