@@ -197,22 +197,15 @@ class CountCache:
 
 @dataclass(frozen=True)
 class _Measuring:
-    """The computation for blocks of features, with what they share but for the cells of the response's rows.
+    """The computation for blocks of features, with what `_complete` has for all of them."""
 
-    Attributes
-    ----------
-    response, to_align, landmarks, cache : as in `_complete`.
-    dtype : of the factors that correlations are computed from.
-    seed : for sampled outcomes.
-    final : (d,) the scores of all features, with which the laws of effects are measured; None to measure the scores.
-    """
-
-    response: Response
+    response: Response  # without the cells of its rows, which blocks have
     to_align: np.ndarray | None
     landmarks: np.ndarray
     cache: CountCache
-    dtype: Any
-    seed: int
+    dtype: Any  # of the factors that correlations are computed from
+    seed: int  # for sampled outcomes
+    # (d,) the scores of all features, with which the laws of effects are measured; None to measure scores.
     final: np.ndarray | None = None
 
     def __call__(self, block: FeatureBlock) -> list[Any]:

@@ -39,31 +39,18 @@ Output = TypeVar("Output")
 
 @dataclass(frozen=True)
 class FeatureBlock:
-    """Some features of a table, with their kernels.
+    """Some features of a table, with their kernels."""
 
-    Attributes
-    ----------
-    features : (b,) which features, among all.
-    table, kernels : where they are; several samples are stacked.
-    own : (b,) their places in `table` and `kernels`.
-    cells : (n,) the cell of a response that each row is in; None for a response without cells.
-    all_columns : the number of value columns of all features.
-    by_rows : whether threads divide the rows, as of a long table with few features, and not the blocks.
-    load : whether a worker reads the values as a whole before it processes the block.
-    limit : the memory limit of the table on disk that the values were read from.
-    parts : blocks in memory with some of the features each, where all do not fit.
-    """
-
-    features: np.ndarray
-    table: Table
+    features: np.ndarray  # (b,) which features, among all
+    table: Table  # where they are; several samples are stacked
     kernels: FeatureKernels
-    own: np.ndarray
-    cells: Any = None
-    all_columns: int = 0
-    by_rows: bool = False
-    load: bool = False
-    limit: int | None = None
-    parts: Iterator[FeatureBlock] | None = None
+    own: np.ndarray  # (b,) their places in `table` and `kernels`
+    cells: Any = None  # (n,) the cell of a response that each row is in; None for a response without cells
+    all_columns: int = 0  # the number of value columns of all features
+    by_rows: bool = False  # whether threads divide the rows, as of a long table with few features, and not the blocks
+    load: bool = False  # whether a worker reads the values as a whole before it processes the block
+    limit: int | None = None  # the memory limit of the table on disk that the values were read from
+    parts: Iterator[FeatureBlock] | None = None  # blocks in memory with some of the features each, where all do not fit
 
     @cached_property
     def columns(self) -> slice | np.ndarray:

@@ -31,22 +31,13 @@ Rows = TypeVar("Rows", bound=Any)
 
 
 class RowSubset(NamedTuple):
-    """The rows of a table among more rows, where features miss different rows.
+    """The rows of a table among more rows, where features miss different rows."""
 
-    Attributes
-    ----------
-    rows : (n,) their numbers, increasing; None for all.
-    of : how many rows there are.
-    to_align : (a,) the rows, of all, that correlations are estimated from, increasing; None for all.
-    units : codes of all rows, those of a unit alike, where correlations are those of sums over units; else None.
-    response : of all rows, where factors are put among all rows; else None.
-    """
-
-    rows: np.ndarray | None
-    of: int
-    to_align: np.ndarray | None
-    units: np.ndarray | None = None
-    response: Response | None = None
+    rows: np.ndarray | None  # (n,) their numbers, increasing; None for all
+    of: int  # how many rows there are
+    to_align: np.ndarray | None  # (a,) the rows, of all, that correlations are estimated from, increasing; None for all
+    units: np.ndarray | None = None  # codes of all rows, alike within units, for correlations of sums over units
+    response: Response | None = None  # of all rows, where factors are put among all rows; else None
 
     def select(self, whole: Rows) -> Rows:
         """These rows of a table, or of anything else that has `take`."""
@@ -68,18 +59,11 @@ Measure = Callable[[Sequence[Table], Any, RowSubset | None], Scores | None]
 
 
 class FeatureScores(NamedTuple):
-    """Scores of all features, and what is known of each.
-
-    Attributes
-    ----------
-    scores : the scores.
-    constant : (d,) bool: the features that do not vary.
-    n : (d,) how many rows have each feature.
-    """
+    """Scores of all features, and what is known of each."""
 
     scores: Scores
-    constant: np.ndarray
-    n: np.ndarray
+    constant: np.ndarray  # (d,) bool: the features that do not vary
+    n: np.ndarray  # (d,) how many rows have each feature
 
 
 def measure_features(

@@ -29,21 +29,11 @@ _ADDED_ROWS = 5.0
 
 
 class ResponseView(NamedTuple):
-    """One view of a response.
+    """One view of a response."""
 
-    Attributes
-    ----------
-    fitted : FittedView
-        The view, as of a feature.
-    sizes : ndarray of shape (p,)
-        Eigenvalues of its Gram matrix.
-    own : Invariants
-        Its invariants, which the permutation moments depend on.
-    """
-
-    fitted: FittedView
-    sizes: np.ndarray
-    own: Invariants
+    fitted: FittedView  # the view, as of a feature
+    sizes: np.ndarray  # (p,) eigenvalues of its Gram matrix
+    own: Invariants  # its invariants, which the permutation moments depend on
 
     @classmethod
     def of(cls, fitted: FittedView) -> ResponseView:
@@ -72,33 +62,15 @@ class ResponseView(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A response of n rows, rounded like a feature.
+    """A response of n rows, rounded like a feature."""
 
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    cells : array of shape (n,) or None
-        The point of each row; None where each row is a point, as for a response of several columns.
-    counts : array of shape (points,)
-        Number of rows at each point.
-    views : dict of str to ResponseView
-        Its views by name.
-    pairs : tuple of Pair
-        The pairs of views whose statistics are combined.
-    ceiling : float
-        The highest score: a permutation p-value is at least one over the number of matchings.
-    alike : ndarray of shape (n,) or None
-        Of a response of several columns: the same number for rows with the same values.
-    """
-
-    n: int
-    cells: Array | None
-    counts: Array
-    views: dict[str, ResponseView]
-    pairs: tuple[Pair, ...]
-    ceiling: float
-    alike: np.ndarray | None = None
+    n: int  # number of rows
+    cells: Array | None  # (n,) the point of each row; None where each row is a point, as for several columns
+    counts: Array  # (points,) number of rows at each point
+    views: dict[str, ResponseView]  # its views by name
+    pairs: tuple[Pair, ...]  # the pairs of views whose statistics are combined
+    ceiling: float  # the highest score: a permutation p-value is at least one over the number of matchings
+    alike: np.ndarray | None = None  # (n,) of several columns: the same number for rows with the same values
 
     @property
     def first(self) -> ResponseView:

@@ -234,17 +234,10 @@ class EffectSizes:
 
 
 class ScoreScales(NamedTuple):
-    """The scale from means of draws, such as scores, to effects.
+    """The scale from means of draws, such as scores, to effects."""
 
-    Attributes
-    ----------
-    scale : (b,) the means at an effect of 1.
-    spread : (b,) standard deviations of the means, including the noise of the scale; None where there are no
-        intervals.
-    """
-
-    scale: np.ndarray
-    spread: np.ndarray | None
+    scale: np.ndarray  # (b,) the means at an effect of 1
+    spread: np.ndarray | None  # (b,) their standard deviations with the noise of the scale; None without intervals
 
     @classmethod
     def joined(cls, parts: Sequence[ScoreScales]) -> ScoreScales:

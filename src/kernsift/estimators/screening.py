@@ -79,24 +79,14 @@ def complete_screen(
 
 
 class _Measured(NamedTuple):
-    """The statistics of candidates, recomputed at each use: those of all would fill the memory.
+    """The statistics of candidates, recomputed at each use: those of all would fill the memory."""
 
-    Attributes
-    ----------
-    views : views of the rows of the reference and of all candidates.
-    reference : the factors (1, m, n) of the reference's rows.
-    ends : (candidates + 1,) the first row of each candidate.
-    values : (rows, columns) the rows of the reference and of all candidates.
-    seed : for sampled outcomes.
-    unbounded : whether the kernel is unbounded.
-    """
-
-    views: Sequence[View | GroupView]
-    reference: Sequence[Array]
-    ends: np.ndarray
-    values: Array
-    seed: int
-    unbounded: bool
+    views: Sequence[View | GroupView]  # views of the rows of the reference and of all candidates
+    reference: Sequence[Array]  # the factors (1, m, n) of the reference's rows
+    ends: np.ndarray  # (candidates + 1,) the first row of each candidate
+    values: Array  # (rows, columns) the rows of the reference and of all candidates
+    seed: int  # for sampled outcomes
+    unbounded: bool  # whether the kernel is unbounded
 
     def score(self, place: int) -> tuple[float, int, float, float]:
         """Score, view, standard deviation and effect of a candidate."""

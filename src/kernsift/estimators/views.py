@@ -66,27 +66,13 @@ RARE_LEVELS = ("wide", "normal-scores", "rank-scores", "smooth", "location", "lo
 
 
 class FittedView(NamedTuple):
-    """One view of b features.
+    """One view of b features."""
 
-    Attributes
-    ----------
-    view : View
-        Factors and eigenvalues of the Gram matrices.
-    own : Invariants
-        Their invariants; those of one feature where all have the same view.
-    rest : array of shape (b, G)
-        Their diagonals, after the trace is removed.
-    alike : bool
-        Whether all features have the same view, as those of ranks without ties.
-    levels : bool
-        Whether the features are categorical.
-    """
-
-    view: View | GroupView
-    own: Invariants
-    rest: Array
-    alike: bool = False
-    levels: bool = False
+    view: View | GroupView  # factors and eigenvalues of the Gram matrices
+    own: Invariants  # their invariants; those of one feature where all have the same view
+    rest: Array  # (b, G) their diagonals, after the trace is removed
+    alike: bool = False  # whether all features have the same view, as those of ranks without ties
+    levels: bool = False  # whether the features are categorical
 
     def take(self, features: np.ndarray) -> FittedView:
         """The views of some of the features, or of repeated ones."""

@@ -90,22 +90,13 @@ def _sizes_at(sizes: EffectSizes, means: np.ndarray, varies: np.ndarray, sd: np.
 
 @dataclass(frozen=True)
 class Coverage:
-    """The kind of coverage that the intervals have.
+    """The kind of coverage that the intervals have."""
 
-    Attributes
-    ----------
-    confidence_level : float
-        The nominal level.
-    discoveries : ndarray of bool of shape (k,) or None
-        Which of the listed features are discoveries, where the intervals control the false coverage rate; None where
-        each interval has the nominal level.
-    share : float
-        R / d for R discoveries among d tested features.
-    """
-
-    confidence_level: float
+    confidence_level: float  # the nominal level
+    # (k,) which of the listed features are discoveries, where the intervals control the false coverage rate; None
+    # where each interval has the nominal level.
     discoveries: np.ndarray | None = None
-    share: float = 1.0
+    share: float = 1.0  # R / d for R discoveries among d tested features
 
     def levels(self, count: int) -> np.ndarray:
         """One level for each feature: for the R discoveries among d tested 1 - (1 - confidence_level) R / d."""

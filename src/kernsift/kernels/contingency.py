@@ -33,18 +33,12 @@ _COLUMNS, _FEWER = 32, 8
 
 
 class Tabulation(NamedTuple):
-    """The counts of a block of features.
+    """The counts of a block of features."""
 
-    Attributes
-    ----------
-    counts : (b, G) number of rows at each point.
-    joint : (b, G, cells) number of rows at each point and cell; None without cells, or with one point per row.
-    codes : (b, rows) the points of the requested rows, in the smallest type that holds them; `SparseCodes` for
-        sparse columns; None for a group.
-    """
-
-    counts: Array
-    joint: Array | None
+    counts: Array  # (b, G) number of rows at each point
+    joint: Array | None  # (b, G, cells) number of rows at each point and cell; None without cells
+    # (b, rows) the points of the requested rows, in the smallest type that holds them; `SparseCodes` for sparse
+    # columns; None for a group.
     codes: Array | None
 
     def part(self, features: slice | np.ndarray) -> Tabulation:

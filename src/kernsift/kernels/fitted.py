@@ -56,25 +56,6 @@ class _Part:
 class FeatureKernels:
     """One fitted kernel per feature of a table.
 
-    Attributes
-    ----------
-    kernel : Kernel
-        The kernel of the numeric features; categorical ones have the equality kernel.
-    offsets, categorical : ndarray
-        The layout of the table's value columns, as in `Table`.
-    inverse : array of shape (p,)
-        Factors of the value columns before distances or products are taken, in the array library and on the device of
-        the values.
-    centre : array of shape (p,) or None
-        Subtracted from each column before products are taken.
-    bandwidth : ndarray of shape (d,)
-        The bandwidths, NaN for features whose kernel has none.
-    missing : bool
-        Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Features are then
-        single columns.
-    large : bool
-        Whether the whole table is so large that loops over its features are compiled.
-
     Examples
     --------
     >>> import numpy as np
@@ -86,14 +67,18 @@ class FeatureKernels:
     array([0.368])
     """
 
-    kernel: Kernel
-    offsets: np.ndarray
+    kernel: Kernel  # the kernel of the numeric features; categorical ones have the equality kernel
+    offsets: np.ndarray  # the layout of the table's value columns, as in `Table`
     categorical: np.ndarray
+    # (p,) factors of the value columns before distances or products are taken, in the array library and on the
+    # device of the values.
     inverse: Array
-    centre: Array | None
-    bandwidth: np.ndarray
+    centre: Array | None  # (p,) subtracted from each column before products are taken
+    bandwidth: np.ndarray  # (d,) the bandwidths, NaN for features whose kernel has none
+    # Whether NaN is a value of its own, with kernel value 1 with itself and 0 with all others. Features are then
+    # single columns.
     missing: bool = field(default=False, kw_only=True)
-    large: bool = field(default=False, kw_only=True)
+    large: bool = field(default=False, kw_only=True)  # whether the table is so large that loops over it are compiled
 
     @property
     def d(self) -> int:
@@ -341,17 +326,11 @@ class LateKernels(FeatureKernels):
     """Kernels of a table with one column per feature, fitted when a feature is first used.
 
     Estimators that read or sort blocks of columns fit the kernels to these, which saves a pass over the table.
-
-    Attributes
-    ----------
-    pooled : the table.
-    found : (d,) bool: the features whose kernels are fitted.
-    whole : the kernels of more features, which learn what these do, and the places of these features there; else
-        None.
     """
 
     pooled: Table
-    found: np.ndarray
+    found: np.ndarray  # (d,) bool: the features whose kernels are fitted
+    # The kernels of more features, which learn what these do, and the places of these features there; else None.
     whole: tuple[LateKernels, np.ndarray] | None = None
 
     @classmethod

@@ -88,27 +88,15 @@ class Landmarks:
 
 @dataclass(frozen=True)
 class GroupView:
-    """The centred Gram matrix of a group of columns under one kernel, as `View` but with a factor on demand.
+    """The centred Gram matrix of a group of columns under one kernel, as `View` but with a factor on demand."""
 
-    Attributes
-    ----------
-    values : (n, w) the rows.
-    landmarks : the points at which the kernel is evaluated.
-    weights : (q, m) the directions, in terms of the kernel values.
-    mean : (m,) mean kernel values over all rows, which are subtracted to centre them.
-    sizes : (1, q) as in `View`.
-    second : (M, M) sums over all rows of products of the centred kernel values at the M landmarks of all views of
-        the group.
-    place : the landmarks of this view among those of all views.
-    """
-
-    values: np.ndarray
-    landmarks: Landmarks
-    weights: np.ndarray
-    mean: np.ndarray
-    sizes: np.ndarray
-    second: np.ndarray
-    place: slice
+    values: np.ndarray  # (n, w) the rows
+    landmarks: Landmarks  # the points at which the kernel is evaluated
+    weights: np.ndarray  # (q, m) the directions, in terms of the kernel values
+    mean: np.ndarray  # (m,) mean kernel values over all rows, which are subtracted to centre them
+    sizes: np.ndarray  # (1, q) as in `View`
+    second: np.ndarray  # (M, M) sums of products of centred kernel values at the M landmarks of all views of the group
+    place: slice  # the landmarks of this view among those of all views
 
     @property
     def factor(self) -> np.ndarray:

@@ -56,17 +56,12 @@ is found more often with the first of these powers than by chi-square (docs/powe
 
 
 class View(NamedTuple):
-    """The centred Gram matrices of b features under one kernel, as factors.
+    """The centred Gram matrices of b features under one kernel, as factors."""
 
-    Attributes
-    ----------
-    factor : (b, m, G) centred over the rows and with orthogonal directions, leading first: `F.T @ F` is the centred
-        Gram matrix on the points.
-    sizes : (b, m) squared norms of the directions over all rows: the eigenvalues of the Gram matrix of the rows.
-    """
-
+    # (b, m, G) centred over the rows and with orthogonal directions, leading first: `F.T @ F` is the centred Gram
+    # matrix on the points.
     factor: Array
-    sizes: Array
+    sizes: Array  # (b, m) squared norms of the directions over all rows: the eigenvalues of the Gram matrix of the rows
 
     def raised(self, power: float) -> View:
         """The same directions with their eigenvalues raised to a power; one below 1 gives weight to finer shapes."""
@@ -197,15 +192,10 @@ class Levels(NamedTuple):
 
     Levels of one row are pooled, as equality with one of them tells nothing about other rows; so are those beyond
     `CATEGORIES`. A variable whose values are all different has one level, and a constant statistic.
-
-    Attributes
-    ----------
-    counts : (b, g) rows of each level, the pooled one last.
-    places : (b, G) the level of each point.
     """
 
-    counts: Array
-    places: Array
+    counts: Array  # (b, g) rows of each level, the pooled one last
+    places: Array  # (b, G) the level of each point
 
     @classmethod
     def of(cls, counts: Array) -> Levels:

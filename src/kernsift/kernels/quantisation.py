@@ -43,20 +43,13 @@ _ON_EDGE = 1e-6
 
 
 class Grid(NamedTuple):
-    """The points of b features.
+    """The points of b features."""
 
-    Attributes
-    ----------
-    points : (G, columns of the features) values; those of a single column are increasing, padded with the last one.
-    edges : (b, G - 1) boundaries between the points; None for a group, each of whose rows is a point.
-    missing : whether the last point is NaN, the value of missing cells.
-    known : (b, rows) the point of each row, where all rows were sorted; else None.
-    """
-
+    # (G, columns of the features) values; those of a single column are increasing, padded with the last one.
     points: Array
-    edges: Array | None
-    missing: bool = False
-    known: np.ndarray | None = None
+    edges: Array | None  # (b, G - 1) boundaries between the points; None for a group, each of whose rows is a point
+    missing: bool = False  # whether the last point is NaN, the value of missing cells
+    known: np.ndarray | None = None  # (b, rows) the point of each row, where all rows were sorted; else None
 
     def part(self, features: slice | np.ndarray) -> Grid:
         """Some of the features, each of one column; a group is alone in its block."""

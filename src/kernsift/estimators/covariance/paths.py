@@ -81,24 +81,17 @@ class ScoreLaws(NamedTuple):
 
 
 class _Moves(NamedTuple):
-    """Selected features along their paths.
+    """Selected features along their paths."""
 
-    Attributes
-    ----------
-    knots : ndarray of shape (k, g)
-        Their scores.
-    steps : list of dict
-        For each of them, by view of the response, (g, q, p): W^-1 (C(t) - C) mapped from its own view of the response
-        to that view, where W is the scatter of its directions within the response and C(t) its cross-covariance.
-    scatter : array of shape (k * q + p, rows)
-        Multiplied with other features' directions: the weighted residuals of the directions, and the response.
-    explained : ndarray of shape (p, k * q)
-        The part of the products with the residuals that the regression on the response explains.
-    """
-
-    knots: np.ndarray
+    knots: np.ndarray  # (k, g) their scores
+    # For each of them, by view of the response, (g, q, p): W^-1 (C(t) - C) mapped from its own view of the
+    # response to that view, where W is the scatter of its directions within the response and C(t) its
+    # cross-covariance.
     steps: list[dict[str, np.ndarray]]
+    # (k * q + p, rows) multiplied with other features' directions: the weighted residuals of the directions, and
+    # the response.
     scatter: Array
+    # (p, k * q) the part of the products with the residuals that the regression on the response explains.
     explained: np.ndarray
 
 

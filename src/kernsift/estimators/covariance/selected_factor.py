@@ -46,35 +46,16 @@ def view_among(name: str, response: Response) -> str:
 
 
 class SelectedFactor(NamedTuple):
-    """The factors of features with the same selected pair of views, truncated to their leading directions.
+    """The factors of features with the same selected pair of views, truncated to their leading directions."""
 
-    Attributes
-    ----------
-    features : ndarray of shape (b,)
-        The features.
-    factor : array of shape (b, q, G)
-        Their factors on their points, in the precision of the table.
-    codes : array of shape (b, rows) or None
-        The point of each row that is used; None where the points are those rows.
-    sizes : array of shape (b, q) or None
-        Squared norms of the directions over those rows; None if only some of all rows are used.
-    cross : array of shape (b, q, p)
-        Cross-covariances of the directions with the leading ones of the response, over all rows.
-    target : str
-        The name of the view of the response.
-    ranks : ndarray of shape (b,) or None
-        Numbers of directions, after which factors are 0; None for q.
-    present : ndarray of bool of shape (rows,) or None
-        The rows in which these features are not missing, the factors of the others being 0; None for all.
-    """
-
-    features: np.ndarray
-    factor: Array
-    codes: Array | None
-    sizes: Array | None
-    cross: Array
-    target: str
-    ranks: np.ndarray | None = None
+    features: np.ndarray  # (b,) the features
+    factor: Array  # (b, q, G) their factors on their points, in the precision of the table
+    codes: Array | None  # (b, rows) the point of each row that is used; None where the points are those rows
+    sizes: Array | None  # (b, q) squared norms of the directions over those rows; None if only some rows are used
+    cross: Array  # (b, q, p) cross-covariances of the directions with the leading ones of the response, over all rows
+    target: str  # the name of the view of the response
+    ranks: np.ndarray | None = None  # (b,) numbers of directions, after which factors are 0; None for q
+    # (rows,) the rows in which these features are not missing, the factors of the others being 0; None for all.
     present: np.ndarray | None = None
 
     @classmethod
@@ -250,28 +231,14 @@ def norms_of(directions: Array, ranks: np.ndarray) -> tuple[Array, Array]:
 
 
 class FactorRows(NamedTuple):
-    """Factors row by row.
+    """Factors row by row."""
 
-    Attributes
-    ----------
-    directions : array of shape (directions, rows)
-        Those of the first feature, of the second, and so on.
-    ranks : ndarray of shape (b,)
-        Numbers of directions of the features.
-    trace, square : array of shape (b,)
-        Traces of the Gram matrices K and of their squares.
-    targets : ndarray of shape (b,)
-        Names of the views of the response.
-    present : array of shape (b, rows) or None
-        0 for the rows in which a feature is missing and 1 for the others; None for all 1.
-    """
-
-    directions: Array
-    ranks: np.ndarray
-    trace: Array
-    square: Array
-    targets: np.ndarray
-    present: Array | None = None
+    directions: Array  # (directions, rows) those of the first feature, of the second, and so on
+    ranks: np.ndarray  # (b,) numbers of directions of the features
+    trace: Array  # (b,) of the Gram matrices K
+    square: Array  # (b,) the traces of K^2
+    targets: np.ndarray  # (b,) names of the views of the response
+    present: Array | None = None  # (b, rows) 0 for the rows in which a feature is missing, else 1; None for all 1
 
     @property
     def n(self) -> int:

@@ -261,22 +261,15 @@ class DrawCovariance:
     """Covariance of means of many draws: variances from all of them, correlations from the first ones.
 
     No array of size (l, d) is kept: the draws are recomputed when they are needed.
-
-    Attributes
-    ----------
-    draws : where they come from.
-    first : moments of the first draws, which the correlations come from.
-    variances : (d,) the variances of the scores.
-    scale : (d,) what a centred draw is multiplied with, so that the squares of the first draws add up to the variance;
-        0 for a feature that does not vary together with others.
-    room : bytes of draws of chosen features that may be held while a file is read for those of all others.
     """
 
-    draws: FeatureDraws[Any]
-    first: Moments
-    variances: np.ndarray
+    draws: FeatureDraws[Any]  # where they come from
+    first: Moments  # moments of the first draws, which the correlations come from
+    variances: np.ndarray  # (d,) the variances of the scores
+    # (d,) what a centred draw is multiplied with, so that the squares of the first draws add up to the variance;
+    # 0 for a feature that does not vary together with others.
     scale: np.ndarray
-    room: int = 0
+    room: int = 0  # bytes of draws of chosen features that may be held while a file is read for those of all others
 
     def diagonal(self) -> np.ndarray:
         return self.variances.copy()

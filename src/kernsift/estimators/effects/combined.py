@@ -20,10 +20,6 @@ from kernsift.estimators.effects.intervals import EffectLaws, concatenated
 class CombinedEffects:
     """Effects of b features that are tested with several kernels: the effect is the largest that any of them sees.
 
-    Attributes
-    ----------
-    views : the laws under each of the kernels.
-
     Notes
     -----
     The lower end of an interval is the largest of the kernels' lower ends, each from its score after the penalty for
@@ -34,7 +30,7 @@ class CombinedEffects:
     lower score has a larger selective p-value, so that no lower end leaves out 0 unless that of the best score does.
     """
 
-    views: tuple[EffectLaws, ...]
+    views: tuple[EffectLaws, ...]  # the laws under each of the kernels
 
     @property
     def point(self) -> np.ndarray:
@@ -88,16 +84,10 @@ def combined(parts: Iterable[tuple[np.ndarray, CombinedEffects]], features: np.n
 
 @dataclass(frozen=True)
 class MeasuredEffects:
-    """Effects of some features: estimates, and intervals from laws that are computed on demand.
+    """Effects of some features: estimates, and intervals from laws that are computed on demand."""
 
-    Attributes
-    ----------
-    point : (b,) effects, corrected for chance.
-    measure : computes the laws.
-    """
-
-    point: np.ndarray
-    measure: Callable[[], CombinedEffects]
+    point: np.ndarray  # (b,) effects, corrected for chance
+    measure: Callable[[], CombinedEffects]  # computes the laws
 
     @classmethod
     def of(

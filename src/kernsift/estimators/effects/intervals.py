@@ -38,23 +38,14 @@ _CONTINUITY, _MOST = 0.5, 1.0
 
 
 class Unseen(NamedTuple):
-    """What the effect of a value that occurs in no row of a sample, or in no row at all, depends on.
+    """What the effect of a value that occurs in no row of a sample, or in no row at all, depends on."""
 
-    Attributes
-    ----------
-    rows : (b, s) rows of each sample, or all rows.
-    share : (b, s) their share of all rows.
-    extreme : (b,) largest squared distance of an observed value from the mean; an unseen value may be as far.
-    size : (b,) sqrt(D_x) of the observed values.
-    target, target_size : (b,) the same for a response with a random margin; 0 for samples.
-    """
-
-    rows: np.ndarray
-    share: np.ndarray
-    extreme: np.ndarray
-    size: np.ndarray
-    target: np.ndarray
-    target_size: np.ndarray
+    rows: np.ndarray  # (b, s) rows of each sample, or all rows
+    share: np.ndarray  # (b, s) their share of all rows
+    extreme: np.ndarray  # (b,) largest squared distance of a value from the mean; an unseen value may be as far
+    size: np.ndarray  # (b,) sqrt(D_x) of the observed values
+    target: np.ndarray  # (b,) as `extreme`, for a response with a random margin; 0 for samples
+    target_size: np.ndarray  # (b,) as `size`, likewise
 
     def effect(self, miss: np.ndarray) -> np.ndarray:
         """(b,) the largest effect of a value that stays unseen with probability `miss` (b,)."""
@@ -89,26 +80,17 @@ class Unseen(NamedTuple):
 
 
 class EffectLaws(NamedTuple):
-    """Observed statistics of b features under one kernel, and their laws along families of alternatives.
+    """Observed statistics of b features under one kernel, and their laws along families of alternatives."""
 
-    Attributes
-    ----------
-    point : (b,) effects, corrected for chance.
-    statistic : (b,) R, the effect squared before that correction.
-    score : (b,) normal scores of the tests with this kernel.
-    penalty : (b,) the correction of the score for testing several kernels.
-    families : the laws for the sign of the observed cross-covariance, and for the opposite one.
-    unseen : what the effect of an unseen value depends on.
-    whole : (b,) the factor from R, less its mean under independence, to the effect squared; it makes that of y with
-        itself 1.
-    """
-
-    point: np.ndarray
-    statistic: np.ndarray
-    score: np.ndarray
-    penalty: np.ndarray
+    point: np.ndarray  # (b,) effects, corrected for chance
+    statistic: np.ndarray  # (b,) R, the effect squared before that correction
+    score: np.ndarray  # (b,) normal scores of the tests with this kernel
+    penalty: np.ndarray  # (b,) the correction of the score for testing several kernels
+    # The laws for the sign of the observed cross-covariance, and for the opposite one.
     families: tuple[FamilyMoments, FamilyMoments]
-    unseen: Unseen
+    unseen: Unseen  # what the effect of an unseen value depends on
+    # (b,) the factor from R, less its mean under independence, to the effect squared; it makes that of y with
+    # itself 1.
     whole: np.ndarray
 
     def intervals(

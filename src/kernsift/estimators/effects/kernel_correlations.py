@@ -44,18 +44,11 @@ _NUMBERS, _GRAM = 2**22, 2**20
 
 
 class SelfDependence(NamedTuple):
-    """A centred kernel over all pairs of rows of each of b features.
+    """A centred kernel over all pairs of rows of each of b features."""
 
-    Attributes
-    ----------
-    size : (b,) its root mean square, sqrt(HSIC(x, x)).
-    trace : (b,) its mean on the diagonal.
-    influence : (b, G) influence of a row at each point on log(size).
-    """
-
-    size: np.ndarray
-    trace: np.ndarray
-    influence: np.ndarray
+    size: np.ndarray  # (b,) its root mean square, sqrt(HSIC(x, x))
+    trace: np.ndarray  # (b,) its mean on the diagonal
+    influence: np.ndarray  # (b, G) influence of a row at each point on log(size)
 
     @classmethod
     def of(cls, squares: Array, diagonal: Array, counts: Array) -> SelfDependence:

@@ -55,24 +55,14 @@ _CHECKED = 2**9
 
 
 class ViewedFeature(NamedTuple):
-    """One feature under several pairs of views.
+    """One feature under several pairs of views."""
 
-    Attributes
-    ----------
-    counts : (V,) rows of each of its values.
-    joint : (V, J) rows of each value in each cell of the response.
-    factors : the feature's factor (m, V) for each pair.
-    targets : the response's factor (p, J) for each pair.
-    weights : (pairs,) shares of the level.
-    log_tails : (pairs,) log p-values of the observed statistics under the continuous law.
-    """
-
-    counts: np.ndarray
-    joint: np.ndarray
-    factors: Sequence[np.ndarray]
-    targets: Sequence[np.ndarray]
-    weights: np.ndarray
-    log_tails: np.ndarray
+    counts: np.ndarray  # (V,) rows of each of its values
+    joint: np.ndarray  # (V, J) rows of each value in each cell of the response
+    factors: Sequence[np.ndarray]  # the feature's factor (m, V) for each pair
+    targets: Sequence[np.ndarray]  # the response's factor (p, J) for each pair
+    weights: np.ndarray  # (pairs,) shares of the level
+    log_tails: np.ndarray  # (pairs,) log p-values of the observed statistics under the continuous law
 
     @property
     def transposed(self) -> ViewedFeature:
