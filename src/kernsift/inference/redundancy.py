@@ -99,11 +99,8 @@ def keep_distinct(
 ) -> np.ndarray:
     """The features of a list that are significant given those kept before them.
 
-    Parameters
-    ----------
-    order : (m,) the discoveries, best first; the first is kept.
-    levels : (m,) the largest conditional p-value with which a feature is kept, by the number of those kept before it.
-    conditional_pvalues : of some features, given others.
+    `order` (m,) are the discoveries, best first, of which the first is kept; `levels` (m,) the largest p-values, by the
+    number of features kept before, with which another one is kept; `conditional_pvalues` those of some given others.
     """
     kept, rest = list(order[:1]), order[1:]
     while len(rest):

@@ -55,25 +55,11 @@ def effect_laws(
 ) -> EffectLaws:
     """The laws of the statistics of b features along their families of alternatives.
 
-    Parameters
-    ----------
-    factor : ndarray of shape (b, m, G)
-        Factors of the features' Gram matrices on their points, centred over the rows.
-    response_factor : ndarray of shape (p, J)
-        The response's factor on its cells.
-    joint : ndarray of shape (b, G, J)
-        Rows at each point and cell; where these represent a subset of the rows, scaled up to all rows.
-    null : NullMoments
-        T of all rows, and its moments over permutations.
-    score : ndarray of shape (b,)
-        Normal scores of T.
-    penalty : ndarray of shape (b,)
-        The correction of the score for testing several kernels; see `penalties`.
-    samples : bool
-        Whether the response is the label of samples whose sizes are fixed.
-    extremes : tuple of ndarray of shape (b,) and float, optional
-        The largest squared norms of the factors of the features and of the response over all rows, where the points and
-        cells represent a subset.
+    `factor` (b, m, G) are factors of the features on their points, centred over the rows, `response_factor` (p, J) is
+    that of the response on its cells, and `joint` (b, G, J) are the rows at each point and cell, scaled up to all rows
+    where they represent a subset. Then `extremes` are the largest squared norms of both factors over all rows. `score`
+    and `penalty` (b,) are normal scores of T and their corrections for testing several kernels (see `penalties`), and
+    `samples` tells whether the response is the label of samples whose sizes are fixed.
     """
     step = max(1, _NUMBERS // (joint.shape[1] * max(joint.shape[2], factor.shape[1])))
     parts = []

@@ -103,17 +103,9 @@ class EffectLaws(NamedTuple):
 
         The error probability is divided between the two sides as in
         `kernsift.distributions.truncated_normal.confidence_intervals`: the interval excludes 0 exactly when the
-        one-sided test rejects. An effect that no upper end can be below has all of it on the other side.
-
-        Parameters
-        ----------
-        level : float or ndarray of shape (b,), default=0.95
-            Coverage.
-        unions : sequence of ndarray of shape (k, 2), optional
-            For each feature the intervals of its score, less the penalty, on which it is selected; None without
-            selection.
-        least : ndarray of shape (b,), optional
-            The least possible upper ends; those of `least_upper_ends` if None.
+        one-sided test rejects. An effect below `least`, the least possible upper end (by default that of
+        `least_upper_ends`), has all of it on the other side. `unions` are for each feature the intervals (k, 2) of its
+        score, less the penalty, on which it is selected.
         """
         miss = np.broadcast_to(1.0 - np.asarray(level, float), self.score.shape)[:, None]
         least = self.least_upper_ends(level) if least is None else least

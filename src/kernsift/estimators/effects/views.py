@@ -47,23 +47,11 @@ def view_effects(
     response: Response,
     free: float = 1.0,
 ) -> CombinedEffects:
-    """The laws of a block of features under every pair of views.
+    """The laws of a block of features under every pair of views, from their statistics and normal scores (pairs, b).
 
-    Parameters
-    ----------
-    statistics : sequence of FittedStatistic
-        The statistics under the pairs of views.
-    scores : ndarray of shape (pairs, b)
-        Their normal scores.
-    smooth, final : ndarray of shape (b,)
-        The combined scores before and after features with few outcomes are enumerated.
-    known : Tabulation
-        Counts of the block.
-    response : Response
-        The response.
-    free : float
-        Degrees of freedom for each row. Rows that are centred within strata have fewer of them than rows: the two rows
-        of a pair differ in one number.
+    `smooth` and `final` (b,) are the combined scores before and after features with few outcomes are enumerated. `free`
+    is the number of degrees of freedom for each row. Rows that are centred within strata have fewer of them than rows:
+    the two rows of a pair differ in one number.
     """
     weights = np.array([pair.weight for pair in response.pairs])
     taken = penalties(scores, weights, smooth) if len(statistics) > 1 else np.zeros_like(scores)

@@ -40,14 +40,9 @@ MOST_PERMUTED = 2**19
 
 
 def few_outcomes(counts: Array, cells: np.ndarray) -> np.ndarray:
-    """Which features have so few outcomes that these are enumerated or sampled.
+    """(b,) which features have so few outcomes that these are enumerated or sampled.
 
-    Parameters
-    ----------
-    counts : array of shape (b, G)
-        Rows of each value of the features; 0 for unused values.
-    cells : ndarray of shape (J,)
-        Rows of each cell of the response.
+    `counts` (b, G) are the rows of each value of the features, 0 for unused ones, `cells` (J,) those of the response.
     """
     used = _used_values(counts)
     if log_arrangements(cells) > math.log(MOST_ENUMERATED) and (used > SPARSE + 1).all():
@@ -131,16 +126,8 @@ def outliers_match(
 ) -> np.ndarray:
     """(b,) whether under some pair of views T is large if only the largest rows of both factors are matched.
 
-    Parameters
-    ----------
-    factors : sequence of ndarray of shape (b, m, G)
-        For each pair, the factors of b features.
-    targets : sequence of ndarray of shape (p, J)
-        For each pair, the response's factor.
-    counts : ndarray of shape (b, G)
-        Rows of each value of the features.
-    large : ndarray of shape (pairs, b)
-        The values from which on T is large.
+    `factors` (b, m, G) and `targets` (p, J) are those of the features and of the response for each pair, `counts` (b,
+    G) the rows of each value of the features, and `large` (pairs, b) the values from which on T is large.
     """
     matched = [
         np.where(counts > 0, (factor**2).sum(axis=1), 0.0).max(axis=1) * (target**2).sum(axis=0).max()

@@ -308,19 +308,9 @@ def union_score(
 ) -> np.ndarray:
     """One normal score from the smallest of weighted p-values of several correlated normal scores.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (K, b)
-        Normal scores of b features under K statistics.
-    weights : ndarray of shape (K,)
-        Shares of the level, with sum 1.
-    correlation : ndarray of shape (K, K, b)
-        Null correlations of the scores.
-    prototype : array
-        On its device joint probabilities are computed.
+    `scores` are normal scores (K, b) of b features under K statistics with null correlations (K, K, b), and `weights`
+    (K,) the shares of the level, with sum 1. Joint probabilities are computed on the device of `prototype`.
 
-    Notes
-    -----
     With a = min_k p_k / w_k, the p-value is the probability that any of the p_k is at most a w_k. It is bounded by
     Hunter's (1976) inequality: the sum of the single probabilities less the joint ones along the spanning tree with the
     largest sum. The scores are those of quadratic forms, which exceed high levels together more often than normal
