@@ -64,17 +64,20 @@ def _unions(scores: Scores, selected: np.ndarray, event: Event) -> tuple[np.ndar
     if hasattr(scores.cov, "paths"):
         paths = scores.cov.paths(selected, columns)
 
-    def union(place: int) -> np.ndarray:
-        variance, value = variances[place], values[place]
-        if variance <= 0:
-            return EVERYWHERE
-        slope = columns[:, place] / variance
+    unions = [EVERYWHERE] * len(selected)
+    for place in np.flatnonzero(variances > 0).tolist():
+        path, value, feature = paths[place], values[place], int(selected[place])
+        slope = columns[:, place] / variances[place]
         nuisance = scores.estimate - slope * value
-        pieces = truncation_along(paths[place], event, nuisance, slope, int(selected[place]))
-        pieces = _with_room(_containing(pieces, value), value, float(np.sqrt(variance)))
-        return pieces if paths[place] is None else _unbounded_above(pieces, value)
-
-    return variances, [union(place) for place in range(len(selected))]
+        if path is None:
+            pieces = event.truncation(nuisance, slope, feature)
+        else:
+            pieces = truncation_along(path, event, nuisance, slope, feature)
+        if len(pieces) != 1 or pieces[0, 0] > value or pieces[0, 1] < np.inf:
+            pieces = _with_room(_containing(pieces, value), value, float(np.sqrt(variances[place])))
+            pieces = pieces if path is None else _unbounded_above(pieces, value)
+        unions[place] = pieces
+    return variances, unions
 
 
 def separate_test(scores: Scores, selected: np.ndarray, unions: Sequence[np.ndarray]) -> Outcome:
@@ -172,9 +175,7 @@ def _containing(pieces: np.ndarray, value: float) -> np.ndarray:
     return pieces
 
 
-def truncation_along(
-    path: Path | None, event: Event, intercept: np.ndarray, slope: np.ndarray, feature: int
-) -> np.ndarray:
+def truncation_along(path: Path, event: Event, intercept: np.ndarray, slope: np.ndarray, feature: int) -> np.ndarray:
     """`event.truncation` where some scores follow the path instead of their lines.
 
     Examples
@@ -188,8 +189,6 @@ def truncation_along(
     >>> truncation_along(path, event, np.zeros(2), np.array([1.0, 0.5]), 0)
     array([[ 1., inf]])
     """
-    if path is None:
-        return event.truncation(intercept, slope, feature)
     knots, followers, values = _increasing(path)
     samples = intercept + slope * knots[:, None]
     samples[:, followers] = values.T
