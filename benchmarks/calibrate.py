@@ -2,14 +2,14 @@
 
     python benchmarks/calibrate.py                          what is not on record yet, then the page
     python benchmarks/calibrate.py levels coverage          some parts: grid, levels, coverage, tail, seeds
-    python benchmarks/calibrate.py --quick                  few replicates (give it another --store and --folder)
+    python benchmarks/calibrate.py --quick                  few replicates (give it another --folder)
     python benchmarks/calibrate.py grid --only 'relate block'   settings whose name holds all these words
     python benchmarks/calibrate.py --page                   docs/calibration.md from the figures on record
-    python benchmarks/calibrate.py --fresh                  forget what is on record: after a change of the library
+    python benchmarks/calibrate.py --fresh                  also what is on record: after a change of the library
 
 The part `grid` is in this file, the others are in calibrate_hard.py. In the grid the scores of a replicate are computed
-once; every test and every k runs on the same scores. Finished batches of replicates go into a store at once, so that a
-run that was stopped or killed goes on where it was. Seeds come from the names of question, setting, rows and estimator
+once; every test and every k runs on the same scores. Figures are written as soon as a setting is done, so that a run
+that was stopped or killed goes on with the next one. Seeds come from the names of question, setting, rows and estimator
 and from the number of the replicate, and so do not depend on what else is run, in which order, or by how many
 processes.
 """
@@ -22,18 +22,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import calibrate_hard
 import numpy as np
-from calibrate_hard import share
+from calibrate_hard import run_by_name, share
 from level_settings import Law, binary, heavy, normal
 from pages import DOCS
 from scipy.stats import kstest
 
-import kernsift
 from kernsift import InputError
 from kernsift.estimators import HSIC, MMD, SCREEN
 from kernsift.estimators.scores import Covariance, CurvedCovariance, DenseCovariance, Scores
@@ -41,12 +39,11 @@ from kernsift.estimators.scores import Path as ScorePath
 from kernsift.experiments import methods
 from kernsift.experiments.methods import Recipe
 from kernsift.experiments.problems import DataSets, Sample, TwoSamples, WithResponse
-from kernsift.experiments.studies import Log, Progress, generator, read_rows, run_tasks, write_rows
+from kernsift.experiments.studies import generator, read_rows, write_rows
 from kernsift.inference import TESTS
 from kernsift.inference.selection_rules import TopK
 
 FOLDER = DOCS / "calibration"
-STORE = DOCS.parent / "build" / "calibration"
 
 D = 12
 KS = (1, D // 3, D - 1)
@@ -206,7 +203,7 @@ def _known(cov: Covariance, d: int) -> Covariance:
 
 
 class Store(NamedTuple):
-    """One file of replicates."""
+    """The replicates of one estimator on one kind of data."""
 
     question: str
     variant: str
@@ -217,11 +214,6 @@ class Store(NamedTuple):
     def name(self) -> str:
         return f"{self.question} {self.variant} {self.setting} n={self.n}"
 
-    @property
-    def file(self) -> str:
-        kept = (sign if sign.isalnum() else "-" for sign in self.name)
-        return "".join(kept) + ".jsonl"
-
     def generator(self, replicate: int, *parts: str) -> np.random.Generator:
         """Data depend on question, setting and rows alone: every estimator sees the same."""
         return generator(0, (self.question, self.setting, str(self.n), *parts), replicate)
@@ -229,8 +221,8 @@ class Store(NamedTuple):
 
 # Selected null features, those rejected at each level, and the p-value of one of them chosen at random.
 Count = tuple[int, int, int, float | None]
-# For each test, for each k; None where the test was left out of this replicate.
-Replicate = dict[str, list[Count] | None]
+# For each test, for each k.
+Replicate = dict[str, list[Count]]
 
 
 def replicate(store: Store, number: int, tests: Iterable[str]) -> Replicate:
@@ -251,65 +243,32 @@ def _count(store: Store, number: int, test: str, scores: Scores, true: np.ndarra
 
 
 class Batch(NamedTuple):
+    """Some replicates of a store."""
+
     store: Store
-    number: int
+    first: int
     tests: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.store.name
 
 
 def run_batch(batch: Batch) -> tuple[Batch, list[Replicate] | str]:
     """The replicates of a batch, or why the library refuses such data."""
-    first = batch.number * BATCH
     try:
-        return batch, [replicate(batch.store, number, batch.tests) for number in range(first, first + BATCH)]
+        numbers = range(batch.first, batch.first + BATCH)
+        return batch, [replicate(batch.store, number, batch.tests) for number in numbers]
     except InputError as error:
         return batch, str(error)
 
 
-# --- what is on record ------------------------------------------------------------------------------------------------
-
-
-class Record:
-    """The finished batches of one store."""
-
-    def __init__(self, store: Store, folder: Path) -> None:
-        self.store, self.log = store, Log(folder / store.file)
-        self.batches: dict[int, list[Replicate]] = {}
-        self.refused: str | None = None
-        for record in self.log.records:
-            self._read(record)
-
-    def _read(self, record: dict[str, Any]) -> None:
-        if record["made"] != _made_with():
-            return
-        if "refused" in record:
-            self.refused = record["refused"]
-        else:
-            # A batch may come twice, the second time with more tests.
-            known = self.batches.get(record["batch"], [{}] * BATCH)
-            self.batches[record["batch"]] = [old | new for old, new in zip(known, record["replicates"], strict=True)]
-
-    def missing(self, wanted: Mapping[str, int]) -> Iterator[Batch]:
-        """The batches still to run, where `wanted` says how many replicates each test gets."""
-        if self.refused is not None:
-            return
-        for number in range(-(-max(wanted.values()) // BATCH)):
-            have = self.batches[number][0] if number in self.batches else {}
-            tests = tuple(test for test, count in wanted.items() if number * BATCH < count and test not in have)
-            if tests:
-                yield Batch(self.store, number, tests)
-
-    def add(self, batch: Batch, done: list[Replicate] | str) -> None:
-        about = {"refused": done} if isinstance(done, str) else {"batch": batch.number, "replicates": done}
-        self._read(self.log.append({"made": _made_with()} | about))
-
-    def counts(self, test: str, place: int) -> list[Count]:
-        found = [made.get(test) for number in sorted(self.batches) for made in self.batches[number]]
-        return [counts[place] for counts in found if counts is not None]
-
-
-def _made_with() -> str:
-    """What decides the numbers besides the names: replicates of another grid or version are not mixed in."""
-    return f"{kernsift.__version__} d={D} B={BOOTSTRAP}"
+def batches(store: Store, wanted: Mapping[str, int], done: Mapping[str, int]) -> Iterator[Batch]:
+    """The batches that are missing, where `wanted` and `done` are numbers of replicates by test."""
+    for first in range(0, max(wanted.values()), BATCH):
+        tests = tuple(test for test, count in wanted.items() if done.get(test, 0) <= first < count)
+        if tests:
+            yield Batch(store, first, tests)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -348,17 +307,19 @@ class Cell:
         return (self.rate - 0.05) / self.error if self.error > 0 else (0.0 if not self.rate > 0.05 else np.inf)
 
 
-def cells_of(record: Record) -> list[Cell]:
-    """The cells of a store, one for each test and k."""
-    store, today = record.store, date.today().isoformat()
-    found = []
+def cells_of(store: Store, found: Sequence[list[Replicate] | str]) -> list[Cell]:
+    """The cells of a store, one for each test and k, from the answers of its batches."""
+    today = date.today().isoformat()
+    cells = []
+    refused = next((answer for answer in found if isinstance(answer, str)), None)
+    replicates = [made for answer in found if not isinstance(answer, str) for made in answer]
     for test in TESTS:
         for place, k in enumerate(KS):
             where = (store.question, store.variant, test, store.setting, store.n, k)
-            counts = record.counts(test, place)
-            if record.refused is not None:
+            counts = [made[test][place] for made in replicates if test in made]
+            if refused is not None:
                 blank = [float("nan")] * 8
-                found.append(Cell(*where, 0, 0, *blank, today, record.refused))
+                cells.append(Cell(*where, 0, 0, *blank, today, refused))
                 continue
             if not counts:
                 continue
@@ -367,10 +328,10 @@ def cells_of(record: Record) -> list[Cell]:
             distances = [float("nan")] * 4
             if len(single):
                 tests = [kstest(single, "uniform", alternative=side) for side in ("two-sided", "greater")]
-                distances = [float(value) for found_one in tests for value in (found_one.statistic, found_one.pvalue)]
+                distances = [float(value) for one in tests for value in (one.statistic, one.pvalue)]
             rates = (*share(hits, among), *share(hits01, among))
-            found.append(Cell(*where, len(counts), len(single), *rates, *distances, today))
-    return found
+            cells.append(Cell(*where, len(counts), len(single), *rates, *distances, today))
+    return cells
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -408,80 +369,58 @@ def wanted(store: Store, replicates: int | None) -> dict[str, int]:
     return {test: min(most, 100) if test == "multiscale" else most for test in TESTS}
 
 
-def unsettled(record: Record) -> bool:
-    """Whether the default combination has a cell that chance alone may have put near the limit of three errors."""
-    return record.store.variant == DEFAULT and any(
-        cell.test == "exact" and cell.above > 2.0 for cell in cells_of(record)
-    )
+def unsettled(cells: Iterable[Cell]) -> bool:
+    """Whether the exact test has a cell that chance alone may have put near the limit of three errors."""
+    return any(cell.test == "exact" and cell.above > 2.0 for cell in cells)
 
 
+# Times as many replicates where a cell is unsettled.
 _SETTLED = 4
 
 
-def _rounds(
-    chosen: Sequence[Store],
-    replicates: int | None,
-    store: Path,
-    folder: Path,
-    workers: int,
-    again: bool,
-) -> None:
-    """All missing batches; `again`: more of them for the default estimator where a cell is near the limit."""
-    store.mkdir(parents=True, exist_ok=True)
-    records = {one: Record(one, store) for one in chosen}
-    plans = {one: wanted(one, replicates) for one in chosen}
-    if again:
-        chosen = [one for one in chosen if unsettled(records[one])]
-        plans = {
-            one: {test: count * (_SETTLED if test != "multiscale" else 1) for test, count in plans[one].items()}
-            for one in chosen
+def run_grid(chosen: Sequence[Store], replicates: int | None, folder: Path, workers: int, fresh: bool) -> None:
+    """Run the stores that are not on record, those of the default with an unsettled cell with more replicates."""
+    known = {question: read_rows(folder / f"{question}.csv", Cell) for question in QUESTIONS}
+    if fresh:  # so that a run that was stopped goes on without --fresh
+        for question, cells in known.items():
+            cells[:] = [cell for cell in cells if _store_of(cell) not in chosen]
+            write_rows(folder / f"{question}.csv", Cell, cells)
+    done = {_store_of(cell) for cells in known.values() for cell in cells}
+    plans = {store: wanted(store, replicates) for store in chosen if store not in done}
+    order = {store: place for place, store in enumerate(stores())}
+    default: dict[Store, list[list[Replicate] | str]] = {store: [] for store in plans if store.variant == DEFAULT}
+
+    def finish(batch: Batch, answers: list[list[Replicate] | str]) -> str:
+        store = batch.store
+        if store in default:
+            answers = default[store] = default[store] + answers
+        cells = cells_of(store, answers)
+        kept = [cell for cell in known[store.question] if _store_of(cell) != store]
+        known[store.question] = sorted([*kept, *cells], key=lambda cell: order.get(_store_of(cell), len(order)))
+        write_rows(folder / f"{store.question}.csv", Cell, known[store.question])
+        return _said(cells)
+
+    first = [batch for store, plan in plans.items() for batch in batches(store, plan, {})]
+    run_by_name(run_batch, first, workers, finish)
+    if replicates is None:
+        more = {
+            store: {test: count if test == "multiscale" else _SETTLED * count for test, count in plans[store].items()}
+            for store, answers in default.items()
+            if unsettled(cells_of(store, answers))
         }
-    batches = [batch for one in chosen for batch in records[one].missing(plans[one])]
-    progress = Progress([batch.store.name for batch in batches])
-    finished = [one for one in chosen if one.name not in progress.left]
-    for batch, found in run_tasks(run_batch, batches, workers):
-        record = records[batch.store]
-        if record.refused is None:
-            record.add(batch, found)
-        if progress.advance(batch.store.name, partial(_said, record)):
-            finished.append(batch.store)
-            if len(finished) % 20 == 0:
-                _keep(folder, records, finished)
-    _keep(folder, records, finished)
+        rest = [batch for store, plan in more.items() for batch in batches(store, plan, plans[store])]
+        run_by_name(run_batch, rest, workers, finish)
 
 
-def _said(record: Record) -> str:
-    if record.refused is not None:
-        return f"refused ({record.refused})"
-    shown = [cell for cell in cells_of(record) if cell.test in ("exact", "naive")]
+def _store_of(cell: Cell) -> Store:
+    return Store(cell.question, cell.estimator, cell.setting, cell.n)
+
+
+def _said(cells: Sequence[Cell]) -> str:
+    if cells[0].refused:
+        return f"refused ({cells[0].refused})"
+    shown = [cell for cell in cells if cell.test in ("exact", "naive")]
     return "  ".join(f"{cell.test} k={cell.k} {cell.rate:.3f}±{cell.error:.3f}" for cell in shown)
-
-
-def _keep(folder: Path, records: Mapping[Store, Record], finished: Iterable[Store]) -> None:
-    """Put the figures of finished stores into the table of their question, in place of older ones."""
-    order = {one: place for place, one in enumerate(stores())}
-    for question in QUESTIONS:
-        path = folder / f"{question}.csv"
-        mine = [one for one in finished if one.question == question]
-        if not mine:
-            continue
-        new = [cell for one in mine for cell in cells_of(records[one])]
-        replaced = {(one.variant, one.setting, one.n) for one in mine}
-        kept = {_bare(cell): cell for cell in read_rows(path, Cell)}
-        cells = [cell for cell in kept.values() if (cell.estimator, cell.setting, cell.n) not in replaced]
-        # Figures that did not change keep their date.
-        cells += [kept[_bare(cell)] if _bare(cell) in kept and _same(cell, kept[_bare(cell)]) else cell for cell in new]
-        place = {(one.variant, one.setting, one.n): order[one] for one in order if one.question == question}
-        cells.sort(key=lambda cell: place.get((cell.estimator, cell.setting, cell.n), len(order)))
-        write_rows(path, Cell, cells)
-
-
-def _bare(cell: Cell) -> tuple[Any, ...]:
-    return cell.estimator, cell.test, cell.setting, cell.n, cell.k
-
-
-def _same(new: Cell, old: Cell) -> bool:
-    return new.replicates == old.replicates and f"{new.rate:.5g} {new.ks:.5g}" == f"{old.rate:.5g} {old.ks:.5g}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -492,9 +431,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only settings whose name holds all these words (comma: or)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--page", action="store_true", help="only write the page, from the figures on record")
-    parser.add_argument("--fresh", action="store_true", help="forget what is on record")
+    parser.add_argument("--fresh", action="store_true", help="measure again what is on record")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the tables and pictures go")
-    parser.add_argument("--store", type=Path, default=STORE, help="where the replicates of the grid are kept")
     given = parser.parse_args(arguments)
     unknown = set(given.parts) - set(PARTS)
     if unknown:
@@ -508,9 +446,6 @@ def main(arguments: list[str] | None = None) -> int:
     if not chosen and given.parts == ["grid"]:
         parser.error(f"--only: no store is called like {given.only!r}")
     if not given.page:
-        if given.fresh and "grid" in parts:
-            for one in chosen:
-                (given.store / one.file).unlink(missing_ok=True)
         try:
             _run_parts(parts, chosen, given)
         except KeyboardInterrupt:
@@ -533,8 +468,7 @@ def _run_parts(parts: Sequence[str], chosen: Sequence[Store], given: argparse.Na
     if "seeds" in parts:
         calibrate_hard.run_seeds(given.folder, quick=given.quick)
     if "grid" in parts:
-        for again in (False, True) if replicates is None else (False,):
-            _rounds(chosen, replicates, given.store, given.folder, given.workers, again)
+        run_grid(chosen, replicates, given.folder, given.workers, given.fresh)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ class Task(NamedTuple):
     first: int
     last: int
 
+    @property
+    def name(self) -> str:
+        return f"{self.part} | {self.setting}"
+
 
 # Of one call: intervals or p-values that were counted, and those that hit (at each level).
 Count = tuple[int, int, int]
@@ -165,30 +169,39 @@ def run_part(part: str, folder: Path, workers: int, *, calls: int | None, fresh:
         for last in [calls or calls_of(part, name)]
         for first in range(0, last, _BATCH[part])
     ]
-    progress = Progress([f"{part} | {task.setting}" for task in tasks], "task")
-    merged: dict[str, Counts] = {name: {} for name in chosen}
-    refused: dict[str, str] = {}
-    for task, found in run_tasks(run_task, tasks, workers):
-        name = task.setting
-        if isinstance(found, str):
-            refused[name] = found
-        else:
-            for cell, counts in found.items():
-                merged[name].setdefault(cell, []).extend(counts)
-        if progress.left[f"{part} | {name}"] == 1:
-            known[name] = lines_of(part, name, merged.pop(name), refused.get(name, ""))
-            write_rows(path, Line, [line for one in settings_of(part) if one in known for line in known[one]])
-        progress.advance(f"{part} | {name}", lambda name=name: _said(known[name]))
+
+    def finish(task: Task, answers: list[Counts | str]) -> str:
+        known[task.setting] = lines_of(part, task.setting, answers)
+        write_rows(path, Line, [line for one in settings_of(part) if one in known for line in known[one]])
+        return _said(known[task.setting])
+
+    run_by_name(run_task, tasks, workers, finish)
+
+
+def run_by_name(
+    run: Callable[[Any], tuple[Any, Any]], tasks: Sequence[Any], workers: int, finish: Callable[[Any, list[Any]], str]
+) -> None:
+    """Run tasks, and call `finish` with the last one of each name and the answers of all of that name."""
+    progress = Progress([task.name for task in tasks], "task")
+    answers: dict[str, list[Any]] = {}
+    for task, answer in run_tasks(run, tasks, workers):
+        answers.setdefault(task.name, []).append(answer)
+        said = finish(task, answers.pop(task.name)) if progress.left[task.name] == 1 else ""
+        progress.advance(task.name, lambda said=said: said)
 
 
 def _said(lines: Sequence[Line]) -> str:
     return "  ".join(f"{line.cell} {line.rate:.3g}±{line.error:.2g}".strip() for line in lines)
 
 
-def lines_of(part: str, setting: str, found: Counts, refused: str) -> list[Line]:
+def lines_of(part: str, setting: str, answers: Sequence[Counts | str]) -> list[Line]:
     today = date.today().isoformat()
-    if refused:
-        return [Line(setting, "", 0, 0, 0, *[float("nan")] * 4, today, refused)]
+    found: Counts = {}
+    for answer in answers:
+        if isinstance(answer, str):
+            return [Line(setting, "", 0, 0, 0, *[float("nan")] * 4, today, answer)]
+        for cell, counts in answer.items():
+            found.setdefault(cell, []).extend(counts)
     if part == "levels" and len(found) > 1 and "k=1" not in found:
         found = found | {"all": [count for counts in found.values() for count in counts]}
     lines = []

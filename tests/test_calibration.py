@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import kernsift
 from kernsift import Block, CalibrationWarning, Incomplete, Multiscale, compare, relate, screen, topk_pvalues
 from kernsift.cli import main as command_line
 from kernsift.estimators.scores import DenseCovariance, Scores
@@ -175,7 +173,6 @@ def test_a_tie_at_the_cut_is_no_evidence(test: str) -> None:
 # --- the grid's script ------------------------------------------------------------------------------------------------
 
 STORE = calibrate.Store("compare", "incomplete", "independent", 30)
-FILE = "compare-incomplete-independent-n-30.jsonl"
 
 
 @pytest.fixture
@@ -185,8 +182,8 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(folder: Path, *more: str, only: str = "compare incomplete independent n=30") -> int:
-    places = ["--store", str(folder / "store"), "--folder", str(folder / "out")]
-    return calibrate.main(["grid", "--workers", "1", "--replicates", "20", "--only", only, *places, *more])
+    place = ["--folder", str(folder / "out")]
+    return calibrate.main(["grid", "--workers", "1", "--replicates", "20", "--only", only, *place, *more])
 
 
 def numbers(folder: Path) -> list[Any]:
@@ -202,35 +199,43 @@ def test_the_grid_is_the_one_that_was_asked_for() -> None:
     assert {store.n for store in plain} == {30, 100, 1000, 1050}
     assert calibrate.SETTINGS["50 against 1000"].rows(1050) == (50, 1000)
     assert calibrate.SETTINGS["95/5"].rows(100) == (95, 5)
-    assert len({store.file for store in calibrate.stores()}) == len(calibrate.stores())
+    assert len({store.name for store in calibrate.stores()}) == len(calibrate.stores())
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_and_comes_to_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert run(whole) == 0
-    # As a kill leaves it: a batch done, and half of the next line.
-    content = (whole / "store" / FILE).read_bytes()
-    first, second = content.splitlines(keepends=True)
-    (killed / "store").mkdir(parents=True)
-    (killed / "store" / FILE).write_bytes(first + second[: len(second) // 2])
+    both = "compare incomplete independent n=30,compare linear independent n=30"
+    assert run(whole, only=both) == 0
+    # As a kill leaves it: one setting is done.
     assert run(killed) == 0
+    capsys.readouterr()
+    assert run(killed, only=both) == 0
+    assert "compare linear" in (said := capsys.readouterr().out) and "compare incomplete" not in said
     assert numbers(killed) == numbers(whole)
-    lines = (killed / "store" / FILE).read_bytes().splitlines()
-    assert len(lines) == 3 and lines[2] == second.strip()
-    # Nothing is left to do.
-    before = (killed / "store" / FILE).stat().st_mtime_ns
-    assert run(killed) == 0
-    assert (killed / "store" / FILE).stat().st_mtime_ns == before
+    # Nothing is left to do, unless everything is to be measured again.
+    before = (killed / "out" / "compare.csv").read_bytes()
+    assert run(killed, only=both) == 0
+    assert "compare linear" not in capsys.readouterr().out
+    assert run(killed, "--fresh", only="compare linear independent n=30") == 0
+    assert "compare linear" in capsys.readouterr().out
+    assert (killed / "out" / "compare.csv").read_bytes() == before
 
 
-def test_replicates_of_another_version_are_not_mixed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = calibrate.Batch(STORE, 0, ("naive",))
-    with monkeypatch.context() as other:
-        other.setattr(kernsift, "__version__", "0.0")
-        calibrate.Record(STORE, tmp_path).add(*calibrate.run_batch(batch))
-        assert len(calibrate.Record(STORE, tmp_path).batches) == 1
-    assert calibrate.Record(STORE, tmp_path).batches == {}
+def test_a_cell_near_the_limit_gets_more_replicates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in ten p-values of the exact test is 0.01: its 200 replicates become 800, and those of the bootstrap stay."""
+    store = calibrate.Store("compare", "complete", "independent", 30)
+
+    def batch(given: calibrate.Batch) -> Any:
+        high, low = (1, 0, 0, 0.5), (1, 1, 1, 0.01)
+        counts = {"exact": [low] + [high] * 9, "multiscale": [high] * 10}
+        return given, [{test: [counts[test][i]] * len(calibrate.KS) for test in given.tests} for i in range(10)]
+
+    monkeypatch.setattr(calibrate, "run_batch", batch)
+    monkeypatch.setattr(calibrate, "wanted", lambda store, replicates: {"exact": 200, "multiscale": 20})
+    calibrate.run_grid([store], None, tmp_path, 1, fresh=False)
+    cells = read_rows(tmp_path / "compare.csv", calibrate.Cell)
+    assert {(cell.test, cell.replicates) for cell in cells} == {("exact", 800), ("multiscale", 20)}
 
 
 def test_data_do_not_depend_on_the_estimator_and_designs_do() -> None:
@@ -320,14 +325,11 @@ def test_what_counts_as_off(rate: float, error: float, expected: str) -> None:
     assert calibrate_page.verdict(cell) == expected
 
 
-def test_a_store_is_json_with_a_checksum(tmp_path: Path) -> None:
-    record = calibrate.Record(STORE, tmp_path)
-    record.add(*calibrate.run_batch(calibrate.Batch(STORE, 0, ("exact", "naive"))))
-    [line] = (tmp_path / FILE).read_bytes().splitlines()
-    found = json.loads(line.partition(b" ")[2])
-    assert [set(one) for one in found["replicates"]] == [{"exact", "naive"}] * calibrate.BATCH
+def test_a_batch_counts_selected_null_features() -> None:
+    _, replicates = calibrate.run_batch(calibrate.Batch(STORE, 0, ("exact", "naive")))
+    assert [set(one) for one in replicates] == [{"exact", "naive"}] * calibrate.BATCH
     # With nothing true every selected feature is null: k of them, and the level 0.01 rejects no more than 0.05.
-    for one in found["replicates"]:
+    for one in replicates:
         for (among, hits, hits01, pvalue), k in zip(one["exact"], calibrate.KS, strict=True):
             assert among == k and hits01 <= hits <= among and 0 < pvalue <= 1
 
@@ -344,18 +346,16 @@ _NIGHTLY = [
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("store", _NIGHTLY, ids=lambda store: store.name)
-def test_the_default_combination_keeps_its_level(store: calibrate.Store, tmp_path: Path) -> None:
+def test_the_default_combination_keeps_its_level(store: calibrate.Store) -> None:
     """Within three standard errors of 0.05 or below, and the naive p-values, with one winner, far above.
 
     The standard error is that of the level where the observed one is smaller: k features of a replicate count as one,
     which is the most that their dependence can do.
     """
     count = 100 if store.question == "screen" else 300
-    record = calibrate.Record(store, tmp_path)
-    for batch in record.missing({"exact": count, "naive": count}):
-        record.add(*calibrate.run_batch(batch))
-    assert record.refused is None or "rows" in record.refused
-    for cell in calibrate.cells_of(record):
+    batches = calibrate.batches(store, {"exact": count, "naive": count}, {})
+    for cell in calibrate.cells_of(store, [calibrate.run_batch(batch)[1] for batch in batches]):
+        assert not cell.refused or "rows" in cell.refused
         if cell.test == "exact" and cell.counted > 30:
             assert cell.rate <= 0.05 + 3 * max(cell.error, np.sqrt(0.05 * 0.95 / cell.counted)), cell
         if cell.test == "naive" and cell.k == 1 and store.setting == "independent":
