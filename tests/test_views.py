@@ -95,7 +95,7 @@ def test_scores_have_a_direction_for_missing_values(name):
     """Of variance 1; a missing value has the mean of the other scores."""
     rows, gaps = 45, 15
     counts = np.append(np.ones(rows), gaps)[None, :]
-    view = RANK_VIEWS[name](counts, True, False)
+    view = RANK_VIEWS[name](counts, True)
     indicator = np.append(np.full(rows, -gaps), rows) / np.sqrt(rows * gaps)
     expected = np.outer(indicator, indicator)
     for function, weight in zip(*score_functions(np.arange(rows), name), strict=True):

@@ -30,8 +30,6 @@ local
     The Gaussian kernel on the ranks, 0.65 median distances wide, its eigenvalues raised to the power 1/2. On ranks all
     parts of the distribution have the same width, so that with a local view of the response the pair sees rings,
     checkerboards and other relations without a trend.
-location
-    The first direction of the smooth view: nearly the normal scores themselves.
 plain
     The fitted kernel: the only view for a given bandwidth.
 
@@ -39,7 +37,7 @@ balanced
     Of a response of classes: the kernel 1[a = b] / p_a^1.15, p_a being the share of a class; nearly that of chi-square.
 
 Rows at one point are ties and have their midrank. Categories have two views: the kernel 1[a = b] / p_a^1.15 in place of
-the wide, smooth, location and local views, and 1[a = b] / p_a^0.4 in place of the others. The first sees rare levels,
+the wide, smooth and local views, and 1[a = b] / p_a^0.4 in place of the others. The first sees rare levels,
 the second is not diluted by them. A group of columns, which has no ranks, has two: wide, and a narrow one with
 flattened eigenvalues. The choice is based on the study in docs/power.md.
 """
@@ -61,7 +59,7 @@ from kernsift.kernels.quantisation import Grid
 from kernsift.kernels.rank_views import RANK_VIEWS
 from kernsift.kernels.value_views import VALUE_VIEWS, wide_view, with_missing
 
-RARE_LEVELS = ("wide", "normal-scores", "rank-scores", "smooth", "location", "local", "balanced")
+RARE_LEVELS = ("wide", "normal-scores", "rank-scores", "smooth", "local", "balanced")
 """Views whose counterpart for categories is that of rare levels; the others have that of common levels."""
 
 

@@ -120,17 +120,11 @@ def _local(counts: Array, missing: bool) -> View:
     return _gaussian(ranks, counts, missing, width, _NARROW_RANK, TOLERANCE).raised(_LOCAL_POWER)
 
 
-def _location(counts: Array, missing: bool) -> View:
-    """The first direction of the wide Gaussian kernel on normal scores: nearly these scores themselves."""
-    return _on_normal_scores(counts, missing, WIDE, WIDE_RANK, WIDE_TOLERANCE).leading(1)
-
-
 RANK_VIEWS: dict[str, Callable[[Array, bool], View]] = {
     "normal-scores": _normal_scores,
     "rank-scores": _rank_scores,
     "smooth": _smooth,
     "narrow": _narrow,
     "local": _local,
-    "location": _location,
 }
 """Views of ranks by name."""
