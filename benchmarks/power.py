@@ -15,7 +15,7 @@ import argparse
 import os
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,18 +46,6 @@ _QUICK = 10
 _LEVEL_ROWS = 200
 
 
-class Figure(NamedTuple):
-    """One trial's value of a quantity and its weight: 0 where there was nothing to count."""
-
-    value: float
-    weight: float = 1.0
-
-
-def share(hits: np.ndarray, among: np.ndarray) -> Figure:
-    """The share of `hits` among some features, one vote a trial, as the paper's appendix defines TPR and FPR."""
-    return Figure(float(hits[among].mean()), 1.0) if among.any() else Figure(0.0, 0.0)
-
-
 # --- the library's calls ----------------------------------------------------------------------------------------------
 
 
@@ -81,13 +69,13 @@ _PAPER = {"k": 30, "test": "multiscale", "estimator": Incomplete(r=1.0), "bandwi
 # --- one trial of each part -------------------------------------------------------------------------------------------
 
 
-def discoveries(chosen: np.ndarray, true: np.ndarray, seconds: float) -> dict[str, Figure]:
+def discoveries(chosen: np.ndarray, true: np.ndarray, seconds: float) -> dict[str, float]:
     """Power over all true features, and the false discovery proportion."""
     false = float((chosen & ~true).sum()) / max(int(chosen.sum()), 1)
-    return {"tpr": share(chosen, true), "fdr": Figure(false), "seconds": Figure(seconds)}
+    return {"tpr": float(chosen[true].mean()), "fdr": false, "seconds": seconds}
 
 
-def bh_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, Figure]:
+def bh_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, float]:
     """What BH at 5% finds of all true features."""
     data = problem.draw(rng)
     start = time.process_time()
@@ -98,7 +86,7 @@ def bh_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int)
     return discoveries(chosen, problem.true, seconds)
 
 
-def peers_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, Figure]:
+def peers_trial(problem: Problem, method: str, rng: np.random.Generator, seed: int) -> dict[str, float]:
     """The same of another package."""
     if method == _PAPER_PEER:
         return bh_trial(problem, method, rng, seed)
@@ -107,11 +95,6 @@ def peers_trial(problem: Problem, method: str, rng: np.random.Generator, seed: i
     start = time.process_time()
     chosen = peer.choose(x, labels, seed)
     return discoveries(chosen, problem.true, time.process_time() - start)
-
-
-def real_trial(name: str, method: str, rng: np.random.Generator) -> dict[str, Figure]:
-    """The share of a data set's columns that BH at 5% finds among shuffled ones."""
-    return {quantity: Figure(value) for quantity, value in real_columns.found(name, method, rng).items()}
 
 
 _TRIAL = {"bh": bh_trial, "peers": peers_trial}
@@ -161,38 +144,35 @@ def cells_of(part: str, trials: int | None) -> list[Cell]:
     return [Cell(part, row, method, limit) for row in PROBLEMS for method, limit in limits.items()]
 
 
-def one_trial(cell: Cell, trial: int) -> dict[str, Figure]:
+def one_trial(cell: Cell, trial: int) -> dict[str, float]:
     """Seeds depend on the row and the trial alone, so every method sees the same data."""
     data, own = np.random.SeedSequence([zlib.crc32(cell.row.encode()), trial]).spawn(2)
     rng = np.random.default_rng(data)
     if cell.part == "real":
-        return real_trial(cell.row, cell.method, rng)
+        return real_columns.found(cell.row, cell.method, rng)
     return _TRIAL[cell.part](PROBLEMS[cell.row], cell.method, rng, int(own.generate_state(1)[0]))
 
 
-def run_cell(cell: Cell) -> tuple[Cell, list[dict[str, Figure]]]:
+def run_cell(cell: Cell) -> tuple[Cell, list[dict[str, float]]]:
     """All trials of a cell; most methods of the studies of single features take them in one call."""
     if cell.part == "categories":
         found = category_shapes.rejections(cell.row, cell.method, cell.trials)
-        return cell, [{"power": Figure(float(value))} for value in found]
+        return cell, [{"power": float(value)} for value in found]
     if cell.part not in ("regret", "levels"):
         return cell, [one_trial(cell, trial) for trial in range(cell.trials)]
     key, _, n = cell.row.rpartition(", n=")
     found = regret.measured(key, int(n), cell.method, cell.trials, null=cell.part == "levels")
-    columns = [[Figure(float(value)) for value in values] for values in found.values()]
+    columns = [[float(value) for value in values] for values in found.values()]
     return cell, [dict(zip(found, trial, strict=True)) for trial in zip(*columns, strict=True)]
 
 
-def summary(trials: list[dict[str, Figure]]) -> dict[str, tuple[float, float, int]]:
-    """Weighted means with their standard errors, trials being independent, and how many trials counted."""
+def summary(trials: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, float, int]]:
+    """Means with their standard errors, trials being independent, and the number of trials."""
     out = {}
     for name in trials[0] if trials else ():
-        value, weight = np.array([trial[name] for trial in trials]).T
-        total = weight.sum()
-        mean = float((weight * value).sum() / total) if total > 0 else float("nan")
-        counted = int((weight > 0).sum())
-        error = float(np.sqrt(((weight * (value - mean)) ** 2).sum()) / total) if counted > 1 else float("nan")
-        out[name] = (mean, error, counted)
+        values = np.array([trial[name] for trial in trials])
+        error = float(values.std() / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+        out[name] = (float(values.mean()), error, len(values))
     return out
 
 

@@ -13,7 +13,7 @@ from kernsift.experiments.studies import read_rows
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a part's CSV: the mean of a quantity over the trials that counted, and its standard error."""
+    """A line of a part's CSV: the mean of a quantity over trials, and its standard error."""
 
     row: str
     method: str
